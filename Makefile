@@ -1,0 +1,49 @@
+# Two commands serve a newcomer: `make run` and `make test`. Each sets up what it needs in .venv.
+.DEFAULT_GOAL := help
+.PHONY: help run test test-long check format bench docs setup clean
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+help: ## Say what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+$(READY): pyproject.toml tools/setup.sh
+	@tools/setup.sh "$(PYTHON)"
+	@touch $@
+
+setup: $(READY) ## Make .venv with everything in it
+
+run: $(READY) ## Record a first run and show it
+	@tools/first-run.sh
+
+check: $(READY) ## Lint, format, types, imports
+	@echo "==> ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@echo "==> pyright" && $(BIN)/pyright
+	@echo "==> import-linter" && $(BIN)/lint-imports --no-cache
+
+format: $(READY) ## Put the code into shape
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+test: $(READY) check ## Every check and every test, with coverage
+	@tools/system-packages.sh jq unshare:util-linux
+	@rm -f .coverage .coverage.*
+	@echo "==> tests" && COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest -n 2 $(ARGS)
+	@$(BIN)/coverage combine -q && $(BIN)/coverage report --format=total | xargs -I% echo "==> coverage of src/: % %"
+	@$(BIN)/coverage report > .coverage-report.txt || { cat .coverage-report.txt; exit 1; }
+
+test-long: $(READY) ## The same suites with more cases and time
+	@tools/system-packages.sh jq unshare:util-linux
+	@SHOPFLOOR_TEST_LONG=1 $(BIN)/pytest -n 2 $(ARGS)
+
+bench: $(READY) ## Measure us against the limit or a peer, as ratios
+	@$(BIN)/python -c 'import orjson' 2>/dev/null || $(BIN)/python -m pip install -q --group bench
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(READY) ## Make the generated pages of docs/ anew
+	@$(BIN)/python -m tools.docs
+	@$(BIN)/python -m tools.conformance
+
+clean: ## Remove what make has made
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* .coverage-report.txt

@@ -1,0 +1,5 @@
+"""`python -m shopfloor` is `shopfloor`."""
+
+from shopfloor.cli import entry
+
+entry()
