@@ -1,0 +1,90 @@
+"""Content blocks: the six things that a message can hold. The vocabulary is closed for writers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Fidelity = Literal["router", "agent_emitted"]
+"""Who vouches for a block: `router`, we did it or saw it done; `agent_emitted`, the agent says so."""
+
+FIDELITIES: frozenset[str] = frozenset({"router", "agent_emitted"})
+
+
+class _Block(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True, gc=False):
+    fidelity: Fidelity
+    """Who vouches for it."""
+
+
+class TextBlock(_Block, frozen=True, kw_only=True, tag="text"):
+    """Plain text: what an agent said, or what a command printed."""
+
+    text: str
+    """The text."""
+    stream: Literal["stdout", "stderr"] | None = None
+    """For a command's output: where it was printed."""
+    raw: str | None = None
+    """For output that was not UTF-8: its exact bytes in base64 (`text` has U+FFFD in their place)."""
+
+
+class ThinkingBlock(_Block, frozen=True, kw_only=True, tag="thinking"):
+    """What an agent thought."""
+
+    thinking: str
+    """The text of the thought."""
+
+
+class ToolUseBlock(_Block, frozen=True, kw_only=True, tag="tool_use", gc=True):
+    """An agent asks for a tool."""
+
+    tool_name: str
+    """The tool's exact name."""
+    tool_id: str
+    """What joins a use and its result."""
+    tool_input: Any
+    """What the tool is to be given."""
+
+
+class ToolResultBlock(_Block, frozen=True, kw_only=True, tag="tool_result", gc=True):
+    """What a tool gave back."""
+
+    tool_id: str
+    """The `tool_id` of the use that this answers."""
+    tool_content: Any
+    """What the tool gave."""
+
+
+class CommandBlock(_Block, frozen=True, kw_only=True, tag="command"):
+    """A shell command that a step executes."""
+
+    command: str
+    """The command line."""
+
+
+class StreamBlock(_Block, frozen=True, kw_only=True, tag="stream"):
+    """A piece of a provider's stream, kept as it came."""
+
+    chunk: str
+    """The piece."""
+    unparsed: bool = False
+    """True where the piece was not understood and is kept so that nothing is lost."""
+
+
+Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | CommandBlock | StreamBlock
+
+BLOCK_TYPES: dict[str, type[Block]] = {
+    "text": TextBlock,
+    "thinking": ThinkingBlock,
+    "tool_use": ToolUseBlock,
+    "tool_result": ToolResultBlock,
+    "command": CommandBlock,
+    "stream": StreamBlock,
+}
+
+
+class UnknownBlock(msgspec.Struct, frozen=True):
+    """A block of a later version, or a broken one: passed on as it is, never dropped, never written by us."""
+
+    type: str
+    data: dict[str, Any]

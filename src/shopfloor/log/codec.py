@@ -1,0 +1,215 @@
+"""Events to bytes and back. Encoding is strict, decoding tolerant: what it does not know it passes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from shopfloor.errors import InvalidEvent
+from shopfloor.limits import LOG_LINE_BYTES
+from shopfloor.log.blocks import BLOCK_TYPES, FIDELITIES, Block, UnknownBlock
+from shopfloor.log.events import Envelope, Event, Line, checked_run_id
+from shopfloor.log.payloads import (
+    PAYLOAD_TYPES,
+    STATUSES,
+    AssistantMessage,
+    CallCompleted,
+    CallStarted,
+    Payload,
+    RunCompleted,
+    RunStarted,
+    StepCompleted,
+    StepStarted,
+    ToolCall,
+    ToolResult,
+    UnknownPayload,
+    UserMessage,
+)
+
+_encode = msgspec.json.Encoder().encode
+_decode_any = msgspec.json.Decoder().decode
+_BLOCK_CLASSES = frozenset(BLOCK_TYPES.values())
+
+
+class _Shell(Envelope, frozen=True, kw_only=True):
+    payload: msgspec.Raw
+
+
+_decode_shell = msgspec.json.Decoder(_Shell).decode
+_payload_decoders: dict[str, Callable[[msgspec.Raw], Payload]] = {
+    name: msgspec.json.Decoder(cls).decode for name, cls in PAYLOAD_TYPES.items()
+}
+
+
+def encode(line: Line) -> bytes:
+    """The line's bytes, without its end. Raises `InvalidEvent` for what is not of the format."""
+    try:
+        raw = _encode(line)
+    except UnicodeEncodeError:
+        raw = _encode(replace_surrogates(line))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidEvent(f"a {line.type} event cannot be written as JSON: {error}") from error
+    if len(raw) < LOG_LINE_BYTES:
+        return raw
+    raise InvalidEvent(
+        f"a {line.type} event of {len(raw):,} bytes is over the limit of {LOG_LINE_BYTES:,}",
+        hint="keep large content in a file and name the file in the event",
+    )
+
+
+def replace_surrogates(line: Line) -> dict[str, Any]:
+    """The line with U+FFFD for lone surrogates, which UTF-8 cannot carry."""
+    return cast("dict[str, Any]", _clean(msgspec.to_builtins(line)))
+
+
+def _clean(value: Any) -> Any:
+    match value:
+        case str():
+            # A pair of surrogates is one character; only those left alone are replaced.
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        case dict():
+            return {_clean(key): _clean(item) for key, item in cast("dict[str, Any]", value).items()}
+        case list():
+            return [_clean(item) for item in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def check(payload: Payload, path: str, iteration: int, child_run_id: str | None) -> None:
+    """Holds an event against the closed vocabularies and the rules that a single event can break."""
+    rule = _CHECKS.get(type(payload))
+    if rule is None:
+        raise InvalidEvent(f"{type(payload).__name__} is not one of the ten kinds of event")
+    rule(payload, path)
+    if iteration < 0:
+        raise InvalidEvent(f"iteration is {iteration}; it counts from 0")
+    if child_run_id is not None or rule is _check_call:
+        _check_child(payload, child_run_id)
+
+
+def _check_child(payload: Payload, child_run_id: str | None) -> None:
+    if child_run_id is None:
+        raise InvalidEvent(f"{payload.event_type} needs the child_run_id of its sub-run")
+    if not isinstance(payload, CallStarted | CallCompleted):
+        raise InvalidEvent("child_run_id belongs to step.call_workflow events, and only to them")
+    checked_run_id(child_run_id)
+
+
+def _check_run(payload: Any, path: str) -> None:
+    if path:
+        raise InvalidEvent(f"{payload.event_type} is at run level, where the path is empty, not {path!r}")
+    if type(payload) is RunCompleted and payload.status not in STATUSES:
+        raise InvalidEvent(f"{payload.status!r} is not an outcome: {', '.join(sorted(STATUSES))}")
+
+
+def _check_step(payload: Any, path: str) -> None:
+    if not path:
+        raise InvalidEvent(f"{payload.event_type} needs the path of its step")
+    if payload.try_ < 1:
+        raise InvalidEvent(f"try is {payload.try_}; it counts from 1")
+
+
+def _check_call(payload: Any, path: str) -> None:
+    _check_step(payload, path)
+
+
+def _check_message(payload: Any, path: str) -> None:
+    for block in payload.blocks:
+        if type(block) not in _BLOCK_CLASSES:
+            raise InvalidEvent(f"{type(block).__name__} is not one of the six kinds of block")
+        if block.fidelity not in FIDELITIES:
+            raise InvalidEvent(f"{block.fidelity!r} is not a fidelity: router or agent_emitted")
+
+
+def _check_tool(payload: Any, path: str) -> None:
+    if payload.fidelity not in FIDELITIES:
+        raise InvalidEvent(f"{payload.fidelity!r} is not a fidelity: router or agent_emitted")
+
+
+_CHECKS: dict[type[Payload], Callable[[Any, str], None]] = {
+    RunStarted: _check_run,
+    RunCompleted: _check_run,
+    StepStarted: _check_step,
+    StepCompleted: _check_step,
+    CallStarted: _check_call,
+    CallCompleted: _check_call,
+    UserMessage: _check_message,
+    AssistantMessage: _check_message,
+    ToolCall: _check_tool,
+    ToolResult: _check_tool,
+}
+
+
+def decode(raw: bytes) -> Event:
+    """The event in a line. Raises `InvalidEvent` only where there is no envelope to be read."""
+    try:
+        shell = _decode_shell(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidEvent(f"not an event: {error}") from error
+    payload, problems = decode_payload(shell.type, shell.payload)
+    return Event(
+        seq=shell.seq,
+        run_id=shell.run_id,
+        parent_run_id=shell.parent_run_id,
+        child_run_id=shell.child_run_id,
+        type=shell.type,
+        path=shell.path,
+        iteration=shell.iteration,
+        timestamp=shell.timestamp,
+        payload=payload,
+        problems=problems,
+    )
+
+
+def decode_payload(event_type: str, raw: msgspec.Raw | bytes) -> tuple[Payload | UnknownPayload, tuple[str, ...]]:
+    decoder = _payload_decoders.get(event_type)
+    if decoder is None:
+        return UnknownPayload(_decode_any(raw)), (f"unknown event type {event_type!r}",)
+    try:
+        return decoder(msgspec.Raw(raw)), ()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return _decode_openly(event_type, raw, str(error))
+
+
+def _decode_openly(
+    event_type: str, raw: msgspec.Raw | bytes, why: str
+) -> tuple[Payload | UnknownPayload, tuple[str, ...]]:
+    """A payload that does not fit: a message may be whole but for blocks of a later version."""
+    try:
+        data = _decode_any(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidEvent(f"not an event: {error}") from error
+    cls = PAYLOAD_TYPES[event_type]
+    if not issubclass(cls, UserMessage | AssistantMessage) or not isinstance(data, dict):
+        return UnknownPayload(data), (f"payload of {event_type}: {why}",)
+    message = cast("dict[str, Any]", data)
+    blocks = message.get("blocks")
+    if not isinstance(blocks, list):
+        return UnknownPayload(message), (f"payload of {event_type}: {why}",)
+    known, problems = _decode_blocks(cast("list[Any]", blocks))
+    try:
+        empty = msgspec.convert({**message, "blocks": []}, cls)
+    except msgspec.ValidationError as error:
+        return UnknownPayload(message), (f"payload of {event_type}: {error}", *problems)
+    return msgspec.structs.replace(empty, blocks=known), problems
+
+
+def _decode_blocks(blocks: list[Any]) -> tuple[list[Block | UnknownBlock], tuple[str, ...]]:
+    known: list[Block | UnknownBlock] = []
+    problems: list[str] = []
+    for number, block in enumerate(blocks):
+        data: dict[str, Any] = cast("dict[str, Any]", block) if isinstance(block, dict) else {"value": block}
+        name = str(data.get("type"))
+        cls = BLOCK_TYPES.get(name)
+        if cls is None:
+            known.append(UnknownBlock(name, data))
+            problems.append(f"unknown block type {name!r}")
+            continue
+        try:
+            known.append(msgspec.convert(data, cls))
+        except msgspec.ValidationError as error:
+            known.append(UnknownBlock(name, data))
+            problems.append(f"block {number} ({name}): {error}")
+    return known, tuple(problems)

@@ -1,0 +1,87 @@
+"""The envelope of an event, and an event as it stands in a log."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+
+import msgspec
+
+from shopfloor.errors import InvalidRunId
+from shopfloor.log.payloads import Payload, UnknownPayload
+
+FORMAT = 1
+"""The version of the format, carried by the first `run.started`."""
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What every line has, in the order in which it is written."""
+
+    seq: int
+    """From 1, without gaps."""
+    run_id: str
+    """The run: a UUID v4, the same on every line and in the file's name."""
+    parent_run_id: str | None = None
+    """The run that called this one; on every event of a sub-run, and nowhere else."""
+    child_run_id: str | None = None
+    """The run that is called; on `step.call_workflow` events, and nowhere else."""
+    type: str
+    """One of the ten event types; it decides the shape of the payload."""
+    path: str
+    """The step, dot-separated, with the indexes of enclosing loops (`each.3.build`); empty at run level."""
+    iteration: int
+    """The round of the innermost loop, from 0."""
+    timestamp: str
+    """When it was written: RFC 3339, UTC, milliseconds."""
+
+
+class Line(Envelope, frozen=True, kw_only=True):
+    """An event about to be written."""
+
+    payload: Payload
+    """What the event type carries."""
+
+
+class Event(Envelope, frozen=True, kw_only=True):
+    """An event that was read. `problems` names what in it was not understood; nothing of it is lost."""
+
+    payload: Payload | UnknownPayload
+    problems: tuple[str, ...] = ()
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One event of a log, as everybody gets it: the bytes of the log, encoded once, without the line's end."""
+
+    seq: int
+    type: str
+    raw: bytes
+
+
+UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def new_run_id() -> str:
+    return str(uuid.uuid4())
+
+
+def is_run_id(text: str) -> bool:
+    return UUID4.fullmatch(text) is not None
+
+
+def checked_run_id(text: str) -> str:
+    """`text`, if it is a run's id: ids become file names, so nothing else may pass."""
+    if not is_run_id(text):
+        raise InvalidRunId(f"{text!r} is not a run id", hint="a run id is a UUID v4 in lower case")
+    return text
+
+
+def timestamp_of(ms: int) -> str:
+    """Milliseconds since 1970 as RFC 3339 in UTC."""
+    seconds, rest = divmod(ms, 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:03d}Z"
+
+
+def now() -> str:
+    return timestamp_of(time.time_ns() // 1_000_000)

@@ -1,0 +1,303 @@
+"""Payloads: what each of the ten event types carries. A payload's class decides its event's type."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from shopfloor.log.blocks import Block, Fidelity
+
+Status = Literal["completed", "failed", "cancelled"]
+STATUSES: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """The process that serves a step."""
+
+    pid: int
+    """Also the id of its process group."""
+    command: str
+    """The program."""
+    args: list[str]
+    """What it was started with. `…` stands for text that is recorded elsewhere in the log."""
+    cwd: str
+    """The folder it works in."""
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What serves an agent step."""
+
+    provider: str
+    """What powers the session, for example `claude-code`."""
+    access_mode: str | None = None
+    """How the provider is used: `subscription`, `api` or `local`."""
+    session_id: str | None = None
+    """The provider's own id of the session, by which it can be resumed."""
+    process: Process | None = None
+    """Its process, where it has one on this host."""
+    capabilities: dict[str, Any] | None = None
+    """What the session can do, as it was found when it began."""
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens, by class."""
+
+    input: int = 0
+    """Tokens that were read."""
+    output: int = 0
+    """Tokens that were written."""
+    cache_read: int = 0
+    """Tokens that were read from a cache."""
+    cache_write: int = 0
+    """Tokens that were written to a cache."""
+    reasoning: int = 0
+    """Tokens that were spent on thinking."""
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Money, and who says so: `agent` for the agent's own total, else the price list's version."""
+
+    usd: float | None
+    """US dollars; null where no price is known."""
+    source: str
+    """Who says so."""
+    prices: str | None = None
+    """The version of the price list."""
+
+
+class RunError(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a run did not complete."""
+
+    code: str
+    """A stable word, for programs."""
+    message: str
+    """What happened, for people."""
+    retryable: bool = False
+    """Whether the same run could end well another time."""
+
+
+class Awaits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an unanswered call waits for."""
+
+    kind: str
+    """What would answer: a client tool, a question, an approval."""
+    until: str | None = None
+    """When the wait ends by itself."""
+
+
+class _Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    event_type: ClassVar[str]
+
+
+class _Named(_Payload, frozen=True, kw_only=True):
+    name: str
+    """What it is called."""
+    kind: str
+    """`agent`, `command`, `operation`, `terminal`, `parallel`, `for_each`, `while`, `call_workflow`, or another."""
+
+
+class RunStarted(_Named, frozen=True, kw_only=True):
+    """An attempt begins. The first of a run carries all that its row shows."""
+
+    event_type = "run.started"
+    attempt: int
+    """From 1; each start of the same run has the next number."""
+    host: str
+    """The process that executes the run."""
+    task: str | None = None
+    """What is to be done, in the words it was asked in."""
+    input: dict[str, Any] | None = None
+    """What the worker was given."""
+    worker_type: str | None = None
+    """`builtin`, `plugin`, or the provider's name for a bare run."""
+    agent_id: str | None = None
+    """The owner: on whose behalf the run is made."""
+    channel_id: str | None = None
+    """Where the run came from."""
+    channel_name: str | None = None
+    """What people call that place."""
+    root_run_id: str | None = None
+    """The run at the top of the tree; its own id where there is no parent."""
+    queued_at: str | None = None
+    """When it was asked for."""
+    parent: dict[str, Any] | None = None
+    """What the parent says of the call, where there is a parent."""
+    definition: Any = None
+    """The worker as it was defined when the run began."""
+    definition_hash: str | None = None
+    """The hash of that definition."""
+    idempotency_key: str | None = None
+    """The caller's key, by which the same order twice is one run."""
+    import_source: dict[str, Any] | None = None
+    """Where an imported run was taken from."""
+    format: int | None = None
+    """The version of the format."""
+
+
+class RunCompleted(_Named, frozen=True, kw_only=True):
+    """The outcome. Exactly one per run; nothing follows it."""
+
+    event_type = "run.completed"
+    status: Status
+    """How it ended."""
+    error: RunError | None = None
+    """Why, where it did not complete."""
+    result: Any = None
+    """What it gave; for a command the end of its output."""
+    usage: Usage | None = None
+    """Tokens of the whole run."""
+    cost: Cost | None = None
+    """Cost of the whole run."""
+    duration_ms: int | None = None
+    """From the start of the run, by a clock that is never set back."""
+
+
+class _StepPayload(_Named, frozen=True, kw_only=True):
+    try_: int = msgspec.field(name="try")
+    """From 1; a retry of the same step has the next number."""
+
+
+class StepStarted(_StepPayload, frozen=True, kw_only=True):
+    """A step begins: written before anything happens."""
+
+    event_type = "step.started"
+    process: Process | None = None
+    """The process that will do it, already there and waiting to be let go."""
+    session: Session | None = None
+    """The session that serves it, for an agent."""
+
+
+class _Ended(_StepPayload, frozen=True, kw_only=True):
+    error: str | None = None
+    """What went wrong; left out where nothing did."""
+    result: Any = None
+    """What it gave; for a command `exit_code`, and `signal` where one killed it."""
+    usage: Usage | None = None
+    """Tokens of this step."""
+    cost: Cost | None = None
+    """Cost of this step."""
+    rate_limits: list[Any] | None = None
+    """The provider's limits that it met."""
+    duration_ms: int | None = None
+    """By a clock that is never set back."""
+
+
+class StepCompleted(_Ended, frozen=True, kw_only=True):
+    """A step ended, well or not."""
+
+    event_type = "step.completed"
+
+
+class CallStarted(_StepPayload, frozen=True, kw_only=True):
+    """A sub-run begins; the envelope has its `child_run_id`."""
+
+    event_type = "step.call_workflow.started"
+    worker: str | None = None
+    """The worker that is called."""
+    input: Any = None
+    """What it is given."""
+
+
+class CallCompleted(_Ended, frozen=True, kw_only=True):
+    """A sub-run ended, as its parent saw it."""
+
+    event_type = "step.call_workflow.completed"
+
+
+class UserMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="user"):
+    """What was said to the agent, or the command that was given."""
+
+    event_type = "message.user"
+    system_prompt: str | None = None
+    """The system prompt as it was composed."""
+    blocks: list[Block]
+    """The prompt as it was resolved, or the command."""
+
+
+class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+    """What the agent said, or what the command printed. Pieces of one message share `message_id`."""
+
+    event_type = "message.assistant"
+    message_id: str | None = None
+    """The provider's id of the message."""
+    session_id: str | None = None
+    """The provider's id of the session."""
+    model: str | None = None
+    """The model that wrote it."""
+    usage: Usage | None = None
+    """Tokens of this message."""
+    stop_reason: str | None = None
+    """Why the model stopped, in the provider's word."""
+    blocks: list[Block]
+    """What was said, in order."""
+
+
+class _Tool(_Payload, frozen=True, kw_only=True):
+    name: str
+    """The tool's exact name, never translated."""
+    call_id: str
+    """What joins a call and its result."""
+    input: Any
+    """What the tool was given."""
+    output: Any
+    """What the tool gave."""
+
+
+class ToolCall(_Tool, frozen=True, kw_only=True):
+    """A tool is called. `output` is null."""
+
+    event_type = "tool.call"
+    fidelity: Fidelity
+    """Who vouches for it."""
+    awaits: Awaits | None = None
+    """Present where the run waits for somebody outside to answer."""
+
+
+class ToolResult(_Tool, frozen=True, kw_only=True):
+    """A tool gave its result. `input` is null."""
+
+    event_type = "tool.result"
+    error: str | None = None
+    """What went wrong; left out where nothing did."""
+    duration_ms: int | None = None
+    """By a clock that is never set back."""
+    fidelity: Fidelity
+    """Who vouches for it."""
+
+
+Payload = (
+    RunStarted
+    | RunCompleted
+    | StepStarted
+    | StepCompleted
+    | CallStarted
+    | CallCompleted
+    | UserMessage
+    | AssistantMessage
+    | ToolCall
+    | ToolResult
+)
+
+PAYLOAD_TYPES: dict[str, type[Payload]] = {
+    cls.event_type: cls
+    for cls in (
+        RunStarted,
+        RunCompleted,
+        StepStarted,
+        StepCompleted,
+        CallStarted,
+        CallCompleted,
+        UserMessage,
+        AssistantMessage,
+        ToolCall,
+        ToolResult,
+    )
+}
+"""The closed vocabulary of events, and what each carries."""
+
+
+class UnknownPayload(msgspec.Struct, frozen=True):
+    """The payload of a type that we do not know, or one that does not fit its type: passed on as it is."""
+
+    data: Any

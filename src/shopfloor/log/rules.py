@@ -1,0 +1,201 @@
+"""The rules of the format, each with a name: what `shopfloor verify` holds a file against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+import msgspec
+
+from shopfloor.errors import InvalidEvent
+from shopfloor.limits import LOG_LINE_BYTES
+from shopfloor.log.codec import decode_payload
+from shopfloor.log.events import TIMESTAMP, is_run_id
+from shopfloor.log.payloads import PAYLOAD_TYPES
+
+RULES: Final[dict[str, str]] = {
+    "line-end": "every line ends with LF, and with nothing else",
+    "line-size": "a line has at most 64 MiB",
+    "utf-8": "a line is UTF-8",
+    "json-object": "a line is one JSON object",
+    "envelope": "the envelope has seq, run_id, type, path, iteration, timestamp and payload, of the right types; "
+    "parent_run_id and child_run_id are left out when empty",
+    "run-id": "run_id is a UUID v4, the same on every line, and the file's name",
+    "seq": "seq counts from 1 without gaps",
+    "parent-link": "parent_run_id is a UUID v4 and the same on every line",
+    "child-link": "child_run_id is a UUID v4, on step.call_workflow events and only there",
+    "type": "type is one of the ten event types",
+    "path": "path is empty at run level and names the step at step level",
+    "iteration": "iteration counts from 0",
+    "timestamp": "timestamp is RFC 3339 in UTC with milliseconds",
+    "payload": "the payload has the fields of its type; blocks and fidelity are of the closed vocabularies",
+    "start": "run.started comes first, and opens every attempt with a higher number",
+    "outcome": "there is at most one run.completed, and nothing follows it",
+    "step-once": "(path, iteration, try) starts once in a run",
+    "step-pair": "what completes has started, and completes once",
+    "mode": "a file in a transcripts folder has mode 0600",
+}
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A rule that a line breaks. `line` counts from 1; 0 is the file as a whole."""
+
+    line: int
+    rule: str
+    message: str
+
+
+_ENVELOPE: Final[dict[str, type]] = {
+    "seq": int,
+    "run_id": str,
+    "type": str,
+    "path": str,
+    "iteration": int,
+    "timestamp": str,
+}
+_STEP_STARTS: Final = frozenset({"step.started", "step.call_workflow.started"})
+_STEP_ENDS: Final = frozenset({"step.completed", "step.call_workflow.completed"})
+
+_Step = tuple[str, int, int]
+
+
+class Verifier:
+    """Holds the lines of one file against the rules, one after the other, in bounded memory but for open steps."""
+
+    def __init__(self, run_id: str | None = None) -> None:
+        self.lines = 0
+        self.ended = False
+        self._run_id = run_id
+        self._parent: str | None = None
+        self._seq = 0
+        self._attempt = 0
+        self._steps: dict[_Step, bool] = {}
+
+    def line(self, raw: bytes) -> list[Broken]:
+        """What the next line breaks; `raw` is with its line end, if it has one."""
+        self.lines += 1
+        return [Broken(self.lines, rule, message) for rule, message in self._problems(raw)]
+
+    def _problems(self, raw: bytes) -> Iterator[tuple[str, str]]:
+        if not raw.endswith(b"\n"):
+            yield "line-end", f"the last line is torn after {len(raw):,} bytes"
+            return
+        if raw.endswith(b"\r\n"):
+            yield "line-end", "the line ends with CR LF"
+        if len(raw) > LOG_LINE_BYTES:
+            yield "line-size", f"the line has {len(raw):,} bytes"
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            yield "utf-8", f"byte {error.start} of the line is not UTF-8"
+            return
+        try:
+            data: Any = msgspec.json.decode(raw)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            yield "json-object", str(error)
+            return
+        if not isinstance(data, dict):
+            yield "json-object", f"the line is {type(data).__name__}, not an object"
+            return
+        event = cast("dict[str, Any]", data)
+        broken = list(_envelope_problems(event))
+        yield from broken
+        if not broken:
+            yield from self._event_problems(event)
+
+    def _event_problems(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        yield from self._identity_problems(event)
+        yield from _shape_problems(event)
+        event_type: str = event["type"]
+        if event_type not in PAYLOAD_TYPES:
+            yield "type", f"{event_type!r} is not an event type"
+            return
+        try:
+            _, problems = decode_payload(event_type, msgspec.json.encode(event["payload"]))
+        except InvalidEvent as error:
+            problems = (error.message,)
+        yield from (("payload", problem) for problem in problems)
+        if not problems:
+            yield from self._order_problems(event)
+
+    def _identity_problems(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        if event["seq"] != self._seq + 1:
+            yield "seq", f"seq is {event['seq']}, and {self._seq + 1} was due"
+        self._seq = event["seq"]
+        run_id = event["run_id"]
+        if not is_run_id(run_id):
+            yield "run-id", f"{run_id!r} is not a UUID v4"
+        elif self._run_id is None:
+            self._run_id = run_id
+        elif run_id != self._run_id:
+            yield "run-id", f"run_id is {run_id}, and {self._run_id} was due"
+        parent = event.get("parent_run_id")
+        if self.lines == 1:
+            self._parent = parent
+        if parent is not None and not is_run_id(parent):
+            yield "parent-link", f"{parent!r} is not a UUID v4"
+        elif parent != self._parent:
+            yield "parent-link", f"parent_run_id is {parent}, and {self._parent} was due"
+
+    def _order_problems(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        event_type, payload = event["type"], event["payload"]
+        if self.ended:
+            yield "outcome", f"{event_type} follows run.completed"
+        if self.lines == 1 and event_type != "run.started":
+            yield "start", f"the first event is {event_type}"
+        if event_type == "run.started":
+            if payload["attempt"] <= self._attempt:
+                yield "start", f"attempt {payload['attempt']} follows attempt {self._attempt}"
+            self._attempt = payload["attempt"]
+        elif event_type == "run.completed":
+            self.ended = True
+        elif event_type in _STEP_STARTS or event_type in _STEP_ENDS:
+            yield from self._step_problems(event_type, (event["path"], event["iteration"], payload["try"]))
+
+    def _step_problems(self, event_type: str, step: _Step) -> Iterator[tuple[str, str]]:
+        name = f"step {step[0]} (iteration {step[1]}, try {step[2]})"
+        known = self._steps.get(step)
+        if event_type in _STEP_STARTS:
+            if known is not None:
+                yield "step-once", f"{name} starts a second time"
+            self._steps[step] = True
+        else:
+            if not known:
+                yield (
+                    "step-pair",
+                    f"{name} completes {'without having started' if known is None else 'twice'}",
+                )
+            self._steps[step] = False
+
+
+def _envelope_problems(event: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, cls in _ENVELOPE.items():
+        if name not in event:
+            yield "envelope", f"{name} is missing"
+        elif type(event[name]) is not cls:
+            yield "envelope", f"{name} is {type(event[name]).__name__}, not {cls.__name__}"
+    if "payload" not in event:
+        yield "envelope", "payload is missing"
+    for name in ("parent_run_id", "child_run_id"):
+        if name in event and (not isinstance(event[name], str) or not event[name]):
+            yield "envelope", f"{name} is empty; leave it out"
+
+
+def _shape_problems(event: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    event_type: str = event["type"]
+    child = event.get("child_run_id")
+    if (child is not None) is not event_type.startswith("step.call_workflow."):
+        yield (
+            "child-link",
+            f"child_run_id {'does not belong to' if child else 'is missing from'} {event_type}",
+        )
+    elif child is not None and not is_run_id(child):
+        yield "child-link", f"{child!r} is not a UUID v4"
+    if event_type.startswith("run.") and event["path"]:
+        yield "path", f"path is {event['path']!r} at run level"
+    elif event_type.startswith("step.") and not event["path"]:
+        yield "path", f"path is empty on {event_type}"
+    if event["iteration"] < 0:
+        yield "iteration", f"iteration is {event['iteration']}"
+    if not TIMESTAMP.fullmatch(event["timestamp"]):
+        yield "timestamp", f"timestamp is {event['timestamp']!r}"
