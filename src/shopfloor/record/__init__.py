@@ -1,0 +1,36 @@
+"""Files: the one writer of a log, its readers, its repair, and the live events."""
+
+from shopfloor.record.durability import Durability
+from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
+from shopfloor.record.files import is_locked, lock, make_folder, open_for_append
+from shopfloor.record.masking import MASK, Hook, Masking
+from shopfloor.record.reader import Cursor, Problem, Report, Reset, follow, last_entry, read
+from shopfloor.record.recorder import Recorder, RecorderStats
+from shopfloor.record.repair import Repair
+from shopfloor.record.storage import Storage
+
+__all__ = [
+    "MASK",
+    "Cursor",
+    "Durability",
+    "FanOut",
+    "Gap",
+    "Hook",
+    "Masking",
+    "Problem",
+    "Recorder",
+    "RecorderStats",
+    "Repair",
+    "Report",
+    "Reset",
+    "Storage",
+    "SubscriberStats",
+    "Subscription",
+    "follow",
+    "is_locked",
+    "last_entry",
+    "lock",
+    "make_folder",
+    "open_for_append",
+    "read",
+]

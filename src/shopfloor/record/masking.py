@@ -1,0 +1,90 @@
+"""Masking: an opt-in hook at the one writer, so that a secret is never in the log at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final, cast
+
+from shopfloor.errors import InvalidSecret
+from shopfloor.limits import MASK_HOLD_BYTES, SECRET_MIN_CHARS
+
+MASK: Final = "[masked]"
+
+Hook = Callable[[dict[str, Any]], dict[str, Any]]
+"""Takes a payload as plain data, gives what is to be written instead."""
+
+_KEY_SHAPES: Final[dict[str, str]] = {
+    "Anthropic key": r"sk-ant-[A-Za-z0-9_-]{16,}",
+    "OpenAI key": r"sk-(?:proj-|svcacct-)?[A-Za-z0-9_-]{20,}",
+    "GitHub token": r"gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,}",
+    "GitLab token": r"glpat-[A-Za-z0-9_-]{20,}",
+    "AWS access key": r"(?:AKIA|ASIA)[A-Z0-9]{16}",
+    "Google API key": r"AIza[A-Za-z0-9_-]{35}",
+    "Slack token": r"xox[abeoprs]-[A-Za-z0-9-]{10,}",
+    "Stripe key": r"[rs]k_live_[A-Za-z0-9]{16,}",
+    "JSON web token": r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+    "private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+}
+
+# How the shapes above begin, for what arrives in pieces: all of it, and any first part of it.
+_KEY_BEGINNINGS: Final = (
+    *(b"sk-", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"glpat-", b"AKIA", b"ASIA", b"AIza"),
+    *(b"xoxa-", b"xoxb-", b"xoxe-", b"xoxo-", b"xoxp-", b"xoxr-", b"xoxs-", b"sk_live_", b"rk_live_", b"eyJ"),
+    b"-----BEGIN ",
+)
+_BEGUN_KEY: Final = re.compile(
+    rb"(?:%b)\S*\Z|-----BEGIN (?:(?!-----END).)*\Z" % b"|".join(map(re.escape, _KEY_BEGINNINGS[:-1])), re.DOTALL
+)
+
+# The words that give an event its shape: masking them would make it unreadable and hide nothing.
+_STRUCTURE: Final = frozenset({"type", "fidelity", "role", "kind", "status", "stream"})
+
+
+class Masking:
+    """A hook that replaces given values and, if asked, what looks like a known kind of key."""
+
+    def __init__(self, values: Iterable[str] = (), *, key_shapes: bool = False) -> None:
+        secrets = sorted({_checked(value) for value in values}, key=len, reverse=True)
+        patterns = [re.escape(secret) for secret in secrets] + (list(_KEY_SHAPES.values()) if key_shapes else [])
+        self._replace = re.compile("|".join(patterns) or r"(?!)", re.DOTALL).sub
+        self._beginnings = [secret.encode() for secret in secrets] + (list(_KEY_BEGINNINGS) if key_shapes else [])
+        self._begun = _BEGUN_KEY if key_shapes else None
+
+    def __call__(self, payload: dict[str, Any]) -> dict[str, Any]:
+        return cast("dict[str, Any]", self._masked(payload))
+
+    def text(self, text: str) -> str:
+        return self._replace(MASK, text)
+
+    def held(self, data: bytes) -> int:
+        """How many bytes at the end of `data` may be the beginning of a secret whose rest is still to come."""
+        data = data[-MASK_HOLD_BYTES:]
+        begun = self._begun.search(data) if self._begun else None
+        held = len(data) - begun.start() if begun else 0
+        for secret in self._beginnings:
+            held = max(held, next((n for n in range(len(secret) - 1, 0, -1) if data.endswith(secret[:n])), 0))
+        return held
+
+    def _masked(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.text(value)
+            case dict():
+                return {
+                    self.text(key): item if key in _STRUCTURE and isinstance(item, str) else self._masked(item)
+                    for key, item in cast("dict[str, Any]", value).items()
+                }
+            case list():
+                return [self._masked(item) for item in cast("list[Any]", value)]
+            case _:
+                return value
+
+
+def _checked(value: str) -> str:
+    if len(value) < SECRET_MIN_CHARS:
+        raise InvalidSecret(
+            f"a secret of {len(value)} characters cannot be masked: it would hit ordinary words",
+            hint=f"secrets have at least {SECRET_MIN_CHARS} characters",
+        )
+    return value

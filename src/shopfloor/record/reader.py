@@ -1,0 +1,222 @@
+"""Reading a log: lazily, from any `seq`, while somebody writes it, and whatever a crash left in it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from shopfloor.errors import FileMissing, storage_error
+from shopfloor.limits import (
+    FOLLOW_FASTEST_SECONDS,
+    FOLLOW_SLOWEST_SECONDS,
+    PROBE_CHUNK_BYTES,
+    READ_CHUNK_BYTES,
+)
+from shopfloor.log import PAYLOAD_TYPES, Entry
+from shopfloor.record.repair import find_tail
+
+_log = logging.getLogger("shopfloor.record")
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something in a log that was not understood. An event that has one is passed on all the same."""
+
+    offset: int
+    reason: str
+
+
+class Reset(msgspec.Struct, frozen=True):
+    """The log ends before the reader's place: `last` is where it ends now, and the reader goes on from there."""
+
+    last: int
+
+
+Report = Callable[[Problem], None]
+
+
+class _Head(msgspec.Struct):
+    seq: int
+    type: str
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+_find_seq = re.compile(rb'\{"seq":(\d+),').match
+
+
+class Cursor:
+    """A place in a log. `poll()` gives the whole lines after it, about a chunk at a time, and moves on."""
+
+    def __init__(self, path: Path, after: int = 0, *, report: Report | None = None) -> None:
+        self.path = path
+        self.seq = after
+        self._report = report or _warn
+        try:
+            self.descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise FileMissing(f"there is no file {path}") from error
+        except OSError as error:
+            raise storage_error(error, f"cannot read {path}") from error
+        self._offset = self._find(after)
+
+    def poll(self) -> list[Entry | Reset]:
+        """The next events; an empty list where there are none for now."""
+        if os.fstat(self.descriptor).st_size < self._offset:
+            reset = self._rewind()
+            if reset:
+                return reset
+        lines = self._lines()
+        entries: list[Entry | Reset] = []
+        for raw in lines:
+            entry = self._entry(raw)
+            if entry is not None and entry.seq > self.seq:
+                entries.append(entry)
+                self.seq = entry.seq
+            self._offset += len(raw) + 1
+        return entries if entries or not lines else self.poll()
+
+    def _rewind(self) -> list[Entry | Reset]:
+        """The file shrank: what it lost was either a half line that nobody saw, or a power cut's due."""
+        last = find_tail(self.descriptor, os.fstat(self.descriptor).st_size).last
+        end = last.seq if last else 0
+        if end >= self.seq:
+            self._offset = self._find(self.seq)
+            return []
+        self.seq = end
+        self._offset = self._find(end)
+        return [Reset(end)]
+
+    def _lines(self) -> list[bytes]:
+        """The whole lines from the offset on, about a chunk of them, without their ends.
+
+        A half line is read again next time rather than kept: its writer may yet take it back.
+        """
+        size = READ_CHUNK_BYTES
+        while True:
+            chunk = os.pread(self.descriptor, size, self._offset)
+            end = chunk.rfind(b"\n")
+            if end >= 0:
+                return chunk[:end].split(b"\n")
+            if len(chunk) < size:
+                return []
+            size *= 4
+
+    def _entry(self, raw: bytes) -> Entry | None:
+        try:
+            head = _decode_head(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._report(Problem(self._offset, f"not an event: {error}"))
+            return None
+        if head.type not in PAYLOAD_TYPES:
+            self._report(Problem(self._offset, f"unknown event type {head.type!r}"))
+        return Entry(head.seq, head.type, raw)
+
+    def _find(self, after: int) -> int:
+        """The offset of a line at or shortly before the first whose `seq` is over `after`, by bisecting."""
+        if after <= 0:
+            return 0
+        low, high = 0, os.fstat(self.descriptor).st_size
+        while high - low > PROBE_CHUNK_BYTES:
+            middle = (low + high) // 2
+            found = self._first_seq(middle, high)
+            if found and found[1] <= after:
+                low = found[0]
+            else:
+                high = middle
+        return low
+
+    def _first_seq(self, start: int, end: int) -> tuple[int, int] | None:
+        """Offset and `seq` of the first readable line that begins after `start` and before `end`."""
+        while (offset := self._next_line(start)) < end:
+            match = _find_seq(os.pread(self.descriptor, 32, offset))
+            if match:
+                return offset, int(match[1])
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                line = os.pread(self.descriptor, self._next_line(offset) - offset, offset)
+                return offset, _decode_head(line).seq
+            start = offset
+        return None
+
+    def _next_line(self, offset: int) -> int:
+        """The offset after the first LF at or after `offset`; the end of the file where there is none."""
+        while chunk := os.pread(self.descriptor, PROBE_CHUNK_BYTES, offset):
+            found = chunk.find(b"\n")
+            if found >= 0:
+                return offset + found + 1
+            offset += len(chunk)
+        return offset
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _warn(problem: Problem) -> None:
+    _log.warning("at byte %d: %s", problem.offset, problem.reason)
+
+
+def read(
+    path: Path,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    limit: int | None = None,
+    report: Report | None = None,
+) -> Iterator[Entry]:
+    """The events with `after < seq < before` that the log holds now, at most `limit` of them."""
+    left = limit if limit is not None else -1
+    with Cursor(path, after, report=report) as cursor:
+        while left and (entries := cursor.poll()):
+            for entry in entries:
+                if isinstance(entry, Reset) or not left or (before is not None and entry.seq >= before):
+                    return
+                yield entry
+                left -= 1
+
+
+def last_entry(path: Path) -> Entry | None:
+    """The last whole event of a log, however long the log is."""
+    with Cursor(path) as cursor:
+        tail = find_tail(cursor.descriptor, os.fstat(cursor.descriptor).st_size)
+    if tail.last is None:
+        return None
+    return next(read(path, after=tail.last.seq - 1), None)
+
+
+def follow(
+    path: Path, *, after: int = 0, done: Callable[[], bool] | None = None, report: Report | None = None
+) -> Iterator[Entry | Reset]:
+    """The events after `after`, and then those that come, until the outcome or until `done` says so."""
+    pause = FOLLOW_FASTEST_SECONDS
+    with Cursor(path, after, report=report) as cursor:
+        while True:
+            # Asked before reading: what was written before the writer went away is still given.
+            over = done is not None and done()
+            entries = cursor.poll()
+            for entry in entries:
+                yield entry
+                if isinstance(entry, Entry) and entry.type == "run.completed":
+                    return
+            if entries:
+                pause = FOLLOW_FASTEST_SECONDS
+            elif over:
+                return
+            else:
+                time.sleep(pause)
+                pause = min(pause * 1.5, FOLLOW_SLOWEST_SECONDS)

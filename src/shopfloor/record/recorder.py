@@ -1,0 +1,275 @@
+"""The one writer of a log: disk first, then everybody else."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+import msgspec
+
+from shopfloor.errors import (
+    InvalidEvent,
+    LogBusy,
+    LogClosed,
+    LogExists,
+    RunEnded,
+    StorageError,
+    storage_error,
+)
+from shopfloor.limits import SUBSCRIBER_EVENTS
+from shopfloor.log import (
+    PAYLOAD_TYPES,
+    Entry,
+    Line,
+    Payload,
+    RunCompleted,
+    RunStarted,
+    check,
+    checked_run_id,
+    encode,
+    timestamp_of,
+)
+from shopfloor.record.durability import Durability, group_commit
+from shopfloor.record.fanout import FanOut, SubscriberStats, Subscription
+from shopfloor.record.files import force_to_disk, lock, make_folder, open_for_append, sync_folder
+from shopfloor.record.masking import Hook
+from shopfloor.record.repair import Repair, Tail, find_tail, set_aside
+
+_OUTCOME = RunCompleted.event_type
+_DURABLE_AT_ONCE: dict[Durability, frozenset[str]] = {
+    Durability.OS: frozenset(),
+    Durability.GROUP: frozenset(name for name in PAYLOAD_TYPES if name.startswith(("run.", "step."))),
+    Durability.EVENT: frozenset(PAYLOAD_TYPES),
+}
+"""The events that are forced to disk before they are acknowledged."""
+
+
+class RecorderStats(msgspec.Struct, frozen=True):
+    events: int
+    size: int
+    subscribers: list[SubscriberStats]
+
+
+class Recorder:
+    """Appends the events of one run to its file. Safe from any number of threads and tasks at once.
+
+    `append` returns when the event has reached the recorder's durability level; only then does anybody else see it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        run_id: str,
+        *,
+        parent_run_id: str | None = None,
+        durability: Durability = Durability.GROUP,
+        mask: Hook | None = None,
+        new: bool = False,
+    ) -> None:
+        self.path = path
+        self.run_id = checked_run_id(run_id)
+        self.parent_run_id = parent_run_id and checked_run_id(parent_run_id)
+        self.repaired: Repair | None = None
+        self._durability = durability
+        self._grouped = durability is Durability.GROUP
+        self._durable_at_once = _DURABLE_AT_ONCE[durability]
+        self._mask = mask
+        self._lock = threading.Lock()
+        self._sync_lock = threading.Lock()
+        self._ready = False
+        self._unsynced = False
+        self._failure: OSError | None = None
+        self._clock_ms: int = 0
+        self._clock = ""
+        self._descriptor = self._open(new=new)
+        try:
+            self._size = os.fstat(self._descriptor).st_size
+            self._resume(self._repair() if self._size else Tail(0, None))
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def _open(self, *, new: bool) -> int:
+        make_folder(self.path.parent)
+        try:
+            descriptor = open_for_append(self.path, new=new)
+        except FileExistsError as error:
+            raise LogExists(f"the run {self.run_id} already has a log") from error
+        except OSError as error:
+            raise storage_error(error, f"cannot open {self.path}") from error
+        if not lock(descriptor):
+            os.close(descriptor)
+            raise LogBusy(
+                f"another process is writing the log of {self.run_id}",
+                hint="a log has one writer; read it with `shopfloor tail` or wait until the run ends",
+            )
+        if self._durability is not Durability.OS:
+            sync_folder(self.path.parent)
+        return descriptor
+
+    def _repair(self) -> Tail:
+        tail = find_tail(self._descriptor, self._size)
+        if tail.end < self._size:
+            try:
+                self.repaired = set_aside(self._descriptor, self.path, tail.end, self._size)
+            except OSError as error:
+                raise storage_error(error, f"cannot repair {self.path}") from error
+            self._size = tail.end
+        return tail
+
+    def _resume(self, tail: Tail) -> None:
+        last = tail.last
+        if last and last.run_id != self.run_id:
+            raise InvalidEvent(f"{self.path} is the log of {last.run_id}, not of {self.run_id}")
+        if last:
+            self.parent_run_id = last.parent_run_id
+        self._seq = last.seq if last else 0
+        self._fanout = FanOut(self._seq)
+        self._ended = last is not None and last.type == _OUTCOME
+
+    @property
+    def seq(self) -> int:
+        """The `seq` of the last event; 0 while there is none."""
+        return self._seq
+
+    def waits_for_disk(self, payload: Payload) -> bool:
+        """Whether `append` of this payload waits until it is forced to disk."""
+        return payload.event_type in self._durable_at_once
+
+    def append(self, payload: Payload, *, path: str = "", iteration: int = 0, child_run_id: str | None = None) -> Entry:
+        """Writes one event and tells the subscribers. On an error nothing was written and no `seq` is used up."""
+        check(payload, path, iteration, child_run_id)
+        if self._mask is not None:
+            payload = _masked(self._mask, payload)
+        event_type = payload.event_type
+        with self._lock:
+            if not self._ready:
+                self._prepare(payload)
+            seq = self._seq + 1
+            ms = time.time_ns() // 1_000_000
+            if ms != self._clock_ms:
+                self._clock_ms = ms
+                self._clock = timestamp_of(ms)
+            raw = encode(
+                Line(
+                    seq=seq,
+                    run_id=self.run_id,
+                    parent_run_id=self.parent_run_id,
+                    child_run_id=child_run_id,
+                    type=event_type,
+                    path=path,
+                    iteration=iteration,
+                    timestamp=self._clock,
+                    payload=payload,
+                )
+            )
+            line = raw + b"\n"
+            durable = event_type in self._durable_at_once
+            try:
+                # The disk may fill up in the middle of a line: then this gives less than was asked, and no error.
+                short = os.write(self._descriptor, line) != len(line)
+                if short or durable:
+                    self._settle(short=short)
+            except OSError as error:
+                raise self._undo(error) from error
+            self._size += len(line)
+            if not durable and not self._unsynced and self._grouped:
+                self._unsynced = True
+                group_commit.add(self)
+            self._seq = seq
+            if event_type == _OUTCOME:
+                self._ended = True
+                self._ready = False
+            entry = Entry(seq, event_type, raw)
+            self._fanout.publish(entry)
+        return entry
+
+    def _prepare(self, payload: Payload) -> None:
+        """What need not be asked for every event: may this one be written, and is there a failure to mend first?"""
+        if self._descriptor < 0:
+            raise LogClosed(f"the log of {self.run_id} is closed")
+        if self._ended:
+            raise RunEnded(f"the run {self.run_id} has its outcome; nothing can follow it")
+        if not self._seq and not isinstance(payload, RunStarted):
+            raise InvalidEvent(f"a log begins with run.started, not with {payload.event_type}")
+        if self._failure is not None:
+            self._mend()
+        self._ready = True
+
+    def _settle(self, *, short: bool) -> None:
+        if short:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        force_to_disk(self._descriptor)
+        self._unsynced = False
+
+    def _undo(self, error: OSError) -> StorageError:
+        """Takes back what was written of a line that is not to count."""
+        self._ready = False
+        try:
+            os.ftruncate(self._descriptor, self._size)
+        except OSError as worse:
+            self._failure = worse
+        return storage_error(error, f"cannot write to {self.path}")
+
+    def _mend(self) -> None:
+        """After a cut or a group commit that failed: once more, before anything else is written."""
+        try:
+            os.ftruncate(self._descriptor, self._size)
+            force_to_disk(self._descriptor)
+        except OSError as error:
+            raise storage_error(error, f"cannot write to {self.path}") from error
+        self._failure = None
+
+    def sync_pending(self) -> None:
+        """Forces to disk what was written since the last time. Called by the group commit's thread."""
+        with self._sync_lock:
+            if self._descriptor < 0 or not self._unsynced:
+                return
+            self._unsynced = False
+            try:
+                force_to_disk(self._descriptor)
+            except OSError as error:
+                self._failure = error
+                self._ready = False
+
+    def subscribe(self, name: str | None = None, capacity: int = SUBSCRIBER_EVENTS) -> Subscription:
+        """Live events from the next one on."""
+        with self._lock:
+            return self._fanout.subscribe(name, capacity)
+
+    def stats(self) -> RecorderStats:
+        return RecorderStats(self._seq, self._size, self._fanout.stats())
+
+    def close(self) -> None:
+        """Forces the log to disk, lets go of it and ends the subscriptions. Twice is fine."""
+        with self._lock:
+            if self._descriptor < 0:
+                return
+            if self._durability is not Durability.OS:
+                self.sync_pending()
+            with self._sync_lock:
+                descriptor, self._descriptor = self._descriptor, -1
+                self._ready = False
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+            self._fanout.close()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _masked(hook: Hook, payload: Payload) -> Payload:
+    data = cast("dict[str, Any]", msgspec.to_builtins(payload))
+    changed = hook(data)
+    return payload if changed == data else msgspec.convert(changed, type(payload))

@@ -1,0 +1,85 @@
+"""What a crash left at the end of a log, and setting it aside."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+
+from shopfloor.errors import InvalidEvent
+from shopfloor.limits import PROBE_CHUNK_BYTES, READ_CHUNK_BYTES
+from shopfloor.log import Event, decode
+from shopfloor.record.files import open_for_append
+
+_log = logging.getLogger("shopfloor.record")
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """A torn tail that was set aside."""
+
+    aside: Path
+    size: int
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """Where the whole lines of a log end, and the last event among them."""
+
+    end: int
+    last: Event | None
+
+
+def find_tail(descriptor: int, size: int) -> Tail:
+    """The end of the last line that is whole and is an event.
+
+    A power cut can leave more than a torn line: pages that were never written read as zeros. So lines are
+    given up from the end until one is an event.
+    """
+    end = _line_start(descriptor, size)
+    while end:
+        start = _line_start(descriptor, end - 1)
+        with contextlib.suppress(InvalidEvent):
+            return Tail(end, decode(os.pread(descriptor, end - 1 - start, start)))
+        end = start
+    return Tail(0, None)
+
+
+def _line_start(descriptor: int, before: int) -> int:
+    """The offset after the last LF that stands before `before`; 0 where there is none."""
+    high = before
+    while high:
+        low = max(0, high - PROBE_CHUNK_BYTES)
+        found = os.pread(descriptor, high - low, low).rfind(b"\n")
+        if found >= 0:
+            return low + found + 1
+        high = low
+    return 0
+
+
+def set_aside(descriptor: int, path: Path, end: int, size: int) -> Repair:
+    """Moves the bytes after `end` into a file beside the log. The copy is safe before the log is cut."""
+    aside = _free_name(path)
+    copy = open_for_append(aside, new=True)
+    try:
+        offset = end
+        while offset < size:
+            offset += os.write(copy, os.pread(descriptor, min(READ_CHUNK_BYTES, size - offset), offset))
+        os.fsync(copy)
+    finally:
+        os.close(copy)
+    os.ftruncate(descriptor, end)
+    _log.warning("%s ended in %d torn bytes; they are set aside in %s", path.name, size - end, aside.name)
+    return Repair(aside, size - end)
+
+
+def _free_name(path: Path) -> Path:
+    """`<run-id>.torn`, numbered from the second on; never a name that ends in .jsonl."""
+    first = path.with_suffix(".torn")
+    if not first.exists():
+        return first
+    number = 2
+    while (name := path.with_suffix(f".torn-{number}")).exists():
+        number += 1
+    return name

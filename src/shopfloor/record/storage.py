@@ -1,0 +1,89 @@
+"""Where runs are kept, and finding one by what a person says."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from shopfloor.errors import AmbiguousRun, RunNotFound
+from shopfloor.log import checked_run_id, decode, is_run_id, timestamp_of
+from shopfloor.record.reader import read
+
+_PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{0,35}")
+
+
+class Storage:
+    """The storage folder: `$SHOPFLOOR_STORAGE`, or `storage` in the user's data folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.transcripts = root / "transcripts"
+        self.hosts = root / "hosts"
+
+    @classmethod
+    def default(cls) -> Storage:
+        if named := os.environ.get("SHOPFLOOR_STORAGE"):
+            return cls(Path(named).expanduser().absolute())
+        import platformdirs
+
+        return cls(Path(platformdirs.user_data_dir("shopfloor", appauthor=False)) / "storage")
+
+    def log_path(self, run_id: str) -> Path:
+        return self.transcripts / f"{checked_run_id(run_id)}.jsonl"
+
+    def run_ids(self) -> Iterator[str]:
+        """The runs that have a log, in no order."""
+        return (name.removesuffix(".jsonl") for name in self._names())
+
+    def _names(self) -> Iterator[str]:
+        try:
+            names = os.listdir(self.transcripts)
+        except FileNotFoundError:
+            return iter(())
+        return (name for name in names if name.endswith(".jsonl") and is_run_id(name[: -len(".jsonl")]))
+
+    def find(self, said: str) -> str:
+        """The run that `said` means: an id, its first characters, or `last`."""
+        if said == "last":
+            return self._last()
+        said = said.lower()
+        if is_run_id(said) and self.log_path(said).exists():
+            return said
+        if not _PREFIX.fullmatch(said):
+            raise RunNotFound(
+                f"{said!r} does not name a run", hint="name it by the first characters of its id, or `last`"
+            )
+        fitting = sorted(run_id for run_id in self.run_ids() if run_id.startswith(said))
+        if not fitting:
+            raise RunNotFound(f"no run begins with {said!r} in {self.root}", hint="`last` is the newest run")
+        if len(fitting) > 1:
+            some = ", ".join(run_id[: len(said) + 6] for run_id in fitting[:5])
+            raise AmbiguousRun(f"{len(fitting)} runs begin with {said!r}: {some}", hint="give more characters")
+        return fitting[0]
+
+    def _last(self) -> str:
+        """The run that began last and is nobody's sub-run.
+
+        A file is never older than its last write, so files are looked at by that, newest first, and no more of
+        them than can still matter.
+        """
+        paths = [self.transcripts / name for name in self._names()]
+        newest: tuple[str, str] = ("", "")
+        for written, path in sorted(((path.stat().st_mtime, path) for path in paths), reverse=True):
+            if newest[0] and _rfc3339(written) < newest[0]:
+                break
+            first = next(read(path, limit=1), None)
+            event = decode(first.raw) if first else None
+            if event and event.parent_run_id is None:
+                newest = max(newest, (event.timestamp, event.run_id))
+        if not newest[0]:
+            raise RunNotFound(
+                f"there are no runs in {self.root} yet", hint="make one: shopfloor run --command 'echo hello'"
+            )
+        return newest[1]
+
+
+def _rfc3339(seconds: float) -> str:
+    return timestamp_of(int(seconds * 1000) + 1)
