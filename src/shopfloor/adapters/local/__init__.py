@@ -1,0 +1,7 @@
+"""This machine: logs in files, processes as children, a host known by the lock it holds."""
+
+from shopfloor.adapters.local.host import LocalHost
+from shopfloor.adapters.local.logs import LocalLogs
+from shopfloor.adapters.local.processes import LocalProcesses
+
+__all__ = ["LocalHost", "LocalLogs", "LocalProcesses"]

@@ -1,0 +1,76 @@
+"""Logs in files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio.to_thread
+
+from shopfloor.errors import storage_error
+from shopfloor.limits import DISK_LOW_WATER_BYTES
+from shopfloor.log import Entry, Payload
+from shopfloor.record import Durability, Hook, Recorder, Repair, Storage, make_folder
+
+
+class LocalLog:
+    """A recorder for one run, as the engine sees it."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    @property
+    def run_id(self) -> str:
+        return self.recorder.run_id
+
+    async def append(
+        self, payload: Payload, *, path: str = "", iteration: int = 0, child_run_id: str | None = None
+    ) -> Entry:
+        write = partial(self.recorder.append, payload, path=path, iteration=iteration, child_run_id=child_run_id)
+        if self.recorder.waits_for_disk(payload):
+            # Forcing to disk takes as long as the disk likes: not on the loop's time.
+            return await anyio.to_thread.run_sync(write)
+        return write()
+
+
+class LocalLogs:
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        durability: Durability = Durability.GROUP,
+        mask: Hook | None = None,
+        low_water: int = DISK_LOW_WATER_BYTES,
+        on_repair: Callable[[Repair], None] | None = None,
+    ) -> None:
+        self._storage = storage
+        self._durability = durability
+        self._mask = mask
+        self._low_water = low_water
+        self._on_repair = on_repair
+
+    @asynccontextmanager
+    async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[LocalLog]:
+        recorder = Recorder(
+            self._storage.log_path(run_id),
+            run_id,
+            parent_run_id=parent_run_id,
+            durability=self._durability,
+            mask=self._mask,
+        )
+        if recorder.repaired and self._on_repair:
+            self._on_repair(recorder.repaired)
+        try:
+            yield LocalLog(recorder)
+        finally:
+            recorder.close()
+
+    def room(self) -> int:
+        make_folder(self._storage.transcripts)
+        try:
+            disk = os.statvfs(self._storage.transcripts)
+        except OSError as error:
+            raise storage_error(error, f"cannot look at {self._storage.transcripts}") from error
+        return disk.f_bavail * disk.f_frsize - self._low_water

@@ -1,0 +1,193 @@
+"""Commands as children of ours: started behind a gate, heard on both pipes, ended with all they started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import anyio
+import anyio.to_thread
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from shopfloor.adapters.local import minder
+from shopfloor.adapters.local.host import LocalHost
+from shopfloor.errors import CommandNotFound, ProcessError
+from shopfloor.limits import (
+    KILL_GRACE_SECONDS,
+    LEFTOVER_GRACE_SECONDS,
+    OUTPUT_JOIN_BYTES,
+    SWEEP_PAUSE_SECONDS,
+)
+from shopfloor.ports import Command, Exit, Piece, StreamName
+
+# The gate: a shell that waits for a word on its standard input and then becomes the program. So the pid is known, and
+# on record, before the program does anything; and should we die before the word, it never runs.
+_GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "shopfloor-gate")
+_PENDING_PIECES = 16
+
+
+class LocalChild:
+    def __init__(self, popen: subprocess.Popen[bytes], run_id: str) -> None:
+        self._popen = popen
+        self._marker = f"{minder.RUN_MARKER}={run_id}"
+        self._exit: Exit | None = None
+        self._over = anyio.Event()
+        self._silent = anyio.Event()
+        self._open_pipes = 2
+        self._send: MemoryObjectSendStream[Piece]
+        self._receive: MemoryObjectReceiveStream[Piece]
+        self._send, self._receive = anyio.create_memory_object_stream[Piece](_PENDING_PIECES)
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def release(self) -> None:
+        if self._popen.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._popen.stdin.fileno(), b"go\n")
+            self._popen.stdin.close()
+
+    async def read(self) -> Piece | None:
+        try:
+            return await self._receive.receive()
+        except anyio.EndOfStream:
+            return None
+
+    async def wait(self) -> Exit:
+        await self._over.wait()
+        if self._exit is None:
+            raise ProcessError(f"process {self.pid} could not be ended")
+        return self._exit
+
+    async def stop(self, grace: float) -> None:
+        await anyio.to_thread.run_sync(
+            partial(
+                minder.end,
+                {self.pid},
+                self._marker,
+                grace=grace,
+                patience=KILL_GRACE_SECONDS,
+                pause=SWEEP_PAUSE_SECONDS,
+            ),
+            abandon_on_cancel=True,
+        )
+
+    async def kill(self) -> None:
+        await self.stop(grace=0)
+
+    async def watch(self) -> None:
+        """From the start to the end: both pipes, the exit, and what is left after it."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listen, "stdout", _descriptor(self._popen.stdout))
+            tasks.start_soon(self._listen, "stderr", _descriptor(self._popen.stderr))
+            self._exit = await _exited(self._popen)
+            # Whoever holds the pipes still may have something to say; then the family is over.
+            with anyio.move_on_after(LEFTOVER_GRACE_SECONDS):
+                await self._silent.wait()
+            await self.stop(grace=LEFTOVER_GRACE_SECONDS)
+            with anyio.move_on_after(KILL_GRACE_SECONDS):
+                await self._silent.wait()
+            tasks.cancel_scope.cancel()
+        self._send.close()
+        self._over.set()
+
+    async def _listen(self, stream: StreamName, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        while True:
+            try:
+                data = os.read(descriptor, OUTPUT_JOIN_BYTES)
+            except BlockingIOError:
+                await anyio.wait_readable(descriptor)
+                continue
+            if not data:
+                break
+            await self._send.send(Piece(stream, data))
+        self._open_pipes -= 1
+        if not self._open_pipes:
+            self._send.close()
+            self._silent.set()
+
+    def dispose(self) -> None:
+        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._send.close()
+        self._receive.close()
+        # Killed by now; a zombie otherwise.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(KILL_GRACE_SECONDS)
+
+
+class LocalProcesses:
+    def __init__(self, host: LocalHost) -> None:
+        self._host = host
+
+    @asynccontextmanager
+    async def start(self, command: Command, *, run_id: str) -> AsyncGenerator[LocalChild]:
+        popen = self._spawn(command, run_id)
+        child = LocalChild(popen, run_id)
+        self._host.adopt(popen.pid)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(child.watch)
+                try:
+                    yield child
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await child.kill()
+                    tasks.cancel_scope.cancel()
+        finally:
+            child.dispose()
+            self._host.release(popen.pid)
+
+    def _spawn(self, command: Command, run_id: str) -> subprocess.Popen[bytes]:
+        env = {**os.environ, **command.env, minder.HOST_MARKER: self._host.id, minder.RUN_MARKER: run_id}
+        if not Path(command.cwd).is_dir():
+            raise CommandNotFound(f"there is no folder {command.cwd}", hint="name one that exists with --cwd")
+        if shutil.which(command.argv[0], path=env.get("PATH")) is None:
+            raise CommandNotFound(f"there is no program {command.argv[0]!r}", hint="install it, or check PATH")
+        try:
+            return subprocess.Popen(
+                [*_GATE, *command.argv],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd=command.cwd,
+                env=env,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise ProcessError(f"cannot start {command.argv[0]!r}: {error}") from error
+
+
+def _descriptor(pipe: IO[bytes] | None) -> int:
+    if pipe is None:
+        raise ProcessError("a child was started without its pipes")
+    return pipe.fileno()
+
+
+async def _exited(popen: subprocess.Popen[bytes]) -> Exit:
+    """Waits for the process without a thread where the system can (Linux), else with one."""
+    if hasattr(os, "pidfd_open"):
+        descriptor = os.pidfd_open(popen.pid)
+        try:
+            await anyio.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
+        code = popen.wait()
+    else:
+        code = await anyio.to_thread.run_sync(popen.wait, abandon_on_cancel=True)
+    if code >= 0:
+        return Exit(code)
+    return Exit(-code, signal.Signals(-code).name)

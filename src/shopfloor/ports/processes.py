@@ -1,0 +1,70 @@
+"""Processes: how a command is started, heard and ended, for every provider alike."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
+
+StreamName = Literal["stdout", "stderr"]
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A program to run. `env` is added to our own environment."""
+
+    argv: list[str]
+    cwd: str
+    env: dict[str, str] = {}
+
+
+class Piece(NamedTuple):
+    """Some output, as it came."""
+
+    stream: StreamName
+    data: bytes
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """How a process ended: its exit code, or the signal that killed it."""
+
+    code: int
+    signal: str | None = None
+
+    @property
+    def shell_code(self) -> int:
+        """The code that a shell would report."""
+        return self.code if self.signal is None else 128 + self.code
+
+
+class Child(Protocol):
+    """A process with everything it starts. It does nothing until `release()`."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def release(self) -> None:
+        """Lets the program begin: whatever has to be on record before that, is."""
+        ...
+
+    async def read(self) -> Piece | None:
+        """The next output; None when there will be no more. Being cancelled loses nothing."""
+        ...
+
+    async def wait(self) -> Exit:
+        """Waits until the program has ended, and what it left behind too."""
+        ...
+
+    async def stop(self, grace: float) -> None:
+        """Asks the whole family to end, and after `grace` seconds makes it."""
+        ...
+
+    async def kill(self) -> None:
+        """Ends the whole family now."""
+        ...
+
+
+class Processes(Protocol):
+    def start(self, command: Command, *, run_id: str) -> AbstractAsyncContextManager[Child]:
+        """A child that waits for `release()`. Leaving the context ends whatever is left of it."""
+        ...

@@ -1,0 +1,76 @@
+"""The execution tree over sub-runs of any depth, from the outlines of the runs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from shopfloor.limits import TREE_SIBLINGS
+from shopfloor.views.outline import Outline, Step, by_parent
+
+Load = Callable[[str], Outline | None]
+"""Gives a run's outline; None where there is no transcript of it."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A line of the tree. `guides` says of each level whether its branch goes on below."""
+
+    guides: tuple[bool, ...]
+    step: Step | None = None
+    run: Outline | None = None
+    missing: str | None = None
+    """The id of a sub-run whose transcript is not there."""
+    again: str | None = None
+    """The id of a run that stands above already: a broken link, not followed."""
+    left_out: int = 0
+    """How many siblings are not shown here."""
+
+
+class _Todo(msgspec.Struct, frozen=True):
+    guides: tuple[bool, ...]
+    step: Step
+    enclosed: dict[str | None, list[Step]]
+
+
+def tree(run_id: str, load: Load, *, siblings: int | None = TREE_SIBLINGS) -> Iterator[Row]:
+    """The rows from the top down. No recursion: a tree may be deeper than Python's stack."""
+    root = load(run_id)
+    if root is None:
+        yield Row((), missing=run_id)
+        return
+    yield Row((), run=root)
+    seen = {run_id}
+    stack: list[_Todo | Row] = _branches((), by_parent(root), None, siblings)
+    while stack:
+        todo = stack.pop()
+        if isinstance(todo, Row):
+            yield todo
+            continue
+        step, guides = todo.step, todo.guides
+        child_id = step.child_run_id
+        if child_id in seen:
+            yield Row(guides, step=step, again=child_id)
+            continue
+        child = load(child_id) if child_id else None
+        missing = child_id if child_id and child is None else None
+        yield Row(guides, step=step, run=child, missing=missing)
+        if child is not None and child_id is not None:
+            seen.add(child_id)
+            stack.extend(_branches(guides, by_parent(child), None, siblings))
+        stack.extend(_branches(guides, todo.enclosed, step.path, siblings))
+
+
+def _branches(
+    guides: tuple[bool, ...], enclosed: dict[str | None, list[Step]], path: str | None, most: int | None
+) -> list[_Todo | Row]:
+    """What hangs below a row, last first, as a stack wants it. Tries of one step share what is below it."""
+    steps = enclosed.pop(path, [])
+    left_out = max(0, len(steps) - most) if most else 0
+    shown = steps[: len(steps) - left_out]
+    branches: list[_Todo | Row] = [_Todo((*guides, True), step, enclosed) for step in shown]
+    if left_out:
+        branches.append(Row((*guides, False), left_out=left_out))
+    elif shown:
+        branches[-1] = _Todo((*guides, False), shown[-1], enclosed)
+    return branches[::-1]
