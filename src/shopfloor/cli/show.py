@@ -1,0 +1,89 @@
+"""`shopfloor show`: a transcript, readably."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+from shopfloor.cli.arguments import Parser, add_color, add_run, log_of
+from shopfloor.cli.style import Style, duration, safe
+from shopfloor.cli.transcript import Transcript
+from shopfloor.errors import TranscriptBroken
+from shopfloor.log import Event, RunCompleted, RunStarted, decode
+from shopfloor.record import Problem, is_locked, last_entry, read
+
+EXAMPLES = """\
+  shopfloor show last                  the newest run
+  shopfloor show 5f3a --full           nothing folded
+  shopfloor show last --json | jq .    the events as they stand in the log
+  shopfloor show copied.jsonl          a file from elsewhere"""
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    parser = Parser(name, summary, examples=EXAMPLES)
+    add_run(parser)
+    parser.add_argument("--full", action="store_true", help="fold nothing and cut nothing")
+    parser.add_argument("--json", action="store_true", help="the events as they are, one per line")
+    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="begin after this event")
+    parser.add_argument("--limit", type=int, metavar="N", help="show at most N events")
+    add_color(parser)
+    return parser
+
+
+def run(args: Namespace) -> int:
+    path = log_of(args)
+    entries = read(path, after=args.after, limit=args.limit, report=_report)
+    if args.json:
+        for entry in entries:
+            sys.stdout.buffer.write(entry.raw + b"\n")
+        return 0
+    style = Style.named(args.color)
+    first, last = next(read(path, limit=1, report=_ignore), None), last_entry(path)
+    if first is None or last is None:
+        raise TranscriptBroken(f"{path} holds no event", hint="`shopfloor verify` says what is wrong with it")
+    for line in _header(decode(first.raw), decode(last.raw), style, path):
+        print(line)
+    events = (decode(entry.raw) for entry in entries)
+    for line in Transcript(style, full=args.full).lines(events):
+        print(line)
+    if last.type != RunCompleted.event_type:
+        print(style.paint(_no_outcome(path, first_id=decode(first.raw).run_id), "yellow"))
+    return 0
+
+
+def _header(first: Event, last: Event, style: Style, path: Path) -> Iterator[str]:
+    yield style.paint(f"run {first.run_id}", "bold")
+    started, ended = first.payload, last.payload
+    rows: list[tuple[str, str | None]] = []
+    if isinstance(started, RunStarted):
+        owner = started.agent_id if started.agent_id != started.name else None
+        parts = [started.name, owner and f"for {owner}", started.channel_name and f"from {started.channel_name}"]
+        rows = [("worker", " · ".join(part for part in parts if part)), ("task", started.task)]
+    rows.append(("parent", first.parent_run_id))
+    if isinstance(ended, RunCompleted):
+        error = f"{ended.error.code}: {ended.error.message}" if ended.error else None
+        took = duration(ended.duration_ms)
+        rows.append(("status", " · ".join(part for part in (ended.status, error, took) if part)))
+    else:
+        rows.append(("status", "running" if is_locked(path) else "no outcome"))
+    rows.append(("started", first.timestamp))
+    for name, value in rows:
+        if value:
+            yield f"  {style.paint(name.ljust(8), 'dim')}{safe(value)}"
+    yield ""
+
+
+def _no_outcome(path: Path, *, first_id: str) -> str:
+    if is_locked(path):
+        return f"… still running; `shopfloor tail {first_id[:8]}` follows it"
+    return "… no outcome was recorded, and the process that wrote this is gone"
+
+
+def _report(problem: Problem) -> None:
+    print(f"note: at byte {problem.offset}: {problem.reason}", file=sys.stderr)
+
+
+def _ignore(problem: Problem) -> None:
+    """Said once is enough, when the events themselves are read."""

@@ -1,0 +1,55 @@
+"""Text for a terminal: colours where they are wanted, and nothing in it that could drive the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+_CODES: Final = {"bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_VISIBLE: Final = {number: 0x2400 + number for number in range(32) if chr(number) not in "\n\t"} | {
+    0x7F: 0x2421,
+    **dict.fromkeys(range(128, 160), 65533),
+    # What turns text around can make a command look like another.
+    **dict.fromkeys((*range(8234, 8239), *range(8294, 8298)), 65533),
+}
+
+
+class Style:
+    def __init__(self, *, enabled: bool) -> None:
+        self.enabled = enabled
+
+    @classmethod
+    def named(cls, choice: str) -> Style:
+        if choice != "auto":
+            return cls(enabled=choice == "always")
+        return cls(enabled=sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+
+    def paint(self, text: str, *looks: str) -> str:
+        if not self.enabled or not text:
+            return text
+        return f"\x1b[{';'.join(_CODES[look] for look in looks)}m{text}\x1b[0m"
+
+
+def safe(text: str) -> str:
+    """`text` with its control characters made visible: a transcript's text is not to be trusted."""
+    return text.replace("\r\n", "\n").translate(_VISIBLE)
+
+
+def one_line(text: str, width: int) -> str:
+    """`text` on one line of at most `width` characters, marked where it is cut."""
+    line = " ".join(safe(text[: width * 4]).split())
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def duration(ms: int | None) -> str:
+    if ms is None:
+        return ""
+    seconds, rest = divmod(ms, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    if minutes:
+        return f"{minutes} min {seconds:02d} s"
+    return f"{seconds}.{rest // 100} s" if seconds else f"{rest} ms"

@@ -1,0 +1,216 @@
+"""A transcript as lines for a terminal, one event after the other, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from shopfloor.cli.style import Style, duration, one_line, safe
+from shopfloor.limits import FOLD_HEAD_LINES, FOLD_LINE_CHARS, FOLD_TAIL_LINES, PREVIEW_CHARS
+from shopfloor.log import (
+    AssistantMessage,
+    Block,
+    CallCompleted,
+    CallStarted,
+    CommandBlock,
+    Event,
+    RunCompleted,
+    RunStarted,
+    StepCompleted,
+    StepStarted,
+    StreamBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownPayload,
+    UserMessage,
+)
+
+_COLUMN = 21
+
+
+class Fold:
+    """Text that comes in pieces, kept as its first and last lines and the number of those between."""
+
+    def __init__(self, *, full: bool) -> None:
+        self._full = full
+        self._head: list[str] = []
+        self._tail: deque[str] = deque()
+        self._between = 0
+        self._open = ""
+
+    def add(self, text: str) -> None:
+        lines = (self._open + text).split("\n")
+        self._open = lines.pop()
+        for line in lines:
+            self._line(line)
+
+    def _line(self, line: str) -> None:
+        if self._full or len(self._head) < FOLD_HEAD_LINES:
+            self._head.append(line)
+            return
+        self._tail.append(line)
+        if len(self._tail) > FOLD_TAIL_LINES:
+            self._tail.popleft()
+            self._between += 1
+
+    def lines(self) -> Iterator[tuple[str, bool]]:
+        """Each line, and whether it is the transcript's own (not our remark on what was folded)."""
+        if self._open:
+            self._line(self._open)
+            self._open = ""
+        for line in self._head:
+            yield self._cut(line), True
+        if self._between:
+            yield f"… {self._between:,} lines folded; --full shows them", False
+        for line in self._tail:
+            yield self._cut(line), True
+
+    def _cut(self, line: str) -> str:
+        if self._full or len(line) <= FOLD_LINE_CHARS:
+            return line
+        return f"{line[:FOLD_LINE_CHARS]}… ({len(line) - FOLD_LINE_CHARS:,} characters cut; --full shows them)"
+
+
+class Transcript:
+    """Gives the lines of events. Output that came in many pieces is one paragraph, unless it is shown `live`."""
+
+    def __init__(self, style: Style, *, full: bool = False, live: bool = False) -> None:
+        self._paint = style.paint
+        self._full = full
+        self._live = live
+        self._paragraph: tuple[str, str | None] | None = None
+        self._fold = Fold(full=full)
+        self._mark = ""
+
+    def lines(self, events: Iterable[Event]) -> Iterator[str]:
+        for event in events:
+            yield from self.event(event)
+        yield from self._end_paragraph()
+
+    def event(self, event: Event) -> Iterator[str]:
+        payload = event.payload
+        if isinstance(payload, AssistantMessage | UserMessage):
+            yield from self._message(event, payload)
+        else:
+            yield from self._end_paragraph()
+            yield from self._headed(event, self._headline(event))
+        if self._live:
+            yield from self._end_paragraph()
+        for problem in event.problems:
+            yield from self._end_paragraph()
+            yield from self._headed(event, [self._paint(f"? {problem}", "yellow")])
+
+    def _message(self, event: Event, message: AssistantMessage | UserMessage) -> Iterator[str]:
+        if isinstance(message, UserMessage) and message.system_prompt:
+            yield from self._end_paragraph()
+            yield from self._headed(event, self._folded(message.system_prompt, "system  ", "dim"))
+        for block in message.blocks:
+            stream = block.stream if isinstance(block, TextBlock) else None
+            if isinstance(block, TextBlock) and isinstance(message, AssistantMessage):
+                place = (event.path, stream or message.message_id)
+                if place != self._paragraph:
+                    yield from self._end_paragraph()
+                    self._paragraph = place
+                    self._mark = self._gutter(event)
+                    self._stderr = stream == "stderr"
+                self._fold.add(block.text)
+                continue
+            yield from self._end_paragraph()
+            yield from self._headed(event, self._block(block))
+
+    def _end_paragraph(self) -> Iterator[str]:
+        if self._paragraph is None:
+            return
+        of_command = self._paragraph[1] in ("stdout", "stderr")
+        bar, look = ("┃ ", ("red",)) if self._stderr else ("│ " if of_command else "", ())
+        mark = self._mark
+        for line, own in self._fold.lines():
+            text = self._paint(safe(line), *look) if own and look else safe(line) if own else self._paint(line, "dim")
+            yield f"{mark}{self._paint(bar, *(look or ('dim',)))}{text}"
+            mark = " " * _COLUMN
+        self._paragraph = None
+        self._fold = Fold(full=self._full)
+
+    def _gutter(self, event: Event) -> str:
+        text = f"#{event.seq}".ljust(7) + event.timestamp[11:23]
+        return self._paint(text.ljust(_COLUMN - 1), "dim") + " "
+
+    def _headed(self, event: Event, lines: Iterable[str]) -> Iterator[str]:
+        mark = self._gutter(event)
+        for line in lines:
+            yield mark + line
+            mark = " " * _COLUMN
+
+    def _folded(self, text: str, label: str, *looks: str) -> Iterator[str]:
+        fold = Fold(full=self._full)
+        fold.add(text)
+        for line, _ in fold.lines():
+            yield self._paint(label + safe(line), *looks)
+            label = " " * len(label)
+
+    def _block(self, block: Block) -> Iterable[str]:
+        match block:
+            case CommandBlock():
+                return self._folded(block.command, "$ ", "bold")
+            case TextBlock():
+                return self._folded(block.text, "> ", "bold")
+            case ThinkingBlock():
+                return self._folded(block.thinking, "thinking  ", "dim", "italic")
+            case StreamBlock():
+                return self._folded(block.chunk, "unparsed  " if block.unparsed else "stream  ", "yellow")
+            case ToolUseBlock() | ToolResultBlock():
+                # Told by its tool.call and tool.result events.
+                return ()
+            case _:
+                return [self._paint(f"block {one_line(_json(block.data), PREVIEW_CHARS)}", "yellow")]
+
+    def _headline(self, event: Event) -> Iterable[str]:
+        match event.payload:
+            case RunStarted() as run:
+                return [self._paint(f"▶ attempt {run.attempt} on {safe(run.host)}", "cyan")]
+            case RunCompleted() as run:
+                return [self._outcome(run)]
+            case StepStarted() | CallStarted() as step:
+                child = f" → run {event.child_run_id}" if event.child_run_id else ""
+                again = f" (try {step.try_})" if step.try_ > 1 else ""
+                return [self._paint(f"▸ {safe(event.path)}{again}{child}", "cyan")]
+            case StepCompleted() | CallCompleted() as step:
+                return [self._step_end(event.path, step)]
+            case ToolCall() as call:
+                waits = f" (waits for {safe(call.awaits.kind)})" if call.awaits else ""
+                said = one_line(_json(call.input), PREVIEW_CHARS)
+                return [self._paint(f"→ {safe(call.name)}", "bold") + f" {said}{waits}"]
+            case ToolResult() as result:
+                return self._tool_result(result)
+            case UnknownPayload() as unknown:
+                return [f"{safe(event.type)} {one_line(_json(unknown.data), PREVIEW_CHARS)}"]
+            case _:
+                return ()
+
+    def _step_end(self, path: str, step: StepCompleted | CallCompleted) -> str:
+        sign, look = ("✗", "red") if step.error else ("✓", "green")
+        parts = [f"{sign} {safe(path)}", safe(step.error or ""), duration(step.duration_ms)]
+        return self._paint(" · ".join(part for part in parts if part), look)
+
+    def _outcome(self, run: RunCompleted) -> str:
+        sign, look = {"completed": ("✓", "green"), "cancelled": ("■", "yellow")}.get(run.status, ("✗", "red"))
+        error = f"{run.error.code}: {run.error.message}" if run.error else ""
+        parts = [f"{sign} {run.status}", safe(error), duration(run.duration_ms)]
+        return self._paint(" · ".join(part for part in parts if part), look, "bold")
+
+    def _tool_result(self, result: ToolResult) -> Iterator[str]:
+        failed = result.error is not None
+        text = result.error if result.error is not None else result.output
+        took = f" ({duration(result.duration_ms)})" if result.duration_ms is not None else ""
+        label = f"{'✗' if failed else '←'} {safe(result.name)}{took}  "
+        return self._folded(text if isinstance(text, str) else _json(text), label, *(("red",) if failed else ("dim",)))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,86 @@
+"""`shopfloor verify`: transcript files held against every rule of the format."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+from shopfloor.cli.arguments import Parser, storage_of
+from shopfloor.errors import FileMissing, UsageError, storage_error
+from shopfloor.limits import LOG_MODE
+from shopfloor.log import RULES, Broken, Verifier, is_run_id
+from shopfloor.record import is_locked
+
+EXAMPLES = """\
+  shopfloor verify last                a run
+  shopfloor verify *.jsonl             files
+  shopfloor verify --all               every transcript that is kept
+  shopfloor verify --rules             the rules"""
+BROKEN_EXIT = 1
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument("files", nargs="*", metavar="FILE", help="a transcript file, a run's id, or `last`")
+    parser.add_argument("--all", action="store_true", help="every transcript in the storage")
+    parser.add_argument("--rules", action="store_true", help="list the rules")
+    return parser
+
+
+def run(args: Namespace) -> int:
+    if args.rules:
+        for rule, text in RULES.items():
+            print(f"{rule:<12}  {text}")
+        return 0
+    paths = list(_paths(args))
+    if not paths:
+        raise UsageError("name a file or a run to verify", hint="`shopfloor verify last`, or --all for every run")
+    # All of them, not only up to the first broken one.
+    return max([_verify(path) for path in paths])
+
+
+def _paths(args: Namespace) -> Iterator[Path]:
+    storage = storage_of(args)
+    if args.all:
+        yield from (storage.log_path(run_id) for run_id in sorted(storage.run_ids()))
+    said: str
+    for said in args.files:
+        path = Path(said)
+        is_name = "/" not in said and not said.endswith(".jsonl") and not path.exists()
+        yield storage.log_path(storage.find(said)) if is_name else path
+
+
+def _verify(path: Path) -> int:
+    verifier = Verifier(path.stem if is_run_id(path.stem) else None)
+    broken = 0
+    for problem in _problems(path, verifier):
+        broken += 1
+        print(f"{path}:{problem.line}: {problem.rule}: {problem.message}")
+    if broken:
+        print(f"{path}: {broken:,} problem{'s' * (broken > 1)} in {verifier.lines:,} lines", file=sys.stderr)
+        return BROKEN_EXIT
+    state = "whole" if verifier.ended else "still being written" if is_locked(path) else "valid, without an outcome"
+    print(f"{path}: {verifier.lines:,} events, {state}")
+    return 0
+
+
+def _problems(path: Path, verifier: Verifier) -> Iterator[Broken]:
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if path.absolute().parent.name == "transcripts" and mode != LOG_MODE:
+            yield Broken(0, "mode", f"the file has mode {mode:04o}")
+        with path.open("rb") as file:
+            for raw in file:
+                if not raw.endswith(b"\n") and is_locked(path):
+                    # Its writer is at it; this line is not written yet.
+                    return
+                yield from verifier.line(raw)
+    except FileNotFoundError as error:
+        raise FileMissing(f"there is no file {path}") from error
+    except OSError as error:
+        raise storage_error(error, f"cannot read {path}") from error
+    if not verifier.lines:
+        yield Broken(0, "start", "the file is empty")
