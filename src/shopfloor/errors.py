@@ -7,20 +7,20 @@
     │   ├── InvalidRunId            not a UUID v4
     │   ├── AmbiguousRun            the first characters fit more than one run
     │   └── InvalidSecret           a value that cannot be masked
-    ├── NotFoundError
-    │   ├── RunNotFound
-    │   └── FileMissing
-    ├── ConflictError
+    ├── NotFoundError               what was named is not there
+    │   ├── RunNotFound             no run of that name
+    │   └── FileMissing             no transcript file of that name
+    ├── ConflictError               what was asked does not fit how things stand
     │   ├── LogBusy                 another process writes this log
     │   ├── LogExists               a new run asked for a log that is already there
     │   ├── LogClosed               the recorder was closed
     │   └── RunEnded                the log has its outcome; nothing follows it
-    ├── StorageError
+    ├── StorageError                the record cannot be written or read
     │   ├── StorageFull             no room, or below the low-water mark
     │   ├── StorageUnwritable       no permission
     │   └── StorageFailed           any other failure of the disk
     ├── TranscriptBroken            a file that breaks a rule of the format
-    ├── ProcessError
+    ├── ProcessError                a process cannot be started, or not be ended
     │   ├── CommandNotFound         the program to run is not there
     │   └── MinderLost              the process that guards the children cannot be started
     └── UnexpectedError             a defect of ours, said without a traceback

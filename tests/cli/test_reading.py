@@ -353,7 +353,7 @@ def test_help_is_there_for_everything(shopfloor):
     assert overview.returncode == 0
     for name in ("run", "show", "tail", "tree", "verify", "schema"):
         assert f"  {name} " in overview.stdout
-        assert "examples:" in shopfloor(name, "--help").stdout
+        assert "Examples:" in shopfloor(name, "--help").stdout
     assert shopfloor().stdout == overview.stdout
     assert shopfloor("--version").stdout == "shopfloor 0.1.0\n"
 

@@ -297,7 +297,10 @@ def test_a_masked_value_that_is_printed_in_two_pieces_is_masked_too(shopfloor, e
         (["tree", "../../etc/passwd.jsonl"], "file_not_found", 4),
         (["verify"], "usage", 2),
         (["verify", "/no/such.jsonl"], "file_not_found", 4),
-        (["verify", "/"], "storage_failed", 6),
+        (["verify", "/"], "file_not_found", 4),
+        (["show", "/"], "file_not_found", 4),
+        (["tree", "/"], "file_not_found", 4),
+        (["show", "last", "--limit", "-1"], "usage", 2),
     ],
 )
 def test_bad_input_gets_a_clear_error_and_no_traceback(shopfloor, words, code, exit_code):

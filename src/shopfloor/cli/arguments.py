@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import NoReturn
 
 from shopfloor.errors import UsageError
-from shopfloor.record import Storage
+from shopfloor.record import Problem, Storage
 
 
 class Parser(argparse.ArgumentParser):
@@ -18,7 +19,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             prog=f"shopfloor {name}",
             description=f"{summary}.",
-            epilog=f"examples:\n{examples}",
+            epilog=f"Examples:\n{examples}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
@@ -36,8 +37,21 @@ def add_color(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def positive(text: str) -> int:
+    """A number of things, at least one."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, `last`, or a transcript file")
+
+
+def say_problem(problem: Problem) -> None:
+    """What a reader did not understand, said beside what it did."""
+    print(f"note: at byte {problem.offset}: {problem.reason}", file=sys.stderr)
 
 
 def storage_of(args: argparse.Namespace) -> Storage:

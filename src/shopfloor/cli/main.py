@@ -22,6 +22,8 @@ def entry() -> NoReturn:
 
 def main(words: list[str]) -> int:
     debug = "--debug" in words
+    if words[:1] == ["--debug"]:
+        words = words[1:]
     try:
         return _dispatch(words)
     except ShopfloorError as error:
@@ -55,6 +57,8 @@ def complain(error: ShopfloorError) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
+    if len(words) > 1 and words[0] == "help":
+        words = [words[1], "--help"]
     if not words or words[0] in ("-h", "--help", "help"):
         print(overview())
         return 0

@@ -7,9 +7,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from shopfloor.cli.arguments import Parser, add_color, add_run, log_of
-from shopfloor.cli.style import Style, duration, safe
-from shopfloor.cli.transcript import Transcript
+from shopfloor.cli.arguments import Parser, add_color, add_run, log_of, positive, say_problem
+from shopfloor.cli.style import Style, safe
+from shopfloor.cli.transcript import Transcript, outcome_text
 from shopfloor.errors import TranscriptBroken
 from shopfloor.log import Event, RunCompleted, RunStarted, decode
 from shopfloor.record import Problem, is_locked, last_entry, read
@@ -27,14 +27,14 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("--full", action="store_true", help="fold nothing and cut nothing")
     parser.add_argument("--json", action="store_true", help="the events as they are, one per line")
     parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="begin after this event")
-    parser.add_argument("--limit", type=int, metavar="N", help="show at most N events")
+    parser.add_argument("--limit", type=positive, metavar="N", help="show at most N events")
     add_color(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
     path = log_of(args)
-    entries = read(path, after=args.after, limit=args.limit, report=_report)
+    entries = read(path, after=args.after, limit=args.limit, report=say_problem)
     if args.json:
         for entry in entries:
             sys.stdout.buffer.write(entry.raw + b"\n")
@@ -63,9 +63,7 @@ def _header(first: Event, last: Event, style: Style, path: Path) -> Iterator[str
         rows = [("worker", " · ".join(part for part in parts if part)), ("task", started.task)]
     rows.append(("parent", first.parent_run_id))
     if isinstance(ended, RunCompleted):
-        error = f"{ended.error.code}: {ended.error.message}" if ended.error else None
-        took = duration(ended.duration_ms)
-        rows.append(("status", " · ".join(part for part in (ended.status, error, took) if part)))
+        rows.append(("status", outcome_text(ended)))
     else:
         rows.append(("status", "running" if is_locked(path) else "no outcome"))
     rows.append(("started", first.timestamp))
@@ -79,10 +77,6 @@ def _no_outcome(path: Path, *, first_id: str) -> str:
     if is_locked(path):
         return f"… still running; `shopfloor tail {first_id[:8]}` follows it"
     return "… no outcome was recorded, and the process that wrote this is gone"
-
-
-def _report(problem: Problem) -> None:
-    print(f"note: at byte {problem.offset}: {problem.reason}", file=sys.stderr)
 
 
 def _ignore(problem: Problem) -> None:

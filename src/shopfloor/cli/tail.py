@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from shopfloor.cli.arguments import Parser, add_color, add_run, log_of
+from shopfloor.cli.arguments import Parser, add_color, add_run, log_of, say_problem
 from shopfloor.cli.style import Style
 from shopfloor.cli.transcript import Transcript
 from shopfloor.log import decode
-from shopfloor.record import Problem, Reset, follow, is_locked
+from shopfloor.record import Reset, follow, is_locked
 
 EXAMPLES = """\
   shopfloor tail last                from the beginning, until the outcome
@@ -31,7 +31,7 @@ def run(args: Namespace) -> int:
     path = log_of(args)
     transcript = Transcript(Style.named(args.color), live=True)
     ended = False
-    for item in follow(path, after=args.after, done=lambda: not is_locked(path), report=_report):
+    for item in follow(path, after=args.after, done=lambda: not is_locked(path), report=say_problem):
         if isinstance(item, Reset):
             print(f"note: the log was cut back to event {item.last}", file=sys.stderr)
             continue
@@ -45,7 +45,3 @@ def run(args: Namespace) -> int:
     if not ended:
         print("note: no outcome was recorded, and the process that wrote this is gone", file=sys.stderr)
     return 0 if ended else NO_OUTCOME_EXIT
-
-
-def _report(problem: Problem) -> None:
-    print(f"note: at byte {problem.offset}: {problem.reason}", file=sys.stderr)

@@ -87,6 +87,7 @@ class Transcript:
         self._paragraph: tuple[str, str | None] | None = None
         self._fold = Fold(full=full)
         self._mark = ""
+        self._stderr = False
 
     def lines(self, events: Iterable[Event]) -> Iterator[str]:
         for event in events:
@@ -200,9 +201,7 @@ class Transcript:
 
     def _outcome(self, run: RunCompleted) -> str:
         sign, look = {"completed": ("✓", "green"), "cancelled": ("■", "yellow")}.get(run.status, ("✗", "red"))
-        error = f"{run.error.code}: {run.error.message}" if run.error else ""
-        parts = [f"{sign} {run.status}", safe(error), duration(run.duration_ms)]
-        return self._paint(" · ".join(part for part in parts if part), look, "bold")
+        return self._paint(f"{sign} {safe(outcome_text(run))}", look, "bold")
 
     def _tool_result(self, result: ToolResult) -> Iterator[str]:
         failed = result.error is not None
@@ -210,6 +209,18 @@ class Transcript:
         took = f" ({duration(result.duration_ms)})" if result.duration_ms is not None else ""
         label = f"{'✗' if failed else '←'} {safe(result.name)}{took}  "
         return self._folded(text if isinstance(text, str) else _json(text), label, *(("red",) if failed else ("dim",)))
+
+
+def outcome_text(run: RunCompleted) -> str:
+    """`failed · command_failed: exit code 3 · 11 ms`; `cancelled by SIGINT · 2.0 s`."""
+    error = run.error
+    if error is None:
+        parts = [run.status]
+    elif error.code == run.status:
+        parts = [error.message if error.message.startswith(run.status) else f"{run.status}: {error.message}"]
+    else:
+        parts = [run.status, f"{error.code}: {error.message}"]
+    return " · ".join(filter(None, [*parts, duration(run.duration_ms)]))
 
 
 def _json(value: Any) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from shopfloor.cli.arguments import Parser, add_color, add_run, log_of
+from shopfloor.cli.arguments import Parser, add_color, add_run, log_of, say_problem
 from shopfloor.cli.style import Style, duration, one_line, safe
-from shopfloor.errors import FileMissing
+from shopfloor.errors import TranscriptBroken
 from shopfloor.limits import PREVIEW_CHARS, TREE_SIBLINGS
 from shopfloor.log import decode, is_run_id
 from shopfloor.record import is_locked, read
@@ -30,8 +30,8 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 def run(args: Namespace) -> int:
     path = log_of(args)
-    if not path.exists():
-        raise FileMissing(f"there is no file {path}")
+    if next(read(path, limit=1, report=say_problem), None) is None:
+        raise TranscriptBroken(f"{path} holds no event", hint="`shopfloor verify` says what is wrong with it")
     style = Style.named(args.color)
     folder = path.parent
 
@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
 
 
 def _outline(path: Path) -> Outline:
-    return outline(decode(entry.raw) for entry in read(path))
+    return outline(decode(entry.raw) for entry in read(path, report=say_problem))
 
 
 def _branch(guides: tuple[bool, ...]) -> str:

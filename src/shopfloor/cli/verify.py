@@ -80,7 +80,7 @@ def _problems(path: Path, verifier: Verifier) -> Iterator[Broken]:
                 yield from verifier.line(raw)
     except FileNotFoundError as error:
         raise FileMissing(f"there is no file {path}") from error
+    except IsADirectoryError as error:
+        raise FileMissing(f"{path} is a folder, not a transcript") from error
     except OSError as error:
         raise storage_error(error, f"cannot read {path}") from error
-    if not verifier.lines:
-        yield Broken(0, "start", "the file is empty")

@@ -184,7 +184,7 @@ class _CommandStep:
         blocks, pieces = self._output.take()
         if not blocks:
             return
-        await self._append(AssistantMessage(blocks=blocks), path=PATH)
+        await self._append(AssistantMessage(blocks=[*blocks]), path=PATH)
         if not self._muted:
             with anyio.CancelScope() as self._echoing:
                 await self._echo(pieces)

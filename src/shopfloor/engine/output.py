@@ -6,7 +6,7 @@ import base64
 import codecs
 
 from shopfloor.limits import MASK_HOLD_BYTES, OUTPUT_JOIN_BYTES, RESULT_TAIL_BYTES
-from shopfloor.log import Block, TextBlock
+from shopfloor.log import TextBlock
 from shopfloor.ports import Piece, StreamName
 from shopfloor.record import Masking
 
@@ -49,7 +49,7 @@ class Output:
             self._join(stream, data)
         self._held = {"stdout": b"", "stderr": b""}
 
-    def take(self) -> tuple[list[Block], list[Piece]]:
+    def take(self) -> tuple[list[TextBlock], list[Piece]]:
         """What has been joined so far, as blocks for the log and as the bytes they stand for."""
         pieces = [Piece(stream, bytes(data)) for stream, data in self._pieces]
         self._pieces = []
@@ -58,7 +58,7 @@ class Output:
             self._tail = (self._tail + piece.data)[-RESULT_TAIL_BYTES - MASK_HOLD_BYTES :]
         return [self._block(piece) for piece in pieces], pieces
 
-    def _block(self, piece: Piece) -> Block:
+    def _block(self, piece: Piece) -> TextBlock:
         text = piece.data.decode("utf-8", "replace")
         # With masking on, the exact bytes would carry what the text must not.
         lossy = self._mask is None and text.encode() != piece.data

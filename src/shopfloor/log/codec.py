@@ -48,9 +48,9 @@ def encode(line: Line) -> bytes:
     try:
         raw = _encode(line)
     except UnicodeEncodeError:
-        raw = _encode(replace_surrogates(line))
+        raw = _encode_cleaned(line)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidEvent(f"a {line.type} event cannot be written as JSON: {error}") from error
+        raise _not_json(line, error) from error
     if len(raw) < LOG_LINE_BYTES:
         return raw
     raise InvalidEvent(
@@ -59,9 +59,16 @@ def encode(line: Line) -> bytes:
     )
 
 
-def replace_surrogates(line: Line) -> dict[str, Any]:
+def _encode_cleaned(line: Line) -> bytes:
     """The line with U+FFFD for lone surrogates, which UTF-8 cannot carry."""
-    return cast("dict[str, Any]", _clean(msgspec.to_builtins(line)))
+    try:
+        return _encode(_clean(msgspec.to_builtins(line, str_keys=True)))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise _not_json(line, error) from error
+
+
+def _not_json(line: Line, error: Exception) -> InvalidEvent:
+    return InvalidEvent(f"a {line.type} event cannot be written as JSON: {error}")
 
 
 def _clean(value: Any) -> Any:
@@ -71,7 +78,7 @@ def _clean(value: Any) -> Any:
             return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         case dict():
             return {_clean(key): _clean(item) for key, item in cast("dict[str, Any]", value).items()}
-        case list():
+        case list() | tuple():
             return [_clean(item) for item in cast("list[Any]", value)]
         case _:
             return value
@@ -100,6 +107,8 @@ def _check_child(payload: Payload, child_run_id: str | None) -> None:
 def _check_run(payload: Any, path: str) -> None:
     if path:
         raise InvalidEvent(f"{payload.event_type} is at run level, where the path is empty, not {path!r}")
+    if type(payload) is RunStarted and payload.attempt < 1:
+        raise InvalidEvent(f"attempt is {payload.attempt}; it counts from 1")
     if type(payload) is RunCompleted and payload.status not in STATUSES:
         raise InvalidEvent(f"{payload.status!r} is not an outcome: {', '.join(sorted(STATUSES))}")
 
@@ -112,6 +121,7 @@ def _check_step(payload: Any, path: str) -> None:
 
 
 def _check_call(payload: Any, path: str) -> None:
+    """As any step; a name of its own, by which `check` knows that a sub-run is due."""
     _check_step(payload, path)
 
 
@@ -166,21 +176,25 @@ def decode(raw: bytes) -> Event:
 def decode_payload(event_type: str, raw: msgspec.Raw | bytes) -> tuple[Payload | UnknownPayload, tuple[str, ...]]:
     decoder = _payload_decoders.get(event_type)
     if decoder is None:
-        return UnknownPayload(_decode_any(raw)), (f"unknown event type {event_type!r}",)
+        return UnknownPayload(_decode_freely(raw)), (f"unknown event type {event_type!r}",)
     try:
         return decoder(msgspec.Raw(raw)), ()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return _decode_openly(event_type, raw, str(error))
 
 
+def _decode_freely(raw: msgspec.Raw | bytes) -> Any:
+    try:
+        return _decode_any(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidEvent(f"not an event: {error}") from error
+
+
 def _decode_openly(
     event_type: str, raw: msgspec.Raw | bytes, why: str
 ) -> tuple[Payload | UnknownPayload, tuple[str, ...]]:
     """A payload that does not fit: a message may be whole but for blocks of a later version."""
-    try:
-        data = _decode_any(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidEvent(f"not an event: {error}") from error
+    data = _decode_freely(raw)
     cls = PAYLOAD_TYPES[event_type]
     if not issubclass(cls, UserMessage | AssistantMessage) or not isinstance(data, dict):
         return UnknownPayload(data), (f"payload of {event_type}: {why}",)

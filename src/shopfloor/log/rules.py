@@ -60,7 +60,7 @@ _Step = tuple[str, int, int]
 
 
 class Verifier:
-    """Holds the lines of one file against the rules, one after the other, in bounded memory but for open steps."""
+    """Holds the lines of one file against the rules, one after the other, in memory that grows with the steps alone."""
 
     def __init__(self, run_id: str | None = None) -> None:
         self.lines = 0
@@ -102,6 +102,9 @@ class Verifier:
         yield from broken
         if not broken:
             yield from self._event_problems(event)
+        elif type(event.get("seq")) is int:
+            # What is wrong with this line is said; the next one is not to blame for it.
+            self._seq = event["seq"]
 
     def _event_problems(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from self._identity_problems(event)
@@ -154,6 +157,8 @@ class Verifier:
 
     def _step_problems(self, event_type: str, step: _Step) -> Iterator[tuple[str, str]]:
         name = f"step {step[0]} (iteration {step[1]}, try {step[2]})"
+        if step[2] < 1:
+            yield "payload", f"try is {step[2]}; it counts from 1"
         known = self._steps.get(step)
         if event_type in _STEP_STARTS:
             if known is not None:

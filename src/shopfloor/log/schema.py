@@ -40,7 +40,11 @@ def event_schema() -> dict[str, Any]:
 
 
 def _variant(event_type: str, payload: dict[str, Any]) -> dict[str, Any]:
-    variant: dict[str, Any] = {"properties": {"type": {"const": event_type}, "payload": payload}}
+    properties: dict[str, Any] = {"type": {"const": event_type}, "payload": payload}
+    if event_type.startswith("run."):
+        properties["path"] = {"const": ""}
+    if event_type.startswith("step."):
+        properties["path"] = {"minLength": 1}
     if event_type.startswith("step.call_workflow."):
-        variant["required"] = ["child_run_id"]
-    return variant
+        return {"properties": properties, "required": ["child_run_id"]}
+    return {"properties": {**properties, "child_run_id": False}}

@@ -6,7 +6,6 @@ once it drains, it is told the gap, which it can read back from the log by `seq`
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import threading
@@ -14,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -39,7 +38,10 @@ class SubscriberStats(msgspec.Struct, frozen=True):
     dropped: int
 
 
-_Sleeper = tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
+if TYPE_CHECKING:
+    import asyncio
+
+    _Sleeper = tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
 
 
 class FanOut:
@@ -79,6 +81,8 @@ class FanOut:
 
     def sleep(self) -> asyncio.Future[None]:
         """A future that is done at the next event or at the end."""
+        import asyncio  # whoever sleeps has loaded it; whoever only reads files need not
+
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self._sleepers.append((loop, future))
@@ -102,6 +106,7 @@ class FanOut:
     def remove(self, subscription: Subscription) -> None:
         with self._lock:
             subscription.ended = True
+            subscription.closed_at = self.last
             self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
         self._wake()
 
@@ -123,6 +128,7 @@ class Subscription:
         self.pending: deque[Entry] = deque()
         self.push = self.pending.append
         self.ended = False
+        self.closed_at: int | None = None
         self._fanout = fanout
         self._seen = fanout.last
         self._delivered = 0
@@ -140,7 +146,7 @@ class Subscription:
     def drain(self) -> list[Entry | Gap]:
         """What is pending, oldest first, with the gaps where something was dropped. Never waits."""
         # Read before the buffer: all up to here has been offered, so what is not in the buffer was dropped.
-        offered = self._fanout.last
+        offered = self._fanout.last if self.closed_at is None else self.closed_at
         pop = self.pending.popleft
         entries = [pop() for _ in range(len(self.pending))]
         self._delivered += len(entries)

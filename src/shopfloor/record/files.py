@@ -22,6 +22,7 @@ def make_folder(folder: Path) -> None:
         missing = [one for one in (folder, *folder.parents) if not one.exists()]
         for one in reversed(missing):
             one.mkdir(mode=FOLDER_MODE, exist_ok=True)
+            one.chmod(FOLDER_MODE)  # whatever the umask is
     except OSError as error:
         raise storage_error(error, f"cannot make the folder {folder}") from error
 

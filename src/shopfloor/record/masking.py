@@ -34,11 +34,17 @@ _KEY_BEGINNINGS: Final = (
     b"-----BEGIN ",
 )
 _BEGUN_KEY: Final = re.compile(
-    rb"(?:%b)\S*\Z|-----BEGIN (?:(?!-----END).)*\Z" % b"|".join(map(re.escape, _KEY_BEGINNINGS[:-1])), re.DOTALL
+    rb"(?<![A-Za-z0-9])(?:(?:%b)\S*|-----BEGIN (?:(?!-----END [A-Z ]*PRIVATE KEY-----).)*)\Z"
+    % b"|".join(map(re.escape, _KEY_BEGINNINGS[:-1])),
+    re.DOTALL,
 )
 
 # The words that give an event its shape: masking them would make it unreadable and hide nothing.
 _STRUCTURE: Final = frozenset({"type", "fidelity", "role", "kind", "status", "stream"})
+# Below these there is no shape of ours, but whatever a tool or a worker says.
+_FREE: Final = frozenset(
+    {"input", "output", "result", "tool_input", "tool_content", "definition", "capabilities", "rate_limits"}
+)
 
 
 class Masking:
@@ -46,13 +52,18 @@ class Masking:
 
     def __init__(self, values: Iterable[str] = (), *, key_shapes: bool = False) -> None:
         secrets = sorted({_checked(value) for value in values}, key=len, reverse=True)
-        patterns = [re.escape(secret) for secret in secrets] + (list(_KEY_SHAPES.values()) if key_shapes else [])
-        self._replace = re.compile("|".join(patterns) or r"(?!)", re.DOTALL).sub
+        patterns = [re.escape(secret) for secret in secrets]
+        if key_shapes:
+            # Not in the middle of a word: `task-…` is no key.
+            patterns.append(rf"(?<![A-Za-z0-9])(?:{'|'.join(_KEY_SHAPES.values())})")
+        pattern = "|".join(patterns) or r"(?!)"
+        self._replace = re.compile(pattern, re.DOTALL).sub
+        self._found_in = re.compile(pattern.encode(), re.DOTALL).finditer
         self._beginnings = [secret.encode() for secret in secrets] + (list(_KEY_BEGINNINGS) if key_shapes else [])
         self._begun = _BEGUN_KEY if key_shapes else None
 
     def __call__(self, payload: dict[str, Any]) -> dict[str, Any]:
-        return cast("dict[str, Any]", self._masked(payload))
+        return cast("dict[str, Any]", self._masked(payload, free=False))
 
     def text(self, text: str) -> str:
         return self._replace(MASK, text)
@@ -64,19 +75,24 @@ class Masking:
         held = len(data) - begun.start() if begun else 0
         for secret in self._beginnings:
             held = max(held, next((n for n in range(len(secret) - 1, 0, -1) if data.endswith(secret[:n])), 0))
-        return held
+        # What ends a secret can begin another: never cut one that is whole.
+        cut = len(data) - held
+        return len(data) - min([cut, *(found.start() for found in self._found_in(data) if found.end() > cut)])
 
-    def _masked(self, value: Any) -> Any:
+    def _masked(self, value: Any, *, free: bool) -> Any:
         match value:
             case str():
                 return self.text(value)
             case dict():
+                fields = cast("dict[str, Any]", value)
+                if free:
+                    return {self.text(key): self._masked(item, free=True) for key, item in fields.items()}
                 return {
-                    self.text(key): item if key in _STRUCTURE and isinstance(item, str) else self._masked(item)
-                    for key, item in cast("dict[str, Any]", value).items()
+                    key: item if key in _STRUCTURE else self._masked(item, free=key in _FREE)
+                    for key, item in fields.items()
                 }
-            case list():
-                return [self._masked(item) for item in cast("list[Any]", value)]
+            case list() | tuple():
+                return [self._masked(item, free=free) for item in cast("list[Any]", value)]
             case _:
                 return value
 

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,10 +18,11 @@ from shopfloor.errors import FileMissing, storage_error
 from shopfloor.limits import (
     FOLLOW_FASTEST_SECONDS,
     FOLLOW_SLOWEST_SECONDS,
+    LOG_LINE_BYTES,
     PROBE_CHUNK_BYTES,
     READ_CHUNK_BYTES,
 )
-from shopfloor.log import PAYLOAD_TYPES, Entry
+from shopfloor.log import PAYLOAD_TYPES, Entry, RunCompleted
 from shopfloor.record.repair import find_tail
 
 _log = logging.getLogger("shopfloor.record")
@@ -48,6 +50,8 @@ class _Head(msgspec.Struct):
 
 
 _decode_head = msgspec.json.Decoder(_Head).decode
+_LANDMARK_BYTES = 64
+_OUTCOME = RunCompleted.event_type
 _find_seq = re.compile(rb'\{"seq":(\d+),').match
 
 
@@ -64,34 +68,44 @@ class Cursor:
             raise FileMissing(f"there is no file {path}") from error
         except OSError as error:
             raise storage_error(error, f"cannot read {path}") from error
-        self._offset = self._find(after)
+        if stat.S_ISDIR(os.fstat(self.descriptor).st_mode):
+            self.close()
+            raise FileMissing(f"{path} is a folder, not a transcript")
+        self._offset = 0
+        self._before: bytes | None = None
 
     def poll(self) -> list[Entry | Reset]:
         """The next events; an empty list where there are none for now."""
-        if os.fstat(self.descriptor).st_size < self._offset:
+        if not self._stands():
             reset = self._rewind()
             if reset:
                 return reset
-        lines = self._lines()
         entries: list[Entry | Reset] = []
-        for raw in lines:
-            entry = self._entry(raw)
-            if entry is not None and entry.seq > self.seq:
-                entries.append(entry)
-                self.seq = entry.seq
-            self._offset += len(raw) + 1
-        return entries if entries or not lines else self.poll()
+        while not entries and (lines := self._lines()):
+            for raw in lines:
+                entry = self._entry(raw)
+                if entry is not None and entry.seq > self.seq:
+                    entries.append(entry)
+                    self.seq = entry.seq
+                self._offset += len(raw) + 1
+            self._before = (lines[-1] + b"\n")[-_LANDMARK_BYTES:]
+        return entries
+
+    def _stands(self) -> bool:
+        """Whether what we read last still stands before our place: a repair or a power cut may have taken it."""
+        if self._before is None:
+            return self.seq == 0
+        return os.pread(self.descriptor, len(self._before), self._offset - len(self._before)) == self._before
 
     def _rewind(self) -> list[Entry | Reset]:
-        """The file shrank: what it lost was either a half line that nobody saw, or a power cut's due."""
+        """Finds our place anew, by `seq`; or the end of the log, where it ends before that."""
         last = find_tail(self.descriptor, os.fstat(self.descriptor).st_size).last
         end = last.seq if last else 0
-        if end >= self.seq:
-            self._offset = self._find(self.seq)
-            return []
-        self.seq = end
-        self._offset = self._find(end)
-        return [Reset(end)]
+        reset: list[Entry | Reset] = [Reset(end)] if end < self.seq else []
+        self.seq = min(self.seq, end)
+        self._offset = self._find(self.seq)
+        self._before = b""
+        return reset
 
     def _lines(self) -> list[bytes]:
         """The whole lines from the offset on, about a chunk of them, without their ends.
@@ -104,9 +118,18 @@ class Cursor:
             end = chunk.rfind(b"\n")
             if end >= 0:
                 return chunk[:end].split(b"\n")
-            if len(chunk) < size:
+            if len(chunk) < size or (size > LOG_LINE_BYTES and not self._pass_over()):
                 return []
-            size *= 4
+            size = READ_CHUNK_BYTES if size > LOG_LINE_BYTES else min(size * 4, LOG_LINE_BYTES + 1)
+
+    def _pass_over(self) -> bool:
+        """Goes past bytes that are too many for a line; False where they go on to the end of the file."""
+        after = self._next_line(self._offset)
+        if os.pread(self.descriptor, 1, after - 1) != b"\n":
+            return False
+        self._report(Problem(self._offset, f"{after - self._offset:,} bytes are no line"))
+        self._offset = after
+        return True
 
     def _entry(self, raw: bytes) -> Entry | None:
         try:
@@ -204,6 +227,9 @@ def follow(
 ) -> Iterator[Entry | Reset]:
     """The events after `after`, and then those that come, until the outcome or until `done` says so."""
     pause = FOLLOW_FASTEST_SECONDS
+    last = last_entry(path)
+    if last is not None and last.type == _OUTCOME and last.seq <= after:
+        return
     with Cursor(path, after, report=report) as cursor:
         while True:
             # Asked before reading: what was written before the writer went away is still given.
@@ -211,7 +237,7 @@ def follow(
             entries = cursor.poll()
             for entry in entries:
                 yield entry
-                if isinstance(entry, Entry) and entry.type == "run.completed":
+                if isinstance(entry, Entry) and entry.type == _OUTCOME:
                     return
             if entries:
                 pause = FOLLOW_FASTEST_SECONDS

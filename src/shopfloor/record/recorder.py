@@ -89,8 +89,7 @@ class Recorder:
         self._clock = ""
         self._descriptor = self._open(new=new)
         try:
-            self._size = os.fstat(self._descriptor).st_size
-            self._resume(self._repair() if self._size else Tail(0, None))
+            self._resume(self._repair())
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -114,13 +113,13 @@ class Recorder:
         return descriptor
 
     def _repair(self) -> Tail:
-        tail = find_tail(self._descriptor, self._size)
-        if tail.end < self._size:
+        size = os.fstat(self._descriptor).st_size
+        tail = find_tail(self._descriptor, size)
+        if tail.end < size:
             try:
-                self.repaired = set_aside(self._descriptor, self.path, tail.end, self._size)
+                self.repaired = set_aside(self._descriptor, self.path, tail.end, size)
             except OSError as error:
                 raise storage_error(error, f"cannot repair {self.path}") from error
-            self._size = tail.end
         return tail
 
     def _resume(self, tail: Tail) -> None:
@@ -129,14 +128,15 @@ class Recorder:
             raise InvalidEvent(f"{self.path} is the log of {last.run_id}, not of {self.run_id}")
         if last:
             self.parent_run_id = last.parent_run_id
-        self._seq = last.seq if last else 0
-        self._fanout = FanOut(self._seq)
-        self._ended = last is not None and last.type == _OUTCOME
+        seq, ended = (last.seq, last.type == _OUTCOME) if last else (0, False)
+        # In one attribute, so that no interruption can leave them at odds.
+        self._written: tuple[int, int, bool] = (seq, tail.end, ended)
+        self._fanout = FanOut(seq)
 
     @property
     def seq(self) -> int:
         """The `seq` of the last event; 0 while there is none."""
-        return self._seq
+        return self._written[0]
 
     def waits_for_disk(self, payload: Payload) -> bool:
         """Whether `append` of this payload waits until it is forced to disk."""
@@ -144,14 +144,17 @@ class Recorder:
 
     def append(self, payload: Payload, *, path: str = "", iteration: int = 0, child_run_id: str | None = None) -> Entry:
         """Writes one event and tells the subscribers. On an error nothing was written and no `seq` is used up."""
-        check(payload, path, iteration, child_run_id)
         if self._mask is not None:
             payload = _masked(self._mask, payload)
+        check(payload, path, iteration, child_run_id)
         event_type = payload.event_type
         with self._lock:
             if not self._ready:
                 self._prepare(payload)
-            seq = self._seq + 1
+            # Until this event is done with: an exception that comes from outside, as Ctrl-C does, leaves it so.
+            self._ready = False
+            seq, size, _ = self._written
+            seq += 1
             ms = time.time_ns() // 1_000_000
             if ms != self._clock_ms:
                 self._clock_ms = ms
@@ -178,29 +181,26 @@ class Recorder:
                     self._settle(short=short)
             except OSError as error:
                 raise self._undo(error) from error
-            self._size += len(line)
+            self._written = (seq, size + len(line), event_type == _OUTCOME)
             if not durable and not self._unsynced and self._grouped:
                 self._unsynced = True
                 group_commit.add(self)
-            self._seq = seq
-            if event_type == _OUTCOME:
-                self._ended = True
-                self._ready = False
             entry = Entry(seq, event_type, raw)
             self._fanout.publish(entry)
+            self._ready = event_type != _OUTCOME
         return entry
 
     def _prepare(self, payload: Payload) -> None:
-        """What need not be asked for every event: may this one be written, and is there a failure to mend first?"""
+        """What need not be asked for every event: may this one be written, and is there something to mend first?"""
+        seq, size, ended = self._written
         if self._descriptor < 0:
             raise LogClosed(f"the log of {self.run_id} is closed")
-        if self._ended:
+        if ended:
             raise RunEnded(f"the run {self.run_id} has its outcome; nothing can follow it")
-        if not self._seq and not isinstance(payload, RunStarted):
+        if not seq and not isinstance(payload, RunStarted):
             raise InvalidEvent(f"a log begins with run.started, not with {payload.event_type}")
-        if self._failure is not None:
+        if self._failure is not None or os.fstat(self._descriptor).st_size != size:
             self._mend()
-        self._ready = True
 
     def _settle(self, *, short: bool) -> None:
         if short:
@@ -210,17 +210,16 @@ class Recorder:
 
     def _undo(self, error: OSError) -> StorageError:
         """Takes back what was written of a line that is not to count."""
-        self._ready = False
         try:
-            os.ftruncate(self._descriptor, self._size)
+            os.ftruncate(self._descriptor, self._written[1])
         except OSError as worse:
             self._failure = worse
         return storage_error(error, f"cannot write to {self.path}")
 
     def _mend(self) -> None:
-        """After a cut or a group commit that failed: once more, before anything else is written."""
+        """After a failure or an interruption: takes back what does not count, before anything else is written."""
         try:
-            os.ftruncate(self._descriptor, self._size)
+            os.ftruncate(self._descriptor, self._written[1])
             force_to_disk(self._descriptor)
         except OSError as error:
             raise storage_error(error, f"cannot write to {self.path}") from error
@@ -244,7 +243,7 @@ class Recorder:
             return self._fanout.subscribe(name, capacity)
 
     def stats(self) -> RecorderStats:
-        return RecorderStats(self._seq, self._size, self._fanout.stats())
+        return RecorderStats(*self._written[:2], self._fanout.stats())
 
     def close(self) -> None:
         """Forces the log to disk, lets go of it and ends the subscriptions. Twice is fine."""
@@ -270,6 +269,9 @@ class Recorder:
 
 
 def _masked(hook: Hook, payload: Payload) -> Payload:
-    data = cast("dict[str, Any]", msgspec.to_builtins(payload))
+    data = cast("dict[str, Any]", msgspec.to_builtins(payload, str_keys=True))
     changed = hook(data)
-    return payload if changed == data else msgspec.convert(changed, type(payload))
+    try:
+        return payload if changed == data else msgspec.convert(changed, type(payload))
+    except msgspec.ValidationError as error:
+        raise InvalidEvent(f"masking broke a {payload.event_type} event: {error}") from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from shopfloor.errors import AmbiguousRun, RunNotFound
-from shopfloor.log import checked_run_id, decode, is_run_id, timestamp_of
+from shopfloor.errors import AmbiguousRun, FileMissing, InvalidEvent, RunNotFound
+from shopfloor.log import Event, checked_run_id, decode, is_run_id, timestamp_of
 from shopfloor.record.reader import read
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{0,35}")
@@ -44,6 +45,13 @@ class Storage:
             return iter(())
         return (name for name in names if name.endswith(".jsonl") and is_run_id(name[: -len(".jsonl")]))
 
+    def _written(self) -> Iterator[tuple[float, Path]]:
+        """The logs, each with when it was last written to."""
+        for name in self._names():
+            with contextlib.suppress(FileNotFoundError):
+                path = self.transcripts / name
+                yield path.stat().st_mtime, path
+
     def find(self, said: str) -> str:
         """The run that `said` means: an id, its first characters, or `last`."""
         if said == "last":
@@ -69,13 +77,11 @@ class Storage:
         A file is never older than its last write, so files are looked at by that, newest first, and no more of
         them than can still matter.
         """
-        paths = [self.transcripts / name for name in self._names()]
         newest: tuple[str, str] = ("", "")
-        for written, path in sorted(((path.stat().st_mtime, path) for path in paths), reverse=True):
+        for written, path in sorted(self._written(), reverse=True):
             if newest[0] and _rfc3339(written) < newest[0]:
                 break
-            first = next(read(path, limit=1), None)
-            event = decode(first.raw) if first else None
+            event = _first_event(path)
             if event and event.parent_run_id is None:
                 newest = max(newest, (event.timestamp, event.run_id))
         if not newest[0]:
@@ -83,6 +89,14 @@ class Storage:
                 f"there are no runs in {self.root} yet", hint="make one: shopfloor run --command 'echo hello'"
             )
         return newest[1]
+
+
+def _first_event(path: Path) -> Event | None:
+    # A file may go, or be no log at all, while we look.
+    with contextlib.suppress(FileMissing, InvalidEvent):
+        first = next(read(path, limit=1, report=lambda problem: None), None)
+        return decode(first.raw) if first else None
+    return None
 
 
 def _rfc3339(seconds: float) -> str:

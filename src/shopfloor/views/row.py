@@ -1,0 +1,139 @@
+"""The row of a run: what a list shows of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from shopfloor.log import (
+    AssistantMessage,
+    Cost,
+    Event,
+    RunCompleted,
+    RunStarted,
+    StepCompleted,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the fold and the row at once. Bounded: a waiting call is remembered by its id alone."""
+
+    id: str = ""
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
+    name: str = ""
+    kind: str = ""
+    worker_type: str = "builtin"
+    agent_id: str | None = None
+    channel_id: str | None = None
+    channel_name: str | None = None
+    task: str = ""
+    result: str | None = None
+    status: str = "running"
+    error_code: str | None = None
+    error_message: str | None = None
+    host: str | None = None
+    attempt: int = 0
+    queued_at: str | None = None
+    started_at: str = ""
+    completed_at: str | None = None
+    duration_ms: int | None = None
+    tool_calls: int = 0
+    messages: int = 0
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    awaits: tuple[str, ...] = ()
+    last_seq: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.completed_at is not None
+
+
+def row_step(row: RunRow, event: Event) -> RunRow:
+    change: dict[str, Any]
+    match event.payload:
+        case RunStarted() as started:
+            change = _started(row, event, started)
+        case RunCompleted() as ended:
+            change = _completed(row, event, ended)
+        case StepCompleted() as step:
+            # A run's own totals, where it has them, replace this at the outcome.
+            change = {"usage": _sum(row.usage, step.usage), "cost_usd": _cost(row.cost_usd, step.cost)}
+        case UserMessage() | AssistantMessage():
+            change = {"messages": row.messages + 1}
+        case ToolCall() as call:
+            change = {"tool_calls": row.tool_calls + 1}
+            if call.awaits:
+                change |= {"awaits": (*row.awaits, call.call_id), "status": "waiting"}
+        case ToolResult() as result if result.call_id in row.awaits:
+            awaits = tuple(one for one in row.awaits if one != result.call_id)
+            change = {"awaits": awaits, "status": "waiting" if awaits else "running"}
+        case _:
+            change = {}
+    return msgspec.structs.replace(row, last_seq=event.seq, **change)
+
+
+def _started(row: RunRow, event: Event, started: RunStarted) -> dict[str, Any]:
+    change: dict[str, Any] = {"attempt": started.attempt, "host": started.host}
+    if row.last_seq:
+        return change
+    return change | {
+        "id": event.run_id,
+        "parent_run_id": event.parent_run_id,
+        "root_run_id": started.root_run_id or event.run_id,
+        "name": started.name,
+        "kind": started.kind,
+        "worker_type": started.worker_type or "builtin",
+        "agent_id": started.agent_id or started.name,
+        "channel_id": started.channel_id,
+        "channel_name": started.channel_name,
+        "task": started.task or started.name,
+        "queued_at": started.queued_at,
+        "started_at": event.timestamp,
+    }
+
+
+def _completed(row: RunRow, event: Event, ended: RunCompleted) -> dict[str, Any]:
+    return {
+        "status": ended.status,
+        "result": as_text(ended.result),
+        "error_code": ended.error and ended.error.code,
+        "error_message": ended.error and ended.error.message,
+        "completed_at": event.timestamp,
+        "duration_ms": ended.duration_ms,
+        "usage": ended.usage or row.usage,
+        "cost_usd": ended.cost.usd if ended.cost else row.cost_usd,
+        "awaits": (),
+    }
+
+
+def as_text(value: Any) -> str | None:
+    """A result as somebody reads it: text as it is, anything else as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _sum(one: Usage, other: Usage | None) -> Usage:
+    if other is None:
+        return one
+    return Usage(
+        input=one.input + other.input,
+        output=one.output + other.output,
+        cache_read=one.cache_read + other.cache_read,
+        cache_write=one.cache_write + other.cache_write,
+        reasoning=one.reasoning + other.reasoning,
+    )
+
+
+def _cost(known: float | None, cost: Cost | None) -> float | None:
+    if cost is None or cost.usd is None:
+        return known
+    return (known or 0.0) + cost.usd

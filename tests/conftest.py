@@ -1,0 +1,37 @@
+"""What every test can ask for."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from tests.samples import RUN_ID
+
+from shopfloor.record import Recorder, Storage
+
+# In CI the cases are the same every time, so that luck never holds up a merge; `make test-long` looks for new ones.
+settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
+settings.register_profile("long", max_examples=2_000, deadline=None, print_blob=True)
+settings.load_profile("long" if os.environ.get("SHOPFLOOR_TEST_LONG") == "1" else "ci")
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """An empty storage folder, which is also the one that the environment names."""
+    root = tmp_path / "storage"
+    monkeypatch.setenv("SHOPFLOOR_STORAGE", str(root))
+    return Storage(root)
+
+
+@pytest.fixture
+def log_path(storage: Storage) -> Path:
+    """Where the log of `RUN_ID` is, or will be."""
+    return storage.log_path(RUN_ID)
+
+
+@pytest.fixture
+def recorder(log_path: Path) -> Iterator[Recorder]:
+    """The writer of `RUN_ID`'s log, with nothing written yet."""
+    with Recorder(log_path, RUN_ID) as writer:
+        yield writer

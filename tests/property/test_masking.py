@@ -1,0 +1,20 @@
+"""A secret that comes in pieces is masked as one that comes whole."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shopfloor.record import Masking
+
+letters = st.text("ab", min_size=6, max_size=9)
+secrets = st.lists(letters, min_size=1, max_size=3)
+
+
+@given(secrets, st.data())
+def test_a_text_is_masked_alike_wherever_it_is_cut_in_two(secrets: list[str], data: st.DataObject) -> None:
+    hook = Masking(secrets)
+    parts = data.draw(st.lists(st.sampled_from(secrets) | st.text("abc", max_size=6), max_size=6))
+    whole = "".join(parts)
+    cut = data.draw(st.integers(0, len(whole)))
+    kept = cut - hook.held(whole[:cut].encode())
+    assert 0 <= kept <= cut
+    assert hook.text(whole[:kept]) + hook.text(whole[kept:]) == hook.text(whole)

@@ -1,0 +1,153 @@
+"""Children of ours: the gate, the pipes, the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.cli.test_run import processes_with
+
+from shopfloor.adapters.local import LocalHost, LocalProcesses
+from shopfloor.errors import CommandNotFound, ProcessError
+from shopfloor.log import new_run_id
+from shopfloor.ports import Command, Exit
+from shopfloor.record import Storage, is_locked
+
+
+@pytest.fixture
+def host(storage: Storage):
+    with LocalHost(storage) as host:
+        yield host
+
+
+def sh(script: str, **env: str) -> Command:
+    return Command(argv=["/bin/sh", "-c", script], cwd="/", env=env)
+
+
+def test_a_child_does_nothing_until_it_is_released(host: LocalHost, tmp_path: Path):
+    async def main() -> None:
+        async with LocalProcesses(host).start(sh(f"touch {tmp_path}/ran"), run_id=new_run_id()) as child:
+            await anyio.sleep(0.1)
+            assert not (tmp_path / "ran").exists()
+            child.release()
+            assert await child.wait() == Exit(0)
+        assert (tmp_path / "ran").exists()
+
+    anyio.run(main)
+
+
+def test_a_child_that_is_never_released_never_runs(host: LocalHost, tmp_path: Path):
+    async def main() -> int:
+        async with LocalProcesses(host).start(sh(f"touch {tmp_path}/ran"), run_id=new_run_id()) as child:
+            return child.pid
+
+    pid = anyio.run(main)
+    assert not (tmp_path / "ran").exists()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_pid_is_that_of_the_program(host: LocalHost):
+    async def main() -> None:
+        async with LocalProcesses(host).start(sh("echo $$"), run_id=new_run_id()) as child:
+            child.release()
+            piece = await child.read()
+            assert piece is not None
+            assert int(piece.data) == child.pid
+            assert await child.read() is None
+
+    anyio.run(main)
+
+
+def test_a_child_has_a_session_of_its_own_and_carries_our_markers(host: LocalHost):
+    run_id = new_run_id()
+
+    async def main() -> bytes:
+        script = "echo $SHOPFLOOR_HOST $SHOPFLOOR_RUN $EXTRA; ps -o sid= -p $$"
+        async with LocalProcesses(host).start(sh(script, EXTRA="more"), run_id=run_id) as child:
+            child.release()
+            said = b""
+            while piece := await child.read():
+                said += piece.data
+            assert os.getsid(0) != child.pid
+            assert int(said.split()[-1]) == child.pid
+            return said
+
+    assert anyio.run(main).decode().split()[:3] == [host.id, run_id, "more"]
+
+
+def test_leaving_the_context_ends_the_whole_family(host: LocalHost):
+    mark = f"family-{os.getpid()}"
+
+    async def main() -> None:
+        script = "sleep 300 & setsid sleep 301 & echo ready; wait"
+        async with LocalProcesses(host).start(sh(script, SF_TEST=mark), run_id=new_run_id()) as child:
+            child.release()
+            await child.read()
+            assert len(processes_with(mark)) >= 3
+
+    anyio.run(main)
+    assert processes_with(mark) == []
+
+
+def test_signals_are_told_by_name(host: LocalHost):
+    async def main() -> Exit:
+        async with LocalProcesses(host).start(sh("kill -USR1 $$"), run_id=new_run_id()) as child:
+            child.release()
+            return await child.wait()
+
+    ended = anyio.run(main)
+    assert ended == Exit(signal.SIGUSR1, "SIGUSR1")
+    assert ended.shell_code == 128 + signal.SIGUSR1
+
+
+@pytest.mark.parametrize(
+    "command", [Command(argv=["no-such-program"], cwd="/"), Command(argv=["true"], cwd="/nowhere")]
+)
+def test_what_is_not_there_is_said_before_anything_runs(host: LocalHost, command: Command):
+    async def main() -> None:
+        async with LocalProcesses(host).start(command, run_id=new_run_id()):
+            pass
+
+    with pytest.raises(CommandNotFound):
+        anyio.run(main)
+
+
+def test_an_environment_that_cannot_be_is_a_clear_error(host: LocalHost):
+    async def main() -> None:
+        async with LocalProcesses(host).start(sh("true", BAD="nul \0"), run_id=new_run_id()):
+            pass
+
+    with pytest.raises(ProcessError, match="cannot start"):
+        anyio.run(main)
+
+
+def test_many_children_at_once(host: LocalHost):
+    async def one(number: int, said: dict[int, bytes]) -> None:
+        async with LocalProcesses(host).start(sh(f"echo {number}"), run_id=new_run_id()) as child:
+            child.release()
+            while piece := await child.read():
+                said[number] = said.get(number, b"") + piece.data
+            assert await child.wait() == Exit(0)
+
+    async def main() -> dict[int, bytes]:
+        said: dict[int, bytes] = {}
+        async with anyio.create_task_group() as tasks:
+            for number in range(30):
+                tasks.start_soon(one, number, said)
+        return said
+
+    assert anyio.run(main) == {number: b"%d\n" % number for number in range(30)}
+
+
+def test_a_host_is_known_by_its_lock_and_gone_without_a_trace(storage: Storage):
+    with LocalHost(storage) as host:
+        (path,) = storage.hosts.iterdir()
+        assert path.stem == host.id
+        assert is_locked(path)
+        minder = host.minder_pid
+        host.close()
+    assert list(storage.hosts.iterdir()) == []
+    assert not Path(f"/proc/{minder}").exists()

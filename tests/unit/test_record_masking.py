@@ -1,0 +1,215 @@
+"""Masking: off by default; where it is on, a secret is never in the log at all."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.samples import BLOCKS, PAYLOADS, RUN_ID, broken_rules, called, place_of, started
+
+from shopfloor.errors import InvalidEvent, InvalidSecret
+from shopfloor.limits import SECRET_MIN_CHARS
+from shopfloor.log import CommandBlock, Payload, RunStarted, StepCompleted, TextBlock, UserMessage, decode
+from shopfloor.record import MASK, Hook, Masking, Recorder, read
+
+SECRET = "hunter2-correct-horse"
+
+KEYS = {
+    "Anthropic": "sk-ant-api03-" + "Ab1_" * 8,
+    "OpenAI": "sk-proj-" + "Ab1-" * 8,
+    "OpenAI, older": "sk-" + "Ab1x" * 12,
+    "GitHub": "ghp_" + "Ab1x" * 9,
+    "GitHub, fine-grained": "github_pat_" + "Ab1_" * 10,
+    "GitLab": "glpat-" + "Ab1x" * 5,
+    "AWS": "AKIA" + "ABCD1234" * 2,
+    "Google": "AIza" + "Ab1_x" * 7,
+    "Slack": "xoxb-" + "1234567890-abc",
+    "Stripe": "sk_live_" + "Ab1x" * 6,
+    "JSON web token": "eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2QT4",
+    "private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc=\n-----END RSA PRIVATE KEY-----",
+}
+
+
+def recorded(path: Path, mask: Hook | None, *payloads: Payload) -> list[Any]:
+    """The payloads as the log has them."""
+    with Recorder(path, RUN_ID, mask=mask) as recorder:
+        recorder.append(started())
+        for payload in payloads:
+            recorder.append(payload, **place_of(payload))
+    assert broken_rules(path) == []
+    return [json.loads(entry.raw)["payload"] for entry in read(path, after=1)]
+
+
+def prompt(text: str) -> UserMessage:
+    return UserMessage(system_prompt=f"system {text}", blocks=[TextBlock(fidelity="router", text=f"user {text}")])
+
+
+@pytest.mark.req("TR-54")
+def test_by_default_nothing_is_masked(log_path: Path) -> None:
+    secrets = " ".join([SECRET, *KEYS.values()])
+    message, call = recorded(log_path, None, prompt(secrets), called({"token": secrets}))
+    assert message["system_prompt"] == f"system {secrets}"
+    assert message["blocks"][0]["text"] == f"user {secrets}"
+    assert call["input"] == {"token": secrets}
+
+
+@pytest.mark.req("TR-55")
+def test_a_registered_value_is_masked_wherever_it_stands(log_path: Path) -> None:
+    deep = {"a": [{"b": f"x{SECRET}y{SECRET}"}], SECRET: 1, "n": 5, "none": None}
+    step = StepCompleted(name="build", kind="command", try_=1, error=f"bad {SECRET}", result=deep)
+    payloads = [prompt(SECRET), called(deep), PAYLOADS["step.started"], step]
+    message, call, _, ended = recorded(log_path, Masking([SECRET]), *payloads)
+    assert SECRET.encode() not in log_path.read_bytes()
+    assert message["system_prompt"] == f"system {MASK}"
+    assert message["blocks"] == [{"type": "text", "fidelity": "router", "text": f"user {MASK}"}]
+    masked = {"a": [{"b": f"x{MASK}y{MASK}"}], MASK: 1, "n": 5, "none": None}
+    assert call["input"] == ended["result"] == masked
+    assert ended["error"] == f"bad {MASK}"
+
+
+@pytest.mark.req("TR-55")
+def test_a_secret_is_in_no_event_that_subscribers_get(log_path: Path) -> None:
+    with Recorder(log_path, RUN_ID, mask=Masking([SECRET])) as recorder:
+        recorder.append(started())
+        live = recorder.subscribe()
+        entry = recorder.append(prompt(SECRET), path="a")
+        assert live.drain() == [entry]
+    assert SECRET.encode() not in entry.raw
+    assert MASK.encode() in entry.raw
+
+
+@pytest.mark.parametrize("key", ["type", "fidelity", "role", "kind", "status", "stream"])
+def test_a_registered_value_is_masked_under_any_key_of_what_users_and_tools_give(log_path: Path, key: str) -> None:
+    run = RunStarted(name="x", kind="worker", attempt=2, host="h", input={key: SECRET})
+    recorded(log_path, Masking([SECRET]), run, called({key: SECRET, "deep": [{key: SECRET}]}))
+    assert SECRET.encode() not in log_path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "value", [{1: SECRET}, (SECRET,), {"a": (1, (SECRET,))}], ids=["number key", "tuple", "tuples"]
+)
+def test_a_registered_value_is_masked_in_all_that_can_be_written(log_path: Path, value: Any) -> None:
+    recorded(log_path, Masking([SECRET]), called(value))
+    assert SECRET.encode() not in log_path.read_bytes()
+    assert MASK.encode() in log_path.read_bytes()
+
+
+@pytest.mark.parametrize("word", ["assistant", "router", "command", "tool_use", "stdout", "agent_emitted", "thinking"])
+def test_the_words_that_give_an_event_its_shape_are_left_alone(log_path: Path, word: str) -> None:
+    payloads = [PAYLOADS["message.assistant"], PAYLOADS["tool.call"], PAYLOADS["step.started"]]
+    hidden = recorded(log_path, Masking([word]), *payloads)
+    blocks = hidden[0]["blocks"]
+    assert [(block["type"], block["fidelity"]) for block in blocks] == [
+        (name, block.fidelity) for name, block in BLOCKS.items()
+    ]
+    assert [decode(entry.raw).problems for entry in read(log_path)] == [()] * 4
+
+
+@pytest.mark.parametrize("word", ["blocks", "command", "system_prompt", "call_id", "output"])
+def test_a_secret_that_is_also_the_name_of_a_field_leaves_the_field_its_name(log_path: Path, word: str) -> None:
+    said = UserMessage(system_prompt=word, blocks=[CommandBlock(fidelity="router", command=f"echo {word}")])
+    message, call = recorded(log_path, Masking([word]), said, called({"a": word}))
+    assert message == {
+        "role": "user",
+        "system_prompt": MASK,
+        "blocks": [{"type": "command", "fidelity": "router", "command": f"echo {MASK}"}],
+    }
+    assert call["input"] == {"a": MASK}
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_a_known_shape_of_key_is_masked_if_asked(log_path: Path, key: str) -> None:
+    message, call = recorded(log_path, Masking(key_shapes=True), prompt(f"<{key}>"), called({"env": [f"K={key};"]}))
+    assert message["blocks"][0]["text"] == f"user <{MASK}>"
+    assert call["input"] == {"env": [f"K={MASK};"]}
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_a_known_shape_of_key_is_left_alone_if_not_asked(log_path: Path, key: str) -> None:
+    (call,) = recorded(log_path, Masking([SECRET]), called(key))
+    assert call["input"] == key
+
+
+@pytest.mark.parametrize(
+    "text", ["task-force", "sk-short", "AKIA", "ghp_", "eyJ.eyJ.x", "risk-assessment", "-----BEGIN"]
+)
+def test_ordinary_words_are_no_keys(log_path: Path, text: str) -> None:
+    (call,) = recorded(log_path, Masking(key_shapes=True), called(text))
+    assert call["input"] == text
+
+
+def test_a_private_key_that_was_cut_off_is_masked_to_its_end(log_path: Path) -> None:
+    (call,) = recorded(log_path, Masking(key_shapes=True), called("a -----BEGIN PRIVATE KEY-----\nMIIE\nabc"))
+    assert call["input"] == f"a {MASK}"
+
+
+def test_of_two_secrets_of_which_one_begins_the_other_the_longer_is_masked_whole(log_path: Path) -> None:
+    (call,) = recorded(log_path, Masking(["secret", "secret-longer"]), called("secret-longer secret"))
+    assert call["input"] == f"{MASK} {MASK}"
+
+
+def test_a_secret_is_a_text_and_not_a_pattern(log_path: Path) -> None:
+    (call,) = recorded(log_path, Masking(["a.b*c[d"]), called("a.b*c[d axbbbc"))
+    assert call["input"] == f"{MASK} axbbbc"
+
+
+@pytest.mark.parametrize("short", ["", "a", "x" * (SECRET_MIN_CHARS - 1)])
+def test_a_secret_too_short_to_be_told_from_words_is_refused(short: str) -> None:
+    with pytest.raises(InvalidSecret) as refused:
+        Masking([SECRET, short])
+    assert refused.value.hint
+    assert Masking(["x" * SECRET_MIN_CHARS])({"a": "x" * SECRET_MIN_CHARS}) == {"a": MASK}
+
+
+def test_a_hook_for_nothing_changes_nothing() -> None:
+    payload = msgspec.to_builtins(PAYLOADS["message.user"])
+    assert Masking()(payload) == payload
+
+
+def test_events_without_a_secret_are_written_as_without_masking(log_path: Path, tmp_path: Path) -> None:
+    payloads = [payload for name, payload in PAYLOADS.items() if name not in {"run.started", "run.completed"}]
+    payloads.append(PAYLOADS["run.completed"])
+    plain = recorded(log_path, None, *payloads)
+    assert recorded(tmp_path / log_path.name, Masking([SECRET], key_shapes=True), *payloads) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("", 0),
+        ("nothing here", 0),
+        ("say h", 1),
+        ("say hunter2-corr", 12),
+        ("hunter2-hunt", 4),
+        (f"say {SECRET}", 0),
+        (f"{SECRET}{SECRET[:7]}", 7),
+        (f"{SECRET[:-1]}x", 0),
+    ],
+)
+def test_of_what_comes_in_pieces_as_much_is_held_back_as_may_begin_a_secret(text: str, held: int) -> None:
+    assert Masking([SECRET]).held(text.encode()) == held
+
+
+@pytest.mark.parametrize("hook", [Masking(KEYS.values()), Masking(key_shapes=True)], ids=["values", "shapes"])
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_a_secret_that_comes_in_two_pieces_is_masked_wherever_it_is_cut(hook: Masking, key: str) -> None:
+    whole = f"before {key} after"
+    for cut in range(len(whole)):
+        first, rest = whole[:cut], whole[cut:]
+        kept = cut - hook.held(first.encode())
+        assert hook.text(whole[:kept]) + hook.text(whole[kept:]) == f"before {MASK} after", (first, rest)
+
+
+def test_a_hook_of_ones_own_can_change_what_is_written(log_path: Path) -> None:
+    (call,) = recorded(log_path, lambda payload: payload | {"name": "gone"}, called("here"))
+    assert (call["name"], call["input"]) == ("gone", "here")
+
+
+def test_a_hook_that_breaks_an_event_is_refused_and_uses_up_no_seq(log_path: Path) -> None:
+    with Recorder(log_path, RUN_ID, mask=lambda payload: payload if "host" in payload else {}) as recorder:
+        recorder.append(started())
+        with pytest.raises(InvalidEvent):
+            recorder.append(called("x"), path="a")
+        assert recorder.seq == 1
+    assert broken_rules(log_path) == []

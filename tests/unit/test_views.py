@@ -1,0 +1,267 @@
+"""The views: pure folds of a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from shopfloor.log import (
+    AssistantMessage,
+    Awaits,
+    Event,
+    Payload,
+    RunCompleted,
+    RunError,
+    RunStarted,
+    StepCompleted,
+    StepStarted,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    ToolUseBlock,
+    Usage,
+    UserMessage,
+    decode,
+    new_run_id,
+    timestamp_of,
+)
+from shopfloor.views import RunRow, Timeline, archive, cut, preview, row_step, timeline_step
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def golden(name: str) -> list[Event]:
+    return [decode(line) for line in (GOLDEN / f"{name}.jsonl").read_bytes().splitlines()]
+
+
+def log_of(*payloads: Payload) -> list[Event]:
+    run_id = new_run_id()
+    started = RunStarted(name="w", kind="worker", attempt=1, host="h", task="t")
+    return [
+        Event(
+            seq=number,
+            run_id=run_id,
+            type=payload.event_type,
+            path="" if payload.event_type.startswith("run.") else "s",
+            iteration=0,
+            timestamp=timestamp_of(number * 1000),
+            payload=payload,
+        )
+        for number, payload in enumerate([started, *payloads], start=1)
+    ]
+
+
+def row_of(events: list[Event]) -> RunRow:
+    row = RunRow()
+    for event in events:
+        row = row_step(row, event)
+    return row
+
+
+def timeline_of(events: list[Event]) -> list[tuple[str, dict]]:
+    state, rows = Timeline(), []
+    for event in events:
+        state, more = timeline_step(state, event)
+        rows += more
+    return [(row.event_type, row.data) for row in rows]
+
+
+def call(call_id: str, name: str = "Bash", **fields) -> ToolCall:
+    return ToolCall(name=name, call_id=call_id, input=fields, output=None, fidelity="agent_emitted")
+
+
+def result(call_id: str, output: object = "ok", name: str = "Bash", **more) -> ToolResult:
+    return ToolResult(name=name, call_id=call_id, input=None, output=output, fidelity="agent_emitted", **more)
+
+
+# the row
+
+
+def test_the_row_of_a_command():
+    row = row_of(golden("command"))
+    assert (row.id, row.agent_id, row.worker_type) == ("5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10", "command", "command")
+    assert (row.status, row.error_code, row.error_message) == ("failed", "command_failed", "exit code 3")
+    assert (row.started_at, row.completed_at) == ("2026-11-15T10:30:00.000Z", "2026-11-15T10:30:00.011Z")
+    assert (row.result, row.duration_ms, row.last_seq, row.messages) == ("hello\noops\n", 11, 6, 2)
+
+
+@pytest.mark.req("TR-26")
+def test_a_tool_use_that_is_told_twice_is_counted_once():
+    block = ToolUseBlock(fidelity="agent_emitted", tool_name="Bash", tool_id="1", tool_input={})
+    events = log_of(AssistantMessage(blocks=[block]), call("1"), result("1"))
+    assert row_of(events).tool_calls == 1
+    assert row_of(golden("claude-code")).tool_calls == 1
+
+
+def test_usage_and_cost_are_the_runs_own_totals_where_it_has_them():
+    row = row_of(golden("claude-code"))
+    assert row.usage == Usage(input=2400, output=90, cache_read=1600, cache_write=200)
+    assert row.cost_usd == 0.01272
+
+
+def test_usage_of_steps_is_summed_while_the_run_goes_on():
+    step = StepCompleted(name="s", kind="agent", try_=1, usage=Usage(input=5, output=1))
+    assert row_of(log_of(step, step)).usage == Usage(input=10, output=2)
+
+
+def test_a_run_waits_while_a_call_that_awaits_is_open():
+    ask = ToolCall(name="ask", call_id="q", input={}, output=None, fidelity="router", awaits=Awaits(kind="question"))
+    assert row_of(log_of(ask)).status == "waiting"
+    assert row_of(log_of(ask, result("q", name="ask"))).status == "running"
+
+
+def test_a_later_attempt_changes_the_host_and_not_the_beginning():
+    again = RunStarted(name="w", kind="worker", attempt=2, host="other")
+    row = row_of(log_of(again))
+    assert (row.attempt, row.host, row.task, row.started_at) == (2, "other", "t", timestamp_of(1000))
+
+
+@pytest.mark.parametrize("name", ["command", "claude-code", "parent"])
+def test_a_fold_can_be_kept_at_any_event_and_carried_on(name: str):
+    events = golden(name)
+    for place in range(len(events)):
+        row, state = row_of(events[:place]), Timeline()
+        for event in events[:place]:
+            state, _ = timeline_step(state, event)
+        rows = []
+        for event in events[place:]:
+            row = row_step(row, event)
+            state, more = timeline_step(state, event)
+            rows += [(one.event_type, one.data) for one in more]
+        assert row == row_of(events)
+        assert rows == timeline_of(events)[len(timeline_of(events[:place])) :]
+
+
+# the timeline
+
+
+def test_the_timeline_of_a_command():
+    assert timeline_of(golden("command")) == [
+        ("status", {"status": "starting"}),
+        ("status", {"status": "command"}),
+        ("error", {"message": "exit code 3", "step": "command"}),
+        ("status", {"status": "failed"}),
+    ]
+
+
+def test_the_timeline_of_an_agent():
+    assert timeline_of(golden("claude-code")) == [
+        ("status", {"status": "starting"}),
+        ("status", {"status": "claude-code"}),
+        ("tool_started", {"tool_name": "Bash", "preview": "echo hello-from-tool"}),
+        ("tool_completed", {"tool_name": "Bash", "duration_ms": 68}),
+        ("status", {"status": "completed"}),
+    ]
+
+
+def test_a_duration_that_nobody_tells_is_the_time_between_call_and_result():
+    rows = timeline_of(log_of(call("1", command="ls"), result("1"), result("2", name="Read")))
+    assert rows[2:] == [
+        ("tool_completed", {"tool_name": "Bash", "duration_ms": 1000}),
+        ("tool_completed", {"tool_name": "Read", "duration_ms": None}),
+    ]
+
+
+def test_a_summary_is_a_status():
+    said = ToolCall(name="update_summary", call_id="1", input={"summary": "7/12 done"}, output=None, fidelity="router")
+    done = ToolResult(name="update_summary", call_id="1", input=None, output=None, fidelity="router")
+    assert timeline_of(log_of(said, done))[1:] == [("status", {"status": "7/12 done"})]
+
+
+def test_a_tool_that_failed_says_so():
+    rows = timeline_of(log_of(call("1"), result("1", error="no such file")))
+    assert rows[-1] == ("tool_completed", {"tool_name": "Bash", "duration_ms": 1000, "error": "no such file"})
+
+
+def test_an_error_of_the_run_itself_is_told_before_the_outcome():
+    ended = RunCompleted(
+        name="w", kind="worker", status="failed", error=RunError(code="host_lost", message="the host is gone")
+    )
+    assert timeline_of(log_of(ended))[1:] == [
+        ("error", {"message": "the host is gone", "code": "host_lost"}),
+        ("status", {"status": "failed"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"command": "pytest tests/", "timeout": 5}, "pytest tests/"),
+        ({"file_path": "/a/b.py", "content": "…"}, "/a/b.py"),
+        ({"x": 1}, '{"x": 1}'),
+        ("plain\n  text", "plain text"),
+        (None, "null"),
+        ([1, 2], "[1, 2]"),
+    ],
+)
+def test_a_preview_is_the_most_telling_part_on_one_line(given, shown):
+    assert preview(given) == shown
+
+
+def test_a_preview_has_at_most_200_characters():
+    assert len(preview("x" * 1000)) == 200
+    assert preview("x" * 1000).endswith("x…")
+
+
+# the archive
+
+
+def archive_of(events: list[Event]) -> list[dict]:
+    return [msgspec.to_builtins(entry) for entry in archive(events)]
+
+
+def test_the_archive_of_an_agent_says_who_said_what():
+    assert archive_of(golden("claude-code")) == [
+        {"role": "user", "content": [{"type": "text", "text": "Please do the scripted task."}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "I will run a command."},
+                {
+                    "type": "tool_call",
+                    "id": "toolu_d3968191a2490945cc2e8f",
+                    "name": "Bash",
+                    "args": '{"command": "echo hello-from-tool", "description": "Run a test command"}',
+                },
+            ],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "call_id": "toolu_d3968191a2490945cc2e8f", "text": "hello-from-tool"}],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "The command printed hello-from-tool."}]},
+    ]
+
+
+def test_pieces_of_one_message_are_one_text_and_of_two_are_two():
+    def said(text: str, message_id: str | None) -> AssistantMessage:
+        return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="agent_emitted", text=text)])
+
+    (entry,) = archive_of(log_of(said("a", "1"), said("b", "1"), said("c", "2"), said("d", None), said("e", None)))
+    assert [item["text"] for item in entry["content"]] == ["ab", "c", "d", "e"]
+
+
+def test_output_of_a_command_is_joined_by_stream_and_capped():
+    def out(text: str) -> AssistantMessage:
+        return AssistantMessage(blocks=[TextBlock(fidelity="router", text=text, stream="stdout")])
+
+    (entry,) = archive_of(log_of(*[out("€" * 1000) for _ in range(40)]))
+    (item,) = entry["content"]
+    assert len(item["text"].encode()) <= 50_000
+    assert item["text"].endswith("€… [cut: 120,000 bytes in all]")
+
+
+def test_results_and_arguments_are_cut_on_a_character_and_marked():
+    user = UserMessage(blocks=[TextBlock(fidelity="router", text="go")])
+    entries = archive_of(log_of(user, call("1", command="é" * 5000), result("1", "é" * 50_000)))
+    args, text = entries[1]["content"][0]["args"], entries[2]["content"][0]["text"]
+    assert (1990 < len(args.encode()) <= 2000, 49_990 < len(text.encode()) <= 50_000) == (True, True)
+    assert args.endswith("bytes in all]")
+    assert text.endswith("é… [cut: 100,000 bytes in all]")
+    assert cut("é" * 25_000, 50_000) == "é" * 25_000
+
+
+def test_a_log_without_messages_has_no_archive():
+    assert list(archive(log_of(StepStarted(name="s", kind="command", try_=1)))) == []

@@ -1,0 +1,65 @@
+"""docs/reference/errors.md: the tree of errors."""
+
+import inspect
+import re
+from textwrap import dedent
+
+from shopfloor import errors
+from shopfloor.errors import ShopfloorError, every_error
+from tools.docs_markdown import code, fenced, generated, page, section, table
+from tools.docs_source import calls, modules
+
+INTRO = """\
+Each error has a stable code, an HTTP status and an exit code. The command line says it in two lines on stderr, the
+second of which is left out where there is nothing to do; `--debug` adds the traceback."""
+
+SAID = """\
+error[run_not_found]: no run begins with 'abcd' in /home/ada/.local/share/shopfloor/storage
+hint: `last` is the newest run"""
+
+_DRAWN = re.compile(r"^ *(?P<guides>[│ ]*[├└]── )?(?P<name>[A-Z]\w+)(?: {2,}(?P<meaning>.+))?$")
+
+
+def errors_page() -> str:
+    rows = [(code(cls.code), cls.__name__, str(cls.status), str(cls.exit_code), _meaning(cls)) for cls in our_errors()]
+    return page(
+        "Errors",
+        generated("`errors.py`"),
+        INTRO,
+        fenced("text", SAID),
+        section("The tree", fenced("text", "\n".join(drawn_tree()))),
+        section("The codes", table(("code", "class", "HTTP", "exit", "meaning"), rows)),
+        section(
+            "Codes of runs",
+            "A run that did not complete has its own `error.code` in its transcript: one of the above where Shopfloor "
+            f"could not go on, or one of {', '.join(code(name) for name in _run_codes())}.",
+        ),
+    )
+
+
+def our_errors() -> list[type[ShopfloorError]]:
+    """The tree without what somebody else may have derived from it."""
+    return [cls for cls in every_error() if cls.__module__ == errors.__name__]
+
+
+def drawn_tree() -> list[str]:
+    """The lines of the tree in the docstring of errors.py."""
+    lines = (inspect.getdoc(errors) or "").splitlines()
+    return dedent("\n".join(line for line in lines if _DRAWN.match(line))).splitlines()
+
+
+def meanings() -> dict[str, str]:
+    """What the drawn tree says beside each class."""
+    matches = (_DRAWN.match(line) for line in drawn_tree())
+    return {match["name"]: match["meaning"] or "" for match in matches if match}
+
+
+def _meaning(cls: type[ShopfloorError]) -> str:
+    """What the tree says; where it leaves a class to its name, the words of that."""
+    return meanings().get(cls.__name__) or " ".join(re.findall(r"[A-Z][a-z]+", cls.__name__)).lower()
+
+
+def _run_codes() -> list[str]:
+    keywords = (word for path in modules() for call in calls(path, "RunError") for word in call.keywords)
+    values = (getattr(word.value, "value", None) for word in keywords if word.arg == "code")
+    return sorted({value for value in values if isinstance(value, str)})

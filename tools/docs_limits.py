@@ -1,0 +1,70 @@
+"""docs/reference/limits.md: every named limit with its value and where it is used."""
+
+import ast
+from collections.abc import Callable
+
+from shopfloor import limits
+from tools.docs_markdown import code, generated, page, section, table
+from tools.docs_source import SOURCE, assigned_name, attribute_docs, parsed, users_of
+
+FILE = SOURCE / "limits.py"
+HEAD = ("limit", "value", "used in", "meaning")
+INTRO = "They are constants of this version, in one place. Those that can be set are options of a command."
+
+_KIB, _MIB, _MB = 1024, 1024**2, 1000**2
+
+
+def limits_page() -> str:
+    docs = attribute_docs(parsed(FILE).body)
+    users = users_of(limits.__name__)
+    width = len(HEAD) if docs else len(HEAD) - 1
+    parts = [
+        section(title, table(HEAD[:width], [_row(name, docs, users)[:width] for name in names]))
+        for title, names in sections(FILE.read_text(encoding="utf-8")).items()
+    ]
+    return page("Limits", generated("`limits.py`"), INTRO, *parts)
+
+
+def sections(source: str) -> dict[str, list[str]]:
+    """The names of the limits under the comments that head them."""
+    names = {statement.lineno: name for statement in ast.parse(source).body if (name := assigned_name(statement))}
+    found: dict[str, list[str]] = {}
+    title = "Limits"
+    for number, line in enumerate(source.splitlines(), start=1):
+        if line.startswith("# "):
+            title = line.removeprefix("# ").rstrip(".")
+        elif number in names:
+            found.setdefault(title, []).append(names[number])
+    return found
+
+
+def _row(name: str, docs: dict[str, str], users: dict[str, list[str]]) -> tuple[str, ...]:
+    used_in = ", ".join(code(user.removeprefix("shopfloor.")) for user in users.get(name, []))
+    return code(name), value_with_unit(name, getattr(limits, name)), used_in, docs.get(name, "")
+
+
+def value_with_unit(name: str, value: float) -> str:
+    """The value as people say it; the unit is the last word of the name."""
+    show = _UNITS.get(name.rpartition("_")[2])
+    return show(value) if show else f"{value:,}"
+
+
+def _bytes(value: float) -> str:
+    for size, unit in ((_MIB, "MiB"), (_KIB, "KiB"), (_MB, "MB")):
+        if value >= size and value % size == 0:
+            return f"{value // size:,} {unit}"
+    return f"{value:,} bytes"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:g} s" if value >= 1 else f"{value * 1000:g} ms"
+
+
+_UNITS: dict[str, Callable[[float], str]] = {
+    "BYTES": _bytes,
+    "SECONDS": _seconds,
+    "MODE": lambda value: f"{int(value):04o}",
+    "EVENTS": lambda value: f"{value:,} events",
+    "LINES": lambda value: f"{value:,} lines",
+    "CHARS": lambda value: f"{value:,} characters",
+}

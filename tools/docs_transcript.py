@@ -1,0 +1,66 @@
+"""docs/reference/transcript.md: the format of a transcript, as the code has it."""
+
+from shopfloor.log import BLOCK_TYPES, PAYLOAD_TYPES, RULES, Awaits, Cost, Line, Process, RunError, Session, Usage
+from tools import docs_record
+from tools.docs_fields import field_table
+from tools.docs_markdown import code, generated, page, section, table
+from tools.docs_source import SOURCE, attribute_docs, parsed, summary
+
+INTRO = """\
+A transcript is the log of one run: every fact about the run, in the order in which it happened, one JSON object to a
+line. It is written while the run goes on and is never changed afterwards. `shopfloor schema` prints the same format
+as a JSON Schema, and `shopfloor verify` holds a file against its rules."""
+
+READERS = """\
+A writer writes only what is described here. A reader is more tolerant: it ignores fields that it does not know, and it
+passes on events and blocks of types that it does not know, whole and with their type, and says that it met them."""
+
+PIECES = """\
+What arrives in pieces is written in pieces, at once: several `message.assistant` events, which share a `message_id`
+where the provider has one. A tool that an agent uses stands in its message as a `tool_use` block and also in the log as
+`tool.call` and `tool.result`; count the events, not the blocks."""
+
+
+def transcript_page() -> str:
+    return page(
+        "The transcript",
+        generated("the code"),
+        INTRO,
+        docs_record.file_section(),
+        section("The envelope", "Every line has these fields, in this order.", field_table(Line)),
+        _events(),
+        section("Objects in payloads", *(_object(cls) for cls in (Process, Session, Usage, Cost, RunError, Awaits))),
+        _blocks(),
+        section("Fidelity", attribute_docs(parsed(SOURCE / "log" / "blocks.py").body)["Fidelity"]),
+        section("The rules", "What `shopfloor verify` checks.", table(("rule", "says"), _rule_rows())),
+        section("Reading what is newer", READERS),
+        docs_record.durability_section(),
+        docs_record.fanout_section(),
+        docs_record.masking_section(),
+        docs_record.jq_section(),
+        docs_record.example_section(),
+    )
+
+
+def _events() -> str:
+    rows = [(f"[{code(name)}](#{_anchor(name)})", summary(cls)) for name, cls in PAYLOAD_TYPES.items()]
+    events = [section(code(name), summary(cls), field_table(cls), level=3) for name, cls in PAYLOAD_TYPES.items()]
+    return section("Event types", "There are ten.", table(("type", "what happened"), rows), PIECES, *events)
+
+
+def _object(cls: type[Process | Session | Usage | Cost | RunError | Awaits]) -> str:
+    return section(cls.__name__, summary(cls), field_table(cls), level=3)
+
+
+def _blocks() -> str:
+    blocks = [section(code(name), summary(cls), field_table(cls), level=3) for name, cls in BLOCK_TYPES.items()]
+    return section("Content blocks", "A message holds a list of blocks. There are six kinds.", *blocks)
+
+
+def _rule_rows() -> list[tuple[str, str]]:
+    return [(code(rule), text) for rule, text in RULES.items()]
+
+
+def _anchor(heading: str) -> str:
+    """A heading's address, as hosts of Markdown make it."""
+    return heading.replace(".", "")
