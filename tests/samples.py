@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -194,9 +195,10 @@ def broken_rules(path: Path) -> list[Broken]:
     return [broken for line in raw for broken in verifier.line(line)]
 
 
-def run_python(code: str, *args: object) -> str:
+def run_python(code: str, *args: object, traced: bool = True) -> str:
     """What another Python process prints that runs this code."""
     command = [sys.executable, "-c", code, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    env = {name: value for name, value in os.environ.items() if traced or not name.startswith("COVERAGE")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -6,8 +6,8 @@ import contextlib
 import errno
 import os
 import threading
-import time
 from pathlib import Path
+from time import time_ns
 from types import TracebackType
 from typing import Any, cast
 
@@ -155,7 +155,7 @@ class Recorder:
             self._ready = False
             seq, size, _ = self._written
             seq += 1
-            ms = time.time_ns() // 1_000_000
+            ms = time_ns() // 1_000_000
             if ms != self._clock_ms:
                 self._clock_ms = ms
                 self._clock = timestamp_of(ms)
