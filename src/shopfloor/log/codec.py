@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -86,25 +86,22 @@ def _clean(value: Any) -> Any:
 
 def check(payload: Payload, path: str, iteration: int, child_run_id: str | None) -> None:
     """Holds an event against the closed vocabularies and the rules that a single event can break."""
-    rule = _CHECKS.get(type(payload))
-    if rule is None:
-        raise InvalidEvent(f"{type(payload).__name__} is not one of the ten kinds of event")
-    rule(payload, path)
+    CHECKS.get(type(payload), _check_unknown)(payload, path, iteration, child_run_id)
+
+
+def _check_unknown(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
+    raise InvalidEvent(f"{type(payload).__name__} is not one of the ten kinds of event")
+
+
+def _check_place(iteration: int, child_run_id: str | None) -> None:
     if iteration < 0:
         raise InvalidEvent(f"iteration is {iteration}; it counts from 0")
-    if child_run_id is not None or rule is _check_call:
-        _check_child(payload, child_run_id)
-
-
-def _check_child(payload: Payload, child_run_id: str | None) -> None:
-    if child_run_id is None:
-        raise InvalidEvent(f"{payload.event_type} needs the child_run_id of its sub-run")
-    if not isinstance(payload, CallStarted | CallCompleted):
+    if child_run_id is not None:
         raise InvalidEvent("child_run_id belongs to step.call_workflow events, and only to them")
-    checked_run_id(child_run_id)
 
 
-def _check_run(payload: Any, path: str) -> None:
+def _check_run(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
+    _check_place(iteration, child_run_id)
     if path:
         raise InvalidEvent(f"{payload.event_type} is at run level, where the path is empty, not {path!r}")
     if type(payload) is RunStarted and payload.attempt < 1:
@@ -113,19 +110,24 @@ def _check_run(payload: Any, path: str) -> None:
         raise InvalidEvent(f"{payload.status!r} is not an outcome: {', '.join(sorted(STATUSES))}")
 
 
-def _check_step(payload: Any, path: str) -> None:
+def _check_step(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
+    _check_place(iteration, child_run_id)
     if not path:
         raise InvalidEvent(f"{payload.event_type} needs the path of its step")
     if payload.try_ < 1:
         raise InvalidEvent(f"try is {payload.try_}; it counts from 1")
 
 
-def _check_call(payload: Any, path: str) -> None:
-    """As any step; a name of its own, by which `check` knows that a sub-run is due."""
-    _check_step(payload, path)
+def _check_call(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
+    _check_step(payload, path, iteration, None)
+    if child_run_id is None:
+        raise InvalidEvent(f"{payload.event_type} needs the child_run_id of its sub-run")
+    checked_run_id(child_run_id)
 
 
-def _check_message(payload: Any, path: str) -> None:
+def _check_message(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
+    if iteration < 0 or child_run_id is not None:
+        _check_place(iteration, child_run_id)
     for block in payload.blocks:
         if type(block) not in _BLOCK_CLASSES:
             raise InvalidEvent(f"{type(block).__name__} is not one of the six kinds of block")
@@ -133,12 +135,13 @@ def _check_message(payload: Any, path: str) -> None:
             raise InvalidEvent(f"{block.fidelity!r} is not a fidelity: router or agent_emitted")
 
 
-def _check_tool(payload: Any, path: str) -> None:
+def _check_tool(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
+    _check_place(iteration, child_run_id)
     if payload.fidelity not in FIDELITIES:
         raise InvalidEvent(f"{payload.fidelity!r} is not a fidelity: router or agent_emitted")
 
 
-_CHECKS: dict[type[Payload], Callable[[Any, str], None]] = {
+CHECKS: Final[dict[type, Callable[[Any, str, int, str | None], None]]] = {
     RunStarted: _check_run,
     RunCompleted: _check_run,
     StepStarted: _check_step,
@@ -150,6 +153,7 @@ _CHECKS: dict[type[Payload], Callable[[Any, str], None]] = {
     ToolCall: _check_tool,
     ToolResult: _check_tool,
 }
+"""What each kind of event is held against."""
 
 
 def decode(raw: bytes) -> Event:
