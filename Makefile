@@ -15,7 +15,7 @@ $(READY): pyproject.toml tools/setup.sh
 
 setup: $(READY) ## Make .venv with everything in it
 
-run: $(READY) ## Record a first run and show it
+run: $(READY) ## Start the server, with a few runs to look at
 	@tools/first-run.sh
 
 check: $(READY) ## Lint, format, types, imports

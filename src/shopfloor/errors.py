@@ -1,10 +1,13 @@
 """Every error that Shopfloor says to somebody, as one tree.
 
     ShopfloorError
+    ├── MethodNotAllowed            an address that does not take this method
+    ├── BodyTooLarge                a request that sends too much
     ├── InputError                  what was asked cannot be done as asked
     │   ├── UsageError              the words of a command line are off
     │   ├── InvalidEvent            an event that the format does not allow
     │   ├── InvalidRunId            not a UUID v4
+    │   ├── InvalidParameter        a parameter of a request that cannot be meant
     │   ├── AmbiguousRun            the first characters fit more than one run
     │   └── InvalidSecret           a value that cannot be masked
     ├── NotFoundError               what was named is not there
@@ -14,11 +17,22 @@
     │   ├── LogBusy                 another process writes this log
     │   ├── LogExists               a new run asked for a log that is already there
     │   ├── LogClosed               the recorder was closed
+    │   ├── RunRunning              what can be done only to a run that has ended
+    │   ├── NeedsForce              what is done only if somebody insists
+    │   ├── ServerRunning           a storage has one server
     │   └── RunEnded                the log has its outcome; nothing follows it
     ├── StorageError                the record cannot be written or read
     │   ├── StorageFull             no room, or below the low-water mark
-    │   ├── StorageUnwritable       no permission
+    │   ├── StorageUnwritable       no permission to write
+    │   ├── StorageUnreadable       no permission to read
     │   └── StorageFailed           any other failure of the disk
+    ├── AccessError                 who asks may not
+    │   ├── Unauthorized            no token, or a wrong one
+    │   └── Forbidden               not from there, or not with that role
+    ├── ServerUnreachable           no answer from the server that was named
+    ├── StoreError                  the database cannot be used
+    │   ├── DatabaseTooNew          a later version of Shopfloor made it
+    │   └── DatabaseBusy            somebody else holds it for too long
     ├── TranscriptBroken            a file that breaks a rule of the format
     ├── ProcessError                a process cannot be started, or not be ended
     │   ├── CommandNotFound         the program to run is not there
@@ -46,6 +60,16 @@ class ShopfloorError(Exception):
         self.hint = hint
 
 
+class MethodNotAllowed(ShopfloorError):
+    code = "method_not_allowed"
+    status = 405
+
+
+class BodyTooLarge(ShopfloorError):
+    code = "body_too_large"
+    status = 413
+
+
 class InputError(ShopfloorError):
     code = "invalid_input"
     status = 400
@@ -62,6 +86,10 @@ class InvalidEvent(InputError):
 
 class InvalidRunId(InputError):
     code = "invalid_run_id"
+
+
+class InvalidParameter(InputError):
+    code = "invalid_parameter"
 
 
 class AmbiguousRun(InputError):
@@ -105,6 +133,18 @@ class LogClosed(ConflictError):
     code = "log_closed"
 
 
+class RunRunning(ConflictError):
+    code = "run_running"
+
+
+class NeedsForce(ConflictError):
+    code = "needs_force"
+
+
+class ServerRunning(ConflictError):
+    code = "server_running"
+
+
 class RunEnded(ConflictError):
     code = "run_ended"
 
@@ -123,8 +163,47 @@ class StorageUnwritable(StorageError):
     code = "storage_unwritable"
 
 
+class StorageUnreadable(StorageError):
+    code = "storage_unreadable"
+
+
 class StorageFailed(StorageError):
     code = "storage_failed"
+
+
+class AccessError(ShopfloorError):
+    code = "access_denied"
+    status = 403
+    exit_code = 3
+
+
+class Unauthorized(AccessError):
+    code = "unauthorized"
+    status = 401
+
+
+class Forbidden(AccessError):
+    code = "forbidden"
+
+
+class ServerUnreachable(ShopfloorError):
+    code = "server_unreachable"
+    status = 502
+    exit_code = 7
+
+
+class StoreError(ShopfloorError):
+    code = "store_error"
+    exit_code = 6
+
+
+class DatabaseTooNew(StoreError):
+    code = "database_too_new"
+
+
+class DatabaseBusy(StoreError):
+    code = "database_busy"
+    status = 503
 
 
 class TranscriptBroken(ShopfloorError):
@@ -155,11 +234,13 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def storage_error(error: OSError, doing: str) -> StorageError:
+def storage_error(error: OSError, doing: str, *, reading: bool = False) -> StorageError:
     """The error of ours that an `OSError` of the storage means."""
     reason = f"{doing}: {error.strerror or error}"
     if error.errno in _NO_ROOM:
         return StorageFull(reason, hint="free some space, or point SHOPFLOOR_STORAGE at a disk that has room")
+    if error.errno in _NOT_ALLOWED and reading:
+        return StorageUnreadable(reason, hint="ask as somebody who may read it")
     if error.errno in _NOT_ALLOWED:
         return StorageUnwritable(reason, hint="make the folder writable, or point SHOPFLOOR_STORAGE at one that is")
     return StorageFailed(reason, hint="check the disk and the folder that SHOPFLOOR_STORAGE names")
@@ -176,6 +257,10 @@ def every_error() -> list[type[ShopfloorError]]:
     return found
 
 
+def error_of(code: str) -> type[ShopfloorError]:
+    """The kind of error with this code; the root of them all where it is none of ours, as for a run's own failure."""
+    return next((error for error in every_error() if error.code == code), ShopfloorError)
+
+
 def exit_code_of(code: str) -> int:
-    """The exit code of the error with this code; 1 where it is none of ours, as for a run's own failure."""
-    return next((error.exit_code for error in every_error() if error.code == code), ShopfloorError.exit_code)
+    return error_of(code).exit_code

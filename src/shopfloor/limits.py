@@ -64,6 +64,26 @@ MINDER_GRACE_SECONDS: Final = 1.0
 SWEEP_PAUSE_SECONDS: Final = 0.02
 """How often it is looked whether processes are gone."""
 
+# The store.
+DATABASE_PATIENCE_SECONDS: Final = 5.0
+"""How long a query waits for a database that somebody else holds."""
+DATABASE_READERS: Final = 8
+"""How many queries read at once."""
+SEARCH_TEXT_BYTES: Final = 1_000_000
+"""How much of a run can be searched."""
+SNIPPET_WORDS: Final = 16
+"""How many words around a hit are shown."""
+INGEST_EVENTS: Final = 2_000
+"""How many events go into the views in one transaction, at about that many."""
+INGEST_PAUSE_SECONDS: Final = 0.05
+"""How often logs of other processes are looked at."""
+INGEST_RETRY_SECONDS: Final = 1.0
+"""How long to wait after the store could not be written."""
+HOST_CHECK_SECONDS: Final = 1.0
+"""How often it is looked whether the hosts of open runs are alive."""
+RETENTION_CHECK_SECONDS: Final = 3600.0
+"""How often a server that was told to looks for runs to delete."""
+
 # Views.
 ARCHIVE_RESULT_BYTES: Final = 50_000
 """A tool's result, or a command's output, in the archived transcript."""
@@ -81,5 +101,7 @@ FOLD_LINE_CHARS: Final = 2_000
 """How much of a long line is shown."""
 TREE_SIBLINGS: Final = 40
 """How many steps side by side a tree shows."""
+NOTES: Final = 20
+"""How many lines that are not understood are told of one by one."""
 PREVIEW_CHARS: Final = 200
 """How much of a tool's input is shown on one line."""

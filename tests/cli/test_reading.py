@@ -216,14 +216,14 @@ def test_tree_draws_sub_runs_of_any_depth_from_the_files(shopfloor, storage):
     record(storage, ids[3], parent=ids[2], end=False)
     done = shopfloor("tree", "last")
     assert done.stdout.splitlines() == [
-        f"run {ids[0][:8]} worker-{ids[0][:4]} ✓ completed 9 ms",
-        "├─ ✓ build [command] 5 ms",
-        f"├─ ✓ call0 → run {ids[1][:8]} worker-{ids[1][:4]} ✓ completed 9 ms",
-        "│  ├─ ✓ build [command] 5 ms",
-        f"│  └─ ✓ call0 → run {ids[2][:8]} worker-{ids[2][:4]} ✓ completed 9 ms",
-        "│     ├─ ✓ build [command] 5 ms",
+        f"run {ids[0][:8]} worker-{ids[0][:4]} ✓ completed · 9 ms",
+        "├─ ✓ build [command] · 5 ms",
+        f"├─ ✓ call0 → run {ids[1][:8]} worker-{ids[1][:4]} ✓ completed · 9 ms",
+        "│  ├─ ✓ build [command] · 5 ms",
+        f"│  └─ ✓ call0 → run {ids[2][:8]} worker-{ids[2][:4]} ✓ completed · 9 ms",
+        "│     ├─ ✓ build [command] · 5 ms",
         f"│     └─ ✓ call0 → run {ids[3][:8]} worker-{ids[3][:4]} ? no outcome",
-        "│        └─ ✓ build [command] 5 ms",
+        "│        └─ ✓ build [command] · 5 ms",
         f"└─ ✓ call1 → run {missing}: there is no transcript of it",
     ]
 
@@ -258,7 +258,7 @@ def test_tree_of_the_worked_example_nests_steps_by_their_paths(shopfloor, tmp_pa
     assert [line.split(" [")[0].split(" → ")[0] for line in lines[1:]] == [
         "├─ ✓ checks",
         "│  ├─ ✓ checks.lint",
-        "│  └─ ✓ checks.titles 297 ms",
+        "│  └─ ✓ checks.titles · 297 ms",
         "├─ ✗ each.0.count",
         "└─ ✓ each.0.count (try 2)",
     ]

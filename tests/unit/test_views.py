@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from shopfloor.engine import pack
 from shopfloor.log import (
     AssistantMessage,
     Awaits,
@@ -27,7 +29,7 @@ from shopfloor.log import (
     new_run_id,
     timestamp_of,
 )
-from shopfloor.views import RunRow, Timeline, archive, cut, preview, row_step, timeline_step
+from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, cut, preview, row_step, timeline_step
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -170,6 +172,7 @@ def test_a_summary_is_a_status():
     assert timeline_of(log_of(said, done))[1:] == [("status", {"status": "7/12 done"})]
 
 
+@pytest.mark.req("WT-23")
 def test_a_tool_that_failed_says_so():
     rows = timeline_of(log_of(call("1"), result("1", error="no such file")))
     assert rows[-1] == ("tool_completed", {"tool_name": "Bash", "duration_ms": 1000, "error": "no such file"})
@@ -253,6 +256,7 @@ def test_output_of_a_command_is_joined_by_stream_and_capped():
     assert item["text"].endswith("€… [cut: 120,000 bytes in all]")
 
 
+@pytest.mark.req("WT-12", "WT-13")
 def test_results_and_arguments_are_cut_on_a_character_and_marked():
     user = UserMessage(blocks=[TextBlock(fidelity="router", text="go")])
     entries = archive_of(log_of(user, call("1", command="é" * 5000), result("1", "é" * 50_000)))
@@ -265,3 +269,11 @@ def test_results_and_arguments_are_cut_on_a_character_and_marked():
 
 def test_a_log_without_messages_has_no_archive():
     assert list(archive(log_of(StepStarted(name="s", kind="command", try_=1)))) == []
+
+
+@pytest.mark.req("WT-5", "WT-14")
+def test_a_packed_archive_is_gzipped_json_and_unpacks_to_what_was_packed():
+    entries = list(archive(golden("claude-code")))
+    packed = pack(entries)
+    assert msgspec.json.decode(gzip.decompress(packed), type=list[ArchiveEntry]) == entries
+    assert pack(entries) == packed

@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from shopfloor.errors import UsageError
+from shopfloor.cli.style import safe
+from shopfloor.errors import InvalidEvent, UsageError
+from shopfloor.limits import NOTES
+from shopfloor.log import Entry, Event, decode, is_run_id
 from shopfloor.record import Problem, Storage
 
 
@@ -24,7 +28,9 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         common = self.add_argument_group("everywhere")
-        common.add_argument("--storage", metavar="DIR", help="where runs are kept (default: $SHOPFLOOR_STORAGE)")
+        common.add_argument(
+            "--storage", metavar="DIR", help="where runs are kept (default: $SHOPFLOOR_STORAGE, or in your data folder)"
+        )
         common.add_argument("--debug", action="store_true", help="show a traceback where there is an error")
 
     def error(self, message: str) -> NoReturn:
@@ -45,18 +51,65 @@ def positive(text: str) -> int:
     return number
 
 
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def duration_seconds(text: str) -> float:
+    """A time that somebody writes as 30d, 12h, 90m, 45s or 2w."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 30d, 12h, 90m, 45s or 2w")
+    return int(number) * _UNITS[unit]
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, `last`, or a transcript file")
 
 
-def say_problem(problem: Problem) -> None:
-    """What a reader did not understand, said beside what it did."""
-    print(f"note: at byte {problem.offset}: {problem.reason}", file=sys.stderr)
+class Notes:
+    """What a reader did not understand, said beside what it did; the first few of them."""
+
+    def __init__(self) -> None:
+        self._said = 0
+
+    def __call__(self, problem: Problem) -> None:
+        self.say(f"at byte {problem.offset}: {problem.reason}")
+
+    def say(self, text: str) -> None:
+        self._said += 1
+        if self._said <= NOTES:
+            print(f"note: {safe(text)}", file=sys.stderr)
+        elif self._said == NOTES + 1:
+            print("note: and more of that kind; `shopfloor verify` lists them all", file=sys.stderr)
+
+    def decoded(self, entries: Iterable[Entry]) -> Iterator[Event]:
+        """The events; one that cannot be read is said, and does not keep the others from being shown."""
+        for entry in entries:
+            try:
+                yield decode(entry.raw)
+            except InvalidEvent as error:
+                self.say(f"event {entry.seq} cannot be shown: {error.message}")
 
 
 def storage_of(args: argparse.Namespace) -> Storage:
     named: str | None = args.storage
-    return Storage(Path(named).expanduser().absolute()) if named else Storage.default()
+    return Storage(folder_of(named)) if named else Storage.default()
+
+
+def folder_of(said: str) -> Path:
+    """A folder as somebody names it, from here."""
+    try:
+        return Path(said).expanduser().absolute()
+    except RuntimeError as error:
+        raise UsageError(f"{said!r} is of nobody: {error}") from error
+    except FileNotFoundError as error:
+        raise UsageError("the folder that you are in is gone", hint="go to one that is there") from error
+
+
+def run_id_of(args: argparse.Namespace) -> str:
+    """The run that RUN means; a whole id may be of a run that only a server knows."""
+    said: str = args.run
+    return said if is_run_id(said) else storage_of(args).find(said)
 
 
 def log_of(args: argparse.Namespace) -> Path:

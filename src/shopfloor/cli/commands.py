@@ -9,12 +9,17 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 COMMANDS: dict[str, str] = {
+    "up": "Serve the runs of this machine: API, live streams, and all that keeps the rows",
     "run": "Run a command as a worker, live, and keep its transcript",
+    "list": "List runs, newest first, with filters and search",
+    "status": "Show how a run stands, and its timeline",
     "show": "Show a transcript readably",
     "tail": "Follow a run that is being written",
     "tree": "Draw the steps of a run and its sub-runs",
     "verify": "Hold transcript files against every rule of the format",
     "schema": "Print the JSON Schema of a transcript's lines",
+    "rebuild": "Make the rows anew from the logs",
+    "prune": "Delete runs that ended long ago",
 }
 
 EXAMPLES = """\

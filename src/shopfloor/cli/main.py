@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from shopfloor.cli.commands import COMMANDS, find_command, overview
-from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError
+from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, storage_error
 
 if TYPE_CHECKING:
     import argparse
+    import io
 
 SIGPIPE_EXIT = 141
 
 
 def entry() -> NoReturn:
     """The installed `shopfloor`."""
-    sys.exit(main(sys.argv[1:]))
+    _mend_streams()
+    code = main(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        # Nobody can be told any more; the code is still true.
+        _silence()
+    sys.exit(code)
+
+
+def _mend_streams() -> None:
+    """Opens what we were started without: else the next file that is opened would be taken for our output."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        stream = cast("io.TextIOWrapper | None", getattr(sys, name))
+        if stream is None:
+            setattr(sys, name, open(descriptor, "w", closefd=False))  # noqa: SIM115 - for life
+        else:
+            # A terminal that knows no ✓ gets a question mark, not an error.
+            stream.reconfigure(errors="replace")
+
+
+def _silence() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
 
 
 def main(words: list[str]) -> int:
@@ -32,27 +64,45 @@ def main(words: list[str]) -> int:
         return complain(error)
     except BrokenPipeError:
         # Whoever read our output has gone, as in `shopfloor show last | head`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         return SIGPIPE_EXIT
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        if debug:
+            raise
+        return complain(storage_error(error, f"cannot use {error.filename or 'the output'}", reading=True))
     except Exception as error:
         if debug:
             raise
-        return complain(
-            UnexpectedError(
-                f"{type(error).__name__}: {error}",
-                hint="this is a defect of Shopfloor; the same command with --debug shows where",
-            )
-        )
+        return complain(_readable(error))
+
+
+def _readable(error: Exception) -> ShopfloorError:
+    """An error of ours, also where task groups have wrapped it; anything else is a defect."""
+    inside: BaseException = error
+    while isinstance(inside, BaseExceptionGroup):
+        first, *others = cast("BaseExceptionGroup[BaseException]", inside).exceptions
+        if others:
+            break
+        inside = first
+    if isinstance(inside, ShopfloorError):
+        return inside
+    return UnexpectedError(
+        f"{type(error).__name__}: {error}",
+        hint="this is a defect of Shopfloor; the same command with --debug shows where",
+    )
 
 
 def complain(error: ShopfloorError) -> int:
     """Says what happened and what to do, and gives the exit code."""
-    sys.stdout.flush()
-    print(f"error[{error.code}]: {error.message}", file=sys.stderr)
-    if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+    # Where nobody can be told, the exit code still says it.
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        print(f"error[{error.code}]: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
     return error.exit_code
 
 

@@ -11,11 +11,10 @@ import signal
 import sys
 import threading
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, storage_of
+from shopfloor.cli.arguments import Parser, folder_of, storage_of
 from shopfloor.cli.style import duration
 from shopfloor.engine import Cancellation, CommandRun, Outcome, run_command
 from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, exit_code_of
@@ -29,7 +28,7 @@ EXAMPLES = """\
   shopfloor run --command 'pytest -q'                     record it; its exit code is ours
   shopfloor run --command 'make' --cwd ~/app --owner ada  in a folder, for somebody
   shopfloor run --command './deploy' --mask-env API_KEY   without that variable's value in the transcript"""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _OUTPUT_CLOSED = "the output was closed"
 
 
@@ -72,7 +71,9 @@ def run(args: Namespace) -> int:
         order = _order(args, shop)
         ended, outcome = anyio.run(_record, shop, order, mask)
     if not args.quiet:
-        print(_closing_line(order.run_id, outcome), file=sys.stderr)
+        # The command's exit code is ours, also where nobody can read this any more.
+        with contextlib.suppress(OSError):
+            print(_closing_line(order.run_id, outcome), file=sys.stderr, flush=True)
     return ended if ended is not None else _exit_code(outcome)
 
 
@@ -91,9 +92,9 @@ def _order(args: Namespace, shop: Shop) -> CommandRun:
         raise UsageError("the command is empty", hint="shopfloor run --command 'echo hello'")
     if "\0" in args.command:
         raise UsageError("a command cannot hold a NUL")
-    if args.grace < 0:
+    if not 0 <= args.grace < float("inf"):
         raise UsageError("--grace is a number of seconds, 0 or more")
-    cwd = Path(args.cwd).expanduser().absolute()
+    cwd = folder_of(args.cwd)
     if not cwd.is_dir():
         raise UsageError(f"there is no folder {cwd}", hint="name one that exists with --cwd")
     return CommandRun(
@@ -114,7 +115,9 @@ async def _record(shop: Shop, order: CommandRun, mask: Masking | None) -> tuple[
     received: list[int] = []
     # An error leaves the task group as what it is, not wrapped in a group of one.
     result: Outcome | ShopfloorError = UnexpectedError("the run was left before it had ended")
-    with anyio.open_signal_receiver(*_SIGNALS) as signals:
+    # What we were told to ignore, as by nohup, stays ignored.
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    with anyio.open_signal_receiver(*heard) as signals:
 
         async def obey() -> None:
             async for number in signals:
@@ -163,7 +166,7 @@ class _Echo:
         listening = True
         while True:
             pieces, written = self._todo.get()
-            if listening and not self._write(pieces):
+            if listening and not self._wrote(pieces):
                 # As when a shell's pipe breaks: nobody listens, so the command ends.
                 listening = False
                 self._loop.call_soon_threadsafe(self._cancellation.request, _OUTPUT_CLOSED)
@@ -171,9 +174,9 @@ class _Echo:
                 # The loop is closed when the run ended without waiting for us.
                 self._loop.call_soon_threadsafe(written.set)
 
-    def _write(self, pieces: list[Piece]) -> bool:
+    def _wrote(self, pieces: list[Piece]) -> bool:
         for piece in pieces:
-            descriptor = sys.stdout.fileno() if piece.stream == "stdout" else sys.stderr.fileno()
+            descriptor = 1 if piece.stream == "stdout" else 2
             rest = memoryview(piece.data)
             while rest:
                 try:
@@ -196,5 +199,7 @@ def _exit_code(outcome: Outcome) -> int:
 
 def _closing_line(run_id: str, outcome: Outcome) -> str:
     why = f" ({outcome.error.message})" if outcome.error else ""
+    if outcome.exit is not None and outcome.exit.outlived:
+        why += ", but something it started goes on out of our reach,"
     took = duration(outcome.duration_ms)
     return f"shopfloor: {outcome.status}{why} in {took} · {outcome.events:,} events · shopfloor show {run_id[:8]}"

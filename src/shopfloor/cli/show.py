@@ -7,11 +7,11 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from shopfloor.cli.arguments import Parser, add_color, add_run, log_of, positive, say_problem
+from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of, positive
 from shopfloor.cli.style import Style, safe
 from shopfloor.cli.transcript import Transcript, outcome_text
 from shopfloor.errors import TranscriptBroken
-from shopfloor.log import Event, RunCompleted, RunStarted, decode
+from shopfloor.log import Event, RunCompleted, RunStarted
 from shopfloor.record import Problem, is_locked, last_entry, read
 
 EXAMPLES = """\
@@ -34,7 +34,8 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 def run(args: Namespace) -> int:
     path = log_of(args)
-    entries = read(path, after=args.after, limit=args.limit, report=say_problem)
+    notes = Notes()
+    entries = read(path, after=args.after, limit=args.limit, report=notes)
     if args.json:
         for entry in entries:
             sys.stdout.buffer.write(entry.raw + b"\n")
@@ -43,18 +44,19 @@ def run(args: Namespace) -> int:
     first, last = next(read(path, limit=1, report=_ignore), None), last_entry(path)
     if first is None or last is None:
         raise TranscriptBroken(f"{path} holds no event", hint="`shopfloor verify` says what is wrong with it")
-    for line in _header(decode(first.raw), decode(last.raw), style, path):
-        print(line)
-    events = (decode(entry.raw) for entry in entries)
-    for line in Transcript(style, full=args.full).lines(events):
+    ends = list(Notes().decoded([first, last]))
+    if len(ends) == 2:  # noqa: PLR2004 - the first event and the last
+        for line in _header(ends[0], ends[1], style, path):
+            print(line)
+    for line in Transcript(style, full=args.full).lines(notes.decoded(entries)):
         print(line)
     if last.type != RunCompleted.event_type:
-        print(style.paint(_no_outcome(path, first_id=decode(first.raw).run_id), "yellow"))
+        print(style.paint(_no_outcome(path), "yellow"))
     return 0
 
 
 def _header(first: Event, last: Event, style: Style, path: Path) -> Iterator[str]:
-    yield style.paint(f"run {first.run_id}", "bold")
+    yield style.paint(f"run {safe(first.run_id)}", "bold")
     started, ended = first.payload, last.payload
     rows: list[tuple[str, str | None]] = []
     if isinstance(started, RunStarted):
@@ -73,9 +75,9 @@ def _header(first: Event, last: Event, style: Style, path: Path) -> Iterator[str
     yield ""
 
 
-def _no_outcome(path: Path, *, first_id: str) -> str:
+def _no_outcome(path: Path) -> str:
     if is_locked(path):
-        return f"… still running; `shopfloor tail {first_id[:8]}` follows it"
+        return f"… still running; `shopfloor tail {safe(path.stem[:8])}` follows it"
     return "… no outcome was recorded, and the process that wrote this is gone"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 from typing import Final
 
 _CODES: Final = {"bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -53,3 +54,15 @@ def duration(ms: int | None) -> str:
     if minutes:
         return f"{minutes} min {seconds:02d} s"
     return f"{seconds}.{rest // 100} s" if seconds else f"{rest} ms"
+
+
+def ago(timestamp: str) -> str:
+    """How long ago that was, in one unit: `just now`, `5 min`, `3 h`, `12 d`."""
+    try:
+        seconds = (datetime.now(UTC) - datetime.fromisoformat(timestamp)).total_seconds()
+    except (ValueError, TypeError):
+        return safe(timestamp)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return "just now"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from shopfloor.cli.arguments import Parser, add_color, add_run, log_of, say_problem
+from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of
 from shopfloor.cli.style import Style
 from shopfloor.cli.transcript import Transcript
-from shopfloor.log import decode
-from shopfloor.record import Reset, follow, is_locked
+from shopfloor.record import Reset, follow, is_locked, last_entry
 
 EXAMPLES = """\
   shopfloor tail last                from the beginning, until the outcome
@@ -31,7 +30,8 @@ def run(args: Namespace) -> int:
     path = log_of(args)
     transcript = Transcript(Style.named(args.color), live=True)
     ended = False
-    for item in follow(path, after=args.after, done=lambda: not is_locked(path), report=say_problem):
+    notes = Notes()
+    for item in follow(path, after=args.after, done=lambda: not is_locked(path), report=notes):
         if isinstance(item, Reset):
             print(f"note: the log was cut back to event {item.last}", file=sys.stderr)
             continue
@@ -39,9 +39,11 @@ def run(args: Namespace) -> int:
         if args.json:
             sys.stdout.buffer.write(item.raw + b"\n")
         else:
-            for line in transcript.lines([decode(item.raw)]):
+            for line in transcript.lines(notes.decoded([item])):
                 print(line)
         sys.stdout.flush()
+    last = last_entry(path)
+    ended = ended or (last is not None and last.type == "run.completed")
     if not ended:
         print("note: no outcome was recorded, and the process that wrote this is gone", file=sys.stderr)
     return 0 if ended else NO_OUTCOME_EXIT

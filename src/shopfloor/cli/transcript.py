@@ -42,15 +42,26 @@ class Fold:
         self._head: list[str] = []
         self._tail: deque[str] = deque()
         self._between = 0
-        self._open = ""
+        self._open: list[str] = []
+        self._open_chars = 0
 
     def add(self, text: str) -> None:
-        lines = (self._open + text).split("\n")
-        self._open = lines.pop()
-        for line in lines:
-            self._line(line)
+        first, *rest = text.split("\n")
+        self._go_on(first)
+        for line in rest:
+            self._end_line()
+            self._go_on(line)
 
-    def _line(self, line: str) -> None:
+    def _go_on(self, text: str) -> None:
+        """More of the line that is open; of what will be cut, only its length is kept."""
+        self._open.append(text if self._full else text[: max(0, FOLD_LINE_CHARS - self._open_chars)])
+        self._open_chars += len(text)
+
+    def _end_line(self) -> None:
+        line, cut = "".join(self._open), self._open_chars - FOLD_LINE_CHARS
+        self._open, self._open_chars = [], 0
+        if not self._full and cut > 0:
+            line += f"… ({cut:,} characters cut; --full shows them)"
         if self._full or len(self._head) < FOLD_HEAD_LINES:
             self._head.append(line)
             return
@@ -61,20 +72,12 @@ class Fold:
 
     def lines(self) -> Iterator[tuple[str, bool]]:
         """Each line, and whether it is the transcript's own (not our remark on what was folded)."""
-        if self._open:
-            self._line(self._open)
-            self._open = ""
-        for line in self._head:
-            yield self._cut(line), True
+        if self._open_chars:
+            self._end_line()
+        yield from ((line, True) for line in self._head)
         if self._between:
             yield f"… {self._between:,} lines folded; --full shows them", False
-        for line in self._tail:
-            yield self._cut(line), True
-
-    def _cut(self, line: str) -> str:
-        if self._full or len(line) <= FOLD_LINE_CHARS:
-            return line
-        return f"{line[:FOLD_LINE_CHARS]}… ({len(line) - FOLD_LINE_CHARS:,} characters cut; --full shows them)"
+        yield from ((line, True) for line in self._tail)
 
 
 class Transcript:
@@ -139,7 +142,7 @@ class Transcript:
         self._fold = Fold(full=self._full)
 
     def _gutter(self, event: Event) -> str:
-        text = f"#{event.seq}".ljust(7) + event.timestamp[11:23]
+        text = f"#{event.seq}".ljust(7) + safe(event.timestamp[11:23])
         return self._paint(text.ljust(_COLUMN - 1), "dim") + " "
 
     def _headed(self, event: Event, lines: Iterable[str]) -> Iterator[str]:
@@ -178,7 +181,7 @@ class Transcript:
             case RunCompleted() as run:
                 return [self._outcome(run)]
             case StepStarted() | CallStarted() as step:
-                child = f" → run {event.child_run_id}" if event.child_run_id else ""
+                child = f" → run {safe(event.child_run_id)}" if event.child_run_id else ""
                 again = f" (try {step.try_})" if step.try_ > 1 else ""
                 return [self._paint(f"▸ {safe(event.path)}{again}{child}", "cyan")]
             case StepCompleted() | CallCompleted() as step:
@@ -196,12 +199,12 @@ class Transcript:
 
     def _step_end(self, path: str, step: StepCompleted | CallCompleted) -> str:
         sign, look = ("✗", "red") if step.error else ("✓", "green")
-        parts = [f"{sign} {safe(path)}", safe(step.error or ""), duration(step.duration_ms)]
+        parts = [f"{sign} {safe(path)}", one_line(step.error or "", PREVIEW_CHARS), duration(step.duration_ms)]
         return self._paint(" · ".join(part for part in parts if part), look)
 
     def _outcome(self, run: RunCompleted) -> str:
         sign, look = {"completed": ("✓", "green"), "cancelled": ("■", "yellow")}.get(run.status, ("✗", "red"))
-        return self._paint(f"{sign} {safe(outcome_text(run))}", look, "bold")
+        return self._paint(f"{sign} {one_line(outcome_text(run), PREVIEW_CHARS)}", look, "bold")
 
     def _tool_result(self, result: ToolResult) -> Iterator[str]:
         failed = result.error is not None

@@ -7,10 +7,12 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from shopfloor.cli.arguments import Parser, storage_of
-from shopfloor.errors import FileMissing, UsageError, storage_error
-from shopfloor.limits import LOG_MODE
+from shopfloor.cli.style import safe
+from shopfloor.errors import FileMissing, ShopfloorError, UsageError, storage_error
+from shopfloor.limits import LOG_LINE_BYTES, LOG_MODE
 from shopfloor.log import RULES, Broken, Verifier, is_run_id
 from shopfloor.record import is_locked
 
@@ -36,6 +38,9 @@ def run(args: Namespace) -> int:
             print(f"{rule:<12}  {text}")
         return 0
     paths = list(_paths(args))
+    if not paths and args.all:
+        print(f"there are no transcripts in {storage_of(args).root}")
+        return 0
     if not paths:
         raise UsageError("name a file or a run to verify", hint="`shopfloor verify last`, or --all for every run")
     # All of them, not only up to the first broken one.
@@ -56,11 +61,17 @@ def _paths(args: Namespace) -> Iterator[Path]:
 def _verify(path: Path) -> int:
     verifier = Verifier(path.stem if is_run_id(path.stem) else None)
     broken = 0
-    for problem in _problems(path, verifier):
-        broken += 1
-        print(f"{path}:{problem.line}: {problem.rule}: {problem.message}")
+    try:
+        for problem in _problems(path, verifier):
+            broken += 1
+            print(f"{path}:{problem.line}: {problem.rule}: {safe(problem.message)}")
+    except ShopfloorError as error:
+        # Said here, so that the other files get their turn.
+        print(f"error[{error.code}]: {error.message}", file=sys.stderr)
+        return error.exit_code
     if broken:
-        print(f"{path}: {broken:,} problem{'s' * (broken > 1)} in {verifier.lines:,} lines", file=sys.stderr)
+        found = f"{broken:,} problem{'s' if broken > 1 else ''}"
+        print(f"{path}: {found} in {verifier.lines:,} line{'s' if verifier.lines > 1 else ''}", file=sys.stderr)
         return BROKEN_EXIT
     state = "whole" if verifier.ended else "still being written" if is_locked(path) else "valid, without an outcome"
     print(f"{path}: {verifier.lines:,} events, {state}")
@@ -69,18 +80,29 @@ def _verify(path: Path) -> int:
 
 def _problems(path: Path, verifier: Verifier) -> Iterator[Broken]:
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = "folder" if stat.S_ISDIR(status.st_mode) else "device"
+            raise FileMissing(f"{path} is a {kind}, not a transcript")
+        mode = stat.S_IMODE(status.st_mode)
         if path.absolute().parent.name == "transcripts" and mode != LOG_MODE:
             yield Broken(0, "mode", f"the file has mode {mode:04o}")
         with path.open("rb") as file:
-            for raw in file:
-                if not raw.endswith(b"\n") and is_locked(path):
+            for raw in _lines(file):
+                if not raw.endswith(b"\n") and len(raw) <= LOG_LINE_BYTES and is_locked(path):
                     # Its writer is at it; this line is not written yet.
                     return
                 yield from verifier.line(raw)
     except FileNotFoundError as error:
         raise FileMissing(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise FileMissing(f"{path} is a folder, not a transcript") from error
     except OSError as error:
-        raise storage_error(error, f"cannot read {path}") from error
+        raise storage_error(error, f"cannot read {path}", reading=True) from error
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines; of one that is too long, only as much as shows that it is."""
+    while raw := file.readline(LOG_LINE_BYTES + 1):
+        yield raw
+        rest = raw
+        while len(rest) > LOG_LINE_BYTES and not rest.endswith(b"\n"):
+            rest = file.readline(LOG_LINE_BYTES + 1)

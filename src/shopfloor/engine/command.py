@@ -267,12 +267,16 @@ class _CommandStep:
         return "failed", RunError(code="command_failed", message=message)
 
 
-def _exit_result(ended: Exit | None) -> dict[str, int | str] | None:
+def _exit_result(ended: Exit | None) -> dict[str, int | str | bool] | None:
     if ended is None:
         return None
-    result: dict[str, int | str] = {"exit_code": ended.shell_code}
+    result: dict[str, int | str | bool] = {"exit_code": ended.shell_code}
     if ended.signal is not None:
         result["signal"] = ended.signal
+    if ended.outlived:
+        result["outlived"] = True
+    if ended.outlived:
+        result["outlived"] = True
     return result
 
 

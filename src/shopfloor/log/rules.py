@@ -77,13 +77,14 @@ class Verifier:
         return [Broken(self.lines, rule, message) for rule, message in self._problems(raw)]
 
     def _problems(self, raw: bytes) -> Iterator[tuple[str, str]]:
+        if len(raw) > LOG_LINE_BYTES:
+            yield "line-size", f"the line has more than {LOG_LINE_BYTES:,} bytes"
+            return
         if not raw.endswith(b"\n"):
             yield "line-end", f"the last line is torn after {len(raw):,} bytes"
             return
         if raw.endswith(b"\r\n"):
             yield "line-end", "the line ends with CR LF"
-        if len(raw) > LOG_LINE_BYTES:
-            yield "line-size", f"the line has {len(raw):,} bytes"
         try:
             raw.decode()
         except UnicodeDecodeError as error:
@@ -194,8 +195,8 @@ def _shape_problems(event: dict[str, Any]) -> Iterator[tuple[str, str]]:
             "child-link",
             f"child_run_id {'does not belong to' if child else 'is missing from'} {event_type}",
         )
-    elif child is not None and not is_run_id(child):
-        yield "child-link", f"{child!r} is not a UUID v4"
+    elif child is not None and (not is_run_id(child) or child == event["run_id"]):
+        yield "child-link", f"{child!r} is not the UUID v4 of another run"
     if event_type.startswith("run.") and event["path"]:
         yield "path", f"path is {event['path']!r} at run level"
     elif event_type.startswith("step.") and not event["path"]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from shopfloor.log import Entry, Payload
+from shopfloor.ports.store import RunItem
+from shopfloor.record import Reset
 
 
 class Log(Protocol):
@@ -18,6 +21,33 @@ class Log(Protocol):
         self, payload: Payload, *, path: str = "", iteration: int = 0, child_run_id: str | None = None
     ) -> Entry:
         """Returns when the log's authority has the event."""
+        ...
+
+
+class LogReader(Protocol):
+    """Logs as anybody may read them, whoever writes them."""
+
+    async def page(self, run_id: str, *, after: int = 0, before: int | None = None, limit: int) -> list[Entry] | None:
+        """The events with `after < seq < before`, the first `limit` of them; None where there is no such log.
+
+        With `before` and no `after`, it is the last `limit` of them: the page that stands above it.
+        """
+        ...
+
+    def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry | Reset]]:
+        """What the log holds after `after` and then what comes, in order, none twice, in batches as they are there.
+
+        An empty batch says that nothing came for a while, so that whoever sends can show that it lives. It ends with
+        the outcome, or when whoever wrote the log is gone without one. Raises `RunNotFound`.
+        """
+        ...
+
+
+class Changes(Protocol):
+    """Live changes of rows, for whoever shows lists."""
+
+    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[list[RunItem]]]:
+        """The rows that changed, newest state, as they change; for a slow reader changes of one run are joined."""
         ...
 
 

@@ -30,6 +30,8 @@ class Exit(msgspec.Struct, frozen=True):
 
     code: int
     signal: str | None = None
+    outlived: bool = False
+    """True where something that it started goes on, out of our reach."""
 
     @property
     def shell_code(self) -> int:

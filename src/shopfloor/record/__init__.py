@@ -2,7 +2,7 @@
 
 from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
-from shopfloor.record.files import is_locked, lock, make_folder, open_for_append
+from shopfloor.record.files import is_locked, lock, lock_file, make_folder, open_for_append
 from shopfloor.record.masking import MASK, Hook, Masking
 from shopfloor.record.reader import Cursor, Problem, Report, Reset, follow, last_entry, read
 from shopfloor.record.recorder import Recorder, RecorderStats
@@ -30,6 +30,7 @@ __all__ = [
     "is_locked",
     "last_entry",
     "lock",
+    "lock_file",
     "make_folder",
     "open_for_append",
     "read",

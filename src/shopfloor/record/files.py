@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 from shopfloor.errors import storage_error
@@ -50,7 +51,7 @@ def lock(descriptor: int) -> bool:
 def is_locked(path: Path) -> bool:
     """Whether a live process holds the file's lock: a lock goes with its process, whatever kills it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     try:
@@ -72,5 +73,16 @@ def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def lock_file(path: Path) -> Generator[None]:
+    """Holds a file of its own locked, and waits for whoever holds it."""
+    descriptor = open_for_append(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(descriptor)

@@ -58,8 +58,10 @@ class Masking:
             patterns.append(rf"(?<![A-Za-z0-9])(?:{'|'.join(_KEY_SHAPES.values())})")
         pattern = "|".join(patterns) or r"(?!)"
         self._replace = re.compile(pattern, re.DOTALL).sub
-        self._found_in = re.compile(pattern.encode(), re.DOTALL).finditer
-        self._beginnings = [secret.encode() for secret in secrets] + (list(_KEY_BEGINNINGS) if key_shapes else [])
+        self._found_in = re.compile(pattern.encode("utf-8", "surrogateescape"), re.DOTALL).finditer
+        self._beginnings = [secret.encode("utf-8", "surrogateescape") for secret in secrets]
+        if key_shapes:
+            self._beginnings.extend(_KEY_BEGINNINGS)
         self._begun = _BEGUN_KEY if key_shapes else None
 
     def __call__(self, payload: dict[str, Any]) -> dict[str, Any]:

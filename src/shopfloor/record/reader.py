@@ -63,14 +63,16 @@ class Cursor:
         self.seq = after
         self._report = report or _warn
         try:
-            self.descriptor = os.open(path, os.O_RDONLY)
+            # Not waiting: a pipe in the place of a file would be waited for, for ever.
+            self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError as error:
             raise FileMissing(f"there is no file {path}") from error
         except OSError as error:
-            raise storage_error(error, f"cannot read {path}") from error
-        if stat.S_ISDIR(os.fstat(self.descriptor).st_mode):
+            raise storage_error(error, f"cannot read {path}", reading=True) from error
+        mode = os.fstat(self.descriptor).st_mode
+        if not stat.S_ISREG(mode):
             self.close()
-            raise FileMissing(f"{path} is a folder, not a transcript")
+            raise FileMissing(f"{path} is a {'folder' if stat.S_ISDIR(mode) else 'device'}, not a transcript")
         self._offset = 0
         self._before: bytes | None = None
 
@@ -194,6 +196,10 @@ def _warn(problem: Problem) -> None:
     _log.warning("at byte %d: %s", problem.offset, problem.reason)
 
 
+def _ignore(problem: Problem) -> None:
+    """For whoever looks at one event only: the others' problems are none of its business."""
+
+
 def read(
     path: Path,
     *,
@@ -215,11 +221,11 @@ def read(
 
 def last_entry(path: Path) -> Entry | None:
     """The last whole event of a log, however long the log is."""
-    with Cursor(path) as cursor:
+    with Cursor(path, report=_ignore) as cursor:
         tail = find_tail(cursor.descriptor, os.fstat(cursor.descriptor).st_size)
     if tail.last is None:
         return None
-    return next(read(path, after=tail.last.seq - 1), None)
+    return next(read(path, after=tail.last.seq - 1, report=_ignore), None)
 
 
 def follow(

@@ -205,21 +205,30 @@ class Recorder:
     def _settle(self, *, short: bool) -> None:
         if short:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        now = os.fstat(self._descriptor)
+        if now.st_nlink == 0 or now.st_size <= self._written[1]:
+            raise OSError(errno.EIO, "somebody deleted or cut the file")
         force_to_disk(self._descriptor)
         self._unsynced = False
 
     def _undo(self, error: OSError) -> StorageError:
         """Takes back what was written of a line that is not to count."""
         try:
-            os.ftruncate(self._descriptor, self._written[1])
+            self._cut_back()
         except OSError as worse:
             self._failure = worse
         return storage_error(error, f"cannot write to {self.path}")
 
+    def _cut_back(self) -> None:
+        size, written = os.fstat(self._descriptor).st_size, self._written[1]
+        if size < written:
+            raise OSError(errno.EIO, "somebody cut the file")
+        os.ftruncate(self._descriptor, written)
+
     def _mend(self) -> None:
         """After a failure or an interruption: takes back what does not count, before anything else is written."""
         try:
-            os.ftruncate(self._descriptor, self._written[1])
+            self._cut_back()
             force_to_disk(self._descriptor)
         except OSError as error:
             raise storage_error(error, f"cannot write to {self.path}") from error

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from shopfloor.errors import AmbiguousRun, FileMissing, InvalidEvent, RunNotFound
+from shopfloor.errors import AmbiguousRun, FileMissing, InvalidEvent, RunNotFound, storage_error
 from shopfloor.log import Event, checked_run_id, decode, is_run_id, timestamp_of
+from shopfloor.record.files import make_folder, open_for_append
 from shopfloor.record.reader import read
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{0,35}")
@@ -22,6 +23,11 @@ class Storage:
         self.root = root
         self.transcripts = root / "transcripts"
         self.hosts = root / "hosts"
+        self.database = root / "shopfloor.db"
+        self.announcements = root / "announcements"
+        self.tokens = root / "tokens.json"
+        self.server_lock = root / "server.lock"
+        self.server_address = root / "server.json"
 
     @classmethod
     def default(cls) -> Storage:
@@ -34,6 +40,26 @@ class Storage:
     def log_path(self, run_id: str) -> Path:
         return self.transcripts / f"{checked_run_id(run_id)}.jsonl"
 
+    def announce(self, run_id: str) -> None:
+        """Tells who keeps the rows that there is a new log, so that nobody has to list a million files to see it."""
+        make_folder(self.root)
+        descriptor = open_for_append(self.announcements)
+        try:
+            os.write(descriptor, f"{checked_run_id(run_id)}\n".encode())
+        finally:
+            os.close(descriptor)
+
+    def announced(self, place: int) -> tuple[list[str], int]:
+        """The runs announced after that many bytes, and how many bytes there are now."""
+        try:
+            with self.announcements.open("rb") as file:
+                file.seek(place)
+                data = file.read()
+        except FileNotFoundError:
+            return [], 0
+        whole = data[: data.rfind(b"\n") + 1]
+        return [word for word in whole.decode("ascii", "replace").split() if is_run_id(word)], place + len(whole)
+
     def run_ids(self) -> Iterator[str]:
         """The runs that have a log, in no order."""
         return (name.removesuffix(".jsonl") for name in self._names())
@@ -43,6 +69,8 @@ class Storage:
             names = os.listdir(self.transcripts)
         except FileNotFoundError:
             return iter(())
+        except OSError as error:
+            raise storage_error(error, f"cannot read {self.transcripts}", reading=True) from error
         return (name for name in names if name.endswith(".jsonl") and is_run_id(name[: -len(".jsonl")]))
 
     def _written(self) -> Iterator[tuple[float, Path]]:
@@ -54,7 +82,7 @@ class Storage:
 
     def find(self, said: str) -> str:
         """The run that `said` means: an id, its first characters, or `last`."""
-        if said == "last":
+        if said.lower() == "last":
             return self._last()
         said = said.lower()
         if is_run_id(said) and self.log_path(said).exists():

@@ -3,6 +3,7 @@
 from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive, cut
 from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
 from shopfloor.views.row import RunRow, as_text, row_step
+from shopfloor.views.search import search_text
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_step
 from shopfloor.views.tree import Load, Row, tree
 
@@ -26,6 +27,7 @@ __all__ = [
     "outline",
     "preview",
     "row_step",
+    "search_text",
     "timeline_step",
     "tree",
 ]

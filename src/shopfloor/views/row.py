@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from shopfloor.limits import TIMELINE_OPEN_CALLS
 from shopfloor.log import (
     AssistantMessage,
     Cost,
@@ -22,7 +23,7 @@ from shopfloor.log import (
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the fold and the row at once. Bounded: a waiting call is remembered by its id alone."""
+    """The state of the fold and the row at once. Bounded: of the calls that wait, the newest thousand are known."""
 
     id: str = ""
     parent_run_id: str | None = None
@@ -71,7 +72,7 @@ def row_step(row: RunRow, event: Event) -> RunRow:
         case ToolCall() as call:
             change = {"tool_calls": row.tool_calls + 1}
             if call.awaits:
-                change |= {"awaits": (*row.awaits, call.call_id), "status": "waiting"}
+                change |= {"awaits": (*row.awaits, call.call_id)[-TIMELINE_OPEN_CALLS:], "status": "waiting"}
         case ToolResult() as result if result.call_id in row.awaits:
             awaits = tuple(one for one in row.awaits if one != result.call_id)
             change = {"awaits": awaits, "status": "waiting" if awaits else "running"}

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from shopfloor.limits import PREVIEW_CHARS, TIMELINE_OPEN_CALLS
+from shopfloor.limits import ARCHIVE_ARGS_BYTES, PREVIEW_CHARS, TIMELINE_OPEN_CALLS
 from shopfloor.log import (
     CallCompleted,
     CallStarted,
@@ -20,6 +20,7 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
 )
+from shopfloor.views.archive import cut
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
 _SUMMARY_TOOL = "update_summary"
@@ -50,15 +51,15 @@ def timeline_step(state: Timeline, event: Event) -> tuple[Timeline, list[Timelin
         case RunStarted() as run:
             said = [("status", {"status": "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"})]
         case RunCompleted() as run:
-            if run.error and run.error.message != state.told:
-                said.append(("error", {"message": run.error.message, "code": run.error.code}))
+            if run.error and _cut(run.error.message) != state.told:
+                said.append(("error", {"message": _cut(run.error.message), "code": run.error.code}))
             said.append(("status", {"status": run.status}))
         case StepStarted() | CallStarted() as step:
             said = [("status", {"status": step.name})]
         case StepCompleted() | CallCompleted() as step:
             if step.error:
-                said = [("error", {"message": step.error, "step": event.path})]
-                state = msgspec.structs.replace(state, told=step.error)
+                said = [("error", {"message": _cut(step.error), "step": event.path})]
+                state = msgspec.structs.replace(state, told=_cut(step.error))
         case ToolCall() as call:
             state, said = _call(state, event, call)
         case ToolResult() as result:
@@ -76,7 +77,7 @@ def _call(state: Timeline, event: Event, call: ToolCall) -> tuple[Timeline, list
     state = msgspec.structs.replace(state, open_calls=open_calls)
     given: Any = call.input
     if call.name == _SUMMARY_TOOL and call.fidelity == "router" and isinstance(given, dict):
-        return state, [("status", {"status": str(cast("dict[str, Any]", given).get("summary"))})]
+        return state, [("status", {"status": _cut(str(cast("dict[str, Any]", given).get("summary")))})]
     return state, [("tool_started", {"tool_name": call.name, "preview": preview(call.input)})]
 
 
@@ -95,6 +96,11 @@ def _result(
     if result.error is not None:
         data["error"] = result.error[:PREVIEW_CHARS]
     return state, [("tool_completed", data)]
+
+
+def _cut(text: str) -> str:
+    """A timeline is a list to look over; the log has it whole."""
+    return cut(text, ARCHIVE_ARGS_BYTES)
 
 
 def _ms_between(began: str, ended: str) -> int | None:

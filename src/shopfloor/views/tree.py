@@ -17,6 +17,8 @@ class Row(msgspec.Struct, frozen=True):
     """A line of the tree. `guides` says of each level whether its branch goes on below."""
 
     guides: tuple[bool, ...]
+    owner: str = ""
+    """The id of the run that the step belongs to."""
     step: Step | None = None
     run: Outline | None = None
     missing: str | None = None
@@ -29,6 +31,7 @@ class Row(msgspec.Struct, frozen=True):
 
 class _Todo(msgspec.Struct, frozen=True):
     guides: tuple[bool, ...]
+    owner: str
     step: Step
     enclosed: dict[str | None, list[Step]]
 
@@ -40,8 +43,8 @@ def tree(run_id: str, load: Load, *, siblings: int | None = TREE_SIBLINGS) -> It
         yield Row((), missing=run_id)
         return
     yield Row((), run=root)
-    seen = {run_id}
-    stack: list[_Todo | Row] = _branches((), by_parent(root), None, siblings)
+    seen = {run_id, root.run_id}
+    stack: list[_Todo | Row] = _branches((), root.run_id, by_parent(root), None, siblings)
     while stack:
         todo = stack.pop()
         if isinstance(todo, Row):
@@ -50,27 +53,31 @@ def tree(run_id: str, load: Load, *, siblings: int | None = TREE_SIBLINGS) -> It
         step, guides = todo.step, todo.guides
         child_id = step.child_run_id
         if child_id in seen:
-            yield Row(guides, step=step, again=child_id)
+            yield Row(guides, todo.owner, step=step, again=child_id)
             continue
         child = load(child_id) if child_id else None
         missing = child_id if child_id and child is None else None
-        yield Row(guides, step=step, run=child, missing=missing)
+        yield Row(guides, todo.owner, step=step, run=child, missing=missing)
         if child is not None and child_id is not None:
             seen.add(child_id)
-            stack.extend(_branches(guides, by_parent(child), None, siblings))
-        stack.extend(_branches(guides, todo.enclosed, step.path, siblings))
+            stack.extend(_branches(guides, child_id, by_parent(child), None, siblings))
+        stack.extend(_branches(guides, todo.owner, todo.enclosed, step.path, siblings))
 
 
 def _branches(
-    guides: tuple[bool, ...], enclosed: dict[str | None, list[Step]], path: str | None, most: int | None
+    guides: tuple[bool, ...],
+    owner: str,
+    enclosed: dict[str | None, list[Step]],
+    path: str | None,
+    most: int | None,
 ) -> list[_Todo | Row]:
     """What hangs below a row, last first, as a stack wants it. Tries of one step share what is below it."""
     steps = enclosed.pop(path, [])
     left_out = max(0, len(steps) - most) if most else 0
     shown = steps[: len(steps) - left_out]
-    branches: list[_Todo | Row] = [_Todo((*guides, True), step, enclosed) for step in shown]
+    branches: list[_Todo | Row] = [_Todo((*guides, True), owner, step, enclosed) for step in shown]
     if left_out:
         branches.append(Row((*guides, False), left_out=left_out))
     elif shown:
-        branches[-1] = _Todo((*guides, False), shown[-1], enclosed)
+        branches[-1] = _Todo((*guides, False), owner, shown[-1], enclosed)
     return branches[::-1]

@@ -3,5 +3,6 @@
 from shopfloor.adapters.local.host import LocalHost
 from shopfloor.adapters.local.logs import LocalLogs
 from shopfloor.adapters.local.processes import LocalProcesses
+from shopfloor.adapters.local.reader import LocalLogReader
 
-__all__ = ["LocalHost", "LocalLogs", "LocalProcesses"]
+__all__ = ["LocalHost", "LocalLogReader", "LocalLogs", "LocalProcesses"]

@@ -53,8 +53,11 @@ class LocalLogs:
 
     @asynccontextmanager
     async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[LocalLog]:
+        path = self._storage.log_path(run_id)
+        if not path.exists():
+            self._announce(run_id)
         recorder = Recorder(
-            self._storage.log_path(run_id),
+            path,
             run_id,
             parent_run_id=parent_run_id,
             durability=self._durability,
@@ -66,6 +69,12 @@ class LocalLogs:
             yield LocalLog(recorder)
         finally:
             recorder.close()
+
+    def _announce(self, run_id: str) -> None:
+        try:
+            self._storage.announce(run_id)
+        except OSError as error:
+            raise storage_error(error, f"cannot write to {self._storage.root}") from error
 
     def room(self) -> int:
         make_folder(self._storage.transcripts)

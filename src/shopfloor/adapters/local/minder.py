@@ -21,6 +21,7 @@ HOST_MARKER = "SHOPFLOOR_HOST"
 RUN_MARKER = "SHOPFLOOR_RUN"
 
 _PROC = Path("/proc")
+_LOOKS = 3
 
 
 def family(groups: Collection[int], marker: str | None = None) -> list[int]:
@@ -72,14 +73,17 @@ def end(groups: Collection[int], marker: str, *, grace: float, patience: float, 
     if not members:
         return True
     send(signal.SIGTERM, groups, members)
+    quiet = 0
     deadline = time.monotonic() + grace
     while (members := family(groups, marker)) and time.monotonic() < deadline:
         time.sleep(pause)
+    # Gone is what is not seen several times in a row: a process that forks all the time can slip past one look.
     deadline = time.monotonic() + patience
-    while members and time.monotonic() < deadline:
+    while quiet < _LOOKS and time.monotonic() < deadline:
         send(signal.SIGKILL, groups, members)
-        time.sleep(pause)
+        time.sleep(pause / _LOOKS)
         members = family(groups, marker)
+        quiet = 0 if members else quiet + 1
     return not members
 
 

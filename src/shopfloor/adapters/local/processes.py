@@ -15,6 +15,7 @@ from typing import IO
 
 import anyio
 import anyio.to_thread
+import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from shopfloor.adapters.local import minder
@@ -94,8 +95,11 @@ class LocalChild:
             with anyio.move_on_after(LEFTOVER_GRACE_SECONDS):
                 await self._silent.wait()
             await self.stop(grace=LEFTOVER_GRACE_SECONDS)
-            with anyio.move_on_after(KILL_GRACE_SECONDS):
+            with anyio.move_on_after(LEFTOVER_GRACE_SECONDS):
                 await self._silent.wait()
+            if not self._silent.is_set():
+                # Whoever still holds our pipes hides from us: another session, another environment.
+                self._exit = msgspec.structs.replace(self._exit, outlived=True)
             tasks.cancel_scope.cancel()
         self._send.close()
         self._over.set()
@@ -190,4 +194,8 @@ async def _exited(popen: subprocess.Popen[bytes]) -> Exit:
         code = await anyio.to_thread.run_sync(popen.wait, abandon_on_cancel=True)
     if code >= 0:
         return Exit(code)
-    return Exit(-code, signal.Signals(-code).name)
+    try:
+        return Exit(-code, signal.Signals(-code).name)
+    except ValueError:
+        # A real-time signal between the two that have names.
+        return Exit(-code, f"signal {-code}")

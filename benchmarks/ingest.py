@@ -1,0 +1,140 @@
+"""From logs to lists: what is stored and can be listed per second, against batched inserts of the same rows."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+
+import anyio
+import msgspec
+
+from benchmarks.harness import Result, interleave, rate, say, scratch
+from benchmarks.sample import STEP, event, started
+from shopfloor.adapters.sqlite import SqliteStore
+from shopfloor.engine import Ingest
+from shopfloor.log import Payload, RunCompleted, StepCompleted, StepStarted, ToolCall, ToolResult, new_run_id
+from shopfloor.ports import RunFilter
+from shopfloor.record import Durability, Recorder, Storage
+
+BATCH = 100
+"""Rows per transaction of the peer."""
+_FRAME_EVENTS = 4
+"""Of a run, besides its turns: run and step, each begun and ended."""
+_TURN_EVENTS = 3
+"""The message, the call and the result."""
+
+Rows = list[tuple[object, ...]]
+
+
+def _payloads(events: int, number: int) -> Iterator[tuple[Payload, str]]:
+    """A run of an agent that calls a tool at each turn."""
+    said = event()
+    yield msgspec.structs.replace(started(), task=f"Repair module {number}", agent_id=f"owner-{number % 7}"), ""
+    yield StepStarted(name="implement", kind="agent", try_=1), STEP
+    for turn in range((events - _FRAME_EVENTS) // _TURN_EVENTS):
+        call_id = f"toolu_{turn:06}"
+        given = {"command": f"pytest -q tests/test_recorder.py -k resume_{turn}"}
+        yield said, STEP
+        yield ToolCall(name="bash", call_id=call_id, input=given, output=None, fidelity="agent_emitted"), STEP
+        output = f"{turn} passed, 1 warning in 0.42s\n" * 4
+        yield (
+            ToolResult(
+                name="bash", call_id=call_id, input=None, output=output, duration_ms=420, fidelity="agent_emitted"
+            ),
+            STEP,
+        )
+    yield StepCompleted(name="implement", kind="agent", try_=1, duration_ms=61_000), STEP
+    yield RunCompleted(name="bench", kind="agent", status="completed", result="Repaired.", duration_ms=61_000), ""
+
+
+def write_logs(storage: Storage, runs: int, events: int) -> int:
+    """Logs of so many runs, each of about so many events; gives the number of events."""
+    written = 0
+    for number in range(runs):
+        run_id = new_run_id()
+        with Recorder(storage.log_path(run_id), run_id, durability=Durability.OS, new=True) as recorder:
+            for payload, path in _payloads(events, number):
+                recorder.append(payload, path=path)
+                written += 1
+    return written
+
+
+async def _ingest(storage: Storage, database: Path, runs: int) -> float:
+    """One round of ours: from logs that no row tells of until a list shows all of them."""
+    store = await SqliteStore.open(database)
+    ingest = Ingest(storage, store)
+    try:
+        begin = perf_counter()
+        await ingest.catch_up(everything=True)
+        page = await store.list_runs(RunFilter(statuses=("completed",)), limit=runs)
+        seconds = perf_counter() - begin
+    finally:
+        ingest.close()
+        await store.close()
+    if page.total != runs or len(page.items) != runs:
+        raise RuntimeError(f"{page.total:,} of {runs:,} runs are listed")
+    return seconds
+
+
+class _Table:
+    """The rows that we made, ready to be inserted."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+        found = connection.execute(f"SELECT * FROM {name}")
+        names = [column[0] for column in found.description]
+        self.rows: Rows = found.fetchall()
+        self.insert = f"INSERT INTO {name} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+
+
+def _insert(database: Path, tables: list[_Table]) -> float:
+    """One round of theirs: `executemany` of ready tuples, a hundred per transaction."""
+    connection = sqlite3.connect(database, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    begin = perf_counter()
+    for table in tables:
+        for first in range(0, len(table.rows), BATCH):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(table.insert, table.rows[first : first + BATCH])
+            connection.execute("COMMIT")
+    seconds = perf_counter() - begin
+    connection.close()
+    return seconds
+
+
+async def _migrated(path: Path) -> None:
+    await (await SqliteStore.open(path)).close()
+
+
+def run(*, quick: bool) -> list[Result]:
+    runs, events, rounds = (20, 60, 3) if quick else (200, 200, 7)
+    with scratch() as folder:
+        storage, empty = Storage(folder / "storage"), folder / "empty.db"
+        written = write_logs(storage, runs, events)
+        anyio.run(_migrated, empty)
+        numbers = count()
+
+        def fresh() -> Path:
+            return Path(shutil.copy(empty, folder / f"round-{next(numbers)}.db"))
+
+        first = fresh()
+        anyio.run(_ingest, storage, first, runs)
+        made = sqlite3.connect(first)
+        tables = [_Table(made, "worker_runs"), _Table(made, "worker_events")]
+        made.close()
+        rows = sum(len(table.rows) for table in tables)
+        say(f"{written:,} events of {runs:,} runs: {rows:,} rows")
+        found = interleave(lambda: anyio.run(_ingest, storage, fresh(), runs), lambda: _insert(fresh(), tables), rounds)
+    return [
+        Result(
+            measure=f"{runs:,} logs stored and listable ({rate(written, found.ours, 'events')})",
+            ours=rate(rows, found.ours, "rows"),
+            against=f"sqlite3, {BATCH} rows per transaction: {rate(rows, found.theirs, 'rows')}",
+            ratio=found.ratio,
+            floor=0.4,
+        )
+    ]

@@ -1,0 +1,299 @@
+"""Lists over 1,000,000 runs: a page over HTTP, search, totals, and pages far down, against bare SQL."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import statistics
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from time import perf_counter
+
+import anyio
+import anyio.from_thread
+import httpx
+
+from benchmarks.harness import Comparison, Result, interleave, say, scratch, seconds_of
+from benchmarks.serving import served
+from shopfloor.adapters.sqlite import SqliteStore
+from shopfloor.client import Address
+from shopfloor.log import new_run_id, timestamp_of
+from shopfloor.ports import RunFilter
+from shopfloor.record import Storage
+
+PAGE = 50
+LIMIT_SECONDS = 0.005
+OWNERS = [f"owner-{number}" for number in range(50)]
+_CHANNELS = [f"channel-{number}" for number in range(20)]
+_STATUSES = ("completed",) * 7 + ("failed",) * 2 + ("cancelled",)
+_TYPES = ("builtin", "plugin", "agent")
+_RARE = [f"quetzal{letter}" for letter in "abcdefgh"]
+"""Words that stand in ten runs each."""
+_RARE_RUNS = 10
+_BODY_WORDS = 20
+_ARCHIVE_BYTES = 8_000
+_ARCHIVE_EVERY = 100
+_SEED = 7
+_FIRST_MS = 1_767_225_600_000
+_STEP_MS = 20_000
+_BATCH = 20_000
+
+_COLUMNS = (
+    "num, worker_runs.id AS id, channel_id, task, status, started_at, completed_at, worker_type, agent_id, "
+    "parent_run_id, root_run_id, worker_runs.name AS name, kind, error_code, error_message, host, attempt, queued_at, "
+    "duration_ms, tool_calls, messages, usage, cost_usd, awaits, last_seq, event_count, has_transcript, "
+    "channels.name AS channel_name, pins.worker_id IS NOT NULL AS pinned"
+)
+_LIST = (
+    f"SELECT {_COLUMNS} FROM worker_runs LEFT JOIN channels ON channels.id = channel_id "
+    "LEFT JOIN pins ON pins.worker_id = worker_runs.id"
+)
+_OWNED = f"{_LIST} WHERE agent_id = ? AND status = ? ORDER BY started_at DESC, num DESC LIMIT {PAGE}"
+_OWNED_TOTAL = "SELECT sum(n) FROM run_counts WHERE agent_id = ? AND status = ?"
+_FAR = f"{_LIST} ORDER BY started_at DESC, num DESC LIMIT {PAGE} OFFSET ?"
+# The table in which the search keeps its texts: the quickest way to them.
+_LIKE = f"SELECT id, c0 FROM worker_search_content WHERE c0 LIKE ? ORDER BY id DESC LIMIT {PAGE + 1}"
+
+
+def _vocabulary(chance: random.Random) -> list[str]:
+    letters = "abcdefghiklmnoprstuvw"
+    return ["".join(chance.choices(letters, k=chance.randint(3, 9))) for _ in range(2_000)]
+
+
+class _Sample:
+    """Rows of runs that have ended, the same ones every time but for their ids."""
+
+    def __init__(self, runs: int) -> None:
+        self._runs = runs
+        self._chance = random.Random(_SEED)
+        self._words = _vocabulary(self._chance)
+        places = self._chance.sample(range(1, runs + 1), _RARE_RUNS * len(_RARE))
+        self._rare = dict(zip(places, cycle(_RARE), strict=False))
+
+    def numbers(self) -> Iterator[range]:
+        for first in range(1, self._runs + 1, _BATCH):
+            yield range(first, min(first + _BATCH, self._runs + 1))
+
+    def run(self, num: int) -> tuple[object, ...]:
+        choice = self._chance.choice
+        run_id, began = new_run_id(), _FIRST_MS + num * _STEP_MS
+        status = choice(_STATUSES)
+        failed = status == "failed"
+        return (
+            num,
+            run_id,
+            choice(_CHANNELS),
+            f"Look at what the nightly build says about module {num} and repair it",
+            status,
+            timestamp_of(began),
+            timestamp_of(began + 61_000),
+            choice(_TYPES),
+            choice(OWNERS),
+            run_id,
+            "repair",
+            "agent",
+            "tool_failed" if failed else None,
+            "the tests did not pass" if failed else None,
+            "host-1",
+            1,
+            61_000,
+            12,
+            9,
+            '{"input":41234,"output":2310,"cache_read":39000,"cache_write":1200,"reasoning":0}',
+            0.0421,
+            120,
+            40,
+            num % _ARCHIVE_EVERY == 0,
+        )
+
+    def body(self, num: int) -> str:
+        words = self._chance.choices(self._words, k=_BODY_WORDS)
+        if num in self._rare:
+            words[_BODY_WORDS // 2] = self._rare[num]
+        return " ".join(words)
+
+    def archive(self) -> bytes:
+        return self._chance.randbytes(_ARCHIVE_BYTES)
+
+
+_INSERT = (
+    "INSERT INTO worker_runs (num, id, channel_id, task, status, started_at, completed_at, worker_type, agent_id, "
+    "root_run_id, name, kind, error_code, error_message, host, attempt, duration_ms, tool_calls, messages, usage, "
+    f"cost_usd, last_seq, event_count, has_transcript) VALUES ({', '.join('?' * 24)})"
+)
+_KEY = "coalesce(agent_id, ''), status, worker_type, coalesce(channel_id, '')"
+
+
+def fill(storage: Storage, runs: int) -> None:
+    """Makes the database with the store's own schema. Indexes and triggers come back after the rows: it is quicker."""
+
+    async def make() -> None:
+        await (await SqliteStore.open(storage.database)).close()
+
+    anyio.run(make)
+    sample = _Sample(runs)
+    connection = sqlite3.connect(storage.database, isolation_level=None)
+    connection.execute("PRAGMA synchronous=OFF")
+    later = connection.execute(
+        "SELECT type, name, sql FROM sqlite_master WHERE type IN ('index', 'trigger') AND sql IS NOT NULL"
+    ).fetchall()
+    connection.execute("BEGIN")
+    for kind, name, _ in later:
+        connection.execute(f"DROP {kind} {name}")
+    connection.executemany("INSERT INTO channels VALUES (?, ?)", [(one, one.title()) for one in _CHANNELS])
+    for numbers in sample.numbers():
+        connection.executemany(_INSERT, map(sample.run, numbers))
+        connection.executemany(
+            "INSERT INTO worker_search(rowid, body) VALUES (?, ?)", ((num, sample.body(num)) for num in numbers)
+        )
+    archived = connection.execute("SELECT id FROM worker_runs WHERE has_transcript").fetchall()
+    packed = ((run_id, sample.archive()) for (run_id,) in archived)
+    connection.executemany("INSERT INTO worker_transcripts VALUES (?, ?)", packed)
+    connection.execute(f"INSERT INTO run_counts SELECT {_KEY}, count(*) FROM worker_runs GROUP BY 1, 2, 3, 4")
+    for _, _, statement in later:
+        connection.execute(statement)
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+class _Client:
+    """One keep-alive connection to the server."""
+
+    def __init__(self, address: Address) -> None:
+        self.http = httpx.Client(base_url=address.url, headers={"Authorization": f"Bearer {address.token}"})
+
+    def get(self, **parameters: str | int) -> httpx.Response:
+        answer = self.http.get("/api/agents/workers", params=parameters)
+        answer.raise_for_status()
+        return answer
+
+
+class _Bare:
+    """The same by nothing but the driver."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.connection = sqlite3.connect(storage.database)
+        self.connection.row_factory = sqlite3.Row
+
+    def rows(self, query: str, *values: object) -> list[dict[str, object]]:
+        return [dict(row) for row in self.connection.execute(query, values)]
+
+    def one(self, query: str, *values: object) -> object:
+        return self.connection.execute(query, values).fetchone()[0]
+
+
+def _by_turns(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> tuple[Comparison, list[float]]:
+    """Compares single calls; also gives how long each of ours took."""
+    taken: list[float] = []
+
+    def watched() -> float:
+        taken.append(seconds_of(ours))
+        return taken[-1]
+
+    found = interleave(watched, lambda: seconds_of(theirs), rounds)
+    return found, taken[1:]
+
+
+def newest(client: _Client, bare: _Bare, runs: int, rounds: int) -> list[Result]:
+    ours, theirs = cycle(OWNERS), cycle(OWNERS)
+
+    def ask() -> None:
+        answer = client.get(agent_id=next(ours), status="done", limit=PAGE)
+        if answer.content.count(b'"worker_type"') != PAGE:
+            raise RuntimeError(f"not a full page: {answer.text[:200]}")
+
+    def select() -> None:
+        owner = next(theirs)
+        rows = bare.rows(_OWNED, owner, "completed")
+        json.dumps({"workers": rows, "total": bare.one(_OWNED_TOTAL, owner, "completed")})
+
+    for _ in range(3 * len(OWNERS)):
+        ask()
+        select()
+    found, taken = _by_turns(ask, select, rounds)
+    p99 = statistics.quantiles(taken, n=100)[98]
+    name = f"newest {PAGE} of an owner with a status, {runs:,} runs, HTTP"
+    return [
+        _compared(name, found, "bare SQL + json.dumps"),
+        Result(
+            measure=f"the same, p50 (p99 {_ms(p99)})",
+            ours=_ms(found.ours),
+            against=f"the limit: {_ms(LIMIT_SECONDS)}",
+            ratio=LIMIT_SECONDS / found.ours,
+            floor=1.0,
+        ),
+    ]
+
+
+def total(client: _Client, bare: _Bare, runs: int, rounds: int) -> Result:
+    def ask() -> None:
+        if client.get(limit=1).json()["total"] != runs:
+            raise RuntimeError("the total is wrong")
+
+    found, _ = _by_turns(ask, lambda: bare.one("SELECT count(*) FROM worker_runs"), rounds)
+    return _compared("the total of all, with the newest run, HTTP", found, "SELECT count(*)")
+
+
+def deep(client: _Client, bare: _Bare, runs: int, rounds: int) -> Result:
+    place = runs // 2
+    cursor = client.get(offset=place - PAGE, limit=PAGE).json()["next"]
+    expected = [row["id"] for row in bare.rows(_FAR, place)]
+    if [row["id"] for row in client.get(cursor=cursor, limit=PAGE).json()["workers"]] != expected:
+        raise RuntimeError("the cursor names another page")
+    found, _ = _by_turns(lambda: client.get(cursor=cursor, limit=PAGE), lambda: bare.rows(_FAR, place), rounds)
+    return _compared(f"the page after {place:,} runs by cursor, HTTP", found, "bare SQL, OFFSET")
+
+
+def search(storage: Storage, bare: _Bare, runs: int, rounds: int) -> Result:
+    ours, theirs = cycle(_RARE), cycle(_RARE)
+    with anyio.from_thread.start_blocking_portal() as portal:
+        store = portal.call(SqliteStore.open, storage.database)
+
+        def find() -> None:
+            wanted = RunFilter(search=next(ours))
+            page = portal.call(lambda: store.list_runs(wanted, limit=PAGE))
+            if page.total != _RARE_RUNS or len(page.items) != _RARE_RUNS:
+                raise RuntimeError(f"found {page.total}, not {_RARE_RUNS}")
+
+        def like() -> None:
+            if len(bare.rows(_LIKE, f"%{next(theirs)}%")) != _RARE_RUNS:
+                raise RuntimeError("LIKE finds something else")
+
+        try:
+            found, _ = _by_turns(find, like, rounds)
+        finally:
+            portal.call(store.close)
+    return _compared(f"search of a word in {_RARE_RUNS} of {runs:,} runs", found, "LIKE '%word%'", floor=20.0)
+
+
+def _compared(measure: str, found: Comparison, peer: str, *, floor: float | None = None) -> Result:
+    return Result(
+        measure=measure, ours=_ms(found.ours), against=f"{peer}: {_ms(found.theirs)}", ratio=found.ratio, floor=floor
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.2f} ms"
+
+
+def run(*, quick: bool) -> list[Result]:
+    runs, pages, scans = (20_000, 40, 5) if quick else (1_000_000, 600, 21)
+    with scratch() as folder:
+        storage = Storage(folder)
+        begin = perf_counter()
+        fill(storage, runs)
+        size = storage.database.stat().st_size / 1e6
+        say(f"{runs:,} runs stored, {size:,.0f} MB, in {perf_counter() - begin:.0f} s")
+        bare = _Bare(storage)
+        with served(storage) as address:
+            client = _Client(address)
+            say("pages over HTTP")
+            results = newest(client, bare, runs, pages)
+            results += [total(client, bare, runs, scans), deep(client, bare, runs, scans)]
+            client.http.close()
+        say("search")
+        results.append(search(storage, bare, runs, scans // 3))
+        bare.connection.close()
+    return results

@@ -1,0 +1,248 @@
+"""The store in plain dicts and lists. No method waits for anything, so each is a transaction by itself."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from shopfloor.errors import InvalidParameter
+from shopfloor.ports import Change, Channel, Folded, RunFilter, RunItem, RunPage, TimelineItem
+from shopfloor.views import RunRow
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_SNIPPET_BEFORE: Final = 40
+_SNIPPET_AFTER: Final = 120
+
+_ListPlace = tuple[str, int]
+_SearchPlace = tuple[int]
+
+
+class _Kept(msgspec.Struct):
+    """A run, as it is kept. `text` and `words` are what a search looks at."""
+
+    row: RunRow
+    number: int
+    state: bytes
+    timeline: list[TimelineItem]
+    archive: bytes | None
+    search: str | None
+    text: str
+    words: frozenset[str]
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self._runs: dict[str, _Kept] = {}
+        self._channels: dict[str, str | None] = {}
+        self._pinned: set[str] = set()
+        self._buried: set[str] = set()
+        self._place = 0
+        self._last_number = 0
+        self._last_id = 0
+
+    # What faces read.
+
+    async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
+        """Newest first. With a cursor the offset does not count. An unreadable cursor is an `InvalidParameter`."""
+        searched = None if wanted.search is None else frozenset(_words(wanted.search))
+        place = _search_place if searched is not None else _list_place
+        fits = [kept for kept in self._runs.values() if _fits(kept, wanted, searched)]
+        fits.sort(key=place, reverse=True)
+        rest = fits[offset:]
+        if cursor is not None:
+            after = _read_cursor(cursor, _SearchPlace if searched is not None else _ListPlace)
+            rest = [kept for kept in fits if place(kept) < after]
+        shown = rest[:limit]
+        return RunPage(
+            # A result can be long, and no list shows it.
+            items=[self._item(kept, msgspec.structs.replace(kept.row, result=None), searched) for kept in shown],
+            total=len(fits),
+            next=_write_cursor(place(shown[-1])) if shown and len(rest) > limit else None,
+        )
+
+    async def get_run(self, run_id: str) -> RunItem | None:
+        kept = self._runs.get(run_id)
+        return self._item(kept, kept.row) if kept else None
+
+    async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
+        """The rows with an id over `after`, oldest first, at most `limit`."""
+        kept = self._runs.get(run_id)
+        return [item for item in kept.timeline if item.id > after][:limit] if kept else []
+
+    async def archive(self, run_id: str) -> bytes | None:
+        """The gzipped transcript."""
+        kept = self._runs.get(run_id)
+        return kept.archive if kept else None
+
+    async def channels(self) -> list[Channel]:
+        return [Channel(id=channel_id, name=name) for channel_id, name in sorted(self._channels.items())]
+
+    async def pin(self, run_id: str, *, pinned: bool) -> bool:
+        """Whether there is such a run."""
+        if run_id not in self._runs:
+            return False
+        (self._pinned.add if pinned else self._pinned.discard)(run_id)
+        return True
+
+    # What keeps the views.
+
+    async def folded(self, run_id: str) -> Folded | None:
+        """How far the views of a run are; None where there are none yet."""
+        kept = self._runs.get(run_id)
+        return Folded(row=kept.row, state=kept.state) if kept else None
+
+    async def open_runs(self) -> list[str]:
+        """The runs whose rows say that they have not ended."""
+        return [run_id for run_id, kept in self._runs.items() if not kept.row.ended]
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        """All of them in one transaction."""
+        for change in changes:
+            self._apply(change)
+
+    async def known_runs(self) -> set[str]:
+        """Every run that has a row."""
+        return set(self._runs)
+
+    async def buried(self) -> set[str]:
+        """The runs that were deleted: a rebuild leaves them out."""
+        return set(self._buried)
+
+    async def bury(self, run_id: str) -> None:
+        """Writes the tombstone, and nothing else."""
+        self._buried.add(run_id)
+
+    async def delete(self, run_id: str) -> None:
+        """Row, timeline, archive and search of a run, and its pin, which would keep nothing."""
+        self._runs.pop(run_id, None)
+        self._pinned.discard(run_id)
+
+    async def drop_archive(self, run_id: str) -> None:
+        if kept := self._runs.get(run_id):
+            kept.archive = None
+
+    async def expired(self, before: str, *, limit: int) -> list[str]:
+        """Runs that ended before that time and are not pinned, oldest first."""
+        ends = [
+            (kept.row.completed_at, kept.number, run_id)
+            for run_id, kept in self._runs.items()
+            if kept.row.completed_at is not None and kept.row.completed_at < before and run_id not in self._pinned
+        ]
+        return [run_id for _, _, run_id in sorted(ends)[:limit]]
+
+    async def clear_views(self) -> None:
+        """Deletes every view, for a rebuild; pins, channels and tombstones stay."""
+        self._runs.clear()
+        self._place = 0
+
+    async def place(self) -> int:
+        """How many bytes of the announcements have been taken up."""
+        return self._place
+
+    async def set_place(self, place: int) -> None:
+        self._place = place
+
+    async def compact(self) -> None:
+        """Nothing to do: Python gives the space back."""
+
+    async def close(self) -> None:
+        """Nothing to do, any number of times."""
+
+    def _apply(self, change: Change) -> None:
+        row = change.row
+        kept = self._runs.get(row.id)
+        if row.id in self._buried or (kept and row.last_seq <= kept.row.last_seq):
+            return
+        if row.channel_id is not None:
+            known = self._channels.get(row.channel_id)
+            self._channels[row.channel_id] = known if row.channel_name is None else row.channel_name
+        if kept is None:
+            self._last_number += 1
+            kept = _Kept(RunRow(), self._last_number, b"", [], None, None, "", frozenset())
+            self._runs[row.id] = kept
+        for told in change.timeline:
+            # Somebody else may have folded the beginning of this change already.
+            if told.seq > kept.row.last_seq:
+                self._last_id += 1
+                kept.timeline.append(
+                    TimelineItem(
+                        id=self._last_id,
+                        seq=told.seq,
+                        event_type=told.event_type,
+                        data=told.data,
+                        created_at=told.created_at,
+                    )
+                )
+        kept.row, kept.state = row, change.state
+        kept.archive = change.archive if change.archive is not None else kept.archive
+        kept.search = change.search if change.search is not None else kept.search
+        kept.text = "\n".join(text for text in (row.task, row.result, row.error_message, kept.search) if text)
+        kept.words = frozenset(_words(kept.text))
+
+    def _item(self, kept: _Kept, row: RunRow, searched: frozenset[str] | None = None) -> RunItem:
+        return RunItem(
+            row=row,
+            number=kept.number,
+            event_count=len(kept.timeline),
+            has_transcript=kept.archive is not None,
+            pinned=row.id in self._pinned,
+            channel_name=self._channels.get(row.channel_id) if row.channel_id is not None else None,
+            snippet=_snippet(kept.text, searched) if searched else None,
+        )
+
+
+def _fits(kept: _Kept, wanted: RunFilter, searched: frozenset[str] | None) -> bool:
+    row = kept.row
+    return (
+        (wanted.agent_id is None or row.agent_id == wanted.agent_id)
+        and (wanted.statuses is None or row.status in wanted.statuses)
+        and (wanted.worker_type is None or row.worker_type == wanted.worker_type)
+        and (wanted.channel_id is None or row.channel_id == wanted.channel_id)
+        and (wanted.parent_run_id is None or row.parent_run_id == wanted.parent_run_id)
+        and (wanted.started_after is None or row.started_at > wanted.started_after)
+        and (wanted.started_before is None or row.started_at < wanted.started_before)
+        # A search without a word finds nothing.
+        and (searched is None or (bool(searched) and searched <= kept.words))
+    )
+
+
+def _list_place(kept: _Kept) -> _ListPlace:
+    return kept.row.started_at, kept.number
+
+
+def _search_place(kept: _Kept) -> _SearchPlace:
+    return (kept.number,)
+
+
+def _write_cursor(place: _ListPlace | _SearchPlace) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+
+
+def _read_cursor(cursor: str, shape: Any) -> Any:
+    try:
+        return msgspec.json.decode(base64.b64decode(cursor, altchars=b"-_", validate=True), type=shape)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise InvalidParameter(f"{cursor!r} is not a cursor", hint="take `next` of the page before") from error
+
+
+def _words(text: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(text)]
+
+
+def _snippet(text: str, searched: frozenset[str]) -> str | None:
+    hits = [found.span() for found in _WORD.finditer(text) if found[0].casefold() in searched]
+    if not hits:
+        return None
+    first = max(0, hits[0][0] - _SNIPPET_BEFORE)
+    # A hit is never cut, however long the word is.
+    last = max(hits[0][1], hits[0][0] + _SNIPPET_AFTER)
+    parts, at = ["…" if first else ""], first
+    for start, end in hits:
+        if end <= last:
+            parts += [text[at:start], "[", text[start:end], "]"]
+            at = end
+    return "".join([*parts, text[at:last], "…" if last < len(text) else ""])

@@ -1,0 +1,108 @@
+"""The queries of lists: filters, pages, totals, search."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Annotated, Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Select, Text, and_, func, literal_column, select, text, tuple_
+
+from shopfloor.adapters.sqlite.schema import channels, pins, run_counts, worker_runs, worker_search
+from shopfloor.errors import InvalidParameter
+from shopfloor.limits import SNIPPET_WORDS
+from shopfloor.ports import RunFilter, RunItem
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_WORD = re.compile(r"[^\W_]+")
+# `result` can be long, and no list shows it.
+_LISTED = [column for column in worker_runs.c if column.name != "result"]
+_COUNTED = {"agent_id", "statuses", "worker_type", "channel_id"}
+
+
+def listing(wanted: RunFilter) -> Select[Any]:
+    """Runs with what stands beside their rows."""
+    query = select(*_LISTED, *_beside()).select_from(_joined()).where(*conditions(wanted))
+    if wanted.search is None:
+        return query.order_by(worker_runs.c.started_at.desc(), worker_runs.c.num.desc())
+    shown = f"snippet(worker_search, 0, '[', ']', '…', {SNIPPET_WORDS})"
+    snippet: ColumnElement[str] = literal_column(shown, Text).label("snippet")
+    # By number, as the index has them: sorting all hits of a common word would take seconds.
+    found = query.add_columns(snippet).join(worker_search, literal_column("worker_search.rowid") == worker_runs.c.num)
+    return found.where(_matches(wanted.search)).order_by(literal_column("worker_search.rowid").desc())
+
+
+def one(run_id: str) -> Select[Any]:
+    return select(*worker_runs.c, *_beside()).select_from(_joined()).where(worker_runs.c.id == run_id)
+
+
+def _beside() -> list[ColumnElement[Any]]:
+    return [channels.c.name.label("channel_name"), pins.c.worker_id.is_not(None).label("pinned")]
+
+
+def _joined() -> Any:
+    with_channel = worker_runs.outerjoin(channels, channels.c.id == worker_runs.c.channel_id)
+    return with_channel.outerjoin(pins, pins.c.worker_id == worker_runs.c.id)
+
+
+def conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
+    runs = worker_runs.c
+    found: list[ColumnElement[bool]] = [
+        getattr(runs, name) == value
+        for name in ("agent_id", "worker_type", "channel_id", "parent_run_id")
+        if (value := getattr(wanted, name)) is not None
+    ]
+    if wanted.statuses is not None:
+        single = len(wanted.statuses) == 1
+        found.append(runs.status == wanted.statuses[0] if single else runs.status.in_(wanted.statuses))
+    if wanted.started_after is not None:
+        found.append(runs.started_at > wanted.started_after)
+    if wanted.started_before is not None:
+        found.append(runs.started_at < wanted.started_before)
+    return found
+
+
+def total(wanted: RunFilter) -> Select[Any]:
+    """How many there are: from the kept counts where these are enough."""
+    asked = {name for name in RunFilter.__struct_fields__ if getattr(wanted, name) is not None}
+    # In the counts, '' stands for none at all.
+    if asked <= _COUNTED and "" not in (wanted.agent_id, wanted.channel_id):
+        counts = run_counts.c
+        query = select(func.coalesce(func.sum(counts.n), 0))
+        for name in asked - {"statuses"}:
+            query = query.where(getattr(counts, name) == getattr(wanted, name))
+        return query if wanted.statuses is None else query.where(counts.status.in_(wanted.statuses))
+    query = select(func.count()).select_from(worker_runs).where(*conditions(wanted))
+    if wanted.search is None:
+        return query
+    joined = worker_runs.join(worker_search, literal_column("worker_search.rowid") == worker_runs.c.num)
+    query = select(func.count()).select_from(joined) if asked != {"search"} else select(func.count())
+    if asked == {"search"}:
+        return query.select_from(worker_search).where(_matches(wanted.search))
+    return query.where(*conditions(wanted), _matches(wanted.search))
+
+
+def _matches(search: str) -> ColumnElement[bool]:
+    """All the words, each as it is: nothing of what somebody types is syntax. No words match nothing."""
+    words = " ".join(f'"{word}"' for word in _WORD.findall(search)) or '""'
+    return text("worker_search MATCH :words").bindparams(words=words)  # type: ignore[return-value]
+
+
+def after_cursor(query: Select[Any], wanted: RunFilter, cursor: str) -> Select[Any]:
+    """The page that begins behind the run that the cursor names."""
+    try:
+        place = msgspec.json.decode(base64.urlsafe_b64decode(cursor), type=tuple[str, _Number])
+    except (msgspec.MsgspecError, binascii.Error, ValueError) as error:
+        raise InvalidParameter(
+            f"{cursor!r} is not a cursor", hint="leave it out, or take it from the answer before"
+        ) from error
+    runs = worker_runs.c
+    if wanted.search is not None:
+        return query.where(literal_column("worker_search.rowid") < place[1])
+    return query.where(and_(tuple_(runs.started_at, runs.num) < tuple_(*place)))
+
+
+def cursor_of(item: RunItem) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode((item.row.started_at, item.number))).decode()

@@ -1,0 +1,283 @@
+"""The store port over SQLite: many readers, one writing thread."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+from sqlalchemy import Connection, Engine, delete, insert, select, text, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy.exc import OperationalError
+
+from shopfloor.adapters.sqlite import queries
+from shopfloor.adapters.sqlite.database import Writer, open_database, readable
+from shopfloor.adapters.sqlite.rows import columns_of, item_of, row_of, timeline_item_of
+from shopfloor.adapters.sqlite.schema import (
+    channels,
+    pins,
+    settings,
+    tombstones,
+    worker_events,
+    worker_folds,
+    worker_runs,
+    worker_search,
+    worker_transcripts,
+)
+from shopfloor.limits import DATABASE_READERS
+from shopfloor.ports import Change, Channel, Folded, RunFilter, RunItem, RunPage, TimelineItem
+from shopfloor.views import RunRow
+
+T = TypeVar("T")
+_PLACE = "announcements"
+
+
+class SqliteStore:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._writer = Writer(engine)
+        self._readers = anyio.CapacityLimiter(DATABASE_READERS)
+        # Of its own, so that writes that wait for a locked database keep nobody from reading.
+        self._waiting = anyio.CapacityLimiter(DATABASE_READERS)
+        self._closed = False
+
+    @classmethod
+    async def open(cls, path: Path) -> SqliteStore:
+        return cls(await anyio.to_thread.run_sync(open_database, path))
+
+    async def _read(self, job: Callable[[Connection], T]) -> T:
+        def work() -> T:
+            try:
+                with self._engine.connect() as connection:
+                    return job(connection)
+            except OperationalError as error:
+                raise readable(error) from error
+
+        return await anyio.to_thread.run_sync(work, limiter=self._readers)
+
+    async def _write(self, job: Callable[[Connection], T]) -> T:
+        future = self._writer.submit(job)
+        return await anyio.to_thread.run_sync(future.result, limiter=self._waiting)
+
+    # Reading.
+
+    async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
+        query = queries.listing(wanted).limit(limit + 1)
+        query = queries.after_cursor(query, wanted, cursor) if cursor is not None else query.offset(offset)
+
+        def job(connection: Connection) -> RunPage:
+            found = [item_of(row) for row in connection.execute(query).mappings()]
+            total: int = connection.execute(queries.total(wanted)).scalar_one()
+            more = len(found) > limit
+            items = found[:limit]
+            return RunPage(items=items, total=total, next=queries.cursor_of(items[-1]) if more and items else None)
+
+        return await self._read(job)
+
+    async def get_run(self, run_id: str) -> RunItem | None:
+        found = await self._read(lambda connection: connection.execute(queries.one(run_id)).mappings().first())
+        return item_of(found) if found is not None else None
+
+    async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
+        events = worker_events.c
+        query = select(worker_events).where(events.worker_id == run_id, events.id > after)
+        query = query.order_by(events.id).limit(limit)
+        found = await self._read(lambda connection: connection.execute(query).mappings().all())
+        return [timeline_item_of(row) for row in found]
+
+    async def archive(self, run_id: str) -> bytes | None:
+        query = select(worker_transcripts.c.transcript).where(worker_transcripts.c.worker_id == run_id)
+        return await self._read(lambda connection: connection.execute(query).scalar())
+
+    async def channels(self) -> list[Channel]:
+        found = await self._read(lambda connection: connection.execute(select(channels).order_by(channels.c.id)).all())
+        return [Channel(id=row.id, name=row.name) for row in found]
+
+    async def folded(self, run_id: str) -> Folded | None:
+        joined = worker_runs.outerjoin(worker_folds, worker_folds.c.worker_id == worker_runs.c.id)
+        joined = joined.outerjoin(channels, channels.c.id == worker_runs.c.channel_id)
+        columns = [*worker_runs.c, channels.c.name.label("channel_name"), worker_folds.c.state]
+        query = select(*columns).select_from(joined).where(worker_runs.c.id == run_id)
+        found = await self._read(lambda connection: connection.execute(query).mappings().first())
+        return Folded(row=row_of(found), state=found["state"] or b"") if found is not None else None
+
+    async def _ids(self, query: Any) -> list[str]:
+        return await self._read(lambda connection: list(connection.execute(query).scalars()))
+
+    async def open_runs(self) -> list[str]:
+        return await self._ids(select(worker_runs.c.id).where(worker_runs.c.completed_at.is_(None)))
+
+    async def known_runs(self) -> set[str]:
+        return set(await self._ids(select(worker_runs.c.id)))
+
+    async def buried(self) -> set[str]:
+        return set(await self._ids(select(tombstones.c.worker_id)))
+
+    async def expired(self, before: str, *, limit: int) -> list[str]:
+        runs = worker_runs.c
+        old = select(runs.id).where(runs.completed_at < before, runs.id.not_in(select(pins.c.worker_id)))
+        return await self._ids(old.order_by(runs.completed_at, runs.num).limit(limit))
+
+    async def place(self) -> int:
+        query = select(settings.c.value).where(settings.c.name == _PLACE)
+        return int(await self._read(lambda connection: connection.execute(query).scalar()) or 0)
+
+    # Writing.
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        def job(connection: Connection) -> None:
+            ids = [change.row.id for change in changes]
+            query = select(tombstones.c.worker_id).where(tombstones.c.worker_id.in_(ids))
+            buried = set(connection.execute(query).scalars())
+            for change in changes:
+                if change.row.id not in buried:
+                    _apply(connection, change)
+
+        await self._write(job)
+
+    async def pin(self, run_id: str, *, pinned: bool) -> bool:
+        def job(connection: Connection) -> bool:
+            if connection.execute(select(worker_runs.c.num).where(worker_runs.c.id == run_id)).first() is None:
+                return False
+            if pinned:
+                connection.execute(upsert(pins).values(worker_id=run_id).on_conflict_do_nothing())
+            else:
+                connection.execute(delete(pins).where(pins.c.worker_id == run_id))
+            return True
+
+        return await self._write(job)
+
+    async def bury(self, run_id: str) -> None:
+        await self._execute(upsert(tombstones).values(worker_id=run_id).on_conflict_do_nothing())
+
+    async def delete(self, run_id: str) -> None:
+        def job(connection: Connection) -> None:
+            # Timeline, archive and search go with it, by cascade and trigger.
+            connection.execute(delete(worker_runs).where(worker_runs.c.id == run_id))
+            connection.execute(delete(pins).where(pins.c.worker_id == run_id))
+
+        await self._write(job)
+
+    async def drop_archive(self, run_id: str) -> None:
+        def job(connection: Connection) -> None:
+            connection.execute(delete(worker_transcripts).where(worker_transcripts.c.worker_id == run_id))
+            connection.execute(update(worker_runs).where(worker_runs.c.id == run_id).values(has_transcript=False))
+
+        await self._write(job)
+
+    async def clear_views(self) -> None:
+        def job(connection: Connection) -> None:
+            connection.execute(delete(worker_runs))
+            connection.execute(delete(settings).where(settings.c.name == _PLACE))
+
+        await self._write(job)
+
+    async def set_place(self, place: int) -> None:
+        values = {"name": _PLACE, "value": str(place)}
+        await self._execute(upsert(settings).values(values).on_conflict_do_update(set_={"value": str(place)}))
+
+    async def _execute(self, statement: Any) -> None:
+        await self._write(lambda connection: connection.execute(statement).close())
+
+    async def compact(self) -> None:
+        def work() -> None:
+            # Not in a transaction, so past SQLAlchemy, which begins one: SQLite itself keeps others out meanwhile.
+            pooled = self._engine.raw_connection()
+            try:
+                for statement in (
+                    "INSERT INTO worker_search(worker_search) VALUES ('optimize')",
+                    "VACUUM",
+                    "PRAGMA wal_checkpoint(TRUNCATE)",
+                ):
+                    pooled.cursor().execute(statement)
+            finally:
+                pooled.close()
+
+        try:
+            await anyio.to_thread.run_sync(work, limiter=self._readers)
+        except sqlite3.OperationalError as error:
+            raise readable(error) from error
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await anyio.to_thread.run_sync(self._writer.close)
+            self._engine.dispose()
+
+
+def _apply(connection: Connection, change: Change) -> None:
+    row = change.row
+    if not _write_row(connection, change):
+        return
+    _write_timeline(connection, change)
+    if change.archive is not None:
+        kept = upsert(worker_transcripts).values(worker_id=row.id, transcript=change.archive)
+        connection.execute(kept.on_conflict_do_update(set_={"transcript": change.archive}))
+    if row.ended:
+        connection.execute(delete(worker_folds).where(worker_folds.c.worker_id == row.id))
+    else:
+        fold = upsert(worker_folds).values(worker_id=row.id, state=change.state)
+        connection.execute(fold.on_conflict_do_update(set_={"state": change.state}))
+
+
+def _write_row(connection: Connection, change: Change) -> bool:
+    """Whether the change is news; if so, the row has it and can be searched for it."""
+    row = change.row
+    values = columns_of(row)
+    known = connection.execute(
+        select(worker_runs.c.num, worker_runs.c.last_seq).where(worker_runs.c.id == row.id)
+    ).first()
+    if known is None:
+        made = connection.execute(insert(worker_runs).values(**values, event_count=0, has_transcript=False))
+        number = made.inserted_primary_key[0] if made.inserted_primary_key else 0
+        _name_channel(connection, row)
+        searched = text("INSERT INTO worker_search(rowid, body) VALUES (:number, :body)")
+        connection.execute(searched, {"number": number, "body": _searched(change)})
+    elif known.last_seq < row.last_seq:
+        connection.execute(update(worker_runs).where(worker_runs.c.num == known.num).values(**values))
+        if change.search is not None or row.ended:
+            changed = update(worker_search).where(worker_search.c.rowid == known.num)
+            connection.execute(changed.values(body=_searched(change)))
+    else:
+        return False
+    if change.archive is not None:
+        connection.execute(update(worker_runs).where(worker_runs.c.id == row.id).values(has_transcript=True))
+    return True
+
+
+def _name_channel(connection: Connection, row: RunRow) -> None:
+    """The newest run of a channel says what it is called."""
+    if row.channel_id is not None:
+        channel = upsert(channels).values(id=row.channel_id, name=row.channel_name)
+        named = channel.on_conflict_do_update(set_={"name": row.channel_name})
+        connection.execute(named if row.channel_name is not None else channel.on_conflict_do_nothing())
+
+
+def _searched(change: Change) -> str:
+    row = change.row
+    return "\n".join(part for part in (row.task, row.result, row.error_message, change.search) if part)
+
+
+def _write_timeline(connection: Connection, change: Change) -> None:
+    if not change.timeline:
+        return
+    # Two processes may have folded the same events; the index knows which rows are there already.
+    rows = [
+        {
+            "worker_id": change.row.id,
+            "event_type": row.event_type,
+            "data": msgspec.json.encode(row.data).decode(),
+            "created_at": row.created_at,
+            "seq": row.seq,
+            "n": row.n,
+        }
+        for row in change.timeline
+    ]
+    added = connection.execute(upsert(worker_events).on_conflict_do_nothing(), rows).rowcount
+    runs = worker_runs.c
+    count = update(worker_runs).where(runs.id == change.row.id).values(event_count=runs.event_count + added)
+    connection.execute(count)

@@ -1,0 +1,85 @@
+"""`shopfloor list`: the runs, newest first."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from argparse import ArgumentParser, Namespace
+from typing import Any, cast
+
+import anyio
+
+from shopfloor.cli.arguments import Parser, add_color, positive, storage_of
+from shopfloor.cli.style import Style, ago, duration, one_line
+from shopfloor.wiring import open_api
+
+EXAMPLES = """\
+  shopfloor list                              the newest runs
+  shopfloor list --status failed --owner ada  of somebody, that failed
+  shopfloor list --search 'assertion error'   where these words stand, in task, output or tools
+  shopfloor list --json | jq '.workers[].id'  as the API gives them"""
+_LOOKS = {"done": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "waiting": "cyan"}
+_STATUSES = ("all", "queued", "running", "waiting", "done", "failed", "cancelled")
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument("--owner", metavar="NAME", help="on whose behalf")
+    parser.add_argument("--status", choices=_STATUSES, default="all", help="how they stand (default: all)")
+    parser.add_argument("--type", metavar="NAME", help="the worker type, e.g. command")
+    parser.add_argument("--channel", metavar="ID", help="where they came from")
+    parser.add_argument("--parent", metavar="RUN", help="the sub-runs of this run (its whole id)")
+    parser.add_argument("--since", metavar="TIME", help="begun after this (RFC 3339, e.g. 2026-11-15T10:00:00Z)")
+    parser.add_argument("--until", metavar="TIME", help="begun before this")
+    parser.add_argument("--search", metavar="WORDS", help="all of these words in task, result, messages or tools")
+    parser.add_argument("--limit", type=positive, default=50, metavar="N", help="at most so many (default: 50)")
+    parser.add_argument("--cursor", metavar="CURSOR", help="the next page, as the page before said")
+    parser.add_argument("--json", action="store_true", help="as the API gives them")
+    add_color(parser)
+    return parser
+
+
+def run(args: Namespace) -> int:
+    async def ask() -> dict[str, Any]:
+        async with open_api(storage_of(args)) as api:
+            return await api.get(
+                "/api/agents/workers",
+                agent_id=args.owner,
+                status=args.status,
+                worker_type=args.type,
+                channel_id=args.channel,
+                parent=args.parent,
+                since=args.since,
+                until=args.until,
+                q=args.search,
+                limit=args.limit,
+                cursor=args.cursor,
+            )
+
+    page = anyio.run(ask)
+    if args.json:
+        print(json.dumps(page, ensure_ascii=False))
+        return 0
+    style = Style.named(args.color)
+    runs = cast("list[dict[str, Any]]", page["workers"])
+    for line in table(runs, style, shutil.get_terminal_size((120, 24)).columns):
+        print(line)
+    shown = f"{len(runs):,} of {page['total']:,} runs"
+    more = f"; the next page: --cursor {page['next']}" if page["next"] else ""
+    print(style.paint(shown + more, "dim"))
+    return 0
+
+
+def table(runs: list[dict[str, Any]], style: Style, width: int) -> list[str]:
+    owners = max([len(str(run["agent_id"] or "")) for run in runs], default=0)
+    lines: list[str] = []
+    for run in runs:
+        status = str(run["status"]).ljust(9)
+        times = f"{ago(run['started_at']):>8}  {duration(run['duration_ms']):>11}"
+        owner = str(run["agent_id"] or "").ljust(min(owners, 20))[:20]
+        task = one_line(run["task"], max(20, width - len(owner) - 46))
+        look = _LOOKS.get(run["status"], "dim")
+        lines.append(f"{run['id'][:8]}  {style.paint(status, look)}  {times}  {style.paint(owner, 'dim')}  {task}")
+        if run.get("snippet"):
+            lines.append(style.paint(f"          {one_line(run['snippet'], width - 10)}", "dim"))
+    return lines

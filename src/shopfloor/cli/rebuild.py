@@ -1,0 +1,34 @@
+"""`shopfloor rebuild`: the rows, made anew from the logs."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+import anyio
+
+from shopfloor.cli.arguments import Parser, storage_of
+from shopfloor.client import find_server
+from shopfloor.errors import ServerRunning
+from shopfloor.wiring import local_office
+
+EXAMPLES = "  shopfloor rebuild    when the database was lost or is doubted; the logs are the truth"
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    return Parser(name, summary, examples=EXAMPLES)
+
+
+def run(args: Namespace) -> int:
+    storage = storage_of(args)
+    if find_server(storage) is not None:
+        raise ServerRunning("a server is using these rows", hint="stop it, rebuild, start it again")
+
+    async def rebuild() -> tuple[int, int]:
+        async with local_office(storage) as office:
+            await office.store.clear_views()
+            events = await office.ingest.catch_up(everything=True)
+            return events, len(await office.store.known_runs())
+
+    events, runs = anyio.run(rebuild)
+    print(f"{runs:,} runs from {events:,} events")
+    return 0

@@ -1,0 +1,89 @@
+"""`shopfloor status`: how a run stands, and what happened in it last."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+from typing import Any, cast
+
+import anyio
+
+from shopfloor.cli.arguments import Parser, add_color, run_id_of, storage_of
+from shopfloor.cli.style import Style, ago, duration, one_line, safe
+from shopfloor.limits import PREVIEW_CHARS
+from shopfloor.wiring import open_api
+
+EXAMPLES = """\
+  shopfloor status last          how it stands, and its timeline
+  shopfloor status 5f3a --json   as the API gives it"""
+_TIMELINE_ROWS = 1000
+_SHOWN_ROWS = 12
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, or `last`")
+    parser.add_argument("--json", action="store_true", help="as the API gives it")
+    add_color(parser)
+    return parser
+
+
+def run(args: Namespace) -> int:
+    run_id = run_id_of(args)
+
+    async def ask() -> tuple[dict[str, Any], dict[str, Any]]:
+        async with open_api(storage_of(args)) as api:
+            detail = await api.get("/api/agents/workers/detail", worker_id=run_id)
+            return detail, await api.get("/api/agents/workers/events", worker_id=run_id, limit=_TIMELINE_ROWS)
+
+    detail, timeline = anyio.run(ask)
+    if args.json:
+        del detail["transcript"]
+        print(json.dumps({**detail, "events": timeline["events"]}, ensure_ascii=False))
+        return 0
+    style = Style.named(args.color)
+    print(style.paint(f"run {detail['id']}", "bold"))
+    for name, value in _facts(detail):
+        print(f"  {style.paint(name.ljust(8), 'dim')}{safe(value)}")
+    events = cast("list[dict[str, Any]]", timeline["events"])
+    if len(events) > _SHOWN_ROWS:
+        print(style.paint(f"  … {len(events) - _SHOWN_ROWS:,} earlier", "dim"))
+    for event in events[-_SHOWN_ROWS:]:
+        print(f"  {style.paint(event['created_at'][11:19], 'dim')}  {_line(event, style)}")
+    return 0
+
+
+def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:
+    error = cast("dict[str, Any] | None", detail["error"])
+    facts = {
+        "task": one_line(detail["task"], PREVIEW_CHARS),
+        "status": " · ".join(
+            part
+            for part in (
+                detail["status"],
+                f"{error['code']}: {error['message']}" if error else "",
+                duration(detail["duration_ms"]),
+            )
+            if part
+        ),
+        "started": f"{detail['started_at']} ({ago(detail['started_at'])})",
+        "owner": detail["agent_id"],
+        "channel": detail["channel_name"],
+        "parent": detail["parent_run_id"],
+        "cost": f"{detail['cost_usd']:.4f} USD" if detail["cost_usd"] is not None else None,
+    }
+    return [(name, str(value)) for name, value in facts.items() if value]
+
+
+def _line(event: dict[str, Any], style: Style) -> str:
+    data = cast("dict[str, Any]", event["data"])
+    match event["event_type"]:
+        case "tool_started":
+            return f"{safe(data['tool_name'])} ▸ {one_line(data['preview'], PREVIEW_CHARS)}"
+        case "tool_completed":
+            sign = style.paint("✗", "red") if "error" in data else "✓"
+            return f"{safe(data['tool_name'])} {sign} {duration(data['duration_ms'])}"
+        case "error":
+            return style.paint(one_line(data["message"], PREVIEW_CHARS), "red")
+        case _:
+            return one_line(str(data.get("status")), PREVIEW_CHARS)

@@ -1,0 +1,30 @@
+"""Where a server is: said by the environment, or written in the storage folder by the server itself."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from shopfloor.record import Storage, is_locked
+
+URL = "SHOPFLOOR_URL"
+TOKEN = "SHOPFLOOR_TOKEN"  # noqa: S105 - the name of a variable
+
+
+class Address(msgspec.Struct, frozen=True):
+    url: str
+    token: str
+
+
+def find_server(storage: Storage) -> Address | None:
+    """The server to ask; None where there is none, and the files have to be read instead."""
+    if url := os.environ.get(URL):
+        return Address(url.rstrip("/"), os.environ.get(TOKEN, ""))
+    # A server holds its lock for life; the file alone may be what a crash left.
+    if not is_locked(storage.server_lock):
+        return None
+    try:
+        return msgspec.json.decode(storage.server_address.read_bytes(), type=Address)
+    except (OSError, msgspec.MsgspecError):
+        return None

@@ -1,0 +1,217 @@
+"""From logs to rows: every log's events are folded into the views, in batches, and never at a run's cost."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+
+from shopfloor.errors import InvalidEvent, StoreError
+from shopfloor.limits import INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS
+from shopfloor.log import Entry, Event, decode
+from shopfloor.ports import Change, RunItem, Store
+from shopfloor.record import Cursor, Problem, Storage, read
+from shopfloor.views import ArchiveEntry, RunRow, Timeline, TimelineRow, archive, row_step, search_text, timeline_step
+
+_encode = msgspec.json.Encoder().encode
+_decode_timeline = msgspec.json.Decoder(Timeline).decode
+
+
+class _Followed:
+    """A log that has not ended, and how far its views are."""
+
+    def __init__(self, cursor: Cursor, row: RunRow, timeline: Timeline) -> None:
+        self.cursor = cursor
+        self.row = row
+        self.timeline = timeline
+
+    def fold(self, entries: Iterable[Entry]) -> Change:
+        rows: list[TimelineRow] = []
+        for event in _events(entries):
+            self.row = row_step(self.row, event)
+            self.timeline, more = timeline_step(self.timeline, event)
+            rows += more
+        change = Change(row=self.row, state=_encode(self.timeline), timeline=rows)
+        return self._with_archive(change) if self.row.ended else change
+
+    def _with_archive(self, change: Change) -> Change:
+        """At the outcome the log is read once more, from its beginning: no fold has to hold all of it."""
+        entries = list(archive(_events(read(self.cursor.path, report=_ignore))))
+        return msgspec.structs.replace(
+            change,
+            archive=pack(entries) if entries else None,
+            search=search_text(self.row, entries),
+        )
+
+
+def pack(entries: list[ArchiveEntry]) -> bytes:
+    # A fixed time, so that the same log gives the same bytes.
+    return gzip.compress(_encode(entries), 6, mtime=0)
+
+
+class Ingest:
+    """Keeps the views of every log in a storage up to date, whoever writes the logs."""
+
+    def __init__(self, storage: Storage, store: Store) -> None:
+        self._storage = storage
+        self._store = store
+        self._followed: dict[str, _Followed] = {}
+        self._place = 0
+        self._listeners: list[_Listener] = []
+
+    async def catch_up(self, *, everything: bool = False) -> int:
+        """Takes up all that the logs hold now; gives the number of events. `everything` looks at every file."""
+        await self._begin(everything=everything)
+        events = 0
+        while taken := await self.step():
+            events += taken
+        return events
+
+    async def run(self) -> None:
+        """Goes on until it is cancelled. A store that cannot be written is waited for: the logs have it all."""
+        await self._begin(everything=True)
+        while True:
+            try:
+                taken = await self.step()
+            except StoreError:
+                await self._forget()
+                await anyio.sleep(INGEST_RETRY_SECONDS)
+                continue
+            if not taken:
+                await anyio.sleep(INGEST_PAUSE_SECONDS)
+
+    async def _begin(self, *, everything: bool) -> None:
+        self._place = await self._store.place()
+        for run_id in await self._store.open_runs():
+            await self._take_up(run_id)
+        if everything:
+            known = await self._store.known_runs() | await self._store.buried()
+            for run_id in await anyio.to_thread.run_sync(self._oldest_first, known):
+                await self._take_up(run_id)
+
+    def _oldest_first(self, known: set[str]) -> list[str]:
+        """Runs that have no row, by when they began: rows are numbered in that order."""
+        began: list[tuple[str, str]] = []
+        for run_id in set(self._storage.run_ids()) - known:
+            first = next(read(self._storage.log_path(run_id), limit=1, report=_ignore), None)
+            began += [(event.timestamp, run_id) for event in _events([first] if first else [])]
+        return [run_id for _, run_id in sorted(began)]
+
+    async def step(self) -> int:
+        """One batch: what was announced, and what the open logs have got. Gives the number of events."""
+        announced, place = self._storage.announced(self._place)
+        for run_id in announced:
+            await self._take_up(run_id)
+        changes: list[Change] = []
+        taken = 0
+        for followed in list(self._followed.values()):
+            entries = [item for item in followed.cursor.poll() if isinstance(item, Entry)]
+            if entries:
+                changes.append(await anyio.to_thread.run_sync(followed.fold, entries))
+                taken += len(entries)
+            if taken >= INGEST_EVENTS:
+                break
+        if changes:
+            await self._store.apply(changes)
+            await self._tell(changes)
+        if place != self._place:
+            await self._store.set_place(place)
+            self._place = place
+        for change in changes:
+            if change.row.ended:
+                self._let_go(change.row.id)
+        return taken
+
+    async def _take_up(self, run_id: str) -> None:
+        path = self._storage.log_path(run_id)
+        if run_id in self._followed or not path.exists():
+            return
+        folded = await self._store.folded(run_id)
+        row = folded.row if folded else RunRow()
+        if row.ended:
+            return
+        timeline = _decode_timeline(folded.state) if folded and folded.state else Timeline()
+        self._followed[run_id] = _Followed(Cursor(path, row.last_seq, report=_ignore), row, timeline)
+
+    def _let_go(self, run_id: str) -> None:
+        followed = self._followed.pop(run_id, None)
+        if followed is not None:
+            followed.cursor.close()
+
+    async def _forget(self) -> None:
+        """After a failed write: from what the store has, once more."""
+        for run_id in list(self._followed):
+            self._let_go(run_id)
+            await anyio.lowlevel.checkpoint()
+            with anyio.move_on_after(INGEST_RETRY_SECONDS):
+                await self._retake(run_id)
+
+    async def _retake(self, run_id: str) -> None:
+        while True:
+            try:
+                await self._take_up(run_id)
+            except StoreError:
+                await anyio.sleep(INGEST_PAUSE_SECONDS)
+            else:
+                return
+
+    def close(self) -> None:
+        for run_id in list(self._followed):
+            self._let_go(run_id)
+
+    # For whoever shows lists.
+
+    @asynccontextmanager
+    async def subscribe(self) -> AsyncGenerator[AsyncIterator[list[RunItem]]]:
+        listener = _Listener()
+        self._listeners.append(listener)
+        try:
+            yield listener.items()
+        finally:
+            self._listeners.remove(listener)
+
+    async def _tell(self, changes: list[Change]) -> None:
+        if not self._listeners:
+            return
+        for change in changes:
+            item = await self._store.get_run(change.row.id)
+            if item is not None:
+                for listener in self._listeners:
+                    listener.put(item)
+
+
+class _Listener:
+    """Changes that one subscriber has not seen yet: of each run the newest state only, so that they stay few."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, RunItem] = {}
+        self._news = anyio.Event()
+
+    def put(self, item: RunItem) -> None:
+        self._pending[item.row.id] = item
+        self._news.set()
+
+    async def items(self) -> AsyncIterator[list[RunItem]]:
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            items, self._pending = list(self._pending.values()), {}
+            yield items
+
+
+def _events(entries: Iterable[Entry]) -> Iterable[Event]:
+    for entry in entries:
+        try:
+            yield decode(entry.raw)
+        except InvalidEvent:
+            # No envelope to be read; the file has it, and `verify` names it.
+            continue
+
+
+def _ignore(problem: Problem) -> None:
+    """Said where a log is shown, not where its rows are made."""

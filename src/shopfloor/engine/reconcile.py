@@ -1,0 +1,51 @@
+"""Runs whose host is gone: nobody will ever write their outcome, so somebody else has to."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+from shopfloor.errors import LogBusy, RunEnded
+from shopfloor.log import CallCompleted, RunCompleted, RunError, StepCompleted, decode
+from shopfloor.record import Recorder, Storage, is_locked, read
+from shopfloor.views import Outline, Step, outline
+
+_HOST = re.compile(r"[a-z0-9-]{1,64}")
+HOST_LOST = "host_lost"
+
+
+def is_orphan(storage: Storage, run_id: str, host: str | None) -> bool:
+    """Whether nobody is left to go on with this run: its host holds no lock, and nobody writes its log."""
+    # A host's name comes from a log, and is to become a file's name.
+    if host is not None and _HOST.fullmatch(host) and is_locked(storage.hosts / f"{host}.lock"):
+        return False
+    path = storage.log_path(run_id)
+    return path.exists() and not is_locked(path)
+
+
+def end_orphan(storage: Storage, run_id: str) -> bool:
+    """Writes the outcome that the host can no longer write; False where there is one, or somebody at it, after all."""
+    path = storage.log_path(run_id)
+    run = outline(decode(entry.raw) for entry in read(path, report=lambda problem: None))
+    if not run.run_id or run.state != "running":
+        return False
+    # A log has one writer, and a run one outcome: whoever else is ending this run keeps us out, or has kept us out.
+    with contextlib.suppress(LogBusy, RunEnded), Recorder(path, run_id) as recorder:
+        open_steps = [step for step in run.steps.values() if not step.done]
+        for step in reversed(open_steps):
+            _end_step(recorder, step)
+        recorder.append(_outcome(run, open_steps))
+        return True
+    return False
+
+
+def _end_step(recorder: Recorder, step: Step) -> None:
+    ended = CallCompleted if step.child_run_id else StepCompleted
+    payload = ended(name=step.name, kind=step.kind, try_=step.try_, error="the host is gone")
+    recorder.append(payload, path=step.path, iteration=step.iteration, child_run_id=step.child_run_id)
+
+
+def _outcome(run: Outline, open_steps: list[Step]) -> RunCompleted:
+    at = f", while it was at {', '.join(step.path for step in open_steps)}" if open_steps else ""
+    error = RunError(code=HOST_LOST, message=f"the process that ran this is gone{at}", retryable=True)
+    return RunCompleted(name=run.name, kind=run.kind, status="failed", error=error)

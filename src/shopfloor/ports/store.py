@@ -1,0 +1,156 @@
+"""Store: rows, timelines, archives and search, all of them views of logs, and what is durable in its own right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from shopfloor.views import RunRow, TimelineRow
+
+
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs a list is of. What is None does not matter; statuses are the inside words."""
+
+    agent_id: str | None = None
+    statuses: tuple[str, ...] | None = None
+    worker_type: str | None = None
+    channel_id: str | None = None
+    parent_run_id: str | None = None
+    started_after: str | None = None
+    """Later than this, written as logs write it: UTC with milliseconds."""
+    started_before: str | None = None
+    """Earlier than this, written likewise."""
+    search: str | None = None
+    """Words that must all be there, in the task, the result, a message or a tool's input or output."""
+
+
+class RunItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as lists show it: its row and what the store keeps beside it."""
+
+    row: RunRow
+    number: int
+    """Of the row: it grows with each new run, and is the place that a cursor names."""
+    event_count: int
+    has_transcript: bool
+    pinned: bool
+    channel_name: str | None
+    snippet: str | None = None
+    """For a search: where the words stand, between `[` and `]`."""
+
+
+class RunPage(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[RunItem]
+    total: int
+    next: str | None = None
+    """The cursor of the next page; None on the last."""
+
+
+class TimelineItem(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    seq: int
+    event_type: str
+    data: dict[str, Any]
+    created_at: str
+
+
+class Channel(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    name: str | None
+
+
+class Folded(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run's views are: the row, and the state of its timeline's fold."""
+
+    row: RunRow
+    state: bytes
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next events of a run do to its views. Applied once: what the row is past already changes nothing."""
+
+    row: RunRow
+    state: bytes
+    timeline: list[TimelineRow]
+    archive: bytes | None = None
+    """Gzipped JSON, at the outcome, where the log has messages."""
+    search: str | None = None
+    """What can be searched besides the row's task, result and error: messages and tools, at the outcome."""
+
+
+class Store(Protocol):
+    async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
+        """Newest first; `row.result` is left out.
+
+        With a cursor the offset does not count. An unreadable cursor is an `InvalidParameter`.
+        """
+        ...
+
+    async def get_run(self, run_id: str) -> RunItem | None: ...
+
+    async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
+        """The rows with an id over `after`, oldest first, at most `limit`."""
+        ...
+
+    async def archive(self, run_id: str) -> bytes | None:
+        """The gzipped transcript."""
+        ...
+
+    async def channels(self) -> list[Channel]: ...
+
+    async def pin(self, run_id: str, *, pinned: bool) -> bool:
+        """Whether there is such a run."""
+        ...
+
+    # What keeps the views.
+
+    async def folded(self, run_id: str) -> Folded | None:
+        """How far the views of a run are; None where there are none yet."""
+        ...
+
+    async def open_runs(self) -> list[str]:
+        """The runs whose rows say that they have not ended."""
+        ...
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        """All of them in one transaction."""
+        ...
+
+    async def known_runs(self) -> set[str]:
+        """Every run that has a row."""
+        ...
+
+    async def buried(self) -> set[str]:
+        """The runs that were deleted: a rebuild leaves them out."""
+        ...
+
+    async def bury(self, run_id: str) -> None:
+        """Writes the tombstone, and nothing else."""
+        ...
+
+    async def delete(self, run_id: str) -> None:
+        """Row, timeline, archive and search of a run."""
+        ...
+
+    async def drop_archive(self, run_id: str) -> None: ...
+
+    async def expired(self, before: str, *, limit: int) -> list[str]:
+        """Runs that ended before that time and are not pinned, oldest first."""
+        ...
+
+    async def clear_views(self) -> None:
+        """Deletes every view, for a rebuild, and forgets the place; pins, channels and tombstones stay."""
+        ...
+
+    async def place(self) -> int:
+        """How many bytes of the announcements have been taken up."""
+        ...
+
+    async def set_place(self, place: int) -> None: ...
+
+    async def compact(self) -> None:
+        """Gives freed space back."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,61 @@
+"""Answers as bytes that we encode, and what the API's description says of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Depends, Request
+from starlette.responses import Response
+
+from shopfloor.server import shapes
+from shopfloor.server.services import Services
+
+ANSWERS = (
+    shapes.ProblemAnswer,
+    shapes.WorkerList,
+    shapes.WorkerItem,
+    shapes.WorkerDetail,
+    shapes.WorkerEvents,
+    shapes.LogPage,
+    shapes.ChannelList,
+    shapes.Deleted,
+    shapes.Health,
+)
+_encode = msgspec.json.Encoder().encode
+
+
+def answer(shape: msgspec.Struct) -> Response:
+    return Response(_encode(shape), media_type="application/json")
+
+
+def says(shape: type[msgspec.Struct], description: str) -> dict[int | str, dict[str, Any]]:
+    """What an operation answers, for the description of the API."""
+    return {200: _described(shape, description), "default": _described(shapes.ProblemAnswer, "What went wrong.")}
+
+
+def streams(description: str) -> dict[int | str, dict[str, Any]]:
+    """The same for a stream."""
+    stream = {"description": description, "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    return {200: stream, "default": _described(shapes.ProblemAnswer, "What went wrong.")}
+
+
+def components() -> dict[str, Any]:
+    """The schemas of all answers, by name."""
+    return msgspec.json.schema_components(ANSWERS, ref_template=_ref("{name}"))[1]
+
+
+def _described(shape: type[msgspec.Struct], description: str) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": {"$ref": _ref(shape.__name__)}}}}
+
+
+def _ref(name: str) -> str:
+    return f"#/components/schemas/{name}"
+
+
+def _services(request: Request) -> Services:
+    return request.app.state.services
+
+
+Served = Annotated[Services, Depends(_services)]
+"""What the server was given to serve."""

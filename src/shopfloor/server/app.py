@@ -1,0 +1,63 @@
+"""The app: routes, what stands before them, and its description."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import anyio
+from fastapi import FastAPI
+
+from shopfloor.server import pages, runs, streams, workers
+from shopfloor.server.answers import components
+from shopfloor.server.auth import COOKIE, Gate
+from shopfloor.server.body import BodyLimit
+from shopfloor.server.problems import answer_problems
+from shopfloor.server.services import Services
+
+_ABOUT = (
+    "Runs of AI workers, and the record of what was said and done in them. "
+    "Every address wants `Authorization: Bearer <token>`, or the cookie that the login link sets. "
+    "Errors are always a `ProblemAnswer`."
+)
+
+
+def create_app(services: Services) -> FastAPI:
+    app = FastAPI(
+        title="Shopfloor",
+        description=_ABOUT,
+        version=services.version,
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.services = services
+    app.state.stopping = anyio.Event()
+    for room in (workers, runs, streams):
+        app.router.routes.extend(room.router.routes)
+    app.router.routes.extend(pages.ROUTES)
+    _describe(app)
+    answer_problems(app)
+    # The last one added stands before the others.
+    app.add_middleware(BodyLimit)
+    app.add_middleware(Gate, tokens=services.tokens, allowed_hosts=services.allowed_hosts)
+    return app
+
+
+def _describe(app: FastAPI) -> None:
+    """Completes what the framework says of the API with the shapes of our answers, and learns its parameters."""
+    described = app.openapi()
+    parts = cast("dict[str, Any]", described.setdefault("components", {}))
+    parts.setdefault("schemas", {}).update(components())
+    parts["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer"},
+        "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+    }
+    described["security"] = [{"token": []}, {"session": []}]
+    app.state.known_parameters = {
+        operation["operationId"]: frozenset(
+            one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"
+        )
+        for methods in described["paths"].values()
+        for operation in methods.values()
+    }

@@ -1,0 +1,148 @@
+"""What every request passes before anything else sees it: Host, Origin, token and role; and what every answer gets."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from shopfloor.errors import Forbidden, Unauthorized
+from shopfloor.server.problems import problem_of
+from shopfloor.server.tokens import Role, Tokens
+
+COOKIE: Final = "shopfloor_session"
+LOGIN: Final = "/login"
+"""The one address that is open to who has no token yet: it is where a browser brings it."""
+
+SECURITY_HEADERS: Final = {
+    # Scripts and styles are files of ours or nothing: text of a transcript can never become either.
+    "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+_THIS_MACHINE: Final = ("localhost", "127.0.0.1", "[::1]")
+_PLAIN_PORT: Final = 80
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_MAY_READ: Final[frozenset[Role]] = frozenset({"viewer", "operator", "admin"})
+_MAY_ACT: Final[frozenset[Role]] = frozenset({"operator", "admin"})
+_LOGIN_HINT: Final = "open the login link that `shopfloor up` prints, or send `Authorization: Bearer <token>`"
+_POLICY_VIOLATION: Final = 1008
+
+
+class Gate:
+    """ASGI middleware around all routes, also those that are not there."""
+
+    def __init__(self, app: ASGIApp, *, tokens: Tokens, allowed_hosts: tuple[str, ...]) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._http(scope, receive, send)
+            case "websocket":
+                await self._websocket(scope, receive, send)
+            case _:
+                await self._app(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                _guard(MutableHeaders(scope=message))
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self._app(scope, receive, send_guarded)
+        except Exception as error:
+            if begun:
+                # Too late for another answer; the server breaks the connection off, so that nobody takes it for whole.
+                raise
+            await problem_of(error)(scope, receive, send_guarded)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self._check(scope)
+        except (Forbidden, Unauthorized) as error:
+            await receive()
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": error.message})
+            return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        self._check_host(scope, headers)
+        _check_origin(headers)
+        if scope["path"] == LOGIN:
+            return
+        self._check_role(headers, reading=scope.get("method", "GET") in _READING)
+
+    def _check_host(self, scope: Scope, headers: Headers) -> None:
+        """Refuses names that are not ours: a page that had its own name point here (DNS rebinding) is stopped by it."""
+        said = [host.lower() for host in headers.getlist("host")]
+        if len(said) == 1 and (said[0] in self._own_hosts(scope) or self._is_allowed(said[0])):
+            return
+        raise Forbidden(
+            f"this server is not known as {', '.join(said) or 'a server without a name'}",
+            hint="ask for it as localhost, or allow the name where the server is started",
+        )
+
+    def _own_hosts(self, scope: Scope) -> set[str]:
+        port = (scope.get("server") or (None, None))[1]
+        names = {f"{name}:{port}" for name in _THIS_MACHINE}
+        return names | set(_THIS_MACHINE) if port == _PLAIN_PORT else names
+
+    def _is_allowed(self, host: str) -> bool:
+        without_port = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        return host in self._allowed_hosts or without_port in self._allowed_hosts
+
+    def _check_role(self, headers: Headers, *, reading: bool) -> None:
+        token = _token(headers)
+        if token is None:
+            raise Unauthorized("a token is needed", hint=_LOGIN_HINT)
+        role = self._tokens.role_of(token)
+        if role is None:
+            raise Unauthorized("this token is not known here", hint=_LOGIN_HINT)
+        if role not in (_MAY_READ if reading else _MAY_ACT):
+            doing = "reads" if reading else "acts"
+            raise Forbidden(f"a token of the role {role} is not one that {doing} here", hint="use one of another role")
+
+
+def _guard(headers: MutableHeaders) -> None:
+    for name, value in SECURITY_HEADERS.items():
+        headers[name] = value
+    # What is said here is for one pair of eyes.
+    headers.setdefault("Cache-Control", "no-store")
+
+
+def _check_origin(headers: Headers) -> None:
+    """Refuses what pages of other sites ask for."""
+    for origin in headers.getlist("origin"):
+        try:
+            named = urlsplit(origin)
+        except ValueError:
+            named = urlsplit("")
+        if named.scheme not in ("http", "https") or named.netloc.lower() != headers["host"].lower():
+            raise Forbidden(f"pages of {origin} may not ask this server")
+
+
+def _token(headers: Headers) -> str | None:
+    said = headers.get("authorization")
+    if said is not None:
+        scheme, _, token = said.partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else None
+    for cookie in headers.getlist("cookie"):
+        found = cookie_parser(cookie).get(COOKIE)
+        if found is not None:
+            return unquote(found)
+    return None

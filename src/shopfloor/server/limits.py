@@ -1,0 +1,39 @@
+"""The named limits of the server: sizes in bytes, times in seconds, unless the name says otherwise."""
+
+from typing import Final
+
+# Pages.
+LIST_DEFAULT: Final = 50
+"""How many runs a page of the list has, unless said otherwise."""
+LIST_MOST: Final = 500
+"""How many at most."""
+OFFSET_MOST: Final = 1_000_000
+"""How far into the list an offset goes; a cursor goes on from there."""
+TIMELINE_DEFAULT: Final = 200
+"""How many rows of a timeline are given, unless said otherwise."""
+LOG_DEFAULT: Final = 200
+"""How many events of a log are given, unless said otherwise."""
+EVENTS_MOST: Final = 1_000
+"""How many rows of a timeline, or events of a log, at most."""
+NUMBER_MOST: Final = 2**53 - 1
+"""The largest number that every reader of JSON can tell from the next."""
+WORDS_MOST_CHARS: Final = 1_000
+"""The longest filter, search or cursor."""
+
+# What comes in and goes out.
+BODY_BYTES: Final = 10 * 1024 * 1024
+"""The largest body of a request."""
+TRANSCRIPT_BYTES: Final = 64 * 1024 * 1024
+"""The largest transcript that is unpacked."""
+
+# Streams.
+HEARTBEAT_SECONDS: Final = 15.0
+"""How long a stream is silent before it shows that it lives."""
+STREAM_RUNS: Final = 16
+"""How many runs a page can follow over its one connection."""
+
+# The server itself.
+SESSION_SECONDS: Final = 400 * 24 * 60 * 60
+"""How long a browser keeps its login: the longest that browsers allow."""
+SHUTDOWN_SECONDS: Final = 5.0
+"""How long requests have to end when the server stops."""

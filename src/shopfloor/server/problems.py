@@ -1,0 +1,88 @@
+"""Errors as answers: always `{"error": {"code", "message", "hint"}}`, whoever found them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, cast
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shopfloor.errors import (
+    InvalidParameter,
+    MethodNotAllowed,
+    NotFoundError,
+    ShopfloorError,
+    Unauthorized,
+    UnexpectedError,
+)
+from shopfloor.server.shapes import Problem, ProblemAnswer
+
+_log = logging.getLogger("shopfloor.server")
+_HINT = "see /api/docs for what there is"
+
+
+def problem(
+    status: int, code: str, message: str, hint: str | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    body = msgspec.json.encode(ProblemAnswer(Problem(code, message, hint)))
+    return Response(body, status, headers, media_type="application/json")
+
+
+def problem_of(error: Exception) -> Response:
+    """The answer that says an error. What is a defect of ours is logged, and says no more than that."""
+    if not isinstance(error, ShopfloorError):
+        _log.error("a request failed unexpectedly", exc_info=error)
+        return problem(500, UnexpectedError.code, "something went wrong in the server", "its log says what")
+    if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("a request failed: %s", error.message, exc_info=error)
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else None
+    return problem(error.status, error.code, error.message, error.hint, headers)
+
+
+def answer_problems(app: FastAPI) -> None:
+    """Makes the app say its errors in our shape."""
+    app.add_exception_handler(ShopfloorError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _of_framework)
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    return problem_of(error)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    found = cast("RequestValidationError", error).errors()
+    message = "; ".join(_complaint(one) for one in found)
+    return problem_of(InvalidParameter(message, hint=_HINT))
+
+
+def _complaint(found: Any) -> str:
+    """What is wrong with a parameter, beginning with its name."""
+    if found["type"] == "json_invalid":
+        return "body: it is not JSON"
+    where = [str(part) for part in found["loc"]]
+    # `query.limit` is `limit` to whoever wrote it; a body's field is named as such.
+    name = ".".join(where if where[0] == "body" else where[1:]) or where[0]
+    return f"{name}: {found['msg'][:1].lower()}{found['msg'][1:]}"
+
+
+async def _of_framework(request: Request, error: Exception) -> Response:
+    """What the framework refuses by itself: no such route, or not by this method."""
+    refused = cast("HTTPException", error)
+    match refused.status_code:
+        case HTTPStatus.NOT_FOUND:
+            return problem_of(NotFoundError(f"there is nothing at {request.url.path}", hint=_HINT))
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            message = f"{request.url.path} does not take {request.method}"
+            return problem(refused.status_code, MethodNotAllowed.code, message, _HINT, refused.headers)
+        case HTTPStatus.BAD_REQUEST:
+            return problem_of(InvalidParameter(f"body: {refused.detail}", hint=_HINT))
+        case status:
+            return problem(status, "refused", str(refused.detail), None, refused.headers)

@@ -1,0 +1,61 @@
+"""Runs by their id: the log, the pin; and what else a client asks of the server."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+from starlette.responses import Response
+
+from shopfloor.errors import Forbidden, RunNotFound
+from shopfloor.server.answers import Served, answer, says
+from shopfloor.server.limits import LOG_DEFAULT
+from shopfloor.server.parameters import AfterSeq, BeforeSeq, EventLimit, Force, PinBody, RunId, api_router
+from shopfloor.server.shapes import ChannelItem, ChannelList, Deleted, Health, LogPage, WorkerItem, item_of
+from shopfloor.server.workers import owned_run
+
+router = api_router("/api")
+
+
+@router.get("/runs/{run_id}/log", responses=says(LogPage, "Events, in order."))
+async def run_log(
+    run_id: RunId, served: Served, after: AfterSeq = 0, before: BeforeSeq = None, limit: EventLimit = LOG_DEFAULT
+) -> Response:
+    """A page of a run's log, as it was written."""
+    # One more than asked for tells whether there is more.
+    entries = await served.logs.page(run_id, after=after, before=before, limit=limit + 1)
+    if entries is None:
+        raise RunNotFound(f"there is no log of a run {run_id}")
+    upwards = before is not None and not after
+    kept = entries[-limit:] if upwards else entries[:limit]
+    events = cast("list[dict[str, Any]]", [msgspec.Raw(entry.raw) for entry in kept])
+    return answer(LogPage(events, more=len(entries) > limit))
+
+
+@router.post("/runs/{run_id}/pin", responses=says(WorkerItem, "The run as it is now."))
+async def pin_run(run_id: RunId, body: PinBody, served: Served) -> Response:
+    """Keeps a run when old ones are pruned, or no longer."""
+    if not await served.store.pin(run_id, pinned=body.pinned):
+        raise RunNotFound(f"there is no run {run_id}")
+    return answer(item_of(await owned_run(served.store, run_id)))
+
+
+@router.delete("/runs/{run_id}", responses=says(Deleted, "What is gone."))
+async def delete_run(run_id: RunId, served: Served, force: Force = False) -> Response:  # noqa: FBT002 - a parameter of the request
+    """Deletes a run that has ended, and its sub-runs; one that failed only by force."""
+    if served.delete_run is None:
+        raise Forbidden("runs cannot be deleted here")
+    return answer(Deleted(await served.delete_run(run_id, force=force)))
+
+
+@router.get("/channels", responses=says(ChannelList, "The channels."))
+async def list_channels(served: Served) -> Response:
+    """Where runs came from."""
+    channels = await served.store.channels()
+    return answer(ChannelList([ChannelItem(channel.id, channel.name) for channel in channels]))
+
+
+@router.get("/health", responses=says(Health, "It runs."))
+async def health(served: Served) -> Response:
+    """Whether the server runs, and which one it is."""
+    return answer(Health(served.version))

@@ -1,0 +1,30 @@
+"""What the server is given to serve."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from shopfloor.ports import Changes, LogReader, Store
+from shopfloor.server.limits import HEARTBEAT_SECONDS
+from shopfloor.server.tokens import Tokens
+
+
+class DeleteRun(Protocol):
+    """Deletes a run that has ended, with its sub-runs; gives the ids of what is gone."""
+
+    async def __call__(self, run_id: str, *, force: bool) -> list[str]: ...
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    store: Store
+    logs: LogReader
+    changes: Changes
+    tokens: Tokens
+    version: str
+    delete_run: DeleteRun | None = None
+    """Where it is None, runs cannot be deleted here."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names by which the server may be asked for, beside this machine's own: `name:port`, or `name` for any port."""
+    heartbeat_seconds: float = HEARTBEAT_SECONDS

@@ -1,0 +1,99 @@
+"""Serving the app until somebody says stop."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator
+from typing import Any
+
+import anyio
+import uvicorn
+from fastapi import FastAPI
+
+from shopfloor.errors import ConflictError
+from shopfloor.server.limits import SHUTDOWN_SECONDS
+
+
+async def serve(app: FastAPI, host: str, port: int, on_started: Callable[[str], None]) -> None:
+    """Serves until SIGINT or SIGTERM, or until it is cancelled; both end open requests first.
+
+    `on_started` is told the address, with the port that was found where `port` is 0. Run it on uvloop.
+    """
+    listening = _listen(host, port)
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=round(SHUTDOWN_SECONDS),
+    )
+    server = _Server(config, app.state.stopping, lambda: on_started(_address(listening, host)))
+    with contextlib.closing(listening):
+        async with anyio.create_task_group() as group:
+            ended = anyio.Event()
+            group.start_soon(_run, server, listening, ended)
+            try:
+                await ended.wait()
+            finally:
+                server.should_exit = True
+
+
+async def _run(server: _Server, listening: socket.socket, ended: anyio.Event) -> None:
+    # Told to stop rather than cancelled, it lets requests end.
+    with anyio.CancelScope(shield=True):
+        await server.serve(sockets=[listening])
+    ended.set()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConflictError(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            hint="is another server running? choose a port with --port",
+        ) from error
+
+
+def _address(listening: socket.socket, host: str) -> str:
+    port = listening.getsockname()[1]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, stopping: anyio.Event, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Streams would go on for ever: they are told before anybody waits for them.
+        self._stopping.set()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """As the original, but what was caught is not raised again: whoever serves has yet to close what it opened."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before: dict[signal.Signals, Any] = {
+            one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)

@@ -1,0 +1,194 @@
+"""The shapes of answers: the seed's fields, and what came to them. The API's description is made from these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import Meta
+
+from shopfloor.ports import RunItem
+from shopfloor.views import ArchiveEntry
+
+ShownStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+
+_SHOWN: dict[str, ShownStatus] = {
+    "queued": "queued",
+    "running": "running",
+    "waiting": "waiting",
+    "completed": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+_INSIDE: dict[str, str] = {shown: inside for inside, shown in _SHOWN.items()}
+
+
+def inside_statuses(shown: str) -> tuple[str, ...] | None:
+    """The statuses that a filter means; None for all."""
+    return None if shown == "all" else (_INSIDE[shown],)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    code: Annotated[str, Meta(description="What a program goes by.")]
+    message: Annotated[str, Meta(description="What happened.")]
+    hint: Annotated[str | None, Meta(description="What to do about it.")]
+
+
+class ProblemAnswer(msgspec.Struct, frozen=True):
+    """Every error is said like this."""
+
+    error: Problem
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a run failed."""
+
+    code: str | None
+    message: str | None
+
+
+class TokenUsage(msgspec.Struct, frozen=True):
+    """Tokens, by class."""
+
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    reasoning: int
+
+
+class _Worker(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    task: str
+    status: ShownStatus
+    worker_type: Annotated[str, Meta(description="`builtin`, `plugin`, or the provider of a bare run.")]
+    channel_id: str | None
+    channel_name: str | None
+    started_at: str
+    completed_at: Annotated[str | None, Meta(description="Null until it has ended.")]
+    event_count: Annotated[int, Meta(description="How many rows its timeline has.")]
+    has_transcript: bool
+    agent_id: Annotated[str | None, Meta(description="The owner under which it is listed.")]
+    parent_run_id: Annotated[str | None, Meta(description="The run that called it.")]
+    root_run_id: Annotated[str | None, Meta(description="The first run of its tree.")]
+    name: str
+    kind: str
+    duration_ms: int | None
+    tool_calls: int
+    usage: TokenUsage
+    cost_usd: float | None
+    error: Failure | None
+    pinned: Annotated[bool, Meta(description="Kept when old runs are pruned.")]
+
+
+class WorkerItem(_Worker, frozen=True, kw_only=True):
+    """A run, as the list shows it."""
+
+    snippet: Annotated[str | None, Meta(description="Where the searched words stand, between `[` and `]`.")]
+
+
+class WorkerDetail(_Worker, frozen=True, kw_only=True):
+    """A run with all that was said in it."""
+
+    result: str | None
+    transcript: Annotated[
+        list[ArchiveEntry] | None, Meta(description="Null while it is running, and where none was kept.")
+    ]
+    transcript_omitted: Annotated[str | None, Meta(description="Why a transcript that was kept is not given.")]
+    queued_at: str | None
+    host: str | None
+    attempt: int
+    last_seq: Annotated[int, Meta(description="The newest event of its log that this tells of.")]
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    deleted: list[str]
+    """The runs that are gone, sub-runs before the run they belong to."""
+
+
+class WorkerList(msgspec.Struct, frozen=True):
+    workers: list[WorkerItem]
+    total: Annotated[int, Meta(description="How many runs match, on all pages.")]
+    next: Annotated[str | None, Meta(description="The cursor of the next page; null on the last.")]
+
+
+class WorkerEvent(msgspec.Struct, frozen=True):
+    """A row of a timeline."""
+
+    id: int
+    event_type: Literal["status", "tool_started", "tool_completed", "error"]
+    data: Annotated[dict[str, Any], Meta(description="What the type carries; it may gain fields.")]
+    created_at: str
+    seq: Annotated[int, Meta(description="The event of the log that it comes from.")]
+
+
+class WorkerEvents(msgspec.Struct, frozen=True):
+    events: list[WorkerEvent]
+    more: Annotated[bool, Meta(description="Whether there are later ones.")]
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    """Events as they stand in the log."""
+
+    events: list[dict[str, Any]]
+    more: Annotated[bool, Meta(description="Whether there are others beyond the page, on the side it was cut.")]
+
+
+class ChannelItem(msgspec.Struct, frozen=True):
+    id: str
+    name: str | None
+
+
+class ChannelList(msgspec.Struct, frozen=True):
+    channels: list[ChannelItem]
+
+
+class Health(msgspec.Struct, frozen=True):
+    version: str
+
+
+def item_of(run: RunItem) -> WorkerItem:
+    return WorkerItem(**_shared(run), snippet=run.snippet)
+
+
+def detail_of(run: RunItem, transcript: bytes | None, omitted: str | None) -> WorkerDetail:
+    """`transcript` is JSON, and goes into the answer as it is."""
+    row = run.row
+    return WorkerDetail(
+        **_shared(run),
+        result=row.result,
+        transcript=cast("list[ArchiveEntry] | None", None if transcript is None else msgspec.Raw(transcript)),
+        transcript_omitted=omitted,
+        queued_at=row.queued_at,
+        host=row.host,
+        attempt=row.attempt,
+        last_seq=row.last_seq,
+    )
+
+
+def _shared(run: RunItem) -> dict[str, Any]:
+    row = run.row
+    failed = row.error_code is not None or row.error_message is not None
+    return {
+        "id": row.id,
+        "task": row.task,
+        "status": _SHOWN[row.status],
+        "worker_type": row.worker_type,
+        "channel_id": row.channel_id,
+        "channel_name": run.channel_name,
+        "started_at": row.started_at,
+        "completed_at": row.completed_at,
+        "event_count": run.event_count,
+        "has_transcript": run.has_transcript,
+        "agent_id": row.agent_id,
+        "parent_run_id": row.parent_run_id,
+        "root_run_id": row.root_run_id,
+        "name": row.name,
+        "kind": row.kind,
+        "duration_ms": row.duration_ms,
+        "tool_calls": row.tool_calls,
+        "usage": row.usage,
+        "cost_usd": row.cost_usd,
+        "error": Failure(row.error_code, row.error_message) if failed else None,
+        "pinned": run.pinned,
+    }

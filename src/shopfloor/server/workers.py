@@ -1,0 +1,110 @@
+"""The Workers tab's three addresses: list, detail, timeline."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Annotated, Literal, cast
+
+import anyio.to_thread
+from fastapi import Query
+from starlette.responses import Response
+
+from shopfloor.errors import RunNotFound
+from shopfloor.ports import RunFilter, RunItem, Store
+from shopfloor.server.answers import Served, answer, says
+from shopfloor.server.limits import TIMELINE_DEFAULT, TRANSCRIPT_BYTES
+from shopfloor.server.parameters import AfterId, AgentId, EventLimit, ListQuery, WorkerId, api_router
+from shopfloor.server.shapes import (
+    WorkerDetail,
+    WorkerEvent,
+    WorkerEvents,
+    WorkerList,
+    detail_of,
+    inside_statuses,
+    item_of,
+)
+
+_GZIP = 16 + zlib.MAX_WBITS
+
+router = api_router("/api/agents/workers")
+
+
+@router.get("", responses=says(WorkerList, "A page of runs, newest first."))
+async def list_workers(asked: Annotated[ListQuery, Query()], served: Served) -> Response:
+    """The runs of an owner, or of all of them, across all channels."""
+    wanted = RunFilter(
+        agent_id=asked.agent_id,
+        statuses=inside_statuses(asked.status),
+        worker_type=asked.worker_type,
+        channel_id=asked.channel_id,
+        parent_run_id=asked.parent,
+        started_after=asked.since,
+        started_before=asked.until,
+        search=_words(asked.q),
+    )
+    page = await served.store.list_runs(wanted, limit=asked.limit, offset=asked.offset, cursor=asked.cursor)
+    return answer(WorkerList([item_of(run) for run in page.items], page.total, page.next))
+
+
+def _words(said: str | None) -> str | None:
+    """What to search for: an empty box searches for nothing, and a NUL is no part of a word."""
+    return " ".join(said.replace("\0", " ").split()) or None if said else None
+
+
+@router.get("/detail", responses=says(WorkerDetail, "The run."))
+async def worker_detail(worker_id: WorkerId, served: Served, agent_id: AgentId = None) -> Response:
+    """A run with its result and its transcript."""
+    run = await owned_run(served.store, worker_id, agent_id)
+    if not (run.row.ended and run.has_transcript):
+        return answer(detail_of(run, None, None))
+    packed = await served.store.archive(worker_id)
+    if packed is None:
+        return answer(detail_of(run, None, None))
+    # Unpacking many megabytes is not for the loop that everybody waits on.
+    transcript, omitted = await anyio.to_thread.run_sync(unpack, packed)
+    return answer(detail_of(run, transcript, omitted))
+
+
+def unpack(packed: bytes, most: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, str | None]:
+    """The JSON of an archive, or why it cannot be given."""
+    reader = zlib.decompressobj(_GZIP)
+    try:
+        data = reader.decompress(packed, most + 1)
+    except zlib.error as error:
+        return None, f"the archive cannot be unpacked: {error}; the run's log has all of it"
+    if len(data) > most:
+        return None, f"it is larger than {most:,} bytes; the run's log has all of it"
+    if not reader.eof:
+        return None, "the archive ends early; the run's log has all of it"
+    return data, None
+
+
+@router.get("/events", responses=says(WorkerEvents, "Rows of the timeline, oldest first."))
+async def worker_events(
+    worker_id: WorkerId,
+    served: Served,
+    agent_id: AgentId = None,
+    limit: EventLimit = TIMELINE_DEFAULT,
+    after: AfterId = 0,
+) -> Response:
+    """The timeline of a run: also while it is running."""
+    await owned_run(served.store, worker_id, agent_id)
+    rows = await served.store.timeline(worker_id, limit=limit + 1, after=after)
+    events = [
+        WorkerEvent(row.id, cast("_EventType", row.event_type), row.data, row.created_at, row.seq)
+        for row in rows[:limit]
+    ]
+    return answer(WorkerEvents(events, more=len(rows) > limit))
+
+
+_EventType = Literal["status", "tool_started", "tool_completed", "error"]
+
+
+async def owned_run(store: Store, run_id: str, agent_id: str | None = None) -> RunItem:
+    """The run, where there is one and it is that owner's."""
+    run = await store.get_run(run_id)
+    if run is None:
+        raise RunNotFound(f"there is no run {run_id}")
+    if agent_id is not None and agent_id != run.row.agent_id:
+        raise RunNotFound(f"{agent_id} has no run {run_id}", hint="leave agent_id out, or name its owner")
+    return run

@@ -1,0 +1,841 @@
+"""What every store does, whatever it is made of."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from tests.contract.folding import Fold, asked, at, called, gave, golden, pieces, run, said, steps, whole
+from tests.samples import GOLDEN_FILES, PARENT_ID, RUN_ID
+
+from shopfloor.errors import InvalidParameter
+from shopfloor.log import Awaits, Event, RunError, new_run_id
+from shopfloor.ports import Change, Channel, RunFilter, RunItem, RunPage, Store
+
+pytestmark = pytest.mark.anyio
+
+ALL = RunFilter()
+GOLDEN_NAMES = [path.stem for path in GOLDEN_FILES]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def short(value: object) -> str:
+    """A name for a case, however long its text is."""
+    return repr(value)[:30]
+
+
+async def opened(kind: str, folder: Path) -> Store:
+    if kind == "memory":
+        from shopfloor.adapters.memory import MemoryStore
+
+        return MemoryStore()
+    from shopfloor.adapters.sqlite import SqliteStore
+
+    return await SqliteStore.open(folder / "shopfloor.db")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    made = await opened(request.param, tmp_path)
+    yield made
+    await made.close()
+
+
+async def keep(store: Store, *runs: Sequence[Event]) -> list[str]:
+    """Applies the runs one after the other, each at once, and gives their ids."""
+    await store.apply([whole(events) for events in runs])
+    return [events[0].run_id for events in runs]
+
+
+async def item_of(store: Store, run_id: str) -> RunItem:
+    item = await store.get_run(run_id)
+    assert item is not None
+    return item
+
+
+async def shown(store: Store, **wanted: Any) -> list[str]:
+    """The ids of all that fits, as a list shows them; `total` says the same number."""
+    page = await store.list_runs(RunFilter(**wanted), limit=1000)
+    assert page.total == len(page.items)
+    assert page.next is None
+    return ids(page)
+
+
+def ids(page: RunPage) -> list[str]:
+    return [item.row.id for item in page.items]
+
+
+async def views_of(store: Store, run_id: str) -> Any:
+    """All that the store has of a run, its surrogate numbers aside."""
+    item = await item_of(store, run_id)
+    timeline = [
+        (told.seq, told.event_type, told.data, told.created_at) for told in await store.timeline(run_id, limit=999)
+    ]
+    return msgspec.structs.replace(item, number=0), timeline, await store.archive(run_id)
+
+
+# One run
+
+
+async def test_a_run_that_is_not_there_is_nothing_anywhere(store: Store) -> None:
+    assert await store.get_run(RUN_ID) is None
+    assert await store.folded(RUN_ID) is None
+    assert await store.timeline(RUN_ID, limit=10) == []
+    assert await store.archive(RUN_ID) is None
+    assert await store.pin(RUN_ID, pinned=True) is False
+    await store.delete(RUN_ID)
+    await store.drop_archive(RUN_ID)
+    assert await store.list_runs(ALL, limit=10) == RunPage(items=[], total=0)
+    assert (await store.known_runs(), await store.open_runs(), await store.buried()) == (set(), [], set())
+
+
+@pytest.mark.req("WT-17")
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+async def test_what_is_kept_of_a_run_is_what_its_log_folds_to(store: Store, name: str) -> None:
+    change = whole(golden(name))
+    await store.apply([change])
+    item, timeline, archive = await views_of(store, change.row.id)
+    assert item.row == change.row
+    assert (item.event_count, item.has_transcript) == (len(change.timeline), change.archive is not None)
+    assert (item.pinned, item.channel_name, item.snippet) == (False, change.row.channel_name, None)
+    assert timeline == [(told.seq, told.event_type, told.data, told.created_at) for told in change.timeline]
+    assert archive == change.archive
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+async def test_a_run_that_comes_in_pieces_is_the_run_that_comes_at_once(store: Store, name: str, size: int) -> None:
+    events = golden(name)
+    for change in pieces(events, size):
+        await store.apply([change])
+    in_pieces = await views_of(store, events[0].run_id)
+    await store.delete(events[0].run_id)
+    await keep(store, events)
+    assert in_pieces == await views_of(store, events[0].run_id)
+
+
+async def test_a_log_without_messages_has_no_transcript(store: Store) -> None:
+    quiet, talking = await keep(store, run("a", *steps(2)), run("b", said("hello")))
+    assert (await item_of(store, quiet)).has_transcript is False
+    assert await store.archive(quiet) is None
+    assert (await item_of(store, talking)).has_transcript is True
+    assert b"hello" in gzip.decompress(await store.archive(talking) or b"")
+
+
+@pytest.mark.parametrize(
+    "text", ["\0 zero", "a\u2028b\r\n", "😀 \x1b[31m", "' OR 1=1 --", '"%_\\', "é" * 100_000], ids=short
+)
+async def test_any_text_comes_back_as_it_went_in(store: Store, text: str) -> None:
+    events = run(text, called("c", {text: [text]}), said(text), result=text, channel_id=text, channel_name=text)
+    (run_id,) = await keep(store, events)
+    item, timeline, _ = await views_of(store, run_id)
+    assert item.row == whole(events).row
+    assert item.channel_name == text
+    assert [data for _, _, data, _ in timeline] == [told.data for told in whole(events).timeline]
+    assert await shown(store, channel_id=text) == [run_id]
+
+
+async def test_a_waiting_run_says_what_it_waits_for(store: Store) -> None:
+    events = run("ask", called("q1", {}, awaits=Awaits(kind="question")), gave("q1", "yes"), status=None)
+    asking, answered = pieces(events[:2], 2)[0], pieces(events, 3)[0]
+    await store.apply([asking])
+    assert (await item_of(store, asking.row.id)).row.awaits == ("q1",)
+    assert await shown(store, statuses=("waiting",)) == [asking.row.id]
+    await store.apply([answered])
+    assert await shown(store, statuses=("waiting",)) == []
+    assert await shown(store, statuses=("running",)) == [asking.row.id]
+
+
+# The timeline
+
+
+async def test_a_timeline_is_paged_by_id_oldest_first(store: Store) -> None:
+    events = run("many", *steps(10))
+    (run_id,) = await keep(store, events)
+    everything = await store.timeline(run_id, limit=100)
+    assert [told.data["status"] for told in everything] == ["starting", *(f"step {n}" for n in range(10)), "completed"]
+    paged, after = [], 0
+    while page := await store.timeline(run_id, limit=5, after=after):
+        assert len(page) <= 5
+        paged += page
+        after = page[-1].id
+    assert paged == everything
+    assert await store.timeline(run_id, limit=0) == []
+
+
+async def test_ids_of_timelines_grow_over_the_whole_store(store: Store) -> None:
+    one, other = run("one", *steps(3)), run("other", *steps(3))
+    for changes in zip(pieces(one), pieces(other), strict=True):
+        await store.apply(changes)
+    told = [*await store.timeline(one[0].run_id, limit=99), *await store.timeline(other[0].run_id, limit=99)]
+    assert len({item.id for item in told}) == len(told) == 10
+    in_order = sorted(told, key=lambda item: item.id)
+    assert [item.seq for item in in_order] == [seq for seq in range(1, 6) for _ in "ab"]
+
+
+async def test_an_id_of_a_timeline_is_never_used_again(store: Store) -> None:
+    events = run("gone", *steps(3))
+    (run_id,) = await keep(store, events)
+    last = (await store.timeline(run_id, limit=99))[-1].id
+    await store.delete(run_id)
+    (other,) = await keep(store, run("new"))
+    assert min(item.id for item in await store.timeline(other, limit=99)) > last
+
+
+# Applying
+
+
+async def test_a_change_that_is_applied_twice_is_applied_once(store: Store) -> None:
+    for change in pieces(golden("claude-code"), 4):
+        await store.apply([change])
+        before = await views_of(store, change.row.id)
+        await store.apply([change])
+        await store.apply([change, change])
+        assert await views_of(store, change.row.id) == before
+
+
+async def test_a_change_that_the_row_is_past_changes_nothing(store: Store) -> None:
+    events = golden("claude-code")
+    await keep(store, events)
+    before = await views_of(store, events[0].run_id)
+    for old in pieces(events, 3):
+        await store.apply([old])
+    stranger = msgspec.structs.replace(whole(events[:2]).row, channel_id="elsewhere", status="waiting")
+    await store.apply([Change(row=stranger, state=b"", timeline=[], archive=b"x", search="stranger")])
+    assert await views_of(store, events[0].run_id) == before
+    assert await shown(store, search="stranger") == []
+    assert "elsewhere" not in {channel.id for channel in await store.channels()}
+
+
+async def test_a_change_that_begins_before_the_row_adds_only_what_is_new(store: Store) -> None:
+    events = golden("parent")
+    await store.apply([whole(events[:5])])
+    await store.apply([whole(events[:9])])
+    await store.apply([whole(events)])
+    before = await views_of(store, events[0].run_id)
+    await store.delete(events[0].run_id)
+    await keep(store, events)
+    assert await views_of(store, events[0].run_id) == before
+
+
+async def test_several_changes_of_one_run_may_come_together(store: Store) -> None:
+    events, other = golden("claude-code"), golden("command")
+    one, two = pieces(events), pieces(other)
+    await store.apply([change for pair in zip(one, two, strict=False) for change in pair] + one[len(two) :])
+    assert (await item_of(store, events[0].run_id)).row == one[-1].row
+    assert (await item_of(store, events[0].run_id)).event_count == sum(len(change.timeline) for change in one)
+    assert (await item_of(store, other[0].run_id)).row == two[-1].row
+
+
+async def test_no_change_at_all_is_fine(store: Store) -> None:
+    await store.apply([])
+    assert await store.known_runs() == set()
+
+
+async def test_a_run_keeps_its_number_as_it_goes_on(store: Store) -> None:
+    first, second = run("first", *steps(2)), run("second", *steps(2))
+    await store.apply([pieces(first)[0], pieces(second)[0]])
+    before = [(await item_of(store, events[0].run_id)).number for events in (first, second)]
+    await store.apply(pieces(first)[1:])
+    await store.apply(pieces(second)[1:])
+    assert [(await item_of(store, events[0].run_id)).number for events in (first, second)] == before
+    assert before[0] < before[1]
+
+
+async def test_totals_follow_a_run_through_its_states(store: Store) -> None:
+    events = run("a", *steps(1), agent_id="ada")
+    for change, (running, done) in zip(pieces(events), [(1, 0), (1, 0), (0, 1)], strict=True):
+        await store.apply([change])
+        totals = [
+            (await store.list_runs(RunFilter(agent_id="ada", statuses=(status,)), limit=1)).total
+            for status in ("running", "completed")
+        ]
+        assert totals == [running, done]
+    assert (await store.list_runs(ALL, limit=1)).total == 1
+    await store.delete(events[0].run_id)
+    assert (await store.list_runs(RunFilter(statuses=("completed",)), limit=1)).total == 0
+
+
+# How far the views are
+
+
+async def test_a_fold_is_carried_on_from_where_it_was_kept(store: Store) -> None:
+    events = golden("claude-code")
+    for event in events:
+        known = await store.folded(event.run_id)
+        fold = Fold(known.row, known.state) if known else Fold()
+        await store.apply([fold.take([event])])
+    item, timeline, _ = await views_of(store, events[0].run_id)
+    assert item.row == whole(events).row
+    assert timeline == [(told.seq, told.event_type, told.data, told.created_at) for told in whole(events).timeline]
+
+
+async def test_an_ended_run_still_says_how_far_it_is(store: Store) -> None:
+    events = run("a")
+    await keep(store, events)
+    known = await store.folded(events[0].run_id)
+    assert known is not None
+    assert known.row == whole(events).row
+
+
+async def test_open_runs_are_those_without_an_end(store: Store) -> None:
+    waiting = run("w", called("q", {}, awaits=Awaits(kind="question")), status=None)
+    ended, failed, running = run("e"), run("f", status="failed"), run("r", status=None)
+    await keep(store, ended, failed, running, waiting)
+    assert set(await store.open_runs()) == {running[0].run_id, waiting[0].run_id}
+    assert await store.known_runs() == {events[0].run_id for events in (ended, failed, running, waiting)}
+
+
+# Lists
+
+
+async def test_the_newest_is_first_by_its_start_and_then_by_its_number(store: Store) -> None:
+    late, early, same, middle = await keep(store, run(second=9), run(second=1), run(second=9), run(second=5))
+    assert await shown(store) == [same, late, middle, early]
+
+
+async def test_a_list_shows_all_of_a_run_but_its_result_which_may_be_long(store: Store) -> None:
+    (run_id,) = await keep(store, golden("command"))
+    whole_item = await item_of(store, run_id)
+    assert whole_item.row.result == "hello\noops\n"
+    row = msgspec.structs.replace(whole_item.row, result=None)
+    assert (await store.list_runs(ALL, limit=1)).items == [msgspec.structs.replace(whole_item, row=row)]
+
+
+async def test_a_page_of_nothing_still_says_how_many_there_are(store: Store) -> None:
+    await keep(store, run("a"), run("b"))
+    assert await store.list_runs(ALL, limit=0) == RunPage(items=[], total=2)
+
+
+async def by_cursor(store: Store, limit: int, **wanted: Any) -> list[RunPage]:
+    pages = [await store.list_runs(RunFilter(**wanted), limit=limit)]
+    while pages[-1].next is not None:
+        assert len(pages[-1].items) == limit
+        pages.append(await store.list_runs(RunFilter(**wanted), limit=limit, cursor=pages[-1].next))
+    return pages
+
+
+async def two_hundred(store: Store) -> list[str]:
+    """Runs in threes of one start, of two owners. As a list shows them."""
+    runs = [run("the task", second=n // 3, agent_id="ada" if n % 2 else "bob") for n in range(200)]
+    return (await keep(store, *runs))[::-1]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 50, 199, 200, 201])
+async def test_paging_by_cursor_gives_each_run_once(store: Store, limit: int) -> None:
+    runs = await two_hundred(store)
+    pages = await by_cursor(store, limit)
+    assert [run_id for page in pages for run_id in ids(page)] == runs
+    assert {page.total for page in pages} == {200}
+    assert len(pages) == -(-200 // limit)
+
+
+@pytest.mark.parametrize("limit", [7, 50, 200])
+async def test_paging_by_offset_gives_each_run_once(store: Store, limit: int) -> None:
+    runs = await two_hundred(store)
+    pages = [await store.list_runs(ALL, limit=limit, offset=offset) for offset in range(0, 200, limit)]
+    assert [run_id for page in pages for run_id in ids(page)] == runs
+    assert [page.next is None for page in pages] == [False] * (len(pages) - 1) + [True]
+    beyond = await store.list_runs(ALL, limit=limit, offset=200)
+    assert (beyond.items, beyond.total, beyond.next) == ([], 200, None)
+
+
+async def test_a_page_by_offset_can_be_gone_on_from_by_cursor(store: Store) -> None:
+    runs = await two_hundred(store)
+    page = await store.list_runs(ALL, limit=10, offset=20)
+    rest = await store.list_runs(ALL, limit=10, offset=99, cursor=page.next)
+    assert ids(page) + ids(rest) == runs[20:40]
+
+
+@pytest.mark.parametrize("wanted", [{}, {"search": "task"}], ids=["list", "search"])
+async def test_runs_that_come_while_somebody_pages_neither_hide_nor_repeat_the_old(
+    store: Store, wanted: dict[str, Any]
+) -> None:
+    runs = await two_hundred(store)
+    seen: list[str] = []
+    page = await store.list_runs(RunFilter(**wanted), limit=9)
+    new = 0
+    while True:
+        seen += ids(page)
+        await keep(store, run("the task", second=1000 + new), run("the task", second=67))
+        new += 2
+        if page.next is None:
+            break
+        page = await store.list_runs(RunFilter(**wanted), limit=9, cursor=page.next)
+    assert [run_id for run_id in seen if run_id in set(runs)] == runs
+    assert len(seen) == len(set(seen))
+    assert (await store.list_runs(RunFilter(**wanted), limit=1)).total == 200 + new
+
+
+async def test_a_cursor_outlives_the_run_that_it_names(store: Store) -> None:
+    runs = await two_hundred(store)
+    page = await store.list_runs(ALL, limit=10)
+    await store.delete(runs[9])
+    assert ids(await store.list_runs(ALL, limit=10, cursor=page.next)) == runs[10:20]
+
+
+async def test_a_filter_holds_on_every_page(store: Store) -> None:
+    runs = await two_hundred(store)
+    pages = await by_cursor(store, 30, agent_id="ada")
+    assert [run_id for page in pages for run_id in ids(page)] == runs[::2]
+    assert {page.total for page in pages} == {100}
+
+
+def cursor_of(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).decode()
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *("", "nonsense", "…", "\0", "====", "MQ", "W" * 10_000),
+        *map(cursor_of, (b"{}", b"[]", b'["x"]', b"null", b'[1, "a", 2]', b"[[1], [2]]", b"\xff\xfe")),
+    ],
+    ids=short,
+)
+@pytest.mark.parametrize("search", [None, "task"])
+async def test_an_unreadable_cursor_is_refused(store: Store, cursor: str, search: str | None) -> None:
+    await keep(store, run("the task"))
+    with pytest.raises(InvalidParameter):
+        await store.list_runs(RunFilter(search=search), limit=5, cursor=cursor)
+
+
+# Filters
+
+FILTERED: dict[str, dict[str, Any]] = {
+    "a": {"agent_id": "ada", "worker_type": "plugin", "channel_id": "cli", "second": 1},
+    "b": {"agent_id": "ada", "worker_type": "command", "channel_id": "api", "second": 2, "status": "failed"},
+    "c": {"agent_id": "bob", "worker_type": "command", "channel_id": "cli", "second": 3, "status": None},
+    "d": {"agent_id": "bob", "channel_id": "api", "second": 4, "status": "cancelled", "parent": PARENT_ID},
+    "e": {"second": 5, "parent": RUN_ID, "status": "failed"},
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({}, "edcba"),
+        ({"agent_id": "ada"}, "ba"),
+        ({"agent_id": "build"}, "e"),
+        ({"agent_id": "nobody"}, ""),
+        ({"agent_id": ""}, ""),
+        ({"statuses": ("failed",)}, "eb"),
+        ({"statuses": ("failed", "running")}, "ecb"),
+        ({"statuses": ("completed", "failed", "cancelled", "running", "waiting", "queued")}, "edcba"),
+        ({"statuses": ("failed", "failed")}, "eb"),
+        ({"statuses": ("odd",)}, ""),
+        ({"statuses": ()}, ""),
+        ({"worker_type": "command"}, "cb"),
+        ({"worker_type": "builtin"}, "ed"),
+        ({"channel_id": "api"}, "db"),
+        ({"channel_id": ""}, ""),
+        ({"parent_run_id": PARENT_ID}, "d"),
+        ({"parent_run_id": new_run_id()}, ""),
+        ({"started_after": at(2)}, "edc"),
+        ({"started_before": at(2)}, "a"),
+        ({"started_after": at(1), "started_before": at(5)}, "dcb"),
+        ({"started_after": at(3), "started_before": at(3)}, ""),
+        ({"agent_id": "ada", "statuses": ("failed",)}, "b"),
+        ({"agent_id": "ada", "worker_type": "command", "channel_id": "api", "statuses": ("failed",)}, "b"),
+        ({"channel_id": "api", "parent_run_id": PARENT_ID, "started_after": at(3)}, "d"),
+        ({"agent_id": "bob", "worker_type": "plugin"}, ""),
+        ({"search": "shared"}, "edcba"),
+        ({"search": "shared", "agent_id": "bob", "started_before": at(4)}, "c"),
+        ({"search": "b shared", "statuses": ("failed",)}, "b"),
+        ({"search": "a", "statuses": ("failed",)}, ""),
+    ],
+)
+async def test_a_list_is_of_what_fits_every_filter(store: Store, wanted: dict[str, Any], found: str) -> None:
+    kept = await keep(store, *(run(f"{name} shared", **given) for name, given in FILTERED.items()))
+    named = dict(zip(kept, FILTERED, strict=True))
+    assert "".join(named[run_id] for run_id in await shown(store, **wanted)) == found
+
+
+# Search
+
+
+async def test_words_are_found_in_task_result_messages_and_tools(store: Store) -> None:
+    events = run(
+        "sharpen the saw",
+        asked("with patience"),
+        said("I will begin"),
+        called("c", {"command": "grindstone --fast", "depth": [{"angle": "shallow"}]}),
+        gave("c", {"lines": ["sparks everywhere"]}),
+        result="gleaming edge",
+    )
+    run_id, _ = await keep(store, events, run("something else"))
+    for words in ["sharpen", "patience", "begin", "grindstone", "shallow", "sparks", "gleaming"]:
+        assert await shown(store, search=words) == [run_id], words
+    assert await shown(store, search="saw sparks gleaming patience") == [run_id]
+    assert await shown(store, search="saw nowhere") == []
+    assert await shown(store, search="something saw") == []
+
+
+async def test_words_are_found_in_what_went_wrong(store: Store) -> None:
+    error = RunError(code="command_failed", message="disk melted")
+    failed = run("a", status="failed", error=error)
+    (run_id, _) = await keep(store, failed, run("b"))
+    assert await shown(store, search="melted") == [run_id]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("quick", True),
+        ("QUICK Brown", True),
+        ("brown quick", True),
+        ("  quick\n\tbrown ", True),
+        ("quic", False),
+        ("uick", False),
+        ("quickbrown", False),
+        ("ÄPFEL", True),
+        ("äpfel", True),
+        ("привет", True),
+        ("北京", True),
+        ("٣", True),
+        ("42", True),
+        ("4", False),
+        ("snake", True),
+        ("snake_case", True),
+        ("case-snake", True),
+        ("fox-quick", True),
+        ("fox.jumps/quick", True),
+    ],
+)
+async def test_words_are_whole_and_know_no_case_no_order_and_no_punctuation(
+    store: Store, query: str, found: bool
+) -> None:
+    task = "The quick, brown fox; jumps! Äpfel Привет 北京 ٣ 42 snake_case"
+    (run_id,) = await keep(store, run(task))
+    assert await shown(store, search=query) == ([run_id] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ('"', ""),
+        ('""', ""),
+        ("", ""),
+        (" ", ""),
+        ("***", ""),
+        ("- : ( ) ^ + { } , . ; ' ` ~ % & | \\ / ? # @ !", ""),
+        ("\0", ""),
+        ("🚀", ""),
+        ("alpha", "ab"),
+        ('"alpha', "ab"),
+        ('alpha"', "ab"),
+        ('"beta alpha"', "ab"),
+        ("alpha*", "ab"),
+        ("alph*", ""),
+        ("*alpha", "ab"),
+        ("^beta", "ab"),
+        ("-alpha", "ab"),
+        ("alpha - beta", "ab"),
+        ("alpha + beta", "ab"),
+        ("(alpha", "ab"),
+        ("{alpha beta} : alpha", "ab"),
+        ("alpha\0beta", "ab"),
+        ("alpha'; DROP TABLE worker_runs; --", ""),
+        ("alpha AND beta", "b"),
+        ("AND", "b"),
+        ("alpha OR gamma", ""),
+        ("OR", ""),
+        ("alpha NOT beta", ""),
+        ("NOT alpha", ""),
+        ("NEAR(alpha beta)", "b"),
+        ("NEAR(alpha beta, 1)", ""),
+        ("NEAR(", "b"),
+        ("body:alpha", ""),
+        ("body : alpha", ""),
+        ("task:alpha", ""),
+        ("alpha " * 500, "ab"),
+    ],
+    ids=short,
+)
+async def test_what_means_something_to_a_search_engine_is_words_and_punctuation_here(
+    store: Store, query: str, found: str
+) -> None:
+    a, b = await keep(store, run("alpha beta"), run("alpha and beta near"))
+    names = {a: "a", b: "b"}
+    assert {names[run_id] for run_id in await shown(store, search=query)} == set(found)
+
+
+async def test_a_snippet_shows_where_the_words_stand(store: Store) -> None:
+    long = " ".join(["hay"] * 2000)
+    await keep(store, run("find it", said(f"{long} the Needle in {long}")))
+    (item,) = (await store.list_runs(RunFilter(search="needle"), limit=5)).items
+    assert item.snippet is not None
+    assert "[Needle]" in item.snippet
+    assert "hay" in item.snippet
+    assert len(item.snippet) < 1000
+
+
+@pytest.mark.parametrize(
+    ("query", "hit"), [("task", "[task]"), ("WORD", "[word]"), ("outcome", "[Outcome]"), ("größe", "[Größe]")]
+)
+async def test_a_snippet_is_of_any_text_of_the_run(store: Store, query: str, hit: str) -> None:
+    await keep(store, run("the task", said("a word of Größe"), result="Outcome good"))
+    (item,) = (await store.list_runs(RunFilter(search=query), limit=5)).items
+    assert hit in (item.snippet or "")
+
+
+async def test_only_a_search_has_snippets(store: Store) -> None:
+    (run_id,) = await keep(store, run("the task"))
+    assert [item.snippet for item in (await store.list_runs(ALL, limit=5)).items] == [None]
+    assert (await item_of(store, run_id)).snippet is None
+
+
+async def test_a_search_goes_by_the_number_of_a_run(store: Store) -> None:
+    late, early, middle = await keep(store, run("x", second=9), run("x", second=1), run("x", second=5))
+    assert await shown(store, search="x") == [middle, early, late]
+
+
+async def test_a_search_is_paged_by_cursor_and_by_offset(store: Store) -> None:
+    runs = await two_hundred(store)
+    pages = await by_cursor(store, 30, search="task", agent_id="bob")
+    assert [run_id for page in pages for run_id in ids(page)] == runs[1::2]
+    assert {page.total for page in pages} == {100}
+    page = await store.list_runs(RunFilter(search="task"), limit=30, offset=180)
+    assert (ids(page), page.total, page.next) == (runs[180:], 200, None)
+
+
+async def test_a_run_that_has_not_ended_is_found_by_its_task(store: Store) -> None:
+    events = run("sharpen the saw", said("hello"), result="gleaming")
+    for change in pieces(events):
+        await store.apply([change])
+        assert await shown(store, search="saw") == [change.row.id]
+    assert await shown(store, search="saw hello gleaming") == [events[0].run_id]
+
+
+# Pins and retention
+
+
+async def test_a_pin_can_be_set_and_taken_away_again_and_again(store: Store) -> None:
+    (run_id,) = await keep(store, run("a"))
+    for pinned in (True, True, False, False, True):
+        assert await store.pin(run_id, pinned=pinned) is True
+        assert (await item_of(store, run_id)).pinned is pinned
+        assert (await store.list_runs(ALL, limit=1)).items[0].pinned is pinned
+
+
+async def test_what_expires_has_ended_long_ago_and_is_not_pinned(store: Store) -> None:
+    third, first, second, pinned, open_, recent = await keep(
+        store,
+        run("3", second=3),
+        run("1", second=1),
+        run("2", second=2, status="failed"),
+        run("p", second=1),
+        run("o", second=1, status=None),
+        run("r", second=90),
+    )
+    await store.pin(pinned, pinned=True)
+    assert await store.expired(at(50), limit=10) == [first, second, third]
+    assert await store.expired(at(50), limit=2) == [first, second]
+    assert await store.expired(at(0), limit=10) == []
+    assert await store.expired(at(500), limit=10) == [first, second, third, recent]
+    assert open_ in await store.known_runs()
+    await store.pin(pinned, pinned=False)
+    assert set(await store.expired(at(50), limit=2)) == {first, pinned}
+
+
+async def test_what_ended_at_that_very_time_has_not_expired(store: Store) -> None:
+    (run_id,) = await keep(store, run("a"))
+    ended = (await item_of(store, run_id)).row.completed_at
+    assert ended is not None
+    assert await store.expired(ended, limit=10) == []
+
+
+async def test_an_archive_can_be_dropped_by_itself(store: Store) -> None:
+    run_id, other = await keep(store, run("a", said("hello")), run("b", said("hello")))
+    before = await item_of(store, run_id)
+    await store.drop_archive(run_id)
+    await store.drop_archive(run_id)
+    assert await store.archive(run_id) is None
+    assert await item_of(store, run_id) == msgspec.structs.replace(before, has_transcript=False)
+    assert len(await store.timeline(run_id, limit=99)) == before.event_count
+    assert await shown(store, search="hello") == [other, run_id]
+    assert (await item_of(store, other)).has_transcript is True
+
+
+# Channels
+
+
+async def test_a_channel_has_the_latest_name_that_was_told(store: Store) -> None:
+    old, new, unnamed = await keep(
+        store,
+        run("a", channel_id="discord:1", channel_name="#old"),
+        run("b", channel_id="discord:1", channel_name="#new"),
+        run("c", channel_id="discord:1"),
+    )
+    assert [(await item_of(store, run_id)).channel_name for run_id in (old, new, unnamed)] == ["#new"] * 3
+    assert {item.channel_name for item in (await store.list_runs(ALL, limit=9)).items} == {"#new"}
+    assert await store.channels() == [Channel(id="discord:1", name="#new")]
+
+
+async def test_a_channel_may_have_no_name_and_a_run_no_channel(store: Store) -> None:
+    unnamed, nowhere = await keep(store, run("a", channel_id="x"), run("b"))
+    assert [(await item_of(store, run_id)).channel_name for run_id in (unnamed, nowhere)] == [None, None]
+    assert await store.channels() == [Channel(id="x", name=None)]
+
+
+async def test_channels_are_told_apart_by_their_ids(store: Store) -> None:
+    await keep(
+        store, run("a", channel_id="1", channel_name="#general"), run("b", channel_id="2", channel_name="#general")
+    )
+    channels = await store.channels()
+    assert sorted(channel.id for channel in channels) == ["1", "2"]
+    assert {channel.name for channel in channels} == {"#general"}
+
+
+# Deleting and rebuilding
+
+
+async def test_a_tombstone_by_itself_takes_nothing_away(store: Store) -> None:
+    run_id, other = await keep(store, run("a", said("hello")), run("b"))
+    before = await views_of(store, run_id)
+    await store.bury(run_id)
+    await store.bury(run_id)
+    assert await store.buried() == {run_id}
+    assert await views_of(store, run_id) == before
+    assert await shown(store) == [other, run_id]
+
+
+@pytest.mark.req("WT-24")
+async def test_what_is_deleted_is_gone_from_everywhere(store: Store) -> None:
+    run_id, other = await keep(store, run("alpha", said("hello")), run("alpha", said("hello")))
+    await store.delete(run_id)
+    await store.delete(run_id)
+    assert await store.get_run(run_id) is None
+    assert await store.folded(run_id) is None
+    assert await store.timeline(run_id, limit=9) == []
+    assert await store.archive(run_id) is None
+    assert await shown(store, search="alpha hello") == [other]
+    assert await shown(store) == [other]
+    assert await store.known_runs() == {other}
+    assert await store.pin(run_id, pinned=True) is False
+    assert await store.expired(at(999), limit=9) == [other]
+    assert (await item_of(store, other)).has_transcript is True
+
+
+async def test_a_buried_run_never_comes_back(store: Store) -> None:
+    events = run("a", said("hello"), channel_id="grave", channel_name="#grave")
+    early, late = pieces(events, 2)
+    await store.apply([early])
+    await store.bury(early.row.id)
+    await store.apply([late])
+    assert (await item_of(store, early.row.id)).row == early.row
+    await store.delete(early.row.id)
+    stranger = run("b", channel_id="other")
+    await store.apply([early, whole(stranger), late])
+    assert await store.known_runs() == {stranger[0].run_id}
+    assert await store.buried() == {early.row.id}
+
+
+async def test_a_buried_run_leaves_no_channel(store: Store) -> None:
+    events = run("a", channel_id="grave")
+    await store.bury(events[0].run_id)
+    await keep(store, events)
+    assert await store.channels() == []
+
+
+async def test_a_rebuild_gives_the_same_views_and_keeps_what_is_no_view(store: Store) -> None:
+    runs = [golden(name) for name in GOLDEN_NAMES] + [run("open", said("x"), status=None, channel_id="c")]
+    pinned, *_, gone = kept = await keep(store, *runs, run("gone"))
+    await store.pin(pinned, pinned=True)
+    await store.bury(gone)
+    await store.delete(gone)
+    before = [await views_of(store, run_id) for run_id in kept[:-1]]
+    channels = await store.channels()
+    await store.clear_views()
+    assert await store.list_runs(ALL, limit=9) == RunPage(items=[], total=0)
+    assert await shown(store, search="hello") == []
+    assert (await store.known_runs(), await store.open_runs()) == (set(), [])
+    assert await store.timeline(pinned, limit=9) == []
+    assert await store.archive(pinned) is None
+    assert (await store.buried(), await store.channels()) == ({gone}, channels)
+    await keep(store, *runs, run("gone", run_id=gone))
+    assert [await views_of(store, run_id) for run_id in kept[:-1]] == before
+    assert (await item_of(store, pinned)).pinned is True
+    assert await store.known_runs() == set(kept[:-1])
+
+
+# The rest
+
+
+async def test_the_place_is_where_it_was_put(store: Store) -> None:
+    assert await store.place() == 0
+    for place in (17, 2**40, 5):
+        await store.set_place(place)
+        assert await store.place() == place
+
+
+async def test_a_rebuild_begins_at_the_first_place(store: Store) -> None:
+    await store.set_place(17)
+    await store.clear_views()
+    assert await store.place() == 0
+
+
+async def test_compacting_changes_nothing_that_can_be_read(store: Store) -> None:
+    kept = await keep(store, *(run("the task", said("x" * 10_000)) for _ in range(20)))
+    for run_id in kept[::2]:
+        await store.delete(run_id)
+    before = [await store.get_run(run_id) for run_id in kept]
+    await store.compact()
+    await store.compact()
+    assert [await store.get_run(run_id) for run_id in kept] == before
+    assert await shown(store, search="task") == kept[1::2][::-1]
+
+
+async def test_many_may_write_and_read_at_once(store: Store) -> None:
+    runs = [run(f"task {n}", *steps(5), said("hello"), second=n) for n in range(20)]
+
+    async def work(events: list[Event]) -> None:
+        for change in pieces(events, 2):
+            await store.apply([change])
+            page = await store.list_runs(ALL, limit=100)
+            assert len(page.items) == page.total
+            assert change.row.id in ids(page)
+            known = await store.folded(change.row.id)
+            assert known is not None
+            assert known.row == change.row
+
+    async with anyio.create_task_group() as tasks:
+        for events in runs:
+            tasks.start_soon(work, events)
+    assert await shown(store) == [events[0].run_id for events in reversed(runs)]
+    for events in runs:
+        item, timeline, _ = await views_of(store, events[0].run_id)
+        assert item.row == whole(events).row
+        assert item.event_count == len(timeline) == len(whole(events).timeline)
+
+
+async def test_two_who_keep_the_views_of_one_run_do_not_count_it_twice(store: Store) -> None:
+    events = golden("claude-code")
+
+    async def work(size: int) -> None:
+        for change in pieces(events, size):
+            await store.apply([change])
+
+    async with anyio.create_task_group() as tasks:
+        for size in (1, 2, 3, 4, 5):
+            tasks.start_soon(work, size)
+    in_the_race = await views_of(store, events[0].run_id)
+    await store.delete(events[0].run_id)
+    await keep(store, events)
+    assert in_the_race == await views_of(store, events[0].run_id)
+
+
+async def test_closing_twice_is_closing_once(store: Store) -> None:
+    await keep(store, run("a"))
+    await store.close()
+    await store.close()

@@ -1,0 +1,82 @@
+"""A real server on a loopback port, over a real storage: SQLite, files, and what keeps the rows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import anyio
+import httpx
+import msgspec
+from anyio.abc import TaskStatus
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from fastapi import FastAPI
+
+from shopfloor.adapters.local import LocalLogReader
+from shopfloor.adapters.sqlite import SqliteStore
+from shopfloor.engine import Ingest
+from shopfloor.record import Storage
+from shopfloor.server import Role, Services, Tokens, create_app, serve
+
+PATIENCE = 10.0
+
+
+class Shop(msgspec.Struct, kw_only=True):
+    """A server that runs."""
+
+    url: str
+    app: FastAPI
+    storage: Storage
+    tokens: Tokens
+    portal: BlockingPortal | None = None
+
+    @property
+    def host(self) -> str:
+        return self.url.removeprefix("http://")
+
+    def client(self, role: Role = "admin", **settings: Any) -> httpx.Client:
+        token = self.tokens.admin_token() if role == "admin" else self.tokens.issue(role)
+        return self.stranger(headers={"Authorization": f"Bearer {token}"}, **settings)
+
+    def stranger(self, **settings: Any) -> httpx.Client:
+        """A client without a token."""
+        return httpx.Client(base_url=self.url, timeout=PATIENCE, trust_env=False, verify=False, **settings)
+
+
+@asynccontextmanager
+async def _shop(storage: Storage, change: Callable[[Services], Services]) -> AsyncGenerator[Shop]:
+    store = await SqliteStore.open(storage.database)
+    ingest = Ingest(storage, store)
+    tokens = Tokens(storage.root / "tokens.json")
+    services = Services(store=store, logs=LocalLogReader(storage), changes=ingest, tokens=tokens, version="1.2.3")
+    app = create_app(change(services))
+    await ingest.catch_up(everything=True)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ingest.run)
+            url = await tasks.start(_serving, app)
+            yield Shop(url=url, app=app, storage=storage, tokens=tokens)
+            tasks.cancel_scope.cancel()
+    finally:
+        ingest.close()
+        await store.close()
+
+
+async def _serving(app: FastAPI, *, task_status: TaskStatus[str]) -> None:
+    await serve(app, "127.0.0.1", 0, task_status.started)
+
+
+@contextmanager
+def opened(storage: Storage, **changes: Any) -> Generator[Shop]:
+    """The server, with services other than the usual ones where `changes` says so."""
+
+    def change(usual: Services) -> Services:
+        return msgspec.structs.replace(usual, **changes)
+
+    with (
+        start_blocking_portal(backend_options={"use_uvloop": True}) as portal,
+        portal.wrap_async_context_manager(_shop(storage, change)) as shop,
+    ):
+        shop.portal = portal
+        yield shop

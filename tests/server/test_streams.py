@@ -1,0 +1,286 @@
+"""Streams: the log as it is and as it comes, cut and gone on with, and all that one page shows."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from tests.server.runs import Runs, assistant, begun, ended, record, user, write, writing
+from tests.server.shop import Shop, opened
+from tests.server.sse import Received, events, listening
+
+from shopfloor.log import new_run_id
+from shopfloor.record import Storage
+
+END = Received("end", "{}")
+
+
+def lines(storage: Storage, run_id: str) -> list[Received]:
+    """The log of a run as its stream should give it."""
+    raw = storage.log_path(run_id).read_text(encoding="utf-8").split("\n")[:-1]
+    return [Received("message", line, str(seq)) for seq, line in enumerate(raw, 1)]
+
+
+def stream_of(run_id: str) -> str:
+    return f"/api/runs/{run_id}/stream"
+
+
+# A run's stream
+
+
+def test_a_stream_gives_the_bytes_of_the_log_and_then_ends(client: httpx.Client, shop: Shop, runs: Runs) -> None:
+    assert events(client, stream_of(runs.done)) == [*lines(shop.storage, runs.done), END]
+
+
+def _by_header(place: int) -> dict[str, Any]:
+    return {"headers": {"Last-Event-ID": str(place)}}
+
+
+def _by_parameter(place: int) -> dict[str, Any]:
+    return {"params": {"after": place}}
+
+
+def _by_both(place: int) -> dict[str, Any]:
+    """As a browser does: it keeps the address that it began with."""
+    return _by_header(place) | _by_parameter(0)
+
+
+@pytest.mark.parametrize("goes_on", [_by_header, _by_parameter, _by_both])
+def test_a_stream_that_is_cut_at_any_event_goes_on_with_none_missing_and_none_twice(
+    client: httpx.Client, shop: Shop, runs: Runs, goes_on: Callable[[int], dict[str, Any]]
+) -> None:
+    whole = lines(shop.storage, runs.done)
+    for cut in range(len(whole) + 1):
+        before = events(client, stream_of(runs.done), cut) if cut else []
+        after = events(client, stream_of(runs.done), **goes_on(cut))
+        assert before + after == [*whole, END]
+
+
+def test_a_stream_that_is_cut_again_and_again_while_the_run_goes_on_misses_nothing(own_storage: Storage) -> None:
+    with opened(own_storage) as shop, shop.client() as client, writing(own_storage) as recorder:
+        write(recorder, begun())
+        writer = threading.Thread(target=_write_slowly, args=(recorder, 60))
+        writer.start()
+        got: list[Received] = []
+        while END not in got:
+            place = int(got[-1].id or 0) if got else 0
+            got += events(client, stream_of(recorder.run_id), 1 + place % 4, **_by_header(place))
+        writer.join()
+        assert got == [*lines(own_storage, recorder.run_id), END]
+
+
+def _write_slowly(recorder: Any, count: int) -> None:
+    for n in range(count):
+        write(recorder, assistant(f"word {n} é"))
+        time.sleep(0.002 * (n % 5))
+    write(recorder, ended())
+
+
+def test_what_comes_is_sent_at_once(own_storage: Storage) -> None:
+    with opened(own_storage) as shop, shop.client() as client, writing(own_storage) as recorder:
+        write(recorder, begun())
+        with listening(client, stream_of(recorder.run_id)) as received:
+            assert isinstance(next(received), Received)
+            for n in range(3):
+                write(recorder, user(str(n)))
+                began = time.monotonic()
+                got = next(received)
+                assert isinstance(got, Received)
+                assert got.id == str(n + 2)
+                assert time.monotonic() - began < 2
+            write(recorder, ended())
+            assert list(received)[-1] == END
+
+
+def test_a_stream_of_a_run_whose_writer_is_gone_ends(own_storage: Storage) -> None:
+    with opened(own_storage) as shop, shop.client() as client:
+        with writing(own_storage) as recorder:
+            write(recorder, begun(), user("Hi"))
+        assert events(client, stream_of(recorder.run_id)) == [*lines(own_storage, recorder.run_id), END]
+
+
+def test_a_reader_that_is_past_the_end_is_told_where_it_is(own_storage: Storage) -> None:
+    with opened(own_storage) as shop, shop.client() as client, writing(own_storage) as recorder:
+        write(recorder, begun(), user("Hi"))
+        with listening(client, stream_of(recorder.run_id), **_by_header(10)) as received:
+            assert next(received) == Received("reset", '{"last":2}')
+            write(recorder, ended())
+            assert list(received) == [lines(own_storage, recorder.run_id)[2], END]
+
+
+def test_a_silent_stream_shows_that_it_lives(own_storage: Storage) -> None:
+    with opened(own_storage, heartbeat_seconds=0.05) as shop, shop.client() as client, writing(own_storage) as recorder:
+        write(recorder, begun())
+        with listening(client, stream_of(recorder.run_id)) as received:
+            assert isinstance(next(received), Received)
+            assert list(islice(received, 3)) == [": heartbeat"] * 3
+            write(recorder, user("Hi"))
+            assert "Hi" in next(one.data for one in received if isinstance(one, Received))
+        with listening(client, "/api/stream") as received:
+            assert len(list(islice((one for one in received if one == ": heartbeat"), 2))) == 2
+
+
+def test_heartbeats_are_fifteen_seconds_apart(shop: Shop) -> None:
+    assert shop.app.state.services.heartbeat_seconds == 15
+
+
+def test_what_is_pending_is_sent_in_one_piece(own_storage: Storage) -> None:
+    run_id = record(own_storage, begun(), *[user(str(n)) for n in range(500)], ended())
+    with opened(own_storage) as shop:
+        pieces = anyio.run(_pieces, shop, stream_of(run_id))
+    assert [piece.count(b"data: ") for piece in pieces] == [502, 1, 0]
+
+
+async def _pieces(shop: Shop, address: str) -> list[bytes]:
+    """What the app sends for a request, piece by piece."""
+    pieces: list[bytes] = []
+    headers = [(b"host", shop.host.encode()), (b"authorization", b"Bearer " + shop.tokens.admin_token().encode())]
+    host, _, port = shop.host.partition(":")
+    scope = {"type": "http", "method": "GET", "path": address, "query_string": b"", "headers": headers}
+    scope |= {"server": (host, int(port)), "scheme": "http", "http_version": "1.1", "root_path": ""}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            pieces.append(message["body"])
+
+    await shop.app(scope, anyio.sleep_forever, send)  # type: ignore[arg-type]
+    return pieces
+
+
+def test_a_line_that_others_ended_in_their_way_is_still_one_event(own_storage: Storage) -> None:
+    run_id = record(own_storage, begun(), ended())
+    path = own_storage.log_path(run_id)
+    path.write_bytes(path.read_bytes().replace(b'"path":', b'\r"path":').replace(b"\n", b"\r\n"))
+    with opened(own_storage) as shop, shop.client() as client:
+        got = events(client, stream_of(run_id))
+        assert [one.id for one in got] == ["1", "2", None]
+        assert [one.json["seq"] for one in got[:2]] == [1, 2]
+
+
+def test_a_client_that_does_not_read_holds_up_nobody(own_storage: Storage) -> None:
+    run_id = record(own_storage, begun(), *[user("x" * 100_000) for _ in range(200)], ended())
+    with (
+        opened(own_storage) as shop,
+        shop.client() as slow,
+        shop.client() as client,
+        slow.stream("GET", stream_of(run_id)),
+    ):
+        time.sleep(0.2)
+        began = time.monotonic()
+        assert client.get("/api/health").status_code == 200
+        assert len(events(client, stream_of(run_id))) == 203
+        assert time.monotonic() - began < 5
+
+
+def test_streams_end_promptly_when_the_server_stops(own_storage: Storage) -> None:
+    with writing(own_storage) as recorder, ThreadPoolExecutor() as pool:
+        write(recorder, begun())
+        with opened(own_storage) as shop:
+            reading = [
+                pool.submit(_read_to_end, shop, address) for address in (stream_of(recorder.run_id), "/api/stream")
+            ]
+            while not all(one.running() for one in reading):
+                time.sleep(0.01)
+            time.sleep(0.3)
+            began = time.monotonic()
+        # It has not ended, so nobody is told that it has: a client comes back.
+        assert [[one.event for one in got.result(5)] for got in reading] == [["message"], ["ready"]]
+        assert time.monotonic() - began < 3
+
+
+def _read_to_end(shop: Shop, address: str) -> list[Received]:
+    with shop.client() as client:
+        return events(client, address)
+
+
+# The page's stream
+
+
+def test_the_page_is_told_of_every_row_that_changes(own_storage: Storage) -> None:
+    with opened(own_storage) as shop, shop.client() as client, listening(client, "/api/stream") as received:
+        assert next(received) == Received("ready", "{}")
+        with writing(own_storage) as recorder:
+            write(recorder, begun(task="new"))
+            seen = _next_row(received)
+            assert (seen["id"], seen["task"], seen["status"]) == (recorder.run_id, "new", "running")
+            write(recorder, ended())
+            while seen["status"] != "done":
+                seen = _next_row(received)
+        assert seen == client.get("/api/agents/workers").json()["workers"][0]
+
+
+def _next_row(received: Any) -> Any:
+    return next(one.json for one in received if isinstance(one, Received) and one.event == "run")
+
+
+def _log_events(received: Any, ends: int) -> list[Received]:
+    """What is said of logs, until so many of them have ended."""
+    got: list[Received] = []
+    for one in received:
+        if isinstance(one, Received) and one.event in ("log", "reset", "end"):
+            got.append(one)
+            ends -= one.event == "end"
+        if not ends:
+            break
+    return got
+
+
+def _said(got: list[Received], run_id: str) -> list[Any]:
+    return [one.json["event"]["seq"] for one in got if one.event == "log" and one.json["run_id"] == run_id]
+
+
+def test_the_page_can_follow_runs_over_its_one_connection(client: httpx.Client, shop: Shop, runs: Runs) -> None:
+    with listening(client, "/api/stream", params={"runs": f"{runs.done}:5,{runs.failed}"}) as received:
+        got = _log_events(received, ends=2)
+    assert _said(got, runs.done) == [6, 7, 8]
+    assert _said(got, runs.failed) == [1, 2, 3]
+    raw = lines(shop.storage, runs.done)[5].data
+    assert any(one.data == f'{{"run_id":"{runs.done}","event":{raw}}}' for one in got)
+    assert {one.json["run_id"] for one in got if one.event == "end"} == {runs.done, runs.failed}
+
+
+def test_the_page_goes_on_where_it_was_cut_in_every_run_it_follows(client: httpx.Client, runs: Runs) -> None:
+    asked = {"params": {"runs": f"{runs.done},{runs.failed},{runs.cancelled}"}}
+    with listening(client, "/api/stream", **asked) as received:
+        whole = _log_events(received, ends=3)
+    for cut in range(1, len(whole)):
+        with listening(client, "/api/stream", **asked) as received:
+            before = _log_events(received, ends=3)[:cut]
+        places = [one.id for one in before if one.id]
+        with listening(client, "/api/stream", **asked, headers={"Last-Event-ID": places[-1]}) as received:
+            after = _log_events(received, ends=3)
+        for run_id in (runs.done, runs.failed, runs.cancelled):
+            assert _said(before + after, run_id) == _said(whole, run_id)
+
+
+def test_a_run_that_is_not_there_does_not_end_the_page(client: httpx.Client, runs: Runs) -> None:
+    unknown = new_run_id()
+    with listening(client, "/api/stream", params={"runs": f"{unknown},{runs.failed}:2"}) as received:
+        got = _log_events(received, ends=2)
+    assert _said(got, runs.failed) == [3]
+    (end,) = (one.json for one in got if one.event == "end" and one.json["run_id"] == unknown)
+    assert end["error"]["code"] == "run_not_found"
+
+
+def test_the_page_is_told_of_a_log_that_has_lost_its_end(client: httpx.Client, runs: Runs) -> None:
+    with listening(client, "/api/stream", params={"runs": f"{runs.running}:99"}) as received:
+        got = next(one for one in received if isinstance(one, Received) and one.event == "reset")
+    assert got == Received("reset", f'{{"run_id":"{runs.running}","last":3}}', f"{runs.running}:3")
+
+
+@pytest.mark.parametrize("count", [1, 16])
+def test_the_page_can_follow_up_to_sixteen_runs(own_storage: Storage, count: int) -> None:
+    ids = [record(own_storage, begun(), ended()) for _ in range(count)]
+    asked = {"runs": ",".join(f"{one}:0" for one in ids)}
+    with (
+        opened(own_storage) as shop,
+        shop.client() as client,
+        listening(client, "/api/stream", params=asked) as received,
+    ):
+        got = _log_events(received, ends=count)
+    assert all(_said(got, one) == [1, 2] for one in ids)

@@ -1,0 +1,129 @@
+"""Deleting runs, and ending those whose host is gone."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from shopfloor.adapters.sqlite import SqliteStore
+from shopfloor.engine import Ingest, delete_run, end_orphan, is_orphan, prune
+from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
+from shopfloor.log import CallStarted, RunCompleted, RunError, RunStarted, StepStarted, Verifier, decode, new_run_id
+from shopfloor.ports import RunFilter
+from shopfloor.record import Recorder, Storage, read
+
+
+def record(storage: Storage, *, parent: str | None = None, status: str | None = "completed", child: str = "") -> str:
+    run_id = new_run_id()
+    with Recorder(storage.log_path(run_id), run_id, parent_run_id=parent) as recorder:
+        recorder.append(RunStarted(name="w", kind="worker", attempt=1, host="local-gone0000", task="t"))
+        if child:
+            recorder.append(CallStarted(name="sub", kind="call_workflow", try_=1), path="sub", child_run_id=child)
+        if status is not None:
+            error = RunError(code="x", message="y") if status == "failed" else None
+            recorder.append(RunCompleted(name="w", kind="worker", status=status, error=error))  # type: ignore[arg-type]
+    return run_id
+
+
+def with_store(storage: Storage, work) -> None:
+    async def main() -> None:
+        store = await SqliteStore.open(storage.database)
+        ingest = Ingest(storage, store)
+        await ingest.catch_up(everything=True)
+        await work(store)
+        ingest.close()
+        await store.close()
+
+    anyio.run(main)
+
+
+def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(storage: Storage):
+    kept = record(storage)
+    root = record(storage)
+    child = record(storage, parent=root)
+    grandchild = record(storage, parent=child)
+    storage.log_path(child).with_suffix(".torn").write_bytes(b"half a line")
+
+    async def work(store: SqliteStore) -> None:
+        assert set(await delete_run(storage, store, root)) == {root, child, grandchild}
+        await store.clear_views()
+        again = Ingest(storage, store)
+        await again.catch_up(everything=True)
+        assert await store.known_runs() == {kept}
+
+    with_store(storage, work)
+    assert [path.name for path in storage.transcripts.iterdir()] == [f"{kept}.jsonl"]
+
+
+def test_a_tombstone_is_there_before_anything_is_deleted_so_that_a_crash_in_between_brings_nothing_back(
+    storage: Storage,
+):
+    run_id = record(storage)
+
+    async def work(store: SqliteStore) -> None:
+        await store.bury(run_id)
+        await store.clear_views()
+        again = Ingest(storage, store)
+        await again.catch_up(everything=True)
+        assert await store.known_runs() == set()
+
+    with_store(storage, work)
+
+
+def test_only_what_has_ended_can_be_deleted_and_what_failed_only_by_force(storage: Storage):
+    running, failed = record(storage, status=None), record(storage, status="failed")
+    parent_of_running = record(storage)
+    record(storage, parent=parent_of_running, status=None)
+
+    async def work(store: SqliteStore) -> None:
+        with pytest.raises(RunRunning):
+            await delete_run(storage, store, running, force=True)
+        with pytest.raises(RunRunning):
+            await delete_run(storage, store, parent_of_running)
+        with pytest.raises(NeedsForce):
+            await delete_run(storage, store, failed)
+        assert await delete_run(storage, store, failed, force=True) == [failed]
+        with pytest.raises(RunNotFound):
+            await delete_run(storage, store, failed, force=True)
+
+    with_store(storage, work)
+
+
+def test_pruning_goes_by_when_a_run_ended_and_leaves_the_pinned_ones(storage: Storage):
+    runs = [record(storage) for _ in range(5)]
+    running = record(storage, status=None)
+
+    async def work(store: SqliteStore) -> None:
+        await store.pin(runs[0], pinned=True)
+        assert await prune(storage, store, before="2000-01-01T00:00:00.000Z") == 0
+        assert await prune(storage, store, before="2999-01-01T00:00:00.000Z") == 4
+        assert await store.known_runs() == {runs[0], running}
+        assert (await store.list_runs(RunFilter(), limit=9)).total == 2
+
+    with_store(storage, work)
+
+
+def test_an_orphan_gets_one_outcome_that_says_where_it_was(storage: Storage):
+    run_id = record(storage, status=None, child=new_run_id())
+    with Recorder(storage.log_path(run_id), run_id) as recorder:
+        recorder.append(StepStarted(name="build", kind="command", try_=1), path="each.3.build", iteration=3)
+        assert not is_orphan(storage, run_id, "local-gone0000")
+        assert not end_orphan(storage, run_id)
+    assert is_orphan(storage, run_id, "local-gone0000")
+    assert end_orphan(storage, run_id)
+    assert not end_orphan(storage, run_id)
+    events = [decode(entry.raw) for entry in read(storage.log_path(run_id))]
+    assert [event.type for event in events][3:] == ["step.completed", "step.call_workflow.completed", "run.completed"]
+    outcome = events[-1].payload
+    assert isinstance(outcome, RunCompleted)
+    assert outcome.error is not None
+    assert outcome.error.code == "host_lost"
+    assert outcome.error.message.endswith("while it was at sub, each.3.build")
+    verifier = Verifier(run_id)
+    with storage.log_path(run_id).open("rb") as file:
+        assert [problem for line in file for problem in verifier.line(line)] == []
+
+
+@pytest.mark.parametrize("host", [None, "../../etc/passwd", "x" * 300, "local-gone0000"])
+def test_a_host_that_cannot_be_is_no_host(storage: Storage, host: str | None):
+    assert is_orphan(storage, record(storage, status=None), host)

@@ -1,0 +1,152 @@
+"""The database comes forward from every earlier version, with what is in it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import anyio
+import pytest
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect
+
+from shopfloor.adapters.sqlite import SqliteStore, database, schema
+from shopfloor.errors import DatabaseTooNew, StoreError
+from shopfloor.ports import RunFilter
+
+MIGRATIONS = Path(database.__file__).with_name("migrations")
+RUN = "5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10"
+
+
+def config() -> Config:
+    made = Config()
+    made.set_main_option("script_location", str(MIGRATIONS))
+    return made
+
+
+def versions() -> list[str]:
+    """All of them, oldest first."""
+    return [script.revision for script in ScriptDirectory.from_config(config()).walk_revisions()][::-1]
+
+
+def database_of(version: str, path: Path) -> None:
+    """A database as that version left it."""
+    engine = database.open_engine(path)
+    settings = config()
+    with engine.connect() as connection:
+        settings.attributes["connection"] = connection
+        with connection.begin():
+            command.upgrade(settings, version)
+    engine.dispose()
+
+
+def fill(path: Path) -> None:
+    """A run, its timeline and its channel, in the columns that every version has."""
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "INSERT INTO worker_runs (id, channel_id, task, result, status, started_at, completed_at, agent_id)"
+            " VALUES (?, 'chat:1', 'an old task', 'an old result', 'completed', '2026-01-01T00:00:00.000Z',"
+            " '2026-01-01T00:00:09.000Z', 'ada')",
+            (RUN,),
+        )
+        for status in ("starting", "completed"):
+            connection.execute(
+                "INSERT INTO worker_events (worker_id, event_type, data, created_at) VALUES (?, 'status', ?, '2026')",
+                (RUN, f'{{"status": "{status}"}}'),
+            )
+            if "seq" in {row[1] for row in connection.execute("PRAGMA table_info(worker_events)")}:
+                connection.execute("UPDATE worker_events SET n = id")
+        connection.execute("INSERT INTO channels VALUES ('chat:1', '#general')")
+    connection.close()
+
+
+def test_the_newest_version_is_the_one_that_the_program_names():
+    assert versions()[-1] == database.HEAD
+
+
+@pytest.mark.parametrize("version", versions())
+def test_a_database_of_each_version_comes_forward_with_its_data(tmp_path: Path, version: str):
+    path = tmp_path / "shopfloor.db"
+    database_of(version, path)
+    fill(path)
+
+    async def main() -> None:
+        store = await SqliteStore.open(path)
+        page = await store.list_runs(RunFilter(agent_id="ada", statuses=("completed",)), limit=5)
+        (item,) = page.items
+        assert (page.total, item.row.id, item.row.task, item.channel_name) == (1, RUN, "an old task", "#general")
+        assert [event.data["status"] for event in await store.timeline(RUN, limit=9)] == ["starting", "completed"]
+        found = await store.get_run(RUN)
+        assert found is not None
+        assert found.row.result == "an old result"
+        if version != database.HEAD:
+            assert (await store.list_runs(RunFilter(search="old result"), limit=5)).total == 1
+            assert found.event_count == (2 if version == "0001" else 0)
+        await store.close()
+
+    anyio.run(main)
+
+
+def test_the_tables_are_what_the_queries_take_them_for(tmp_path: Path):
+    engine = database.open_database(tmp_path / "shopfloor.db")
+    made = inspect(engine)
+    for table in schema.metadata.sorted_tables:
+        if table.name != "worker_search":
+            columns = {column["name"]: bool(column["nullable"]) for column in made.get_columns(table.name)}
+            assert set(columns) == {column.name for column in table.columns}, table.name
+    engine.dispose()
+
+
+def test_a_database_that_is_newer_than_the_program_is_refused(tmp_path: Path):
+    path = tmp_path / "shopfloor.db"
+    database.open_database(path).dispose()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9000'")
+    connection.close()
+    with pytest.raises(DatabaseTooNew, match="9000"):
+        database.open_database(path)
+
+
+def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path):
+    path = tmp_path / "shopfloor.db"
+    path.write_bytes(b"words" * 1000)
+    with pytest.raises(StoreError) as refused:
+        database.open_database(path)
+    assert refused.value.hint
+    assert "rebuild" in refused.value.hint
+
+
+def test_many_who_open_a_new_database_at_once_migrate_it_once(tmp_path: Path):
+    path = tmp_path / "shopfloor.db"
+    failures: list[BaseException] = []
+
+    def open_it() -> None:
+        try:
+            database.open_database(path).dispose()
+        except BaseException as error:  # noqa: BLE001 - told to the test
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(database.HEAD,)]
+    connection.close()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.req("WT-25")
+def test_a_timeline_is_found_by_an_index_and_not_by_reading_every_row(tmp_path: Path):
+    path = tmp_path / "shopfloor.db"
+    database.open_database(path).dispose()
+    with sqlite3.connect(path) as connection:
+        query = "EXPLAIN QUERY PLAN SELECT * FROM worker_events WHERE worker_id = ? ORDER BY created_at"
+        plan = " ".join(str(row[-1]) for row in connection.execute(query, (RUN,)))
+    connection.close()
+    assert "USING INDEX idx_worker_events_worker (worker_id=?)" in plan
