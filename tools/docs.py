@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tools.docs_api import api_page
 from tools.docs_cli import cli_page
 from tools.docs_errors import errors_page
 from tools.docs_limits import limits_page
@@ -14,6 +15,7 @@ FOLDER = ROOT / "docs" / "reference"
 PAGES: Mapping[str, Callable[[], str]] = {
     "transcript.md": transcript_page,
     "cli.md": cli_page,
+    "api.md": api_page,
     "errors.md": errors_page,
     "limits.md": limits_page,
 }

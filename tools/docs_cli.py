@@ -17,6 +17,8 @@ VARIABLES = {
     "SHOPFLOOR_STORAGE": "The folder in which runs are kept. Without it: `storage` in the user's data folder.",
     "SHOPFLOOR_DISK_LOW_WATER": "Bytes that must stay free on the disk: below that no run is started, and running ones "
     "are ended while they can still be recorded.",
+    "SHOPFLOOR_URL": "A server to ask, instead of the files here: `list`, `status`, `show` and `tail` are of its runs.",
+    "SHOPFLOOR_TOKEN": "The token for that server; for a server of your own, the token that it takes as an admin's.",
     "NO_COLOR": "Not empty: no colours, unless `--color always`.",
     "TERM": "`dumb`: no colours, unless `--color always`.",
 }

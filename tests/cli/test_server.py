@@ -353,3 +353,33 @@ def test_the_page_above_an_event_past_the_end_is_the_last_one(server, shopfloor)
     wait_until(lambda: len(up.runs(status="done")) == 1, "the row")
     page = up.get(f"/api/runs/{up.runs()[0]['id']}/log", before=1000, limit=3)
     assert ([event["seq"] for event in page["events"]], page["more"]) == ([4, 5, 6], True)
+
+
+def test_a_server_elsewhere_is_asked_for_all_that_files_here_would_tell(
+    server, shopfloor, start, env, tmp_path, transcripts
+):
+    shopfloor("run", "--command", "echo hello from afar; exit 3")
+    up = server()
+    wait_until(lambda: len(up.runs(status="failed")) == 1, "the row")
+    elsewhere = {
+        **env,
+        "SHOPFLOOR_URL": up.url,
+        "SHOPFLOOR_TOKEN": up.login.split("token=")[1],
+        "SHOPFLOOR_STORAGE": str(tmp_path / "nothing here"),
+    }
+    (path,) = transcripts()
+    for name in ("last", path.stem[:6], path.stem):
+        assert shopfloor("show", name, "--json", env=elsewhere, text=False).stdout == path.read_bytes()
+    assert "│ hello from afar" in shopfloor("show", "last", env=elsewhere).stdout
+    assert "exit code 3" in shopfloor("status", "last", env=elsewhere).stdout
+    assert "1 of 1 runs" in shopfloor("list", env=elsewhere).stdout
+    assert shopfloor("show", "abcdef", env=elsewhere).stderr.startswith("error[run_not_found]")
+    run = start("run", "-q", "--command", "for i in 1 2 3 4 5; do echo $i; sleep 0.1; done")
+    assert run.stdout.readline() == b"1\n"
+    wait_until(lambda: len(up.runs()) == 2, "the second row")
+    followed = shopfloor("tail", "last", "--json", env=elsewhere, text=False).stdout
+    run.communicate(timeout=20)
+    assert followed == next(one for one in transcripts() if one != path).read_bytes()
+    wrong = {**elsewhere, "SHOPFLOOR_TOKEN": "wrong"}
+    assert shopfloor("list", env=wrong).stderr.startswith("error[unauthorized]")
+    assert shopfloor("show", "last", env=wrong).stderr.startswith("error[unauthorized]")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of, positive
+from shopfloor.cli.remote import entries_of, is_remote
 from shopfloor.cli.style import Style, safe
 from shopfloor.cli.transcript import Transcript, outcome_text
 from shopfloor.errors import TranscriptBroken
-from shopfloor.log import Event, RunCompleted, RunStarted
+from shopfloor.log import Entry, Event, RunCompleted, RunStarted
 from shopfloor.record import Problem, is_locked, last_entry, read
 
 EXAMPLES = """\
@@ -33,13 +35,13 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
+    if is_remote():
+        return _show_remote(args)
     path = log_of(args)
     notes = Notes()
     entries = read(path, after=args.after, limit=args.limit, report=notes)
     if args.json:
-        for entry in entries:
-            sys.stdout.buffer.write(entry.raw + b"\n")
-        return 0
+        return _print_raw(entries)
     style = Style.named(args.color)
     first, last = next(read(path, limit=1, report=_ignore), None), last_entry(path)
     if first is None or last is None:
@@ -52,6 +54,22 @@ def run(args: Namespace) -> int:
         print(line)
     if last.type != RunCompleted.event_type:
         print(style.paint(_no_outcome(path), "yellow"))
+    return 0
+
+
+def _show_remote(args: Namespace) -> int:
+    entries = entries_of(args.run, lambda api, run_id: api.whole_log(run_id, after=args.after))
+    entries = islice(entries, args.limit)
+    if args.json:
+        return _print_raw(entries)
+    for line in Transcript(Style.named(args.color), full=args.full).lines(Notes().decoded(entries)):
+        print(line)
+    return 0
+
+
+def _print_raw(entries: Iterable[Entry]) -> int:
+    for entry in entries:
+        sys.stdout.buffer.write(entry.raw + b"\n")
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import anyio
 
 from shopfloor.cli.arguments import Parser, add_color, run_id_of, storage_of
+from shopfloor.cli.remote import is_remote
 from shopfloor.cli.style import Style, ago, duration, one_line, safe
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.wiring import open_api
@@ -29,10 +30,9 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
-    run_id = run_id_of(args)
-
     async def ask() -> tuple[dict[str, Any], dict[str, Any]]:
         async with open_api(storage_of(args)) as api:
+            run_id = await api.find_run(args.run) if is_remote() else run_id_of(args)
             detail = await api.get("/api/agents/workers/detail", worker_id=run_id)
             return detail, await api.get("/api/agents/workers/events", worker_id=run_id, limit=_TIMELINE_ROWS)
 

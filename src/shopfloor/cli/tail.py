@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 
 from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of
+from shopfloor.cli.remote import entries_of, is_remote
 from shopfloor.cli.style import Style
 from shopfloor.cli.transcript import Transcript
+from shopfloor.log import Entry, RunCompleted
 from shopfloor.record import Reset, follow, is_locked, last_entry
 
 EXAMPLES = """\
@@ -27,23 +30,33 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
-    path = log_of(args)
-    transcript = Transcript(Style.named(args.color), live=True)
+    transcript, notes = Transcript(Style.named(args.color), live=True), Notes()
     ended = False
-    notes = Notes()
-    for item in follow(path, after=args.after, done=lambda: not is_locked(path), report=notes):
+    for item in _items(args, notes):
         if isinstance(item, Reset):
             print(f"note: the log was cut back to event {item.last}", file=sys.stderr)
             continue
-        ended = item.type == "run.completed"
+        ended = item.type == RunCompleted.event_type
         if args.json:
             sys.stdout.buffer.write(item.raw + b"\n")
         else:
             for line in transcript.lines(notes.decoded([item])):
                 print(line)
         sys.stdout.flush()
-    last = last_entry(path)
-    ended = ended or (last is not None and last.type == "run.completed")
-    if not ended:
-        print("note: no outcome was recorded, and the process that wrote this is gone", file=sys.stderr)
-    return 0 if ended else NO_OUTCOME_EXIT
+    if ended or _has_outcome(args):
+        return 0
+    print("note: no outcome was recorded, and the process that wrote this is gone", file=sys.stderr)
+    return NO_OUTCOME_EXIT
+
+
+def _items(args: Namespace, notes: Notes) -> Iterator[Entry | Reset]:
+    if is_remote():
+        return entries_of(args.run, lambda api, run_id: api.stream(run_id, after=args.after))
+    path = log_of(args)
+    return follow(path, after=args.after, done=lambda: not is_locked(path), report=notes)
+
+
+def _has_outcome(args: Namespace) -> bool:
+    """Whether there was nothing to follow because the outcome came before."""
+    last = last_entry(log_of(args)) if not is_remote() else None
+    return last is not None and last.type == RunCompleted.event_type

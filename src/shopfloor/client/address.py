@@ -8,9 +8,6 @@ import msgspec
 
 from shopfloor.record import Storage, is_locked
 
-URL = "SHOPFLOOR_URL"
-TOKEN = "SHOPFLOOR_TOKEN"  # noqa: S105 - the name of a variable
-
 
 class Address(msgspec.Struct, frozen=True):
     url: str
@@ -19,8 +16,8 @@ class Address(msgspec.Struct, frozen=True):
 
 def find_server(storage: Storage) -> Address | None:
     """The server to ask; None where there is none, and the files have to be read instead."""
-    if url := os.environ.get(URL):
-        return Address(url.rstrip("/"), os.environ.get(TOKEN, ""))
+    if url := os.environ.get("SHOPFLOOR_URL"):
+        return Address(url.rstrip("/"), os.environ.get("SHOPFLOOR_TOKEN", ""))
     # A server holds its lock for life; the file alone may be what a crash left.
     if not is_locked(storage.server_lock):
         return None

@@ -1,0 +1,85 @@
+"""The page of the HTTP API, from what the server says of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from shopfloor.adapters.local import LocalLogReader
+from shopfloor.adapters.memory import MemoryStore
+from shopfloor.engine import Ingest
+from shopfloor.record import Storage
+from shopfloor.server import Services, Tokens, create_app
+
+_INTRO = """# HTTP API
+
+Generated from the server's own description by `make docs`; a running server has it at `/api/docs`, and as OpenAPI at
+`/api/openapi.json`. Every address wants `Authorization: Bearer <token>` or the cookie that the login link sets. Errors
+are always `{"error": {"code", "message", "hint"}}`; [the codes](errors.md)."""
+
+
+def api_page() -> str:
+    described = cast("dict[str, Any]", _app().openapi())
+    schemas = cast("dict[str, Any]", described["components"]["schemas"])
+    parts = [_INTRO]
+    for path, methods in cast("dict[str, Any]", described["paths"]).items():
+        parts += [_operation(path, method, operation) for method, operation in methods.items()]
+    parts.append("## Shapes")
+    parts += [_shape(name, schema) for name, schema in sorted(schemas.items()) if schema.get("properties")]
+    return "\n\n".join(parts) + "\n"
+
+
+def _app() -> Any:
+    """An app that is described and never asked."""
+    storage, store = Storage(Path("nowhere")), MemoryStore()
+    services = Services(
+        store=store,
+        logs=LocalLogReader(storage),
+        changes=Ingest(storage, store),
+        tokens=Tokens(storage.tokens),
+        version="0",
+    )
+    return create_app(services)
+
+
+def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
+    lines = [f"## `{method.upper()} {path}`", "", operation.get("description") or operation.get("summary", "")]
+    parameters = cast("list[dict[str, Any]]", operation.get("parameters", []))
+    if parameters:
+        lines += ["", "| parameter | in | type | default | meaning |", "|---|---|---|---|---|"]
+        lines += [_parameter(one) for one in parameters]
+    body = operation.get("requestBody")
+    if body:
+        lines += ["", f"Body: {_type(body['content']['application/json']['schema'])}."]
+    answer = operation["responses"]["200"]
+    content = cast("dict[str, Any]", answer.get("content", {}))
+    kind = next(iter(content), "")
+    shape = f": {_type(content[kind]['schema'])}" if kind == "application/json" else f" (`{kind}`)" if kind else ""
+    lines += ["", f"Answer{shape}. {answer.get('description', '')}"]
+    return "\n".join(lines)
+
+
+def _parameter(one: dict[str, Any]) -> str:
+    schema = cast("dict[str, Any]", one["schema"])
+    default = f"`{schema['default']}`" if schema.get("default") not in (None, "") else ""
+    return f"| `{one['name']}` | {one['in']} | {_type(schema)} | {default} | {one.get('description', '')} |"
+
+
+def _shape(name: str, schema: dict[str, Any]) -> str:
+    lines = [f"### {name}", "", schema.get("description", ""), "", "| field | type |", "|---|---|"]
+    properties = cast("dict[str, Any]", schema["properties"])
+    lines += [f"| `{field}` | {_type(one)} |" for field, one in properties.items()]
+    return "\n".join(line for number, line in enumerate(lines) if line or number != 2)  # noqa: PLR2004 - no description
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rsplit("/", 1)[-1]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"`{one}`" for one in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    return str(schema.get("type", "any"))
