@@ -87,11 +87,9 @@ async def local_office(storage: Storage) -> AsyncGenerator[Office]:
     from shopfloor.engine import Ingest
 
     store = await SqliteStore.open(storage.database)
-    ingest = Ingest(storage, store)
     try:
-        yield Office(storage, store, ingest)
+        yield Office(storage, store, Ingest(storage, store))
     finally:
-        ingest.close()
         await store.close()
 
 

@@ -59,7 +59,6 @@ async def _shop(storage: Storage, change: Callable[[Services], Services]) -> Asy
             yield Shop(url=url, app=app, storage=storage, tokens=tokens)
             tasks.cancel_scope.cancel()
     finally:
-        ingest.close()
         await store.close()
 
 

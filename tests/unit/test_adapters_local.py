@@ -10,9 +10,9 @@ import anyio
 import pytest
 from tests.cli.test_run import processes_with
 
-from shopfloor.adapters.local import LocalHost, LocalProcesses
+from shopfloor.adapters.local import LocalHost, LocalLogs, LocalProcesses
 from shopfloor.errors import CommandNotFound, ProcessError
-from shopfloor.log import new_run_id
+from shopfloor.log import RunStarted, new_run_id
 from shopfloor.ports import Command, Exit
 from shopfloor.record import Storage, is_locked
 
@@ -151,3 +151,22 @@ def test_a_host_is_known_by_its_lock_and_gone_without_a_trace(storage: Storage):
         host.close()
     assert list(storage.hosts.iterdir()) == []
     assert not Path(f"/proc/{minder}").exists()
+
+
+def test_a_new_log_is_announced_once_and_is_there_when_it_is(storage: Storage):
+    logs = LocalLogs(storage)
+    run_id = new_run_id()
+
+    async def main() -> None:
+        for _ in range(2):
+            async with logs.open(run_id) as log:
+                assert storage.announced(0)[0] == [run_id]
+                assert storage.log_path(run_id).exists()
+                if not log.recorder.seq:
+                    await log.append(RunStarted(name="w", kind="command", attempt=1, host="h"))
+        # Whoever has taken up so many bytes hears only of what came after.
+        place = storage.announced(0)[1]
+        async with logs.open(other := new_run_id()):
+            assert storage.announced(place)[0] == [other]
+
+    anyio.run(main)

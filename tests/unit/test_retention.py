@@ -31,7 +31,6 @@ def with_store(storage: Storage, work) -> None:
         ingest = Ingest(storage, store)
         await ingest.catch_up(everything=True)
         await work(store)
-        ingest.close()
         await store.close()
 
     anyio.run(main)

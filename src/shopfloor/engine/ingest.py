@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 import msgspec
 
-from shopfloor.errors import InvalidEvent, StoreError
+from shopfloor.errors import FileMissing, InvalidEvent, StoreError
 from shopfloor.limits import INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS
 from shopfloor.log import Entry, Event, decode
 from shopfloor.ports import Change, RunItem, Store
@@ -23,12 +23,29 @@ _decode_timeline = msgspec.json.Decoder(Timeline).decode
 
 
 class _Followed:
-    """A log that has not ended, and how far its views are."""
+    """A log that has not ended, and how far its views are. It holds no file open: there may be thousands."""
 
-    def __init__(self, cursor: Cursor, row: RunRow, timeline: Timeline) -> None:
-        self.cursor = cursor
+    def __init__(self, path: Path, row: RunRow, timeline: Timeline) -> None:
+        self.path = path
         self.row = row
         self.timeline = timeline
+        self._read_size = -1
+        """How large the file was when there was nothing more in it."""
+
+    def poll(self) -> list[Entry]:
+        """The next events, about a chunk of them; an empty list where there are none for now."""
+        try:
+            size = self.path.stat().st_size
+            if size == self._read_size:
+                return []
+            with Cursor(self.path, self.row.last_seq, report=_ignore) as cursor:
+                entries = [item for item in cursor.poll() if isinstance(item, Entry)]
+        except (FileNotFoundError, FileMissing):
+            # Deleted meanwhile.
+            return []
+        if not entries:
+            self._read_size = size
+        return entries
 
     def fold(self, entries: Iterable[Entry]) -> Change:
         rows: list[TimelineRow] = []
@@ -41,7 +58,7 @@ class _Followed:
 
     def _with_archive(self, change: Change) -> Change:
         """At the outcome the log is read once more, from its beginning: no fold has to hold all of it."""
-        entries = list(archive(_events(read(self.cursor.path, report=_ignore))))
+        entries = list(archive(_events(read(self.path, report=_ignore))))
         return msgspec.structs.replace(
             change,
             archive=pack(entries) if entries else None,
@@ -74,16 +91,16 @@ class Ingest:
 
     async def run(self) -> None:
         """Goes on until it is cancelled. A store that cannot be written is waited for: the logs have it all."""
-        await self._begin(everything=True)
         while True:
             try:
-                taken = await self.step()
+                await self._begin(everything=True)
+                while True:
+                    if not await self.step():
+                        await anyio.sleep(INGEST_PAUSE_SECONDS)
             except StoreError:
-                await self._forget()
+                # From what the store has, once more.
+                self._followed.clear()
                 await anyio.sleep(INGEST_RETRY_SECONDS)
-                continue
-            if not taken:
-                await anyio.sleep(INGEST_PAUSE_SECONDS)
 
     async def _begin(self, *, everything: bool) -> None:
         self._place = await self._store.place()
@@ -110,8 +127,7 @@ class Ingest:
         changes: list[Change] = []
         taken = 0
         for followed in list(self._followed.values()):
-            entries = [item for item in followed.cursor.poll() if isinstance(item, Entry)]
-            if entries:
+            if entries := followed.poll():
                 changes.append(await anyio.to_thread.run_sync(followed.fold, entries))
                 taken += len(entries)
             if taken >= INGEST_EVENTS:
@@ -124,7 +140,7 @@ class Ingest:
             self._place = place
         for change in changes:
             if change.row.ended:
-                self._let_go(change.row.id)
+                del self._followed[change.row.id]
         return taken
 
     async def _take_up(self, run_id: str) -> None:
@@ -136,33 +152,7 @@ class Ingest:
         if row.ended:
             return
         timeline = _decode_timeline(folded.state) if folded and folded.state else Timeline()
-        self._followed[run_id] = _Followed(Cursor(path, row.last_seq, report=_ignore), row, timeline)
-
-    def _let_go(self, run_id: str) -> None:
-        followed = self._followed.pop(run_id, None)
-        if followed is not None:
-            followed.cursor.close()
-
-    async def _forget(self) -> None:
-        """After a failed write: from what the store has, once more."""
-        for run_id in list(self._followed):
-            self._let_go(run_id)
-            await anyio.lowlevel.checkpoint()
-            with anyio.move_on_after(INGEST_RETRY_SECONDS):
-                await self._retake(run_id)
-
-    async def _retake(self, run_id: str) -> None:
-        while True:
-            try:
-                await self._take_up(run_id)
-            except StoreError:
-                await anyio.sleep(INGEST_PAUSE_SECONDS)
-            else:
-                return
-
-    def close(self) -> None:
-        for run_id in list(self._followed):
-            self._let_go(run_id)
+        self._followed[run_id] = _Followed(path, row, timeline)
 
     # For whoever shows lists.
 

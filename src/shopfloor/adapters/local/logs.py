@@ -54,8 +54,7 @@ class LocalLogs:
     @asynccontextmanager
     async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[LocalLog]:
         path = self._storage.log_path(run_id)
-        if not path.exists():
-            self._announce(run_id)
+        new = not path.exists()
         recorder = Recorder(
             path,
             run_id,
@@ -63,9 +62,12 @@ class LocalLogs:
             durability=self._durability,
             mask=self._mask,
         )
-        if recorder.repaired and self._on_repair:
-            self._on_repair(recorder.repaired)
         try:
+            if new:
+                # When the file is there: whoever hears of it looks at once, and does not look again.
+                self._announce(run_id)
+            if recorder.repaired and self._on_repair:
+                self._on_repair(recorder.repaired)
             yield LocalLog(recorder)
         finally:
             recorder.close()

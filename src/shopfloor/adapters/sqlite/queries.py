@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from sqlalchemy import ColumnElement, Select, Text, and_, func, literal_column, select, text, tuple_
 
+from shopfloor.adapters.sqlite.rows import row_columns
 from shopfloor.adapters.sqlite.schema import channels, pins, run_counts, worker_runs, worker_search
 from shopfloor.errors import InvalidParameter
 from shopfloor.limits import SNIPPET_WORDS
@@ -17,14 +18,12 @@ from shopfloor.ports import RunFilter, RunItem
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _WORD = re.compile(r"[^\W_]+")
-# `result` can be long, and no list shows it.
-_LISTED = [column for column in worker_runs.c if column.name != "result"]
 _COUNTED = {"agent_id", "statuses", "worker_type", "channel_id"}
 
 
 def listing(wanted: RunFilter) -> Select[Any]:
     """Runs with what stands beside their rows."""
-    query = select(*_LISTED, *_beside()).select_from(_joined()).where(*conditions(wanted))
+    query = select(*row_columns(listed=True), *_beside()).select_from(_joined()).where(*conditions(wanted))
     if wanted.search is None:
         return query.order_by(worker_runs.c.started_at.desc(), worker_runs.c.num.desc())
     shown = f"snippet(worker_search, 0, '[', ']', '…', {SNIPPET_WORDS})"
@@ -35,7 +34,7 @@ def listing(wanted: RunFilter) -> Select[Any]:
 
 
 def one(run_id: str) -> Select[Any]:
-    return select(*worker_runs.c, *_beside()).select_from(_joined()).where(worker_runs.c.id == run_id)
+    return select(*row_columns(listed=False), *_beside()).select_from(_joined()).where(worker_runs.c.id == run_id)
 
 
 def _beside() -> list[ColumnElement[Any]]:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 
 from shopfloor.adapters.sqlite import queries
 from shopfloor.adapters.sqlite.database import Writer, open_database, readable
-from shopfloor.adapters.sqlite.rows import columns_of, item_of, row_of, timeline_item_of
+from shopfloor.adapters.sqlite.rows import columns_of, item_of, timeline_item_of
 from shopfloor.adapters.sqlite.schema import (
     channels,
     pins,
@@ -70,7 +70,7 @@ class SqliteStore:
         query = queries.after_cursor(query, wanted, cursor) if cursor is not None else query.offset(offset)
 
         def job(connection: Connection) -> RunPage:
-            found = [item_of(row) for row in connection.execute(query).mappings()]
+            found = [item_of(row, listed=True) for row in connection.execute(query)]
             total: int = connection.execute(queries.total(wanted)).scalar_one()
             more = len(found) > limit
             items = found[:limit]
@@ -79,8 +79,8 @@ class SqliteStore:
         return await self._read(job)
 
     async def get_run(self, run_id: str) -> RunItem | None:
-        found = await self._read(lambda connection: connection.execute(queries.one(run_id)).mappings().first())
-        return item_of(found) if found is not None else None
+        found = await self._read(lambda connection: connection.execute(queries.one(run_id)).first())
+        return item_of(found, listed=False) if found is not None else None
 
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
         events = worker_events.c
@@ -98,12 +98,15 @@ class SqliteStore:
         return [Channel(id=row.id, name=row.name) for row in found]
 
     async def folded(self, run_id: str) -> Folded | None:
-        joined = worker_runs.outerjoin(worker_folds, worker_folds.c.worker_id == worker_runs.c.id)
-        joined = joined.outerjoin(channels, channels.c.id == worker_runs.c.channel_id)
-        columns = [*worker_runs.c, channels.c.name.label("channel_name"), worker_folds.c.state]
-        query = select(*columns).select_from(joined).where(worker_runs.c.id == run_id)
-        found = await self._read(lambda connection: connection.execute(query).mappings().first())
-        return Folded(row=row_of(found), state=found["state"] or b"") if found is not None else None
+        query = select(worker_folds.c.state).where(worker_folds.c.worker_id == run_id)
+
+        def job(connection: Connection) -> Folded | None:
+            # In one transaction: a row and a state of different times would fold some events twice.
+            found = connection.execute(queries.one(run_id)).first()
+            state = connection.execute(query).scalar()
+            return Folded(row=item_of(found, listed=False).row, state=state or b"") if found is not None else None
+
+        return await self._read(job)
 
     async def _ids(self, query: Any) -> list[str]:
         return await self._read(lambda connection: list(connection.execute(query).scalars()))

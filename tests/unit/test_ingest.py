@@ -1,0 +1,140 @@
+"""From logs to rows."""
+
+from __future__ import annotations
+
+import resource
+
+import anyio
+import pytest
+
+from shopfloor.adapters.memory import MemoryStore
+from shopfloor.adapters.sqlite import SqliteStore
+from shopfloor.engine import Ingest
+from shopfloor.log import AssistantMessage, RunCompleted, RunStarted, TextBlock, new_run_id
+from shopfloor.ports import RunFilter
+from shopfloor.record import Recorder, Storage
+
+
+def begin(storage: Storage, run_id: str) -> Recorder:
+    recorder = Recorder(storage.log_path(run_id), run_id)
+    recorder.append(RunStarted(name="w", kind="worker", attempt=1, host="h", task="t"))
+    return recorder
+
+
+def say(recorder: Recorder, text: str) -> None:
+    recorder.append(AssistantMessage(blocks=[TextBlock(fidelity="router", text=text)]), path="s")
+
+
+def end(recorder: Recorder) -> None:
+    recorder.append(RunCompleted(name="w", kind="worker", status="completed"))
+    recorder.close()
+
+
+@pytest.fixture
+def few_files():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_more_logs_than_files_may_be_open_are_taken_up(storage: Storage, few_files: None):
+    for _ in range(400):
+        begin(storage, new_run_id()).close()
+
+    async def main() -> None:
+        store = await SqliteStore.open(storage.database)
+        await Ingest(storage, store).catch_up(everything=True)
+        assert (await store.list_runs(RunFilter(), limit=1)).total == 400
+        await store.close()
+
+    anyio.run(main)
+
+
+def test_events_are_taken_up_as_they_come_and_the_run_is_let_go_at_its_outcome(storage: Storage):
+    async def main() -> None:
+        store = MemoryStore()
+        ingest = Ingest(storage, store)
+        run_id = new_run_id()
+        recorder = begin(storage, run_id)
+        storage.announce(run_id)
+        assert await ingest.catch_up() == 1
+        say(recorder, "one")
+        say(recorder, "two")
+        assert await ingest.step() == 2
+        assert await ingest.step() == 0
+        item = await store.get_run(run_id)
+        assert item is not None
+        assert (item.row.status, item.row.last_seq, item.has_transcript) == ("running", 3, False)
+        end(recorder)
+        assert await ingest.catch_up() == 1
+        item = await store.get_run(run_id)
+        assert item is not None
+        assert (item.row.status, item.row.last_seq, item.has_transcript) == ("completed", 4, True)
+        assert await ingest.catch_up() == 0
+
+    anyio.run(main)
+
+
+def test_a_second_keeper_goes_on_where_the_first_was_and_both_at_once_do_no_harm(storage: Storage):
+    async def main() -> None:
+        store = await SqliteStore.open(storage.database)
+        run_id = new_run_id()
+        recorder = begin(storage, run_id)
+        storage.announce(run_id)
+        first, second = Ingest(storage, store), Ingest(storage, store)
+        await first.catch_up()
+        await second.catch_up()
+        for number in range(50):
+            say(recorder, str(number))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(first.step)
+                tasks.start_soon(second.step)
+        end(recorder)
+        await first.catch_up()
+        await second.catch_up()
+        item = await store.get_run(run_id)
+        assert item is not None
+        assert (item.row.messages, item.row.last_seq, item.event_count) == (50, 52, 2)
+        await store.close()
+
+    anyio.run(main)
+
+
+def test_changes_are_told_to_those_who_listen_newest_state_only(storage: Storage):
+    async def main() -> None:
+        ingest = Ingest(storage, MemoryStore())
+        run_id = new_run_id()
+        recorder = begin(storage, run_id)
+        storage.announce(run_id)
+        async with ingest.subscribe() as changes:
+            await ingest.catch_up()
+            say(recorder, "one")
+            await ingest.catch_up()
+            (item,) = await anext(changes)
+            assert item.row.last_seq == 2
+            end(recorder)
+            await ingest.catch_up()
+            (item,) = await anext(changes)
+            assert item.row.status == "completed"
+
+    anyio.run(main)
+
+
+def test_a_log_that_is_deleted_while_it_is_followed_disturbs_nobody(storage: Storage):
+    async def main() -> None:
+        ingest = Ingest(storage, store := MemoryStore())
+        gone, kept = new_run_id(), new_run_id()
+        for run_id in (gone, kept):
+            storage.announce(run_id)
+        begin(storage, gone).close()
+        recorder = begin(storage, kept)
+        await ingest.catch_up()
+        storage.log_path(gone).unlink()
+        end(recorder)
+        assert await ingest.catch_up() == 1
+        item = await store.get_run(kept)
+        assert item is not None
+        assert item.row.ended
+
+    anyio.run(main)
