@@ -12,7 +12,7 @@ from typing import BinaryIO
 from shopfloor.cli.arguments import Parser, storage_of
 from shopfloor.cli.style import safe
 from shopfloor.errors import FileMissing, ShopfloorError, UsageError, storage_error
-from shopfloor.limits import LOG_LINE_BYTES, LOG_MODE
+from shopfloor.limits import LOG_LINE_BYTES, LOG_MODE, READ_CHUNK_BYTES
 from shopfloor.log import RULES, Broken, Verifier, is_run_id
 from shopfloor.record import is_locked
 
@@ -102,7 +102,8 @@ def _problems(path: Path, verifier: Verifier) -> Iterator[Broken]:
 def _lines(file: BinaryIO) -> Iterator[bytes]:
     """The lines; of one that is too long, only as much as shows that it is."""
     while raw := file.readline(LOG_LINE_BYTES + 1):
+        torn = len(raw) > LOG_LINE_BYTES and not raw.endswith(b"\n")
         yield raw
-        rest = raw
-        while len(rest) > LOG_LINE_BYTES and not rest.endswith(b"\n"):
-            rest = file.readline(LOG_LINE_BYTES + 1)
+        del raw
+        while torn and (rest := file.readline(READ_CHUNK_BYTES)):
+            torn = not rest.endswith(b"\n")
