@@ -31,6 +31,8 @@ LOCK_PAUSE_SECONDS: Final = 0.02
 # Reading.
 READ_CHUNK_BYTES: Final = 256 * 1024
 """How much of a log is read at once."""
+SHARED_CHUNKS: Final = 64
+"""How many chunks of logs are kept for those who read the same."""
 PROBE_CHUNK_BYTES: Final = 4 * 1024
 """How much of it is read to find a line's end."""
 FOLLOW_FASTEST_SECONDS: Final = 0.02

@@ -14,7 +14,7 @@ from tests.samples import ROOT, RUN_ID, broken_rules, completed, raw_log, said, 
 from shopfloor.errors import FileMissing
 from shopfloor.limits import LOG_LINE_BYTES, PROBE_CHUNK_BYTES, READ_CHUNK_BYTES
 from shopfloor.log import Entry, decode
-from shopfloor.record import Cursor, Problem, Recorder, Reset, follow, is_locked, last_entry, read
+from shopfloor.record import Cursor, Problem, Recorder, Reset, SharedReads, follow, is_locked, last_entry, read
 
 TEN = raw_log("abcdefghi")
 MIXED = raw_log("x" * size for size in [10, 60_000, 0, 0, 5_000, 300_000, 1, 2, 4_095, 4_096, 4_097, 70_000, 3])
@@ -393,3 +393,45 @@ def test_lines_of_ten_megabytes_are_written_read_and_verified(recorder: Recorder
     assert broken_rules(log_path) == []
     with Recorder(log_path, RUN_ID) as again:
         assert (again.seq, again.repaired) == (5, None)
+
+
+def test_cursors_that_share_what_they_read_give_the_same_as_those_that_do_not(
+    recorder: Recorder, log_path: Path
+) -> None:
+    recorder.append(started())
+    for number in range(3_000):
+        recorder.append(said(f"{number} " + "x" * (number % 700)), path="a")
+    alone = list(read(log_path))
+    shared = SharedReads()
+    for after in (0, 0, 700, 0, 2_990):
+        with Cursor(log_path, after, shared=shared) as cursor:
+            got = [one for batch in iter(cursor.poll, []) for one in batch]
+        assert got == alone[after:]
+
+
+def test_what_was_shared_is_not_given_once_the_log_has_lost_it(log_path: Path) -> None:
+    with Recorder(log_path, RUN_ID) as recorder:
+        recorder.append(started())
+        for number in range(1_000):
+            recorder.append(said(f"first {number} " + "x" * 300), path="a")
+    shared = SharedReads()
+    with Cursor(log_path, shared=shared) as cursor:
+        assert len([one for batch in iter(cursor.poll, []) for one in batch]) == 1_001
+    os.truncate(log_path, len(next(read(log_path, limit=1)).raw) + 1)
+    with Recorder(log_path, RUN_ID) as recorder:
+        for number in range(1_000):
+            recorder.append(said(f"again {number} " + "x" * 300), path="a")
+    with Cursor(log_path, shared=shared) as cursor:
+        got = [one for batch in iter(cursor.poll, []) for one in batch]
+    assert got == list(read(log_path))
+
+
+def test_only_so_many_chunks_are_kept_to_be_shared(recorder: Recorder, log_path: Path) -> None:
+    recorder.append(started())
+    for _ in range(40):
+        recorder.append(said("x" * 200_000), path="a")
+    shared = SharedReads(most=3)
+    with Cursor(log_path, shared=shared) as cursor:
+        places = [cursor.seq for _ in iter(cursor.poll, [])]
+    assert len(places) > 10
+    assert len(shared) == 3

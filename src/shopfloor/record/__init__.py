@@ -4,7 +4,7 @@ from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
 from shopfloor.record.files import is_locked, lock, lock_file, make_folder, open_for_append
 from shopfloor.record.masking import MASK, Hook, Masking
-from shopfloor.record.reader import Cursor, Problem, Report, Reset, follow, last_entry, read
+from shopfloor.record.reader import Cursor, Problem, Report, Reset, SharedReads, follow, last_entry, read
 from shopfloor.record.recorder import Recorder, RecorderStats
 from shopfloor.record.repair import Repair
 from shopfloor.record.storage import Storage
@@ -23,6 +23,7 @@ __all__ = [
     "Repair",
     "Report",
     "Reset",
+    "SharedReads",
     "Storage",
     "SubscriberStats",
     "Subscription",

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ from shopfloor.limits import (
     LOG_LINE_BYTES,
     PROBE_CHUNK_BYTES,
     READ_CHUNK_BYTES,
+    SHARED_CHUNKS,
 )
 from shopfloor.log import PAYLOAD_TYPES, Entry, RunCompleted
 from shopfloor.record.repair import find_tail
@@ -50,18 +52,63 @@ class _Head(msgspec.Struct):
 
 
 _decode_head = msgspec.json.Decoder(_Head).decode
-_LANDMARK_BYTES = 64
+_MARK_BYTES = 256
 _OUTCOME = RunCompleted.event_type
 _find_seq = re.compile(rb'\{"seq":(\d+),').match
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    """The last line that was read: where it is, and how it begins.
+
+    Its number and its time tell it from any other line that may come to stand there.
+    """
+
+    start: int
+    end: int
+    data: bytes
+
+
+class _Chunk(msgspec.Struct, frozen=True):
+    """What a poll gave, and where it led."""
+
+    entries: list[Entry | Reset]
+    offset: int
+    seq: int
+    mark: _Mark
+
+
+class SharedReads:
+    """What cursors have read, for others that come the same way: a hundred watchers of a run parse it once.
+
+    The newest chunks, and whole ones only: what is being written is read by each for itself.
+    """
+
+    def __init__(self, most: int = SHARED_CHUNKS) -> None:
+        self._most = most
+        self._chunks: OrderedDict[tuple[int, ...], _Chunk] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def find(self, place: tuple[int, ...]) -> _Chunk | None:
+        return self._chunks.get(place)
+
+    def keep(self, place: tuple[int, ...], chunk: _Chunk) -> None:
+        self._chunks[place] = chunk
+        if len(self._chunks) > self._most:
+            self._chunks.popitem(last=False)
 
 
 class Cursor:
     """A place in a log. `poll()` gives the whole lines after it, about a chunk at a time, and moves on."""
 
-    def __init__(self, path: Path, after: int = 0, *, report: Report | None = None) -> None:
+    def __init__(
+        self, path: Path, after: int = 0, *, report: Report | None = None, shared: SharedReads | None = None
+    ) -> None:
         self.path = path
         self.seq = after
         self._report = report or _warn
+        self._shared = shared
         try:
             # Not waiting: a pipe in the place of a file would be waited for, for ever.
             self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -69,19 +116,33 @@ class Cursor:
             raise FileMissing(f"there is no file {path}") from error
         except OSError as error:
             raise storage_error(error, f"cannot read {path}", reading=True) from error
-        mode = os.fstat(self.descriptor).st_mode
+        status = os.fstat(self.descriptor)
+        mode, self._file = status.st_mode, (status.st_dev, status.st_ino)
         if not stat.S_ISREG(mode):
             self.close()
             raise FileMissing(f"{path} is a {'folder' if stat.S_ISDIR(mode) else 'device'}, not a transcript")
         self._offset = 0
-        self._before: bytes | None = None
+        self._mark: _Mark | None = None
 
     def poll(self) -> list[Entry | Reset]:
-        """The next events; an empty list where there are none for now."""
+        """The next events; an empty list where there are none for now. The list may be others' too: read it only."""
         if not self._stands():
             reset = self._rewind()
             if reset:
                 return reset
+        if self._shared is None:
+            return self._read()
+        place = (*self._file, self._offset, self.seq)
+        chunk = self._shared.find(place)
+        if chunk is not None and self._holds(chunk.mark):
+            self._offset, self.seq, self._mark = chunk.offset, chunk.seq, chunk.mark
+            return chunk.entries
+        began, entries = self._offset, self._read()
+        if self._mark and self._offset - began > READ_CHUNK_BYTES // 2:
+            self._shared.keep(place, _Chunk(entries, self._offset, self.seq, self._mark))
+        return entries
+
+    def _read(self) -> list[Entry | Reset]:
         entries: list[Entry | Reset] = []
         while not entries and (lines := self._lines()):
             for raw in lines:
@@ -90,14 +151,19 @@ class Cursor:
                     entries.append(entry)
                     self.seq = entry.seq
                 self._offset += len(raw) + 1
-            self._before = (lines[-1] + b"\n")[-_LANDMARK_BYTES:]
+            last = lines[-1] + b"\n"
+            self._mark = _Mark(self._offset - len(last), self._offset, last[:_MARK_BYTES])
         return entries
 
     def _stands(self) -> bool:
         """Whether what we read last still stands before our place: a repair or a power cut may have taken it."""
-        if self._before is None:
-            return self.seq == 0
-        return os.pread(self.descriptor, len(self._before), self._offset - len(self._before)) == self._before
+        return self.seq == 0 if self._mark is None else self._holds(self._mark)
+
+    def _holds(self, mark: _Mark) -> bool:
+        if not mark.end:
+            return True
+        whole = os.pread(self.descriptor, 1, mark.end - 1) == b"\n"
+        return whole and os.pread(self.descriptor, len(mark.data), mark.start) == mark.data
 
     def _rewind(self) -> list[Entry | Reset]:
         """Finds our place anew, by `seq`; or the end of the log, where it ends before that."""
@@ -106,7 +172,7 @@ class Cursor:
         reset: list[Entry | Reset] = [Reset(end)] if end < self.seq else []
         self.seq = min(self.seq, end)
         self._offset = self._find(self.seq)
-        self._before = b""
+        self._mark = _Mark(self._offset, self._offset, b"")
         return reset
 
     def _lines(self) -> list[bytes]:

@@ -29,6 +29,8 @@ TRANSCRIPT_BYTES: Final = 64 * 1024 * 1024
 # Streams.
 HEARTBEAT_SECONDS: Final = 15.0
 """How long a stream is silent before it shows that it lives."""
+SHARED_EVENTS: Final = 100
+"""From how many events on a batch is framed once for all who get it."""
 STREAM_RUNS: Final = 16
 """How many runs a page can follow over its one connection."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import suppress
 
 import anyio
@@ -10,10 +11,12 @@ from fastapi import Request
 from starlette.responses import Response
 
 from shopfloor.errors import RunNotFound
+from shopfloor.limits import SHARED_CHUNKS
 from shopfloor.log import Entry
 from shopfloor.ports import Changes, LogReader
 from shopfloor.record import Reset
 from shopfloor.server.answers import Served, streams
+from shopfloor.server.limits import SHARED_EVENTS
 from shopfloor.server.parameters import (
     AfterSeq,
     FollowedRuns,
@@ -83,8 +86,26 @@ async def _run_frames(logs: LogReader, run_id: str, after: int) -> Frames:
     with suppress(RunNotFound):
         async with closing(logs.follow(run_id, after=after)) as batches:
             async for batch in batches:
-                yield b"".join([_run_part(one) for one in batch])
+                yield _framed(batch)
     yield _END
+
+
+_frames: OrderedDict[int, tuple[list[Entry | Reset], bytes]] = OrderedDict()
+
+
+def _framed(batch: list[Entry | Reset]) -> bytes:
+    """The batch as frames. A long one is often read by many at once, as the same list: then it is framed once."""
+    if len(batch) < SHARED_EVENTS:
+        return b"".join([_run_part(one) for one in batch])
+    # The list is kept with its frames, so that no other list can get its identity meanwhile.
+    known = _frames.get(id(batch))
+    if known is not None and known[0] is batch:
+        return known[1]
+    frames = b"".join([_run_part(one) for one in batch])
+    _frames[id(batch)] = (batch, frames)
+    if len(_frames) > SHARED_CHUNKS:
+        _frames.popitem(last=False)
+    return frames
 
 
 def _run_part(one: Entry | Reset) -> bytes:

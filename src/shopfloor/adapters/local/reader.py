@@ -12,12 +12,13 @@ import anyio.to_thread
 from shopfloor.errors import RunNotFound
 from shopfloor.limits import FOLLOW_FASTEST_SECONDS, FOLLOW_SLOWEST_SECONDS
 from shopfloor.log import Entry, RunCompleted
-from shopfloor.record import Cursor, Problem, Reset, Storage, is_locked, last_entry, read
+from shopfloor.record import Cursor, Problem, Reset, SharedReads, Storage, is_locked, last_entry, read
 
 
 class LocalLogReader:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._shared = SharedReads()
 
     def _path(self, run_id: str) -> Path | None:
         path = self._storage.log_path(run_id)
@@ -42,7 +43,7 @@ class LocalLogReader:
         if _has_ended_by(path, after):
             return
         pause = FOLLOW_FASTEST_SECONDS
-        with Cursor(path, after, report=_pass_on) as cursor:
+        with Cursor(path, after, report=_pass_on, shared=self._shared) as cursor:
             while True:
                 # Asked before reading: what was written before the writer went away is still given.
                 over = not is_locked(path)
