@@ -41,7 +41,8 @@ def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(
     root = record(storage)
     child = record(storage, parent=root)
     grandchild = record(storage, parent=child)
-    storage.log_path(child).with_suffix(".torn").write_bytes(b"half a line")
+    for suffix in (".torn", ".torn-2", ".torn-3"):
+        storage.log_path(child).with_suffix(suffix).write_bytes(b"half a line")
 
     async def work(store: SqliteStore) -> None:
         assert set(await delete_run(storage, store, root)) == {root, child, grandchild}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
 from shopfloor.ports import RunFilter, RunItem, Store
-from shopfloor.record import Storage
+from shopfloor.record import Storage, torn_files
 
 _BATCH = 500
 
@@ -45,7 +45,7 @@ async def _family(store: Store, run_id: str) -> list[RunItem]:
 async def _erase(storage: Storage, store: Store, run_id: str) -> None:
     await store.bury(run_id)
     path = storage.log_path(run_id)
-    for file in (path, *path.parent.glob(f"{run_id}.torn*")):
+    for file in (path, *torn_files(path)):
         file.unlink(missing_ok=True)
     await store.delete(run_id)
 

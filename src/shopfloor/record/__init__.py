@@ -6,7 +6,7 @@ from shopfloor.record.files import is_locked, lock, lock_file, make_folder, open
 from shopfloor.record.masking import MASK, Hook, Masking
 from shopfloor.record.reader import Cursor, Problem, Report, Reset, SharedReads, follow, last_entry, read
 from shopfloor.record.recorder import Recorder, RecorderStats
-from shopfloor.record.repair import Repair
+from shopfloor.record.repair import Repair, torn_files
 from shopfloor.record.storage import Storage
 
 __all__ = [
@@ -35,4 +35,5 @@ __all__ = [
     "make_folder",
     "open_for_append",
     "read",
+    "torn_files",
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from collections.abc import Iterator
+from itertools import count, takewhile
 from pathlib import Path
 
 import msgspec
@@ -74,12 +76,16 @@ def set_aside(descriptor: int, path: Path, end: int, size: int) -> Repair:
     return Repair(aside, size - end)
 
 
+def torn_files(path: Path) -> list[Path]:
+    """What was set aside of a log, by name: nobody has to list a folder of a million files to find it."""
+    return list(takewhile(Path.exists, _names(path)))
+
+
 def _free_name(path: Path) -> Path:
+    return next(name for name in _names(path) if not name.exists())
+
+
+def _names(path: Path) -> Iterator[Path]:
     """`<run-id>.torn`, numbered from the second on; never a name that ends in .jsonl."""
-    first = path.with_suffix(".torn")
-    if not first.exists():
-        return first
-    number = 2
-    while (name := path.with_suffix(f".torn-{number}")).exists():
-        number += 1
-    return name
+    yield path.with_suffix(".torn")
+    yield from (path.with_suffix(f".torn-{number}") for number in count(2))
