@@ -9,9 +9,14 @@
     │   ├── InvalidRunId            not a UUID v4
     │   ├── InvalidParameter        a parameter of a request that cannot be meant
     │   ├── AmbiguousRun            the first characters fit more than one run
-    │   └── InvalidSecret           a value that cannot be masked
+    │   ├── InvalidSecret           a value that cannot be masked
+    │   ├── InvalidInput            what a worker is given does not fit what it takes
+    │   ├── InvalidWorker           a definition that cannot be run as it is
+    │   ├── UnknownModel            no provider answers under that name
+    │   └── UnknownCall             a result for a call that nobody made
     ├── NotFoundError               what was named is not there
     │   ├── RunNotFound             no run of that name
+    │   ├── WorkerNotFound          no worker of that name
     │   └── FileMissing             no transcript file of that name
     ├── ConflictError               what was asked does not fit how things stand
     │   ├── LogBusy                 another process writes this log
@@ -33,6 +38,20 @@
     ├── StoreError                  the database cannot be used
     │   ├── DatabaseTooNew          a later version of Shopfloor made it
     │   └── DatabaseBusy            somebody else holds it for too long
+    ├── RunFailed                   why a run did not complete, as its outcome says
+    │   ├── ProviderError           whoever powers a step did not do it
+    │   │   ├── RateLimited         too many requests for now
+    │   │   ├── ProviderOverloaded  it is too busy for anybody
+    │   │   ├── ProviderTimeout     no answer in time
+    │   │   ├── ProviderUnreachable no connection to it
+    │   │   ├── AuthenticationFailed  it does not accept the key
+    │   │   └── RequestRejected     it does not accept the request
+    │   ├── ToolFailed              a tool did not do what it was called for
+    │   ├── StepFailed              a step did not end well
+    │   ├── OutcomeUnknown          a crash cut off a step that must not be done twice
+    │   ├── DefinitionChanged       a worker in Python that is not the one the run began with
+    │   ├── AnswerTimeout           nobody answered in time
+    │   └── HostStopped             the host was stopped in the middle of a step
     ├── TranscriptBroken            a file that breaks a rule of the format
     ├── ProcessError                a process cannot be started, or not be ended
     │   ├── CommandNotFound         the program to run is not there
@@ -101,6 +120,24 @@ class InvalidSecret(InputError):
     code = "invalid_secret"
 
 
+class InvalidInput(InputError):
+    code = "validation_error"
+
+
+class InvalidWorker(InputError):
+    code = "invalid_worker"
+    status = 422
+
+
+class UnknownModel(InputError):
+    code = "unknown_model"
+
+
+class UnknownCall(InputError):
+    code = "unknown_call"
+    status = 409
+
+
 class NotFoundError(ShopfloorError):
     code = "not_found"
     status = 404
@@ -109,6 +146,10 @@ class NotFoundError(ShopfloorError):
 
 class RunNotFound(NotFoundError):
     code = "run_not_found"
+
+
+class WorkerNotFound(NotFoundError):
+    code = "not_found_error"
 
 
 class FileMissing(NotFoundError):
@@ -204,6 +245,77 @@ class DatabaseTooNew(StoreError):
 class DatabaseBusy(StoreError):
     code = "database_busy"
     status = 503
+
+
+class RunFailed(ShopfloorError):
+    code = "run_failed"
+    status = 502
+    retryable: ClassVar[bool] = False
+    """Whether the same could end well another time."""
+
+    def __init__(self, message: str, *, hint: str | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+        """Seconds until it makes sense to try again, where that is known."""
+
+
+class ProviderError(RunFailed):
+    code = "provider_error"
+    retryable = True
+
+
+class RateLimited(ProviderError):
+    code = "rate_limit_error"
+    status = 429
+
+
+class ProviderOverloaded(ProviderError):
+    code = "provider_overloaded"
+    status = 503
+
+
+class ProviderTimeout(ProviderError):
+    code = "provider_timeout"
+    status = 504
+
+
+class ProviderUnreachable(ProviderError):
+    code = "provider_unreachable"
+
+
+class AuthenticationFailed(ProviderError):
+    code = "authentication_error"
+    retryable = False
+
+
+class RequestRejected(ProviderError):
+    code = "invalid_request_error"
+    retryable = False
+
+
+class ToolFailed(RunFailed):
+    code = "tool_error"
+
+
+class StepFailed(RunFailed):
+    code = "execution_error"
+
+
+class OutcomeUnknown(RunFailed):
+    code = "outcome_unknown"
+
+
+class DefinitionChanged(RunFailed):
+    code = "definition_changed"
+
+
+class AnswerTimeout(RunFailed):
+    code = "answer_timeout"
+
+
+class HostStopped(RunFailed):
+    code = "host_stopped"
+    retryable = True
 
 
 class TranscriptBroken(ShopfloorError):

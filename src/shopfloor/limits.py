@@ -91,6 +91,8 @@ ARCHIVE_RESULT_BYTES: Final = 50_000
 """A tool's result, or a command's output, in the archived transcript."""
 ARCHIVE_ARGS_BYTES: Final = 2_000
 """A tool's arguments in the archived transcript."""
+OPEN_BRANCHES: Final = 1_000
+"""How many open steps, and how many open calls, of a run are known to its row."""
 TIMELINE_OPEN_CALLS: Final = 1_000
 """How many open tool calls a timeline remembers the beginning of."""
 

@@ -13,6 +13,7 @@ from shopfloor.log.blocks import (
     UnknownBlock,
 )
 from shopfloor.log.codec import check, decode, encode
+from shopfloor.log.deltas import Delta
 from shopfloor.log.events import (
     FORMAT,
     Entry,
@@ -62,6 +63,7 @@ __all__ = [
     "CallStarted",
     "CommandBlock",
     "Cost",
+    "Delta",
     "Entry",
     "Event",
     "Fidelity",

@@ -33,6 +33,8 @@ class ThinkingBlock(_Block, frozen=True, kw_only=True, tag="thinking"):
 
     thinking: str
     """The text of the thought."""
+    signature: str | None = None
+    """What the provider wants back with the thought, to trust it."""
 
 
 class ToolUseBlock(_Block, frozen=True, kw_only=True, tag="tool_use", gc=True):

@@ -75,6 +75,8 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
     """What happened, for people."""
     retryable: bool = False
     """Whether the same run could end well another time."""
+    retry_after: float | msgspec.UnsetType = msgspec.UNSET
+    """Seconds until it makes sense to try again, where that is known."""
 
 
 class Awaits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,6 +86,8 @@ class Awaits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What would answer: a client tool, a question, an approval."""
     until: str | None = None
     """When the wait ends by itself."""
+    more: int = 0
+    """How many calls of the same message are still to come: only with the last of them does the step wait."""
 
 
 class _Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -129,6 +133,8 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """The hash of that definition."""
     idempotency_key: str | None = None
     """The caller's key, by which the same order twice is one run."""
+    cwd: str | None = None
+    """The folder it works in, where one was named."""
     import_source: dict[str, Any] | None = None
     """Where an imported run was taken from."""
     format: int | None = None
@@ -171,6 +177,10 @@ class StepStarted(_StepPayload, frozen=True, kw_only=True):
 class _Ended(_StepPayload, frozen=True, kw_only=True):
     error: str | None = None
     """What went wrong; left out where nothing did."""
+    error_code: str | None = None
+    """The same as a stable word, for programs."""
+    retryable: bool | None = None
+    """Whether the same step could end well another time."""
     result: Any = None
     """What it gave; for a command `exit_code`, and `signal` where one killed it."""
     usage: Usage | None = None
@@ -225,6 +235,8 @@ class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", ta
     """The provider's id of the session."""
     model: str | None = None
     """The model that wrote it."""
+    cost: Cost | None = None
+    """Cost of this message."""
     usage: Usage | None = None
     """Tokens of this message."""
     stop_reason: str | None = None

@@ -1,7 +1,9 @@
 """What the engine needs of the world, in the domain's verbs. Adapters fit these; nothing here knows one."""
 
 from shopfloor.ports.logs import Changes, Log, LogReader, Logs
+from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
 from shopfloor.ports.processes import Child, Command, Exit, Piece, Processes, StreamName
+from shopfloor.ports.queue import Dispatch, Order, Queue, queued_row
 from shopfloor.ports.store import (
     Change,
     Channel,
@@ -19,17 +21,27 @@ __all__ = [
     "Channel",
     "Child",
     "Command",
+    "Dispatch",
     "Exit",
     "Folded",
     "Log",
     "LogReader",
     "Logs",
+    "ModelRequest",
+    "Models",
+    "Order",
     "Piece",
     "Processes",
+    "Queue",
+    "Reply",
+    "ReplyDelta",
     "RunFilter",
     "RunItem",
     "RunPage",
     "Store",
     "StreamName",
+    "ThreadMessage",
     "TimelineItem",
+    "ToolSpec",
+    "queued_row",
 ]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from shopfloor.log import Entry, Payload
+from shopfloor.log import Delta, Entry, Payload
 from shopfloor.ports.store import RunItem
 from shopfloor.record import Reset
 
@@ -23,6 +23,10 @@ class Log(Protocol):
         """Returns when the log's authority has the event."""
         ...
 
+    def tell(self, delta: Delta) -> None:
+        """Passes on text as it is being typed, to whoever follows with deltas. It is not kept."""
+        ...
+
 
 class LogReader(Protocol):
     """Logs as anybody may read them, whoever writes them."""
@@ -34,11 +38,17 @@ class LogReader(Protocol):
         """
         ...
 
-    def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry | Reset]]:
+    def follow(
+        self, run_id: str, *, after: int = 0, deltas: bool = False, patient: bool = False
+    ) -> AsyncIterator[list[Entry | Reset | Delta]]:
         """What the log holds after `after` and then what comes, in order, none twice, in batches as they are there.
 
         An empty batch says that nothing came for a while, so that whoever sends can show that it lives. It ends with
-        the outcome, or when whoever wrote the log is gone without one. Raises `RunNotFound`.
+        the outcome, or when whoever wrote the log is gone without one; a patient follower waits for somebody to go
+        on with it, and for a log that is not there yet. Raises `RunNotFound` where there is no log.
+
+        With `deltas` it also gives, where this process has them, pieces of messages that are being made. Each comes
+        after the event that it follows, and before the message that it is a piece of; some may be missing.
         """
         ...
 

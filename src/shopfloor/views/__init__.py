@@ -6,6 +6,7 @@ from shopfloor.views.row import RunRow, as_text, row_step
 from shopfloor.views.search import search_text
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_step
 from shopfloor.views.tree import Load, Row, tree
+from shopfloor.views.waiting import Waits, waits_step
 
 __all__ = [
     "ArchiveEntry",
@@ -20,6 +21,7 @@ __all__ = [
     "TimelineRow",
     "ToolCallItem",
     "ToolResultItem",
+    "Waits",
     "archive",
     "as_text",
     "by_parent",
@@ -30,4 +32,5 @@ __all__ = [
     "search_text",
     "timeline_step",
     "tree",
+    "waits_step",
 ]

@@ -1,0 +1,1 @@
+"""Workers as they are defined: found, read, checked."""

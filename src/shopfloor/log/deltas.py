@@ -1,0 +1,31 @@
+"""Deltas: text as it is being typed. They are never written; the log gets the whole."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of a block of a message that is still being made."""
+
+    after: int
+    """The `seq` of the last event before it."""
+    path: str
+    """The step."""
+    iteration: int = 0
+    message_id: str
+    """The `message_id` that the whole message will have in the log."""
+    block: int
+    """Which of the message's blocks, from 0."""
+    kind: Literal["text", "thinking", "tool_input"]
+    """What it is a piece of."""
+    offset: int
+    """How many characters of that block came before."""
+    text: str
+    """The piece; for `tool_input` a piece of JSON."""
+    tool_name: str | None = None
+    """For `tool_input`: the tool."""
+    tool_id: str | None = None
+    """For `tool_input`: the call."""

@@ -1,0 +1,104 @@
+"""Queue and orders: what somebody asked for, kept until a log has it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from shopfloor.views import RunRow
+
+
+class Dispatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run that is to be made: all that its first `run.started` will say."""
+
+    run_id: str
+    worker: str
+    """The slug."""
+    worker_type: str
+    input: dict[str, Any]
+    task: str
+    agent_id: str
+    channel_id: str
+    channel_name: str | None = None
+    queued_at: str
+    definition: Any
+    definition_hash: str
+    parent_run_id: str | None = None
+    root_run_id: str
+    cwd: str | None = None
+    """The folder it works in; the host's own where it is None."""
+    idempotency_key: str | None = None
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody asks of a run that there is already."""
+
+    id: str
+    """Twice the same id is once: `answer:<call_id>`, `cancel`; unique within a run."""
+    run_id: str
+    kind: Literal["answer", "cancel", "resume"]
+    body: dict[str, Any]
+    """For `answer`: `call_id`, and `result` or `error`. For `cancel`: `reason`."""
+    created_at: str
+
+
+class Queue(Protocol):
+    async def dispatch(self, order: Dispatch, *, host: str | None = None) -> str:
+        """Keeps the order and shows the run as queued, in one transaction; gives the run's id.
+
+        The same idempotency key again gives the id of the first. With `host` it is claimed by that one from the start.
+        """
+        ...
+
+    async def claim(self, host: str, limit: int) -> list[Dispatch]:
+        """The oldest that nobody has, at most `limit`; from now on they are `host`'s."""
+        ...
+
+    async def claim_one(self, run_id: str, host: str) -> Dispatch | None:
+        """That one, if it is queued and nobody has it."""
+        ...
+
+    async def started(self, run_ids: Sequence[str]) -> None:
+        """Their logs have them: the orders go."""
+        ...
+
+    async def claimed(self) -> list[tuple[str, str]]:
+        """What hosts have claimed and not started: run and host."""
+        ...
+
+    async def release(self, run_ids: Collection[str]) -> None:
+        """Gives claimed ones back to the queue: their host is gone."""
+        ...
+
+    async def put(self, order: Order) -> bool:
+        """Keeps an order; False where the same one is there already."""
+        ...
+
+    async def orders(self, *, after: int = 0) -> list[tuple[int, Order]]:
+        """What no log has taken up yet, oldest first, each with its number; those over `after`."""
+        ...
+
+    async def done(self, numbers: Sequence[int]) -> None:
+        """A log has taken them up, or they mean nothing any more."""
+        ...
+
+
+def queued_row(order: Dispatch) -> RunRow:
+    """How a run that only its order tells of is listed."""
+    return RunRow(
+        id=order.run_id,
+        parent_run_id=order.parent_run_id,
+        root_run_id=order.root_run_id,
+        name=order.worker,
+        kind="worker",
+        worker_type=order.worker_type,
+        agent_id=order.agent_id,
+        channel_id=order.channel_id,
+        channel_name=order.channel_name,
+        task=order.task,
+        status="queued",
+        queued_at=order.queued_at,
+        started_at=order.queued_at,
+    )

@@ -1,0 +1,195 @@
+"""The events that a client of a run reads: seed-shaped, one JSON object each, told apart by `type`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True, gc=False):
+    pass
+
+
+class Start(_Event, frozen=True, kw_only=True, tag="start"):
+    """An execution, or the rest of one, begins to be told."""
+
+    execution_id: str
+
+
+class WorkerStart(_Event, frozen=True, kw_only=True, tag="worker-start"):
+    worker_id: str
+    worker_slug: str
+    description: str | None = None
+
+
+class BlockStart(_Event, frozen=True, kw_only=True, tag="block-start"):
+    """A step begins. `block_id` is its path, with `#<iteration>` where it is repeated and `~<try>` where tried again."""
+
+    block_id: str
+    block_name: str
+    block_type: str
+    child_id: str | None = None
+    """The sub-run, where the step is one."""
+
+
+class BlockEnd(_Event, frozen=True, kw_only=True, tag="block-end"):
+    block_id: str
+    block_name: str
+    block_type: str
+    error: str | None = None
+
+
+class TextStart(_Event, frozen=True, kw_only=True, tag="text-start"):
+    id: str
+
+
+class TextDelta(_Event, frozen=True, kw_only=True, tag="text-delta"):
+    id: str
+    delta: str
+
+
+class TextEnd(_Event, frozen=True, kw_only=True, tag="text-end"):
+    id: str
+
+
+class ReasoningStart(_Event, frozen=True, kw_only=True, tag="reasoning-start"):
+    id: str
+
+
+class ReasoningDelta(_Event, frozen=True, kw_only=True, tag="reasoning-delta"):
+    id: str
+    delta: str
+
+
+class ReasoningEnd(_Event, frozen=True, kw_only=True, tag="reasoning-end"):
+    id: str
+
+
+class ToolInputStart(_Event, frozen=True, kw_only=True, tag="tool-input-start"):
+    tool_call_id: str
+    tool_name: str
+
+
+class ToolInputDelta(_Event, frozen=True, kw_only=True, tag="tool-input-delta"):
+    tool_call_id: str
+    input_text_delta: str
+
+
+class ToolInputAvailable(_Event, frozen=True, kw_only=True, tag="tool-input-available"):
+    tool_call_id: str
+    tool_name: str
+    input: Any
+
+
+class ToolOutputAvailable(_Event, frozen=True, kw_only=True, tag="tool-output-available"):
+    tool_call_id: str
+    tool_name: str
+    output: Any
+
+
+class ToolOutputError(_Event, frozen=True, kw_only=True, tag="tool-output-error"):
+    tool_call_id: str
+    tool_name: str
+    error: str
+
+
+class RequestedCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A tool that somebody outside has to execute."""
+
+    tool_call_id: str
+    tool_name: str
+    args: Any
+
+
+class ToolRequest(_Event, frozen=True, kw_only=True, tag="tool-request"):
+    """The run waits for the results of these."""
+
+    tool_calls: list[RequestedCall]
+
+
+class ClientToolRequest(_Event, frozen=True, kw_only=True, tag="client-tool-request"):
+    """The same, to whoever gave the SDK no handler for them: execute them and call `continue_()`."""
+
+    execution_id: str
+    tool_calls: list[RequestedCall]
+
+
+class Question(_Event, frozen=True, kw_only=True, tag="question"):
+    """A worker asks a person. Where it waits for the answer, the stream ends with `finish`, reason `question`."""
+
+    execution_id: str
+    call_id: str
+    question: str
+    options: list[str] | None = None
+    waits: bool = False
+    until: str | None = None
+
+
+class UsageEvent(_Event, frozen=True, kw_only=True, tag="usage"):
+    """Tokens and cost of one message, and of the run so far."""
+
+    model: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float | None = None
+
+
+class ErrorEvent(_Event, frozen=True, kw_only=True, tag="error"):
+    message: str
+    error_type: str
+    retryable: bool = False
+    retry_after: float | None = None
+    hint: str | None = None
+
+
+class WorkerResult(_Event, frozen=True, kw_only=True, tag="worker-result"):
+    worker_id: str
+    output: Any = None
+    error: str | None = None
+
+
+FinishReason = Literal["stop", "tool-calls", "question", "error", "cancelled", "waiting"]
+
+
+class Finish(_Event, frozen=True, kw_only=True, tag="finish"):
+    """No more will be told for now: it ended, or it waits."""
+
+    finish_reason: FinishReason
+
+
+class UnknownEvent(msgspec.Struct, frozen=True):
+    """An event of a later version: passed on as it is. Never sent by us."""
+
+    type: str
+    data: dict[str, Any]
+
+
+StreamEvent = (
+    Start
+    | WorkerStart
+    | BlockStart
+    | BlockEnd
+    | TextStart
+    | TextDelta
+    | TextEnd
+    | ReasoningStart
+    | ReasoningDelta
+    | ReasoningEnd
+    | ToolInputStart
+    | ToolInputDelta
+    | ToolInputAvailable
+    | ToolOutputAvailable
+    | ToolOutputError
+    | ToolRequest
+    | ClientToolRequest
+    | Question
+    | UsageEvent
+    | ErrorEvent
+    | WorkerResult
+    | Finish
+)
+"""What a stream is made of; clients also meet `UnknownEvent`."""

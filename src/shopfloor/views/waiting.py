@@ -1,0 +1,108 @@
+"""Whether a run waits: it does when all its open branches do."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from shopfloor.limits import OPEN_BRANCHES
+from shopfloor.log import (
+    CallCompleted,
+    CallStarted,
+    Event,
+    RunCompleted,
+    RunStarted,
+    StepCompleted,
+    StepStarted,
+    ToolCall,
+    ToolResult,
+)
+
+T = TypeVar("T")
+
+
+class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The state of the fold. Bounded: beyond a thousand open branches or calls the oldest are forgotten."""
+
+    steps: dict[str, int] = {}
+    """The open steps by their place; 1 where the step is a sub-run, which waits by itself."""
+    calls: dict[str, str] = {}
+    """The calls that wait for somebody outside: id to place."""
+    until: dict[str, str] = {}
+    """When a wait ends by itself, by call."""
+    coming: tuple[str, ...] = ()
+    """The places of steps that have announced more calls: they are not waiting yet."""
+
+    @property
+    def waiting(self) -> bool:
+        """Every branch that is open waits, and there is one."""
+        waiting = {*self.calls.values(), *(place for place, is_call in self.steps.items() if is_call)}
+        if self.coming or not waiting:
+            return False
+        # A step with open steps inside it does nothing by itself.
+        inside = {outer for place in (*self.steps, *waiting) for outer in _outside(place)}
+        return all(place in waiting or _path(place) in inside for place in self.steps)
+
+    @property
+    def outside(self) -> bool:
+        """Somebody outside has to act: a client, or a person."""
+        return bool(self.calls)
+
+    @property
+    def wake_at(self) -> str | None:
+        """When the first of the waits ends by itself."""
+        return min(self.until.values(), default=None)
+
+
+NOTHING = Waits()
+
+
+def waits_step(state: Waits, event: Event) -> Waits:
+    match event.payload:
+        case RunStarted() | RunCompleted():
+            # An attempt goes on with the steps that are open; the outcome leaves none.
+            return state if isinstance(event.payload, RunStarted) else NOTHING
+        case StepStarted() | CallStarted() as step:
+            opened = {**state.steps, _place(event): int(isinstance(step, CallStarted))}
+            return msgspec.structs.replace(state, steps=_bounded(opened))
+        case StepCompleted() | CallCompleted():
+            place = _place(event)
+            if place not in state.steps:
+                return state
+            return msgspec.structs.replace(state, steps={one: n for one, n in state.steps.items() if one != place})
+        case ToolCall(awaits=awaits, call_id=call_id) if awaits is not None:
+            place = _place(event)
+            others = tuple(one for one in state.coming if one != place)
+            return msgspec.structs.replace(
+                state,
+                calls=_bounded({**state.calls, call_id: place}),
+                until=state.until if awaits.until is None else _bounded({**state.until, call_id: awaits.until}),
+                coming=(*others, place) if awaits.more else others,
+            )
+        case ToolResult(call_id=call_id) if call_id in state.calls:
+            return msgspec.structs.replace(
+                state,
+                calls={one: place for one, place in state.calls.items() if one != call_id},
+                until={one: at for one, at in state.until.items() if one != call_id},
+            )
+        case _:
+            return state
+
+
+def _place(event: Event) -> str:
+    return f"{event.path}#{event.iteration}" if event.iteration else event.path
+
+
+def _path(place: str) -> str:
+    return place.partition("#")[0]
+
+
+def _outside(place: str) -> list[str]:
+    """The places that this one stands in: `a.3.b` in `a.3` and `a`, in whatever round."""
+    parts = _path(place).split(".")
+    return [".".join(parts[:n]) for n in range(1, len(parts))]
+
+
+def _bounded(known: dict[str, T]) -> dict[str, T]:
+    return known if len(known) <= OPEN_BRANCHES else dict(list(known.items())[-OPEN_BRANCHES:])
