@@ -51,7 +51,8 @@
     │   ├── OutcomeUnknown          a crash cut off a step that must not be done twice
     │   ├── DefinitionChanged       a worker in Python that is not the one the run began with
     │   ├── AnswerTimeout           nobody answered in time
-    │   └── HostStopped             the host was stopped in the middle of a step
+    │   ├── HostStopped             the host was stopped in the middle of a step
+    │   └── ExecutionCancelled      somebody cancelled the run
     ├── TranscriptBroken            a file that breaks a rule of the format
     ├── ProcessError                a process cannot be started, or not be ended
     │   ├── CommandNotFound         the program to run is not there
@@ -316,6 +317,11 @@ class AnswerTimeout(RunFailed):
 class HostStopped(RunFailed):
     code = "host_stopped"
     retryable = True
+
+
+class ExecutionCancelled(RunFailed):
+    code = "cancelled"
+    status = 409
 
 
 class TranscriptBroken(ShopfloorError):

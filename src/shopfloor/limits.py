@@ -109,3 +109,93 @@ NOTES: Final = 20
 """How many lines that are not understood are told of one by one."""
 PREVIEW_CHARS: Final = 200
 """How much of a tool's input is shown on one line."""
+
+# The queue, and following live.
+DATABASE_GROUP_SECONDS: Final = 0.01
+"""How long a transaction takes in more of the writes that wait in line."""
+FOLLOWER_DELTAS: Final = 1_000
+"""How many pieces of messages wait for a follower before new ones are dropped for it; the log has the whole."""
+
+# Workers' definitions.
+WORKER_FILE_BYTES: Final = 256 * 1024
+"""The largest `worker.yaml`."""
+PROMPT_BYTES: Final = 1024 * 1024
+"""The largest prompt."""
+WORKER_VALUES: Final = 20_000
+"""How many values a `worker.yaml` may hold, with those that aliases repeat."""
+WORKER_DEPTH: Final = 40
+"""How deep they may be nested."""
+WORKER_PROBLEMS: Final = 100
+"""How many problems of a worker are told at once."""
+
+# Models.
+MODEL_CONNECT_SECONDS: Final = 10.0
+"""How long connecting to a model's provider may take."""
+MODEL_SILENCE_SECONDS: Final = 600.0
+"""How long a model may say nothing in the middle of a request (`SHOPFLOOR_MODEL_TIMEOUT`)."""
+HANG_UP_SECONDS: Final = 2.0
+"""How long closing the connection to a model that nobody listens to any more may take."""
+MODEL_CONNECTIONS: Final = 100
+"""How many requests go to one provider at a time."""
+PROVIDER_WORDS_CHARS: Final = 500
+"""How much of what a provider says about an error is passed on."""
+SCRIPT_WORD_SECONDS: Final = 0.02
+"""How long a scripted model takes for a word (`SHOPFLOOR_SCRIPT_DELAY_MS`)."""
+
+# The engine.
+JOURNAL_PAGE_EVENTS: Final = 2_000
+"""How many events are read at once where a run is gone on with."""
+MODEL_TRIES: Final = 3
+"""How often a model is asked where a step says nothing of it, for errors that pass."""
+RATE_LIMIT_WAITS: Final = 10
+"""How often one answer waits for a provider that said when it would answer again."""
+RATE_LIMIT_WAIT_SECONDS: Final = 3600.0
+"""The longest of such waits."""
+TOOL_OUTPUT_BYTES: Final = 8 * 1024 * 1024
+"""The most that a tool may give."""
+COMMAND_OUTPUT_BYTES: Final = 1024 * 1024
+"""How much of what a command step printed its variable gets: the end of it."""
+LOOP_ROUNDS: Final = 100_000
+"""How many rounds a loop may have."""
+HOST_SLOTS: Final = 16
+"""How many runs a host works on at once (`--slots`); those that wait do not count."""
+IDLE_SECONDS: Final = 300.0
+"""How long a run that waits is kept in memory."""
+IDLE_RUNS: Final = 100
+"""How many such runs are kept in memory; with more, those that have waited longest are let go first."""
+ENGINE_PAUSE_SECONDS: Final = 0.5
+"""How often a host looks for orders that nobody told it of."""
+STOPPED_HOST_SECONDS: Final = 10.0
+"""How long a host that does nothing but one run has to take up a cancel, before it is ended."""
+SERVER_STOP_SECONDS: Final = 15.0
+"""How long a server in a thread has to end when its process does."""
+EXECUTE_GRACE_SECONDS: Final = 10.0
+"""How long after its client has gone an execution goes on, unless it is detached."""
+
+# Streams to clients, and the SDK.
+STREAM_AHEAD_DELTAS: Final = 1_000
+"""How many pieces of messages a stream holds until the log has the events before them."""
+REQUEST_SECONDS: Final = 30.0
+"""How long the SDK waits for an answer, or for the next sign of life of a stream."""
+RECONNECT_TRIES: Final = 6
+"""How often in a row the SDK tries to go on with a stream that was cut."""
+RECONNECT_PAUSE_SECONDS: Final = 0.2
+"""How long it waits before it tries again; each further wait is twice as long."""
+QUEUED_PAUSE_SECONDS: Final = 0.25
+"""How often it is looked whether a run that is queued has begun."""
+CANCEL_SECONDS: Final = 5.0
+"""How long an execution that is left may take to say that its run is to be cancelled."""
+FRAME_BYTES: Final = 128 * 1024 * 1024
+"""The longest server-sent event that the SDK reads."""
+
+# The command line.
+LEAVE_SECONDS: Final = 2.0
+"""How long a command that was told twice to stop may take to tidy up."""
+CANCEL_WAIT_SECONDS: Final = 60.0
+"""How long `shopfloor cancel` waits for the run to end."""
+OUTCOME_PAUSE_SECONDS: Final = 0.1
+"""How often it is looked whether a run that was cancelled has ended."""
+PROGRESS_PAUSE_SECONDS: Final = 0.1
+"""How often the line that says what is being done is drawn anew."""
+TOOL_COMPLAINT_CHARS: Final = 500
+"""How much of what a tool's command complained of is passed on: the end of it."""

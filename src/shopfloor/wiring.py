@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Generator
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from shopfloor import __version__
-from shopfloor.adapters.local import LocalHost, LocalLogReader, LocalLogs, LocalProcesses
-from shopfloor.errors import ServerRunning, UsageError
-from shopfloor.limits import DISK_LOW_WATER_BYTES, LOG_MODE
+from shopfloor.adapters.local import Live, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
+from shopfloor.errors import ServerRunning, ServerUnreachable, UsageError
+from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_SLOTS, IDLE_SECONDS, LOG_MODE, SERVER_STOP_SECONDS
 from shopfloor.ports import Logs, Processes
 from shopfloor.record import Durability, Hook, Storage, lock, make_folder, open_for_append
+from shopfloor.version import __version__
 
 if TYPE_CHECKING:
-    from shopfloor.adapters.sqlite import SqliteStore
-    from shopfloor.client import Api
-    from shopfloor.engine import Ingest
+    from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
+    from shopfloor.client import Address, Api, Client
+    from shopfloor.engine import Duty, Host, Ingest, LocalWorks
     from shopfloor.server import Services
 
 # What only a server or a list needs is imported where it is needed: a bare run shall not wait for it.
@@ -39,11 +43,16 @@ class Shop(msgspec.Struct, frozen=True):
 
 @contextmanager
 def local_shop(
-    storage: Storage, *, durability: Durability = Durability.GROUP, mask: Hook | None = None
+    storage: Storage,
+    *,
+    durability: Durability = Durability.GROUP,
+    mask: Hook | None = None,
+    live: Live | None = None,
+    alone: bool = True,
 ) -> Generator[Shop]:
-    """Everything on this machine, in this process."""
-    with LocalHost(storage) as host:
-        logs = LocalLogs(storage, durability=durability, mask=mask, low_water=_low_water())
+    """Everything on this machine, in this process. `alone`: the process is there for this host's own runs only."""
+    with LocalHost(storage, alone=alone) as host:
+        logs = LocalLogs(storage, durability=durability, mask=mask, low_water=_low_water(), live=live)
         yield Shop(host.id, logs, LocalProcesses(host))
 
 
@@ -61,9 +70,11 @@ class Office(msgspec.Struct, frozen=True):
 
     storage: Storage
     store: SqliteStore
+    queue: SqliteQueue
     ingest: Ingest
+    live: Live
 
-    def services(self, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
+    def services(self, works: LocalWorks | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
         from shopfloor.engine import delete_run
         from shopfloor.server import Services, Tokens
 
@@ -72,25 +83,85 @@ class Office(msgspec.Struct, frozen=True):
 
         return Services(
             store=self.store,
-            logs=LocalLogReader(self.storage),
+            logs=LocalLogReader(self.storage, live=self.live),
             changes=self.ingest,
             tokens=Tokens(self.storage.tokens),
             version=__version__,
             delete_run=delete,
+            works=works,
             allowed_hosts=allowed_hosts,
         )
 
 
 @asynccontextmanager
 async def local_office(storage: Storage) -> AsyncGenerator[Office]:
-    from shopfloor.adapters.sqlite import SqliteStore
+    from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
     from shopfloor.engine import Ingest
 
     store = await SqliteStore.open(storage.database)
     try:
-        yield Office(storage, store, Ingest(storage, store))
+        yield Office(storage, store, SqliteQueue(store), Ingest(storage, store), Live())
     finally:
         await store.close()
+
+
+class Works(msgspec.Struct, frozen=True):
+    """A host that makes runs, and what asks it to."""
+
+    host: Host
+    works: LocalWorks
+
+
+class Workers(msgspec.Struct, frozen=True, kw_only=True):
+    """Where workers are found, and how many runs may be worked on at once."""
+
+    folders: tuple[Path, ...] = ()
+    modules: tuple[str, ...] = ()
+    slots: int = HOST_SLOTS
+
+    @classmethod
+    def named(cls, names: Sequence[str], *, slots: int = HOST_SLOTS) -> Workers:
+        """What somebody named: folders of workers, Python files, or modules."""
+        folders = [Path(name).expanduser().absolute() for name in names if Path(name).expanduser().is_dir()]
+        modules = [name for name in names if not Path(name).expanduser().is_dir()]
+        return cls(folders=tuple(folders), modules=tuple(modules), slots=slots)
+
+
+@asynccontextmanager
+async def local_works(
+    office: Office, workers: Workers, *, duty: Duty = "all", alone: bool = False, idle_seconds: float = IDLE_SECONDS
+) -> AsyncGenerator[Works]:
+    """A host in this process. It does nothing until its `run` is started."""
+    from shopfloor.adapters.models import LocalModels
+    from shopfloor.engine import Catalogue, Host, LocalWorks, default_folders
+
+    storage = office.storage
+    catalogue = Catalogue(default_folders(storage.root, workers.folders), workers.modules)
+    models = LocalModels()
+    reader = LocalLogReader(storage, live=office.live)
+    with local_shop(storage, live=office.live, alone=alone) as shop:
+        works = LocalWorks(catalogue=catalogue, queue=office.queue, store=office.store, logs=shop.logs, reader=reader)
+        host = Host(
+            shop.host,
+            storage=storage,
+            hosts=LocalHosts(storage),
+            logs=shop.logs,
+            reader=reader,
+            queue=office.queue,
+            works=works,
+            processes=shop.processes,
+            models=models,
+            catalogue=catalogue,
+            cwd=str(Path.cwd()),
+            slots=workers.slots,
+            duty=duty,
+            idle_seconds=idle_seconds,
+        )
+        works.wake, works.take_in = host.wake, host.take_in
+        try:
+            yield Works(host, works)
+        finally:
+            await models.aclose()
 
 
 @asynccontextmanager
@@ -125,6 +196,47 @@ async def open_api(storage: Storage) -> AsyncGenerator[Api]:
             await api.close()
 
 
+@asynccontextmanager
+async def open_client(
+    storage: Storage, *, workers: Workers | None = None, can_run: bool = False
+) -> AsyncGenerator[Client]:
+    """A client of the server that is there, or else of one in this process, for as long as it is asked.
+
+    With `can_run` that one executes what is asked of it, and nothing else; without, it keeps orders for who comes, and
+    cancels what has no host.
+    """
+    import anyio
+
+    from shopfloor.client import Client, find_server
+    from shopfloor.engine import reconcile
+    from shopfloor.server import Tokens, create_app, serve
+
+    address = find_server(storage)
+    if address is not None:
+        async with Client(address.url, address.token) as client:
+            yield client
+        return
+    token = Tokens(storage.tokens).admin_token()
+    duty: Duty = "own" if can_run else "cancels"
+    async with (
+        local_office(storage) as office,
+        local_works(office, workers or Workers(), duty=duty, alone=can_run) as works,
+    ):
+        await office.ingest.catch_up()
+        if await reconcile(storage, office.store):
+            await office.ingest.catch_up()
+        async with anyio.create_task_group() as tasks:
+            urls, listening = anyio.create_memory_object_stream[str](1)
+            tasks.start_soon(works.host.run)
+            tasks.start_soon(office.ingest.run)
+            tasks.start_soon(serve, create_app(office.services(works.works)), "127.0.0.1", 0, urls.send_nowait)
+            with urls, listening:
+                async with Client(await listening.receive(), token) as client:
+                    yield client
+            tasks.cancel_scope.cancel()
+        await office.ingest.catch_up()
+
+
 @contextmanager
 def _the_one_server(storage: Storage) -> Generator[None]:
     """Holds the storage's place for a server; the lock goes with the process, whatever ends it."""
@@ -146,6 +258,7 @@ async def serve_storage(
     *,
     host: str,
     port: int,
+    workers: Workers | None = None,
     allowed_hosts: tuple[str, ...] = (),
     keep_seconds: float | None = None,
     on_started: Callable[[str, str], None],
@@ -154,7 +267,7 @@ async def serve_storage(
     import anyio
 
     from shopfloor.client import Address
-    from shopfloor.engine import keep
+    from shopfloor.engine import keep, take_over
     from shopfloor.server import Tokens, create_app, serve
 
     with _the_one_server(storage):
@@ -165,12 +278,77 @@ async def serve_storage(
             storage.server_address.chmod(LOG_MODE)
             on_started(url, token)
 
-        async with local_office(storage) as office, anyio.create_task_group() as tasks:
+        async with local_office(storage) as office, local_works(office, workers or Workers()) as works:
+            await office.ingest.catch_up(everything=True)
+            await take_over(storage, office.queue)
+            async with anyio.create_task_group() as tasks:
 
-            async def keeper() -> None:
-                await keep(storage, office.store, office.ingest, keep_seconds=keep_seconds)
+                async def keeper() -> None:
+                    await keep(storage, office.store, office.ingest, keep_seconds=keep_seconds, go_on=works.host.go_on)
 
-            tasks.start_soon(keeper)
-            app = create_app(office.services(allowed_hosts=allowed_hosts))
-            await serve(app, host, port, started)
-            tasks.cancel_scope.cancel()
+                tasks.start_soon(works.host.run)
+                tasks.start_soon(keeper)
+                app = create_app(office.services(works.works, allowed_hosts=allowed_hosts))
+                await serve(app, host, port, started)
+                tasks.cancel_scope.cancel()
+            # What the last runs wrote while they were being left is listed too.
+            await office.ingest.catch_up()
+
+
+class ServerThread:
+    """A server in a thread of this process, on a free port: whatever loop its clients run on, it has its own."""
+
+    def __init__(self, storage: Storage, workers: Workers) -> None:
+        self._storage = storage
+        self._workers = workers
+        self._started = threading.Event()
+        self._stop: Callable[[], None] = lambda: None
+        self._address: Address | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._serve, name="shopfloor-server", daemon=True)
+
+    def start(self) -> Address:
+        """Where it listens, once it does."""
+        self._thread.start()
+        self._started.wait()
+        if self._address is None:
+            raise self._error or ServerUnreachable("the server in this process did not start")
+        # At the end of the process it still writes what there is to write.
+        atexit.register(self._end)
+        return self._address
+
+    def _serve(self) -> None:
+        import anyio
+
+        try:
+            anyio.run(self._until_stopped, backend_options={"use_uvloop": True})
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the start is told
+            self._error = error
+        finally:
+            self._started.set()
+
+    async def _until_stopped(self) -> None:
+        import anyio
+        import anyio.from_thread
+
+        from shopfloor.client import Address
+
+        async with anyio.from_thread.BlockingPortal() as portal, anyio.create_task_group() as tasks:
+
+            def started(url: str, token: str) -> None:
+                self._address = Address(url, token)
+                self._stop = lambda: portal.call(tasks.cancel_scope.cancel)
+                self._started.set()
+
+            await serve_storage(self._storage, host="127.0.0.1", port=0, workers=self._workers, on_started=started)
+
+    def _end(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._stop()
+        self._thread.join(SERVER_STOP_SECONDS)
+
+    async def stop(self) -> None:
+        import anyio.to_thread
+
+        atexit.unregister(self._end)
+        await anyio.to_thread.run_sync(self._end)

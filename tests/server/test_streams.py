@@ -9,12 +9,14 @@ from typing import Any
 
 import anyio
 import httpx
+import msgspec
 import pytest
 from tests.server.runs import Runs, assistant, begun, ended, record, user, write, writing
 from tests.server.shop import Shop, opened
 from tests.server.sse import Received, events, listening
 
-from shopfloor.log import new_run_id
+from shopfloor.adapters.local import Live, LocalLogReader, LocalLogs
+from shopfloor.log import Delta, new_run_id
 from shopfloor.record import Storage
 
 END = Received("end", "{}")
@@ -95,6 +97,38 @@ def test_what_comes_is_sent_at_once(own_storage: Storage) -> None:
                 assert time.monotonic() - began < 2
             write(recorder, ended())
             assert list(received)[-1] == END
+
+
+def test_a_stream_gives_pieces_of_messages_as_they_are_typed(own_storage: Storage) -> None:
+    live, run_id = Live(), new_run_id()
+    reader = LocalLogReader(own_storage, live=live)
+    typed = [
+        Delta(after=1, path="test", message_id="m1", block=0, kind="text", offset=offset, text=text)
+        for offset, text in ((0, "Hel"), (3, "lo\r\n é"))
+    ]
+    with opened(own_storage, logs=reader) as shop, shop.client() as client:
+        got = anyio.run(_typed, LocalLogs(own_storage, live=live), client, run_id, typed)
+    first, message, outcome = lines(own_storage, run_id)
+    assert got == [first, *(Received("delta", _encoded(one)) for one in typed), message, outcome, END]
+
+
+def _encoded(delta: Delta) -> str:
+    return msgspec.json.encode(delta).decode()
+
+
+async def _typed(logs: LocalLogs, client: httpx.Client, run_id: str, typed: list[Delta]) -> list[Received]:
+    """A message that is typed while a client listens, in another thread than the server's."""
+    async with logs.open(run_id) as log:
+        await log.append(begun())
+        with listening(client, stream_of(run_id)) as received:
+            heard = (one for one in received if isinstance(one, Received))
+            got = [next(heard)]
+            for delta in typed:
+                log.tell(delta)
+                got.append(next(heard))
+            await log.append(msgspec.structs.replace(assistant("Hello"), message_id="m1"), path="test")
+            await log.append(ended())
+            return got + list(heard)
 
 
 def test_a_stream_of_a_run_whose_writer_is_gone_ends(own_storage: Storage) -> None:

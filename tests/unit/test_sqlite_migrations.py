@@ -82,7 +82,8 @@ def test_a_database_of_each_version_comes_forward_with_its_data(tmp_path: Path, 
         found = await store.get_run(RUN)
         assert found is not None
         assert found.row.result == "an old result"
-        if version != database.HEAD:
+        if version < "0003":
+            # Later ones are filled by the program itself.
             assert (await store.list_runs(RunFilter(search="old result"), limit=5)).total == 1
             assert found.event_count == (2 if version == "0001" else 0)
         await store.close()

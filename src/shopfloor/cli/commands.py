@@ -8,21 +8,35 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-COMMANDS: dict[str, str] = {
-    "up": "Serve the runs of this machine: API, live streams, and all that keeps the rows",
-    "run": "Run a command as a worker, live, and keep its transcript",
-    "list": "List runs, newest first, with filters and search",
-    "status": "Show how a run stands, and its timeline",
-    "show": "Show a transcript readably",
-    "tail": "Follow a run that is being written",
-    "tree": "Draw the steps of a run and its sub-runs",
-    "verify": "Hold transcript files against every rule of the format",
-    "schema": "Print the JSON Schema of a transcript's lines",
-    "rebuild": "Make the rows anew from the logs",
-    "prune": "Delete runs that ended long ago",
+GROUPS: dict[str, dict[str, str]] = {
+    "Run workers": {
+        "up": "Serve this machine: API, live streams, and a host that makes runs",
+        "run": "Run a worker, or a command, live, and keep its transcript",
+        "dispatch": "Have a worker run by itself, whoever watches",
+        "answer": "Give a run what it waits for",
+        "cancel": "End a run before its time",
+        "workers": "List the workers that there are, check them, make new ones",
+    },
+    "Read what they did": {
+        "list": "List runs, newest first, with filters and search",
+        "status": "Show how a run stands, and its timeline",
+        "result": "Print what a run gave",
+        "show": "Show a transcript readably",
+        "tail": "Follow a run that is being written",
+        "tree": "Draw the steps of a run and its sub-runs",
+    },
+    "Keep the record": {
+        "verify": "Hold transcript files against every rule of the format",
+        "schema": "Print the JSON Schema of a transcript's lines",
+        "rebuild": "Make the rows anew from the logs",
+        "delete": "Delete runs that have ended",
+        "prune": "Delete runs that ended long ago",
+    },
 }
+COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 EXAMPLES = """\
+  shopfloor run hello -i NAME=Ada        run a worker
   shopfloor run --command 'pytest -q'    record a command
   shopfloor show last                    read it back
   shopfloor tail 5f3a                    watch one, named by the first characters of its id"""
@@ -42,14 +56,16 @@ def find_command(name: str) -> CommandModule:
 
 def overview() -> str:
     width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
+    groups = "\n\n".join(
+        "\n".join([f"{title}:", *(f"  {name:<{width}}  {summary}" for name, summary in group.items())])
+        for title, group in GROUPS.items()
+    )
     return f"""\
 Shopfloor runs AI workers and keeps the record.
 
 Usage: shopfloor COMMAND [OPTIONS]
 
-Commands:
-{commands}
+{groups}
 
 Options:
   -h, --help     Show this, or with a command what it takes

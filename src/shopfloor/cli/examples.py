@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import anyio
 
+from shopfloor.cli.arguments import storage_of
+from shopfloor.cli.asking import ask
+from shopfloor.client import Client
 from shopfloor.engine import Cancellation, CommandRun, run_command
 from shopfloor.log import new_run_id
 from shopfloor.ports import Piece
@@ -15,15 +20,33 @@ from shopfloor.wiring import local_shop
 
 _COMMANDS = (
     "echo 'Hello from the shop floor'; uname -sm",
-    'python3 --version; for i in 1 2 3 4 5; do echo "step $i of 5"; sleep 0.1; done',
     "echo 'looking for what is not there' >&2; ls /no/such/folder",
 )
+_WORKERS: dict[str, dict[str, Any]] = {
+    "hello": {"NAME": "Ada"},
+    "repo-report": {},
+    # Nobody searches the web for it: it waits, and can be answered.
+    "research-assistant": {"TOPIC": "the history of tea"},
+}
 
 
-def make_example_runs(storage: Storage) -> None:
-    """Records them, unless the storage has runs already."""
+def make_example_runs(args: Namespace) -> bool:
+    """Records a few, and asks for others that whoever serves next makes; unless the storage has runs already."""
+    storage = storage_of(args)
     if next(storage.run_ids(), None) is not None:
-        return
+        return False
+    _record_commands(storage)
+    ask(args, _dispatch_workers)
+    return True
+
+
+async def _dispatch_workers(client: Client) -> None:
+    for worker, given in _WORKERS.items():
+        order = {"worker": worker, "input": given, "channel_id": "examples", "cwd": os.fspath(Path.cwd())}
+        await client.api.post("/api/runs", order)
+
+
+def _record_commands(storage: Storage) -> None:
     with local_shop(storage) as shop:
         for command in _COMMANDS:
             order = CommandRun(run_id=new_run_id(), command=command, cwd=os.fspath(Path.cwd()), host=shop.host)

@@ -113,7 +113,7 @@ def _dispatch(words: list[str]) -> int:
         print(overview())
         return 0
     if words[0] in ("-V", "--version"):
-        from shopfloor import __version__
+        from shopfloor.version import __version__
 
         print(f"shopfloor {__version__}")
         return 0

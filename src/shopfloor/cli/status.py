@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, add_color, run_id_of, storage_of
-from shopfloor.cli.remote import is_remote
+from shopfloor.cli.arguments import Parser, add_color, storage_of
+from shopfloor.cli.asking import named_run
 from shopfloor.cli.style import Style, ago, duration, one_line, safe
+from shopfloor.cli.waiting import awaited, waiting_lines
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.wiring import open_api
 
@@ -32,7 +33,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 def run(args: Namespace) -> int:
     async def ask() -> tuple[dict[str, Any], dict[str, Any]]:
         async with open_api(storage_of(args)) as api:
-            run_id = await api.find_run(args.run) if is_remote() else run_id_of(args)
+            run_id = await named_run(api, args, args.run)
             detail = await api.get("/api/agents/workers/detail", worker_id=run_id)
             return detail, await api.get("/api/agents/workers/events", worker_id=run_id, limit=_TIMELINE_ROWS)
 
@@ -45,6 +46,8 @@ def run(args: Namespace) -> int:
     print(style.paint(f"run {detail['id']}", "bold"))
     for name, value in _facts(detail):
         print(f"  {style.paint(name.ljust(8), 'dim')}{safe(value)}")
+    for line in waiting_lines(detail["id"], awaited(detail)):
+        print(f"  {line}")
     events = cast("list[dict[str, Any]]", timeline["events"])
     if len(events) > _SHOWN_ROWS:
         print(style.paint(f"  … {len(events) - _SHOWN_ROWS:,} earlier", "dim"))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, duration_seconds, storage_of
-from shopfloor.cli.examples import make_example_runs
-from shopfloor.wiring import serve_storage
+from shopfloor.cli.arguments import Parser, duration_seconds, positive, storage_of
+from shopfloor.engine import Catalogue, default_folders
+from shopfloor.errors import UsageError
+from shopfloor.limits import HOST_SLOTS
+from shopfloor.record import Storage
+from shopfloor.wiring import Workers, serve_storage
 
 EXAMPLES = """\
   shopfloor up                        serve on 127.0.0.1:7420; the first line is a link to log in
   shopfloor up --port 8080            somewhere else
+  shopfloor up --workers ~/team       with the workers of that folder too
   shopfloor up --keep 30d             delete what ended more than 30 days ago and is not pinned"""
 
 
@@ -31,19 +36,37 @@ def parser(name: str, summary: str) -> ArgumentParser:
         type=duration_seconds,
         help="how long ended runs are kept, e.g. 30d (default: always)",
     )
-    parser.add_argument("--examples", action="store_true", help="record a few runs first, where there are none yet")
+    parser.add_argument(
+        "--workers",
+        metavar="WHERE",
+        action="append",
+        default=[],
+        help="also look for workers here: a folder, a Python file, or a module; may be repeated",
+    )
+    parser.add_argument(
+        "--slots",
+        metavar="N",
+        type=positive,
+        help=f"how many runs are worked on at once (default: $SHOPFLOOR_SLOTS, or {HOST_SLOTS})",
+    )
+    parser.add_argument("--examples", action="store_true", help="make a few runs first, where there are none yet")
     return parser
 
 
 def run(args: Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="shopfloor: %(message)s", stream=sys.stderr)
     storage = storage_of(args)
+    workers = Workers.named(args.workers, slots=args.slots or _slots())
+    found = _count(storage, workers)
     if args.examples:
-        make_example_runs(storage)
+        from shopfloor.cli.examples import make_example_runs
+
+        make_example_runs(args)
 
     def started(url: str, token: str) -> None:
         print(f"Shopfloor is up: {url}/login?token={token}")
         print(f"  runs are kept in {storage.root}")
+        print(f"  {found}")
         print(f"  the API is described at {url}/api/docs; Ctrl-C stops", flush=True)
 
     async def serve() -> None:
@@ -51,6 +74,7 @@ def run(args: Namespace) -> int:
             storage,
             host=args.host,
             port=args.port,
+            workers=workers,
             allowed_hosts=tuple(args.allow_host),
             keep_seconds=args.keep,
             on_started=started,
@@ -58,3 +82,20 @@ def run(args: Namespace) -> int:
 
     anyio.run(serve, backend_options={"use_uvloop": True})
     return 0
+
+
+def _slots() -> int:
+    said = os.environ.get("SHOPFLOOR_SLOTS") or str(HOST_SLOTS)
+    try:
+        return positive(said)
+    except (ValueError, ArgumentTypeError):
+        raise UsageError(f"SHOPFLOOR_SLOTS is {said!r}, not a number of runs", hint="unset it, or say e.g. 8") from None
+
+
+def _count(storage: Storage, workers: Workers) -> str:
+    """How many workers there are, for who starts us."""
+    found = Catalogue(default_folders(storage.root, workers.folders), workers.modules).all()
+    broken = sum(1 for worker in found if worker.problems)
+    sound = len(found) - broken
+    said = f"{sound:,} workers can be run" if sound != 1 else "1 worker can be run"
+    return f"{said}; {broken:,} cannot: `shopfloor workers check` says why" if broken else said

@@ -1,6 +1,75 @@
-"""Talking to a server: found by `$SHOPFLOOR_URL` or in the storage folder."""
+"""The SDK: talking to a server, found by `$SHOPFLOOR_URL` or in the storage folder."""
 
 from shopfloor.client.address import Address, find_server
 from shopfloor.client.api import Api
+from shopfloor.client.connection import Client
+from shopfloor.client.events import (
+    BlockEnd,
+    BlockStart,
+    ClientToolRequest,
+    ErrorEvent,
+    Finish,
+    Question,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RequestedCall,
+    Start,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputAvailable,
+    ToolInputDelta,
+    ToolInputStart,
+    ToolOutputAvailable,
+    ToolOutputError,
+    ToolRequest,
+    UnknownEvent,
+    UsageEvent,
+    WorkerResult,
+    WorkerStart,
+)
+from shopfloor.client.problems import failure_of
+from shopfloor.client.sse import to_sse
+from shopfloor.client.tools import CallResult, Handler, ToolHandlers
+from shopfloor.client.workers import Signal, WorkersApi
 
-__all__ = ["Address", "Api", "find_server"]
+__all__ = [
+    "Address",
+    "Api",
+    "BlockEnd",
+    "BlockStart",
+    "CallResult",
+    "Client",
+    "ClientToolRequest",
+    "ErrorEvent",
+    "Finish",
+    "Handler",
+    "Question",
+    "ReasoningDelta",
+    "ReasoningEnd",
+    "ReasoningStart",
+    "RequestedCall",
+    "Signal",
+    "Start",
+    "StreamEvent",
+    "TextDelta",
+    "TextEnd",
+    "TextStart",
+    "ToolHandlers",
+    "ToolInputAvailable",
+    "ToolInputDelta",
+    "ToolInputStart",
+    "ToolOutputAvailable",
+    "ToolOutputError",
+    "ToolRequest",
+    "UnknownEvent",
+    "UsageEvent",
+    "WorkerResult",
+    "WorkerStart",
+    "WorkersApi",
+    "failure_of",
+    "find_server",
+    "to_sse",
+]

@@ -14,9 +14,12 @@ class Address(msgspec.Struct, frozen=True):
     token: str
 
 
-def find_server(storage: Storage) -> Address | None:
-    """The server to ask; None where there is none, and the files have to be read instead."""
-    if url := os.environ.get("SHOPFLOOR_URL"):
+def find_server(storage: Storage, *, named: bool = True) -> Address | None:
+    """The server to ask; None where there is none, and the files have to be read instead.
+
+    One that the environment names comes first, unless `named` is False: then only the storage's own counts.
+    """
+    if named and (url := os.environ.get("SHOPFLOOR_URL")):
         return Address(url.rstrip("/"), os.environ.get("SHOPFLOOR_TOKEN", ""))
     # A server holds its lock for life; the file alone may be what a crash left.
     if not is_locked(storage.server_lock):

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 import httpx
 import msgspec
 
+from shopfloor.client.sse import Frame, frames
 from shopfloor.errors import AmbiguousRun, RunNotFound, ServerUnreachable, ShopfloorError, error_of
-from shopfloor.log import Entry, is_run_id
+from shopfloor.limits import REQUEST_SECONDS
+from shopfloor.log import Delta, Entry, is_run_id
 
 _PAGE: Final = 1_000
 _NEWEST: Final = 500
+_JSON: Final = {"Content-Type": "application/json"}
+
+
+class LostEnd(msgspec.Struct, frozen=True):
+    """The log has lost its end, in a power cut: what was told after `last` is told anew."""
+
+    last: int
 
 
 class Api:
@@ -21,7 +32,12 @@ class Api:
     def __init__(self, url: str, token: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._url = url
         self._http = httpx.AsyncClient(
-            base_url=url, headers={"Authorization": f"Bearer {token}"}, transport=transport, timeout=30
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}"},
+            transport=transport,
+            timeout=REQUEST_SECONDS,
+            # Each stream holds a connection; a cancel must never have to wait for one of them.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
         )
 
     async def get(self, path: str, **params: Any) -> dict[str, Any]:
@@ -29,26 +45,28 @@ class Api:
         return await self._send("GET", path, params=given)
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return await self._send("POST", path, json=body)
+        return await self._send("POST", path, content=msgspec.json.encode(body), headers=_JSON)
 
     async def delete(self, path: str) -> dict[str, Any]:
         return await self._send("DELETE", path)
 
     async def _send(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        return cast("dict[str, Any]", (await self._answer(method, path, **options)).json())
+        answer = await self._answer(method, path, **options)
+        return cast("dict[str, Any]", answer.json()) if answer.content else {}
 
     async def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
             answer = await self._http.request(method, path, **options)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
-        if answer.is_error or not answer.headers.get("content-type", "").startswith("application/json"):
-            raise _error(answer)
+        as_json = answer.headers.get("content-type", "").startswith("application/json")
+        if answer.is_error or not (as_json or answer.status_code == HTTPStatus.NO_CONTENT):
+            raise problem_of(answer)
         return answer
 
     def _unreachable(self, error: httpx.HTTPError) -> ServerUnreachable:
         return ServerUnreachable(
-            f"there is no answer from {self._url}: {error}",
+            f"there is no answer from {self._url}: {error or type(error).__name__}",
             hint="start it with `shopfloor up`, or unset SHOPFLOOR_URL",
         )
 
@@ -58,7 +76,7 @@ class Api:
         page = msgspec.json.decode(answer.content, type=_LogPage)
         return [_entry(bytes(raw)) for raw in page.events], page.more
 
-    async def whole_log(self, run_id: str, *, after: int = 0) -> AsyncIterator[Entry]:
+    async def whole_log(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Entry]:
         more = True
         while more:
             entries, more = await self.log(run_id, after=after)
@@ -66,19 +84,50 @@ class Api:
                 yield entry
                 after = entry.seq
 
-    async def stream(self, run_id: str, *, after: int = 0) -> AsyncIterator[Entry]:
+    async def stream(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Entry]:
         """The log and then what comes, until the outcome, or until nobody writes it any more."""
+        async with self._following(run_id, after) as received:
+            async for frame in received:
+                if frame.event == "message" and frame.data is not None:
+                    yield _entry(frame.data.encode())
+
+    async def live(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Entry | Delta | LostEnd]:
+        """The same with what is being typed. Raises `ServerUnreachable` where it breaks off."""
+        async with self._following(run_id, after) as received:
+            async for frame in received:
+                if frame.event == "end":
+                    return
+                if frame.data is not None and (one := _live(frame.event, frame.data.encode())) is not None:
+                    yield one
+        raise ServerUnreachable(f"the stream of run {run_id} broke off", hint="ask for it again")
+
+    @asynccontextmanager
+    async def _following(self, run_id: str, after: int) -> AsyncGenerator[AsyncIterator[Frame]]:
+        async with self.opened("GET", f"/api/runs/{run_id}/stream", params={"after": after}) as answer:
+            if answer.is_error:
+                await answer.aread()
+                raise problem_of(answer)
+            async with aclosing(frames(answer.aiter_bytes())) as received:
+                yield received
+
+    async def run(self, run_id: str) -> dict[str, Any]:
+        """What is known of a run, whether it has a log yet or not."""
+        return await self.get("/api/agents/workers/detail", worker_id=run_id)
+
+    @asynccontextmanager
+    async def opened(self, method: str, path: str, **options: Any) -> AsyncGenerator[httpx.Response]:
+        """An answer whose body is still to come. Raises `ServerUnreachable` wherever the connection fails."""
         try:
-            async with self._http.stream("GET", f"/api/runs/{run_id}/stream", params={"after": after}) as answer:
-                if answer.is_error:
-                    await answer.aread()
-                    raise _error(answer)
-                async for line in answer.aiter_lines():
-                    # Events have data; the rest is heartbeats, numbers, and the word that it is over.
-                    if line.startswith('data: {"seq"'):
-                        yield _entry(line.removeprefix("data: ").encode())
+            async with self._http.stream(method, path, **options) as answer:
+                yield answer
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
+
+    @asynccontextmanager
+    async def posted(self, path: str, body: Any) -> AsyncGenerator[httpx.Response]:
+        """The answer to a body, still to come."""
+        async with self.opened("POST", path, content=msgspec.json.encode(body), headers=_JSON) as answer:
+            yield answer
 
     async def find_run(self, said: str) -> str:
         """The run that somebody means: an id, the first characters of one of the newest, or `last`."""
@@ -114,6 +163,22 @@ def _entry(raw: bytes) -> Entry:
     return Entry(head.seq, head.type, raw)
 
 
+def _live(event: str, raw: bytes) -> Entry | Delta | LostEnd | None:
+    match event:
+        case "message":
+            return _entry(raw)
+        case "delta":
+            try:
+                return msgspec.json.decode(raw, type=Delta)
+            except msgspec.ValidationError:
+                # Of a later version; the log will have the whole.
+                return None
+        case "reset":
+            return msgspec.json.decode(raw, type=LostEnd)
+        case _:
+            return None
+
+
 class _Said(msgspec.Struct):
     code: str
     message: str
@@ -124,7 +189,7 @@ class _Problem(msgspec.Struct):
     error: _Said
 
 
-def _error(answer: httpx.Response) -> ShopfloorError:
+def problem_of(answer: httpx.Response) -> ShopfloorError:
     """The error that an answer tells of, as the error it is."""
     try:
         said = msgspec.json.decode(answer.content, type=_Problem).error

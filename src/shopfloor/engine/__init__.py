@@ -1,18 +1,38 @@
 """What makes runs happen. The only room that decides what is written to a log."""
 
-from shopfloor.engine.cancel import Cancellation
-from shopfloor.engine.command import CommandRun, Outcome, run_command
-from shopfloor.engine.ingest import Ingest, pack
-from shopfloor.engine.keeper import keep, reconcile
-from shopfloor.engine.reconcile import HOST_LOST, end_orphan, is_orphan
-from shopfloor.engine.retention import delete_run, prune
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shopfloor.lazy import lazily
+
+if TYPE_CHECKING:
+    from shopfloor.engine.cancel import Cancellation
+    from shopfloor.engine.command import CommandRun, Outcome, run_command
+    from shopfloor.engine.host import Duty, Host
+    from shopfloor.engine.ingest import Ingest, pack
+    from shopfloor.engine.keeper import keep, reconcile, take_over
+    from shopfloor.engine.reconcile import HOST_LOST, end_orphan, is_orphan
+    from shopfloor.engine.retention import delete_run, prune
+    from shopfloor.engine.run import Run
+    from shopfloor.engine.workers import Catalogue, coerced_words, default_folders, tool, worker
+    from shopfloor.engine.workers.definition import Retry
+    from shopfloor.engine.works import LocalWorks
 
 __all__ = [
     "HOST_LOST",
     "Cancellation",
+    "Catalogue",
     "CommandRun",
+    "Duty",
+    "Host",
     "Ingest",
+    "LocalWorks",
     "Outcome",
+    "Retry",
+    "Run",
+    "coerced_words",
+    "default_folders",
     "delete_run",
     "end_orphan",
     "is_orphan",
@@ -21,4 +41,24 @@ __all__ = [
     "prune",
     "reconcile",
     "run_command",
+    "take_over",
+    "tool",
+    "worker",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "cancel": ("Cancellation",),
+        "command": ("CommandRun", "Outcome", "run_command"),
+        "host": ("Duty", "Host"),
+        "ingest": ("Ingest", "pack"),
+        "keeper": ("keep", "reconcile", "take_over"),
+        "reconcile": ("HOST_LOST", "end_orphan", "is_orphan"),
+        "retention": ("delete_run", "prune"),
+        "run": ("Run",),
+        "workers.definition": ("Retry",),
+        "workers": ("Catalogue", "coerced_words", "default_folders", "tool", "worker"),
+        "works": ("LocalWorks",),
+    },
+)

@@ -4,46 +4,70 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 import anyio
 import anyio.to_thread
 
 from shopfloor.engine.ingest import Ingest
-from shopfloor.engine.reconcile import end_orphan, is_orphan
+from shopfloor.engine.reconcile import can_go_on, end_orphan, is_alive, is_orphan
 from shopfloor.engine.retention import prune
 from shopfloor.errors import ShopfloorError
 from shopfloor.limits import HOST_CHECK_SECONDS, RETENTION_CHECK_SECONDS
 from shopfloor.log import timestamp_of
-from shopfloor.ports import Store
+from shopfloor.ports import Queue, Store
 from shopfloor.record import Storage
 
 _log = logging.getLogger("shopfloor.engine")
 
 
-async def reconcile(storage: Storage, store: Store) -> int:
-    """Ends every open run that nobody is left to end; gives how many."""
-    ended = 0
+GoOn = Callable[[str], None]
+"""Takes up a run that has a log and no host."""
+
+
+async def reconcile(storage: Storage, store: Store, go_on: GoOn | None = None) -> int:
+    """Sees to every open run whose host is gone; gives how many have changed by that.
+
+    One that can be gone on with is handed to `go_on`; where there is nobody to do that, it is left for who comes. The
+    others are ended. What waits for somebody outside needs no host.
+    """
+    changed = 0
     for run_id in await store.open_runs():
         item = await store.get_run(run_id)
-        if item is not None and is_orphan(storage, run_id, item.row.host):
-            ended += await anyio.to_thread.run_sync(end_orphan, storage, run_id)
-    return ended
+        if item is None or item.row.awaits or not is_orphan(storage, run_id, item.row.host):
+            continue
+        if not can_go_on(storage, run_id):
+            changed += await anyio.to_thread.run_sync(end_orphan, storage, run_id)
+        elif go_on is not None:
+            go_on(run_id)
+            changed += 1
+    return changed
 
 
-async def keep(storage: Storage, store: Store, ingest: Ingest, *, keep_seconds: float | None = None) -> None:
+async def take_over(storage: Storage, queue: Queue) -> None:
+    """What hosts that are gone had claimed and not begun is queued again."""
+    claimed = [(run_id, host) for run_id, host in await queue.claimed() if not is_alive(storage, host)]
+    begun = [run_id for run_id, _ in claimed if storage.log_path(run_id).exists()]
+    await queue.started(begun)
+    await queue.release([run_id for run_id, _ in claimed if run_id not in begun])
+
+
+async def keep(
+    storage: Storage, store: Store, ingest: Ingest, *, keep_seconds: float | None = None, go_on: GoOn | None = None
+) -> None:
     """Goes on until it is cancelled."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ingest.run)
-        tasks.start_soon(_reconcile_for_ever, storage, store)
+        tasks.start_soon(_reconcile_for_ever, storage, store, go_on)
         if keep_seconds is not None:
             tasks.start_soon(_prune_for_ever, storage, store, keep_seconds)
 
 
-async def _reconcile_for_ever(storage: Storage, store: Store) -> None:
+async def _reconcile_for_ever(storage: Storage, store: Store, go_on: GoOn | None) -> None:
     while True:
         await anyio.sleep(HOST_CHECK_SECONDS)
         try:
-            await reconcile(storage, store)
+            await reconcile(storage, store, go_on)
         except (ShopfloorError, OSError) as error:
             # The next look may go better; a run that cannot be ended must not stop the others' rows.
             _log.warning("cannot reconcile: %s", error)

@@ -6,7 +6,7 @@ import contextlib
 import re
 
 from shopfloor.errors import LogBusy, RunEnded
-from shopfloor.log import CallCompleted, RunCompleted, RunError, StepCompleted, decode
+from shopfloor.log import CallCompleted, RunCompleted, RunError, RunStarted, StepCompleted, decode
 from shopfloor.record import Recorder, Storage, is_locked, read
 from shopfloor.views import Outline, Step, outline
 
@@ -14,17 +14,33 @@ _HOST = re.compile(r"[a-z0-9-]{1,64}")
 HOST_LOST = "host_lost"
 
 
+def is_alive(storage: Storage, host: str) -> bool:
+    # A host's name comes from a log, and is to become a file's name.
+    return _HOST.fullmatch(host) is not None and is_locked(storage.hosts / f"{host}.lock")
+
+
 def is_orphan(storage: Storage, run_id: str, host: str | None) -> bool:
     """Whether nobody is left to go on with this run: its host holds no lock, and nobody writes its log."""
-    # A host's name comes from a log, and is to become a file's name.
-    if host is not None and _HOST.fullmatch(host) and is_locked(storage.hosts / f"{host}.lock"):
+    if host is not None and is_alive(storage, host):
         return False
     path = storage.log_path(run_id)
     return path.exists() and not is_locked(path)
 
 
-def end_orphan(storage: Storage, run_id: str) -> bool:
-    """Writes the outcome that the host can no longer write; False where there is one, or somebody at it, after all."""
+def can_go_on(storage: Storage, run_id: str) -> bool:
+    """Whether its log says what was to be done, so that another attempt can do the rest."""
+    first = next(read(storage.log_path(run_id), limit=1, report=lambda problem: None), None)
+    if first is None:
+        return False
+    payload = decode(first.raw).payload
+    return isinstance(payload, RunStarted) and payload.definition is not None
+
+
+def end_orphan(storage: Storage, run_id: str, *, cancelled: str | None = None) -> bool:
+    """Writes the outcome that the host can no longer write; False where there is one, or somebody at it, after all.
+
+    `cancelled` is the reason, where somebody asked for its end.
+    """
     path = storage.log_path(run_id)
     run = outline(decode(entry.raw) for entry in read(path, report=lambda problem: None))
     if not run.run_id or run.state != "running":
@@ -34,7 +50,7 @@ def end_orphan(storage: Storage, run_id: str) -> bool:
         open_steps = [step for step in run.steps.values() if not step.done]
         for step in reversed(open_steps):
             _end_step(recorder, step)
-        recorder.append(_outcome(run, open_steps))
+        recorder.append(_cancelled(run, cancelled) if cancelled is not None else _outcome(run, open_steps))
         return True
     return False
 
@@ -43,6 +59,11 @@ def _end_step(recorder: Recorder, step: Step) -> None:
     ended = CallCompleted if step.child_run_id else StepCompleted
     payload = ended(name=step.name, kind=step.kind, try_=step.try_, error="the host is gone")
     recorder.append(payload, path=step.path, iteration=step.iteration, child_run_id=step.child_run_id)
+
+
+def _cancelled(run: Outline, reason: str) -> RunCompleted:
+    error = RunError(code="cancelled", message=reason)
+    return RunCompleted(name=run.name, kind=run.kind, status="cancelled", error=error)
 
 
 def _outcome(run: Outline, open_steps: list[Step]) -> RunCompleted:

@@ -1,5 +1,6 @@
 """What the engine needs of the world, in the domain's verbs. Adapters fit these; nothing here knows one."""
 
+from shopfloor.ports.hosts import Hosts
 from shopfloor.ports.logs import Changes, Log, LogReader, Logs
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
 from shopfloor.ports.processes import Child, Command, Exit, Piece, Processes, StreamName
@@ -14,8 +15,11 @@ from shopfloor.ports.store import (
     Store,
     TimelineItem,
 )
+from shopfloor.ports.works import Asked, CallResult, WorkerInfo, Works
 
 __all__ = [
+    "Asked",
+    "CallResult",
     "Change",
     "Changes",
     "Channel",
@@ -24,6 +28,7 @@ __all__ = [
     "Dispatch",
     "Exit",
     "Folded",
+    "Hosts",
     "Log",
     "LogReader",
     "Logs",
@@ -43,5 +48,7 @@ __all__ = [
     "ThreadMessage",
     "TimelineItem",
     "ToolSpec",
+    "WorkerInfo",
+    "Works",
     "queued_row",
 ]

@@ -48,7 +48,8 @@ class Queue(Protocol):
     async def dispatch(self, order: Dispatch, *, host: str | None = None) -> str:
         """Keeps the order and shows the run as queued, in one transaction; gives the run's id.
 
-        The same idempotency key again gives the id of the first. With `host` it is claimed by that one from the start.
+        The same idempotency key again gives the id of the first, or a `ConflictError` where the worker or the input is
+        another; so does an id that a run has already. With `host` it is claimed by that one from the start.
         """
         ...
 
@@ -82,6 +83,14 @@ class Queue(Protocol):
 
     async def done(self, numbers: Sequence[int]) -> None:
         """A log has taken them up, or they mean nothing any more."""
+        ...
+
+    async def show_queued(self) -> None:
+        """Lists as queued what is queued and has no row: for a rebuild, once the logs have theirs."""
+        ...
+
+    async def forget(self, run_ids: Collection[str]) -> None:
+        """Runs that are deleted: their orders go, and their idempotency keys can be used anew."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The HTTP face: lists, details, logs and streams of runs, for whoever has a token. It holds no state."""
+"""The HTTP face: runs are made, listed, told and ended, for whoever has a token. It holds no state but who watches."""
 
 from shopfloor.server.app import create_app
 from shopfloor.server.services import Services

@@ -8,7 +8,10 @@ import msgspec
 from fastapi import Depends, Request
 from starlette.responses import Response
 
+from shopfloor.errors import Forbidden
+from shopfloor.ports import Works
 from shopfloor.server import shapes
+from shopfloor.server.bodies import BODIES
 from shopfloor.server.services import Services
 
 ANSWERS = (
@@ -21,7 +24,13 @@ ANSWERS = (
     shapes.ChannelList,
     shapes.Deleted,
     shapes.Health,
+    shapes.RunAnswer,
+    shapes.CancelAnswer,
+    shapes.Catalogue,
 )
+# Of a stream the description says what each event is, as readers of such descriptions expect.
+_TEXT = {"type": "string"}
+_FRAME = {"type": "object", "required": ["data"], "properties": {"event": _TEXT, "id": _TEXT, "data": _TEXT}}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -36,13 +45,20 @@ def says(shape: type[msgspec.Struct], description: str) -> dict[int | str, dict[
 
 def streams(description: str) -> dict[int | str, dict[str, Any]]:
     """The same for a stream."""
-    stream = {"description": description, "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    stream = {"description": description, "content": {"text/event-stream": {"schema": _FRAME}}}
     return {200: stream, "default": _described(shapes.ProblemAnswer, "What went wrong.")}
 
 
+def tells(description: str) -> dict[int | str, dict[str, Any]]:
+    """The same for a stream that tells what went wrong as it tells everything else."""
+    said = streams(description)
+    said["default"]["content"] |= said[200]["content"]
+    return said
+
+
 def components() -> dict[str, Any]:
-    """The schemas of all answers, by name."""
-    return msgspec.json.schema_components(ANSWERS, ref_template=_ref("{name}"))[1]
+    """The schemas of all answers and bodies, by name."""
+    return msgspec.json.schema_components((*ANSWERS, *BODIES), ref_template=_ref("{name}"))[1]
 
 
 def _described(shape: type[msgspec.Struct], description: str) -> dict[str, Any]:
@@ -59,3 +75,13 @@ def _services(request: Request) -> Services:
 
 Served = Annotated[Services, Depends(_services)]
 """What the server was given to serve."""
+
+
+def _works(served: Served) -> Works:
+    if served.works is None:
+        raise Forbidden("runs cannot be made here", hint="ask a server that `shopfloor up` has started")
+    return served.works
+
+
+Working = Annotated[Works, Depends(_works)]
+"""What makes runs happen, where something does."""

@@ -7,21 +7,23 @@ from typing import Any, cast
 import anyio
 from fastapi import FastAPI
 
-from shopfloor.server import pages, runs, streams, workers
+from shopfloor.server import execute, orders, pages, runs, streams, workers
 from shopfloor.server.answers import components
 from shopfloor.server.auth import COOKIE, Gate
 from shopfloor.server.body import BodyLimit
 from shopfloor.server.problems import answer_problems
 from shopfloor.server.services import Services
+from shopfloor.server.watchers import Watchers
 
 _ABOUT = (
     "Runs of AI workers, and the record of what was said and done in them. "
     "Every address wants `Authorization: Bearer <token>`, or the cookie that the login link sets. "
-    "Errors are always a `ProblemAnswer`."
+    "Errors are a `ProblemAnswer`; where a stream of events was asked for, an `error` event."
 )
 
 
 def create_app(services: Services) -> FastAPI:
+    watchers = Watchers(services)
     app = FastAPI(
         title="Shopfloor",
         description=_ABOUT,
@@ -30,10 +32,12 @@ def create_app(services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        lifespan=lambda _: watchers.working(),
     )
     app.state.services = services
     app.state.stopping = anyio.Event()
-    for room in (workers, runs, streams):
+    app.state.watchers = watchers
+    for room in (workers, runs, orders, execute, streams):
         app.router.routes.extend(room.router.routes)
     app.router.routes.extend(pages.ROUTES)
     _describe(app)

@@ -23,6 +23,14 @@ WORDS_MOST_CHARS: Final = 1_000
 # What comes in and goes out.
 BODY_BYTES: Final = 10 * 1024 * 1024
 """The largest body of a request."""
+BODY_DEPTH: Final = 100
+"""How deep a body may be nested."""
+SLUG_MOST_CHARS: Final = 200
+"""The longest name of a worker: it is a folder's name."""
+TASK_MOST_CHARS: Final = 100_000
+"""The longest task, and the longest reason why a call gave nothing."""
+FOLDER_MOST_CHARS: Final = 4_096
+"""The longest path of a folder."""
 TRANSCRIPT_BYTES: Final = 64 * 1024 * 1024
 """The largest transcript that is unpacked."""
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool, WithJsonSchema
 
 from shopfloor.errors import InvalidParameter, InvalidRunId
@@ -22,12 +23,12 @@ from shopfloor.server.limits import (
     WORDS_MOST_CHARS,
 )
 
-_UUID4 = "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+UUID4 = "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 _SEQ = re.compile(r"[0-9]{1,16}")
 _RFC3339 = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$"
 
 # A bad id is said as what it is, `invalid_run_id`: the validator raises our own error, which pydantic lets through.
-_RunId = Annotated[str, AfterValidator(checked_run_id), WithJsonSchema({"type": "string", "pattern": _UUID4})]
+_RunId = Annotated[str, AfterValidator(checked_run_id), WithJsonSchema({"type": "string", "pattern": UUID4})]
 _Number = Annotated[int, Query(ge=0, le=NUMBER_MOST)]
 _Word = Annotated[str, Query(min_length=1, max_length=WORDS_MOST_CHARS)]
 
@@ -129,10 +130,11 @@ async def only_known_parameters(request: Request) -> None:
             raise InvalidParameter(f"{name}: it is given {times} times")
 
 
-def api_router(prefix: str) -> APIRouter:
+def api_router(prefix: str, *, route_class: type[APIRoute] = APIRoute) -> APIRouter:
     """Routes that refuse parameters they do not know, and are named as their functions are."""
     return APIRouter(
         prefix=prefix,
+        route_class=route_class,
         dependencies=[Depends(only_known_parameters)],
         generate_unique_id_function=lambda route: route.name,
     )

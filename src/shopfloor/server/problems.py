@@ -36,14 +36,20 @@ def problem(
 
 
 def problem_of(error: Exception) -> Response:
-    """The answer that says an error. What is a defect of ours is logged, and says no more than that."""
+    """The answer that says an error."""
+    said = logged(error)
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(said, Unauthorized) else None
+    return problem(said.status, said.code, said.message, said.hint, headers)
+
+
+def logged(error: Exception) -> ShopfloorError:
+    """The error as it is said. What is our fault is logged; of what we did not foresee nothing else is said."""
     if not isinstance(error, ShopfloorError):
         _log.error("a request failed unexpectedly", exc_info=error)
-        return problem(500, UnexpectedError.code, "something went wrong in the server", "its log says what")
+        return UnexpectedError("something went wrong in the server", hint="its log says what")
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("a request failed: %s", error.message, exc_info=error)
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else None
-    return problem(error.status, error.code, error.message, error.hint, headers)
+    return error
 
 
 def answer_problems(app: FastAPI) -> None:
@@ -58,9 +64,12 @@ async def _ours(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    found = cast("RequestValidationError", error).errors()
-    message = "; ".join(_complaint(one) for one in found)
-    return problem_of(InvalidParameter(message, hint=_HINT))
+    return problem_of(InvalidParameter(complaints(cast("RequestValidationError", error)), hint=_HINT))
+
+
+def complaints(error: RequestValidationError) -> str:
+    """What the framework found wrong with a request."""
+    return "; ".join(_complaint(one) for one in error.errors())
 
 
 def _complaint(found: Any) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
-from shopfloor.ports import Changes, LogReader, Store
+from shopfloor.limits import EXECUTE_GRACE_SECONDS
+from shopfloor.ports import Changes, LogReader, Store, Works
 from shopfloor.server.limits import HEARTBEAT_SECONDS
 from shopfloor.server.tokens import Tokens
 
@@ -15,59 +16,6 @@ class DeleteRun(Protocol):
     """Deletes a run that has ended, with its sub-runs; gives the ids of what is gone."""
 
     async def __call__(self, run_id: str, *, force: bool) -> list[str]: ...
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that somebody asks for."""
-
-    worker: str
-    input: dict[str, Any]
-    task: str | None = None
-    owner: str | None = None
-    channel_id: str | None = None
-    channel_name: str | None = None
-    idempotency_key: str | None = None
-    cwd: str | None = None
-
-
-class CallResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody outside gives for a call that a run waits for."""
-
-    call_id: str
-    result: Any = None
-    error: str | None = None
-
-
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that can be run here."""
-
-    slug: str
-    name: str | None
-    description: str | None
-    worker_type: str
-    input_schema: dict[str, Any]
-    """JSON Schema of its input."""
-    tools: list[str]
-    client_tools: list[str]
-    """Those that nobody on the server executes."""
-
-
-class Works(Protocol):
-    """What makes runs happen. Each returns when what was asked is kept, so that nothing can lose it."""
-
-    async def dispatch(self, asked: Asked) -> str:
-        """The id of the run. Raises `WorkerNotFound`, `InvalidInput`, `StorageFull`."""
-        ...
-
-    async def answer(self, run_id: str, results: list[CallResult]) -> None:
-        """Raises `RunNotFound`, `UnknownCall`, `RunEnded`. What is answered already stays as it was answered."""
-        ...
-
-    async def cancel(self, run_id: str, *, reason: str) -> None:
-        """Raises `RunNotFound`, `RunEnded`."""
-        ...
-
-    def workers(self) -> list[WorkerInfo]: ...
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,3 +31,5 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     allowed_hosts: tuple[str, ...] = ()
     """Names by which the server may be asked for, beside this machine's own: `name:port`, or `name` for any port."""
     heartbeat_seconds: float = HEARTBEAT_SECONDS
+    execute_grace_seconds: float = EXECUTE_GRACE_SECONDS
+    """How long after its client has gone an execution goes on."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from shopfloor.ports import RunItem
+from shopfloor.ports import RunItem, WorkerInfo
 from shopfloor.views import ArchiveEntry
 
 ShownStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
@@ -21,6 +21,10 @@ _SHOWN: dict[str, ShownStatus] = {
     "cancelled": "cancelled",
 }
 _INSIDE: dict[str, str] = {shown: inside for inside, shown in _SHOWN.items()}
+
+
+def shown_status(inside: str) -> ShownStatus:
+    return _SHOWN[inside]
 
 
 def inside_statuses(shown: str) -> tuple[str, ...] | None:
@@ -87,6 +91,16 @@ class WorkerItem(_Worker, frozen=True, kw_only=True):
     snippet: Annotated[str | None, Meta(description="Where the searched words stand, between `[` and `]`.")]
 
 
+class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that a run waits for somebody to answer."""
+
+    call_id: Annotated[str, Meta(description="What an answer names.")]
+    kind: Annotated[str, Meta(description="`client_tool`, `question`, `approval`, or another.")]
+    name: Annotated[str, Meta(description="The tool.")]
+    input: Annotated[Any, Meta(description="What it is to be given, or what is asked.")]
+    until: Annotated[str | None, Meta(description="When the wait ends by itself.")]
+
+
 class WorkerDetail(_Worker, frozen=True, kw_only=True):
     """A run with all that was said in it."""
 
@@ -99,6 +113,7 @@ class WorkerDetail(_Worker, frozen=True, kw_only=True):
     host: str | None
     attempt: int
     last_seq: Annotated[int, Meta(description="The newest event of its log that this tells of.")]
+    awaits: Annotated[list[Awaited], Meta(description="What it waits for, while it waits for somebody.")]
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -143,6 +158,25 @@ class ChannelList(msgspec.Struct, frozen=True):
     channels: list[ChannelItem]
 
 
+class RunAnswer(msgspec.Struct, frozen=True):
+    """The run that was asked for, or that something was asked of."""
+
+    run_id: str
+
+
+class CancelAnswer(msgspec.Struct, frozen=True):
+    """A run that ends as soon as it can."""
+
+    run_id: str
+    status: Annotated[ShownStatus, Meta(description="As it is now: it may still be running.")]
+
+
+class Catalogue(msgspec.Struct, frozen=True):
+    """The workers that can be run here."""
+
+    workers: list[WorkerInfo]
+
+
 class Health(msgspec.Struct, frozen=True):
     version: str
 
@@ -151,7 +185,9 @@ def item_of(run: RunItem) -> WorkerItem:
     return WorkerItem(**_shared(run), snippet=run.snippet)
 
 
-def detail_of(run: RunItem, transcript: bytes | None, omitted: str | None) -> WorkerDetail:
+def detail_of(
+    run: RunItem, transcript: bytes | None = None, omitted: str | None = None, awaits: list[Awaited] | None = None
+) -> WorkerDetail:
     """`transcript` is JSON, and goes into the answer as it is."""
     row = run.row
     return WorkerDetail(
@@ -163,6 +199,7 @@ def detail_of(run: RunItem, transcript: bytes | None, omitted: str | None) -> Wo
         host=row.host,
         attempt=row.attempt,
         last_seq=row.last_seq,
+        awaits=awaits or [],
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext
 from typing import TypeVar
 
 import anyio
@@ -33,6 +33,11 @@ def frame(event: bytes, data: bytes, place: bytes | None = None) -> bytes:
     return b"%bevent: %b\ndata: %b\n\n" % (said, event, _one_line(data))
 
 
+def told_frame(data: bytes, place: int | None = None) -> bytes:
+    """An event that says itself what it is; with the `seq` of the log that all up to here tells of."""
+    return b"data: %b\n\n" % data if place is None else b"id: %d\ndata: %b\n\n" % (place, data)
+
+
 def _one_line(data: bytes) -> bytes:
     # A CR would end a line here. In JSON it can only stand between values, and only where others wrote the log.
     return data.replace(b"\r", b"") if b"\r" in data else data
@@ -51,20 +56,32 @@ async def closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T]
 class EventStream(Response):
     """Sends what its sources give, each as it comes, until all of them end, the client goes or the server stops.
 
-    A source waits until what it gave is taken, so a slow client holds up its own sources and nothing else.
+    A source waits until what it gave is taken, so a slow client holds up its own sources and nothing else. `within` is
+    entered for as long as it lasts, however it ends.
     """
 
-    def __init__(self, *sources: Frames, heartbeat: float, stopping: anyio.Event) -> None:
+    def __init__(
+        self,
+        *sources: Frames,
+        heartbeat: float,
+        stopping: anyio.Event,
+        within: AbstractContextManager[None] | None = None,
+    ) -> None:
         self.status_code = 200
         self.background = None
         self.raw_headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
         self._sources = sources
         self._heartbeat = heartbeat
         self._stopping = stopping
+        self._within = within or nullcontext()
         self._sent_at = 0.0
         self._sending = anyio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._within:
+            await self._stream(receive, send)
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         self._sent_at = anyio.current_time()
         async with anyio.create_task_group() as watchers:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import RunNotFound
 from shopfloor.limits import SHARED_CHUNKS
-from shopfloor.log import Entry
+from shopfloor.log import Delta, Entry
 from shopfloor.ports import Changes, LogReader
 from shopfloor.record import Reset
 from shopfloor.server.answers import Served, streams
@@ -36,6 +36,8 @@ _encode = msgspec.json.Encoder().encode
 
 _RUN_STREAM = (
     "Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; "
+    "`event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before "
+    "the message `message_id`; pieces may be missing, and `offset` says where one belongs; "
     "`event: end` when there will be no more."
 )
 _PAGE_STREAM = (
@@ -84,16 +86,16 @@ def _stream(request: Request, served: Services, *sources: Frames) -> EventStream
 async def _run_frames(logs: LogReader, run_id: str, after: int) -> Frames:
     # Deleted under our eyes: then there is no more of it.
     with suppress(RunNotFound):
-        async with closing(logs.follow(run_id, after=after)) as batches:
+        async with closing(logs.follow(run_id, after=after, deltas=True)) as batches:
             async for batch in batches:
                 yield _framed(batch)
     yield _END
 
 
-_frames: OrderedDict[int, tuple[list[Entry | Reset], bytes]] = OrderedDict()
+_frames: OrderedDict[int, tuple[list[Entry | Reset | Delta], bytes]] = OrderedDict()
 
 
-def _framed(batch: list[Entry | Reset]) -> bytes:
+def _framed(batch: list[Entry | Reset | Delta]) -> bytes:
     """The batch as frames. A long one is often read by many at once, as the same list: then it is framed once."""
     if len(batch) < SHARED_EVENTS:
         return b"".join([_run_part(one) for one in batch])
@@ -108,7 +110,9 @@ def _framed(batch: list[Entry | Reset]) -> bytes:
     return frames
 
 
-def _run_part(one: Entry | Reset) -> bytes:
+def _run_part(one: Entry | Reset | Delta) -> bytes:
+    if isinstance(one, Delta):
+        return frame(b"delta", _encode(one))
     return frame(b"reset", _encode({"last": one.last})) if isinstance(one, Reset) else log_frame(one.seq, one.raw)
 
 
@@ -147,7 +151,9 @@ async def _page_log_frames(logs: LogReader, run_id: str, places: dict[str, int])
     yield frame(b"end", _encode(_LogEnd(run_id, error)))
 
 
-def _page_part(run_id: str, one: Entry | Reset, places: dict[str, int]) -> bytes:
+def _page_part(run_id: str, one: Entry | Reset | Delta, places: dict[str, int]) -> bytes:
+    if isinstance(one, Delta):
+        return b""
     if isinstance(one, Reset):
         places[run_id] = one.last
         return frame(b"reset", _encode(_LogReset(run_id, one.last)), _place(places))

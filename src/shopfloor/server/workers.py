@@ -12,6 +12,7 @@ from starlette.responses import Response
 from shopfloor.errors import RunNotFound
 from shopfloor.ports import RunFilter, RunItem, Store
 from shopfloor.server.answers import Served, answer, says
+from shopfloor.server.awaiting import awaited
 from shopfloor.server.limits import TIMELINE_DEFAULT, TRANSCRIPT_BYTES
 from shopfloor.server.parameters import AfterId, AgentId, EventLimit, ListQuery, WorkerId, api_router
 from shopfloor.server.shapes import (
@@ -56,10 +57,10 @@ async def worker_detail(worker_id: WorkerId, served: Served, agent_id: AgentId =
     """A run with its result and its transcript."""
     run = await owned_run(served.store, worker_id, agent_id)
     if not (run.row.ended and run.has_transcript):
-        return answer(detail_of(run, None, None))
+        return answer(detail_of(run, awaits=await awaited(served.logs, run)))
     packed = await served.store.archive(worker_id)
     if packed is None:
-        return answer(detail_of(run, None, None))
+        return answer(detail_of(run))
     # Unpacking many megabytes is not for the loop that everybody waits on.
     transcript, omitted = await anyio.to_thread.run_sync(unpack, packed)
     return answer(detail_of(run, transcript, omitted))

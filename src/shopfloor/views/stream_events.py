@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -24,7 +24,7 @@ class WorkerStart(_Event, frozen=True, kw_only=True, tag="worker-start"):
 
 
 class BlockStart(_Event, frozen=True, kw_only=True, tag="block-start"):
-    """A step begins. `block_id` is its path, with `#<iteration>` where it is repeated and `~<try>` where tried again."""
+    """A step begins. `block_id` is its path, with `#<iteration>` in a loop's later rounds, `~<try>` in later tries."""
 
     block_id: str
     block_name: str
@@ -127,7 +127,7 @@ class Question(_Event, frozen=True, kw_only=True, tag="question"):
 
 
 class UsageEvent(_Event, frozen=True, kw_only=True, tag="usage"):
-    """Tokens and cost of one message, and of the run so far."""
+    """Tokens and cost of one message."""
 
     model: str | None = None
     input_tokens: int = 0
@@ -193,3 +193,25 @@ StreamEvent = (
     | Finish
 )
 """What a stream is made of; clients also meet `UnknownEvent`."""
+
+DONE: Final = "[DONE]"
+"""What a stream says last, instead of an event."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(StreamEvent).decode
+_decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def encode_event(event: StreamEvent | UnknownEvent) -> bytes:
+    """The event as JSON, on one line."""
+    return _encode(event.data if isinstance(event, UnknownEvent) else event)
+
+
+def decode_event(raw: bytes | str) -> StreamEvent | UnknownEvent:
+    """The event that this is. Raises `msgspec.MsgspecError` for what is no event at all."""
+    try:
+        return _decode(raw)
+    except msgspec.ValidationError:
+        # Of a later version: a type that we do not know, or one that has changed.
+        data = _decode_any(raw)
+        return UnknownEvent(str(data.get("type", "")), data)

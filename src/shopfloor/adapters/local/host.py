@@ -11,7 +11,10 @@ import uuid
 from pathlib import Path
 from types import TracebackType
 
+import msgspec
+
 from shopfloor.adapters.local import minder
+from shopfloor.adapters.local.hosts import HostCard
 from shopfloor.errors import MinderLost, storage_error
 from shopfloor.limits import KILL_GRACE_SECONDS, MINDER_GRACE_SECONDS, SWEEP_PAUSE_SECONDS
 from shopfloor.record import Storage, is_locked, lock, make_folder, open_for_append
@@ -20,23 +23,25 @@ from shopfloor.record import Storage, is_locked, lock, make_folder, open_for_app
 class LocalHost:
     """Holds `hosts/<id>.lock` for life; the system lets go of it when we die, and then others know."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, *, alone: bool = True) -> None:
+        """`alone` says that it does nothing but runs of its own, so that it may be ended with them."""
         self.id = f"local-{uuid.uuid4().hex[:8]}"
         self._folder = storage.hosts
         self._path = storage.hosts / f"{self.id}.lock"
         self._groups: set[int] = set()
         self._lock = threading.Lock()
         make_folder(self._folder)
-        self._descriptor = self._take_lock()
+        self._descriptor = self._take_lock(alone=alone)
         self._minder = self._start_minder()
         self._sweep()
 
-    def _take_lock(self) -> int:
+    def _take_lock(self, *, alone: bool) -> int:
         # Under its name only when it is locked: else a host that sweeps just now would take us for dead.
         unborn = self._path.with_suffix(".new")
         try:
             descriptor = open_for_append(unborn, new=True)
             lock(descriptor)
+            os.write(descriptor, msgspec.json.encode(HostCard(os.getpid(), alone)))
             unborn.rename(self._path)
         except OSError as error:
             raise storage_error(error, f"cannot make {self._path}") from error
@@ -49,7 +54,7 @@ class LocalHost:
     def _start_minder(self) -> subprocess.Popen[bytes]:
         limits = (MINDER_GRACE_SECONDS, KILL_GRACE_SECONDS, SWEEP_PAUSE_SECONDS)
         # Without our markers, and in a session of its own: it must outlive us, and whoever runs us.
-        env = {key: value for key, value in os.environ.items() if key not in (minder.HOST_MARKER, minder.RUN_MARKER)}
+        env = {key: value for key, value in os.environ.items() if key not in minder.MARKERS}
         try:
             return subprocess.Popen(
                 [sys.executable, "-I", str(Path(minder.__file__)), self.id, *map(str, limits)],

@@ -9,17 +9,20 @@ from functools import partial
 
 import anyio.to_thread
 
+from shopfloor.adapters.local.live import Live
 from shopfloor.errors import storage_error
 from shopfloor.limits import DISK_LOW_WATER_BYTES
-from shopfloor.log import Entry, Payload
+from shopfloor.log import Delta, Entry, Payload
 from shopfloor.record import Durability, Hook, Recorder, Repair, Storage, make_folder
 
 
 class LocalLog:
     """A recorder for one run, as the engine sees it."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, live: Live, *, masked: bool = False) -> None:
         self.recorder = recorder
+        self._live = live
+        self._masked = masked
 
     @property
     def run_id(self) -> str:
@@ -31,8 +34,16 @@ class LocalLog:
         write = partial(self.recorder.append, payload, path=path, iteration=iteration, child_run_id=child_run_id)
         if self.recorder.waits_for_disk(payload):
             # Forcing to disk takes as long as the disk likes: not on the loop's time.
-            return await anyio.to_thread.run_sync(write)
-        return write()
+            entry = await anyio.to_thread.run_sync(write)
+        else:
+            entry = write()
+        self._live.wake(self.run_id)
+        return entry
+
+    def tell(self, delta: Delta) -> None:
+        # In pieces a secret cannot be seen: where something is to be masked, only the whole is told, by the log.
+        if not self._masked:
+            self._live.tell(self.run_id, delta)
 
 
 class LocalLogs:
@@ -44,12 +55,14 @@ class LocalLogs:
         mask: Hook | None = None,
         low_water: int = DISK_LOW_WATER_BYTES,
         on_repair: Callable[[Repair], None] | None = None,
+        live: Live | None = None,
     ) -> None:
         self._storage = storage
         self._durability = durability
         self._mask = mask
         self._low_water = low_water
         self._on_repair = on_repair
+        self._live = live or Live()
 
     @asynccontextmanager
     async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[LocalLog]:
@@ -68,9 +81,11 @@ class LocalLogs:
                 self._announce(run_id)
             if recorder.repaired and self._on_repair:
                 self._on_repair(recorder.repaired)
-            yield LocalLog(recorder)
+            yield LocalLog(recorder, self._live, masked=self._mask is not None)
         finally:
             recorder.close()
+            # Whoever follows to the writer's end need not wait for it either.
+            self._live.wake(run_id)
 
     def _announce(self, run_id: str) -> None:
         try:

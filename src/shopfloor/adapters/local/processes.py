@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -36,9 +37,9 @@ _PENDING_PIECES = 16
 
 
 class LocalChild:
-    def __init__(self, popen: subprocess.Popen[bytes], run_id: str) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], mark: str) -> None:
         self._popen = popen
-        self._marker = f"{minder.RUN_MARKER}={run_id}"
+        self._marker = f"{minder.CHILD_MARKER}={mark}"
         self._exit: Exit | None = None
         self._over = anyio.Event()
         self._silent = anyio.Event()
@@ -138,8 +139,10 @@ class LocalProcesses:
 
     @asynccontextmanager
     async def start(self, command: Command, *, run_id: str) -> AsyncGenerator[LocalChild]:
-        popen = self._spawn(command, run_id)
-        child = LocalChild(popen, run_id)
+        # Of its own: a run may have several children at once, and one that ends must not take the others with it.
+        mark = uuid.uuid4().hex
+        popen = self._spawn(command, run_id, mark)
+        child = LocalChild(popen, mark)
         self._host.adopt(popen.pid)
         try:
             async with anyio.create_task_group() as tasks:
@@ -154,8 +157,9 @@ class LocalProcesses:
             child.dispose()
             self._host.release(popen.pid)
 
-    def _spawn(self, command: Command, run_id: str) -> subprocess.Popen[bytes]:
-        env = {**os.environ, **command.env, minder.HOST_MARKER: self._host.id, minder.RUN_MARKER: run_id}
+    def _spawn(self, command: Command, run_id: str, mark: str) -> subprocess.Popen[bytes]:
+        marks = dict(zip(minder.MARKERS, (self._host.id, run_id, mark), strict=True))
+        env = {**os.environ, **command.env, **marks}
         if not Path(command.cwd).is_dir():
             raise CommandNotFound(f"there is no folder {command.cwd}", hint="name one that exists with --cwd")
         if shutil.which(command.argv[0], path=env.get("PATH")) is None:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import msgspec
 
+from shopfloor.adapters.local.live import Ear, Live
 from shopfloor.errors import RunNotFound
 from shopfloor.limits import FOLLOW_FASTEST_SECONDS, FOLLOW_SLOWEST_SECONDS
-from shopfloor.log import Entry, RunCompleted
+from shopfloor.log import AssistantMessage, Delta, Entry, RunCompleted
 from shopfloor.record import Cursor, Problem, Reset, SharedReads, Storage, is_locked, last_entry, read
 
 
 class LocalLogReader:
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, *, live: Live | None = None) -> None:
         self._storage = storage
+        self._live = live or Live()
         self._shared = SharedReads()
 
     def _path(self, run_id: str) -> Path | None:
@@ -36,31 +41,78 @@ class LocalLogReader:
             lambda: list(read(path, after=after, before=before, limit=limit, report=_pass_on))
         )
 
-    async def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry | Reset]]:
-        path = self._path(run_id)
-        if path is None:
-            raise RunNotFound(f"there is no run {run_id}")
-        if _has_ended_by(path, after):
-            return
-        pause = FOLLOW_FASTEST_SECONDS
-        with Cursor(path, after, report=_pass_on, shared=self._shared) as cursor:
-            while True:
-                # Asked before reading: what was written before the writer went away is still given.
-                over = not is_locked(path)
-                entries = cursor.poll()
-                yield entries
-                last = entries[-1] if entries else None
-                if isinstance(last, Entry) and last.type == RunCompleted.event_type:
-                    return
-                if entries:
-                    # A long log is read in one go, but not at everybody else's cost.
-                    pause = FOLLOW_FASTEST_SECONDS
-                    await anyio.lowlevel.checkpoint()
-                elif over:
-                    return
-                else:
-                    await anyio.sleep(pause)
-                    pause = min(pause * 1.5, FOLLOW_SLOWEST_SECONDS)
+    async def follow(
+        self, run_id: str, *, after: int = 0, deltas: bool = False, patient: bool = False
+    ) -> AsyncIterator[list[Entry | Reset | Delta]]:
+        # Listening before looking: what comes in between is heard.
+        with self._live.listen(run_id, deltas=deltas) as ear:
+            pace = _Pace()
+            while (path := self._path(run_id)) is None:
+                if not patient:
+                    raise RunNotFound(f"there is no run {run_id}")
+                yield []
+                await pace.rest(ear)
+                ear.look()
+            if _has_ended_by(path, after):
+                return
+            with Cursor(path, after, report=_pass_on, shared=self._shared) as cursor:
+                while True:
+                    ear.look()
+                    # Asked before reading: what was written before the writer went away is still given.
+                    over = not path.exists() if patient else not is_locked(path)
+                    entries = cursor.poll()
+                    # After reading: a piece of a message that was read is here already, and can be left out.
+                    pieces = _pieces(ear, cursor.seq, entries)
+                    yield cast("list[Entry | Reset | Delta]", entries)
+                    last = entries[-1] if entries else None
+                    if isinstance(last, Entry) and last.type == RunCompleted.event_type:
+                        return
+                    if pieces:
+                        yield pieces
+                    if entries or pieces:
+                        # A long log is read in one go, but not at everybody else's cost.
+                        pace = _Pace()
+                        await anyio.lowlevel.checkpoint()
+                    elif over:
+                        return
+                    else:
+                        await pace.rest(ear)
+
+
+class _Pace:
+    """How soon to look again: others may write the log, and they do not wake us."""
+
+    def __init__(self) -> None:
+        self._pause = FOLLOW_FASTEST_SECONDS
+
+    async def rest(self, ear: Ear) -> None:
+        await ear.wait(self._pause)
+        self._pause = min(self._pause * 1.5, FOLLOW_SLOWEST_SECONDS)
+
+
+class _Said(msgspec.Struct, frozen=True):
+    message_id: str | None = None
+
+
+class _Message(msgspec.Struct, frozen=True):
+    payload: _Said
+
+
+_decode_message = msgspec.json.Decoder(_Message).decode
+
+
+def _pieces(ear: Ear, given: int, entries: Sequence[Entry | Reset]) -> list[Entry | Reset | Delta]:
+    """What of messages that are being made can be given once these entries are."""
+    if not ear.has_deltas():
+        return []
+    whole: set[str] = set()
+    for entry in entries:
+        if isinstance(entry, Reset):
+            ear.drop()
+        elif entry.type == AssistantMessage.event_type:
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                whole.add(_decode_message(entry.raw).payload.message_id or "")
+    return [*ear.take(given, whole)]
 
 
 def _has_ended_by(path: Path, after: int) -> bool:

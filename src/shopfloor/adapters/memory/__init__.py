@@ -1,5 +1,6 @@
-"""This process's memory: a store for tests and for small programs that embed us. Nothing outlives the process."""
+"""This process's memory, for tests and for small programs that embed us. Nothing outlives the process."""
 
+from shopfloor.adapters.memory.queue import MemoryQueue
 from shopfloor.adapters.memory.store import MemoryStore
 
-__all__ = ["MemoryStore"]
+__all__ = ["MemoryQueue", "MemoryStore"]

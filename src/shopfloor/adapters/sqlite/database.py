@@ -7,23 +7,25 @@ import sqlite3
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from time import monotonic
+from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import QueuePool
 
 from shopfloor.errors import DatabaseBusy, DatabaseTooNew, StoreError, storage_error
-from shopfloor.limits import DATABASE_PATIENCE_SECONDS, DATABASE_READERS, LOG_MODE
+from shopfloor.limits import DATABASE_GROUP_SECONDS, DATABASE_PATIENCE_SECONDS, DATABASE_READERS, LOG_MODE
 from shopfloor.record import lock_file, make_folder
 
-HEAD: Final = "0003"
+HEAD: Final = "0004"
 """The newest migration that this program knows."""
 
 T = TypeVar("T")
 Job = Callable[[Connection], Any]
+_Item = tuple[Job, Future[Any]]
 
 
 def open_engine(path: Path) -> Engine:
@@ -105,11 +107,16 @@ def _writing(connection: Connection) -> Generator[None]:
 
 
 class Writer:
-    """The one thread that writes. Jobs wait in line, each in a transaction of its own."""
+    """The one thread that writes. Jobs wait in line; those that came while one was at work share its transaction.
+
+    All are answered after the commit. If one of them fails, each is done once more in a transaction of its own, so
+    that it fails alone: a job does nothing but write.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._jobs: queue.SimpleQueue[tuple[Job, Future[Any]] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._closing = False
         self._thread = threading.Thread(target=self._work, name="shopfloor-store", daemon=True)
         self._thread.start()
 
@@ -121,24 +128,60 @@ class Writer:
         return future
 
     def _work(self) -> None:
-        while (item := self._jobs.get()) is not None:
-            job, future = item
-            try:
-                future.set_result(self._run(job))
-            except BaseException as error:  # noqa: BLE001 - whoever asked is told
-                future.set_exception(error)
+        while not self._closing and (item := self._jobs.get()) is not None:
+            # Not where whoever asked has gone already.
+            if item[1].set_running_or_notify_cancel():
+                self._answer([item])
 
-    def _run(self, job: Job) -> Any:
+    def _answer(self, items: list[_Item], *, alone: bool = False) -> None:
+        """Does these jobs and, unless they shall be alone, those behind them."""
         try:
-            with self._engine.connect() as connection, _writing(connection), connection.begin():
-                return job(connection)
-        except OperationalError as error:
-            raise readable(error) from error
+            answers = self._commit(items, alone=alone)
+        except BaseException as error:  # noqa: BLE001 - whoever asked is told
+            if len(items) == 1:
+                items[0][1].set_exception(_told(error))
+                return
+            for item in items:
+                self._answer([item], alone=True)
+            return
+        for (_, future), answer in zip(items, answers, strict=True):
+            future.set_result(answer)
+
+    def _commit(self, items: list[_Item], *, alone: bool) -> list[Any]:
+        with self._engine.connect() as connection, _writing(connection), connection.begin():
+            until = monotonic() + DATABASE_GROUP_SECONDS
+            answers = [items[0][0](connection)]
+            while not alone and monotonic() < until and (item := self._next()) is not None:
+                items.append(item)
+                answers.append(item[0](connection))
+        return answers
+
+    def _next(self) -> _Item | None:
+        """The next in line, if there is one now."""
+        with suppress(queue.Empty):
+            while (item := self._jobs.get_nowait()) is not None:
+                if item[1].set_running_or_notify_cancel():
+                    return item
+            self._closing = True
+        return None
 
     def close(self) -> None:
         """Does what is in line, then ends. Twice is fine."""
         self._jobs.put(None)
         self._thread.join()
+
+
+def _told(error: BaseException) -> BaseException:
+    if not isinstance(error, OperationalError | sqlite3.OperationalError):
+        return error
+    said = readable(error)
+    said.__cause__ = error
+    return said
+
+
+def driver(connection: Connection) -> sqlite3.Connection:
+    """Past SQLAlchemy, whose part in a small statement costs more than the statement does."""
+    return cast("sqlite3.Connection", connection.connection.driver_connection)
 
 
 def readable(error: OperationalError | sqlite3.OperationalError) -> StoreError:

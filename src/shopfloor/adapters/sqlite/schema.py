@@ -38,6 +38,7 @@ worker_runs = Table(
     Column("last_seq", Integer, nullable=False),
     Column("event_count", Integer, nullable=False),
     Column("has_transcript", Boolean, nullable=False),
+    Column("wake_at", Text),
 )
 
 worker_events = Table(
@@ -81,6 +82,32 @@ run_counts = Table(
 pins = Table("pins", metadata, Column("worker_id", Text, primary_key=True))
 tombstones = Table("tombstones", metadata, Column("worker_id", Text, primary_key=True))
 settings = Table("settings", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
+
+dispatches = Table(
+    "dispatches",
+    metadata,
+    Column("num", Integer, primary_key=True),
+    Column("run_id", Text, nullable=False, unique=True),
+    Column("host", Text),
+    Column("body", LargeBinary, nullable=False),
+)
+
+orders = Table(
+    "orders",
+    metadata,
+    Column("num", Integer, primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+dispatch_keys = Table(
+    "dispatch_keys",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("asked", LargeBinary, nullable=False),
+)
 
 # FTS5 is not SQLAlchemy's business: its columns are all that a query needs.
 worker_search = Table("worker_search", metadata, Column("rowid", Integer, primary_key=True), Column("body", Text))

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any"]
+
+INTERNAL_TOOLS = frozenset({"ask", "log_question", "update_summary"})
+"""Tools that every worker may name without defining them."""
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
@@ -31,11 +39,16 @@ class Variable(_Part, frozen=True, kw_only=True):
     default: Any = None
 
 
+def _no_parameters() -> dict[str, Any]:
+    return {"type": "object", "properties": {}}
+
+
 class ToolDefinition(_Part, frozen=True, kw_only=True):
     """A tool that the worker may call. Without a handler whoever watches the run has to execute it."""
 
     description: str = ""
-    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    parameters: dict[str, Any] = msgspec.field(default_factory=_no_parameters)
+    """JSON Schema of its input."""
     handler: str | None = None
     """`package.module:function` on the server."""
     read_only: bool = False
@@ -45,11 +58,11 @@ class ToolDefinition(_Part, frozen=True, kw_only=True):
 class Retry(_Part, frozen=True, kw_only=True):
     """How often a step that failed is tried again, and how long it waits before."""
 
-    limit: int = 2
-    delay: float = 1.0
+    limit: Annotated[int, msgspec.Meta(ge=0)] = 2
+    delay: NotNegative = 1.0
     """Seconds before the first; each further wait is `factor` times as long."""
-    factor: float = 2.0
-    max_delay: float = 60.0
+    factor: Annotated[float, msgspec.Meta(ge=1)] = 2.0
+    max_delay: NotNegative = 60.0
     always: bool = False
     """Also what a crash cut off, and errors that are not known to pass."""
 
@@ -82,7 +95,7 @@ class StartThread(_Step, frozen=True, kw_only=True, tag="start-thread"):
     input: list[str] = []
     """The values that the prompt may use; all of them where it is empty."""
     tools: list[str] = []
-    max_steps: int = 10
+    max_steps: AtLeastOne = 10
     """How many times the model may answer in one `next-message`."""
     thinking: Literal["low", "medium", "high"] | None = None
     temperature: float | None = None
@@ -139,7 +152,7 @@ class CommandStep(_Step, frozen=True, kw_only=True, tag="command"):
     command: str
     cwd: str | None = None
     env: dict[str, str] = {}
-    timeout: float | None = None
+    timeout: Positive | None = None
     allow_failure: bool = False
     """True where any exit code is fine: then `output` has it."""
     output: str | None = None
@@ -150,7 +163,7 @@ class Parallel(_Step, frozen=True, kw_only=True, tag="parallel"):
     """Branches at the same time, each with steps of its own."""
 
     branches: dict[str, dict[str, Step]]
-    concurrency: int | None = None
+    concurrency: AtLeastOne | None = None
 
 
 class ForEach(_Step, frozen=True, kw_only=True, tag="for-each"):
@@ -160,7 +173,7 @@ class ForEach(_Step, frozen=True, kw_only=True, tag="for-each"):
     """A list, or `{{NAME}}` of one."""
     as_: str = msgspec.field(default="ITEM", name="as")
     steps: dict[str, Step]
-    concurrency: int = 1
+    concurrency: AtLeastOne = 1
     collect: str | None = None
     """The variable whose value at the end of each round is kept."""
     output: str | None = None
@@ -172,7 +185,7 @@ class While(_Step, frozen=True, kw_only=True, tag="while"):
 
     condition: Condition = msgspec.field(name="while")
     steps: dict[str, Step]
-    max_rounds: int = 1000
+    max_rounds: AtLeastOne = 1000
 
 
 class Terminal(_Step, frozen=True, kw_only=True, tag="terminal"):
@@ -189,7 +202,7 @@ class Custom(_Step, frozen=True, kw_only=True, tag="custom"):
     """A kind of the worker's own: a Python function that `kinds` names. In YAML the kind itself is the `block`."""
 
     kind: str
-    with_: dict[str, Any] = msgspec.field(default_factory=dict, name="with")
+    with_: dict[str, Any] = msgspec.field(default_factory=dict[str, Any], name="with")
     output: str | None = None
 
 
@@ -233,3 +246,17 @@ class Definition(_Part, frozen=True, kw_only=True):
 
 def definition_hash(definition: Definition) -> str:
     return hashlib.sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
+
+
+_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_NO_WORD = re.compile(r"[\W_]+")
+
+
+def is_slug(name: str) -> bool:
+    """Whether a worker may be called so: lower-case letters, digits and `-` between them."""
+    return _SLUG.fullmatch(name) is not None
+
+
+def segment_of(name: str) -> str:
+    """A step's segment of the path: `Find sources` is `find-sources`. Empty where the name has no letter or digit."""
+    return _NO_WORD.sub("-", name.lower()).strip("-")

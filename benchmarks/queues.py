@@ -1,0 +1,154 @@
+"""Peers of dispatching, each in processes of its own: a bare queue in SQLite, and DBOS on SQLite.
+
+`python -m benchmarks.queues dbos <folder>` is a peer: it reads numbers of tasks, and says how many seconds each took.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from time import perf_counter, sleep
+
+WORKERS = 2
+_POLL_SECONDS = 0.02
+_DBOS_POLL_SECONDS = 0.05
+"""Twenty times as often as it does by itself, so that its waiting does not count."""
+
+_TAKE = "UPDATE tasks SET state = 1 WHERE num = (SELECT min(num) FROM tasks WHERE state = 0) RETURNING num"
+_END = "UPDATE tasks SET state = 2 WHERE num = ?"
+
+Tasks = Callable[[int], float]
+"""Has so many tasks done; the seconds from the first dispatch to the last outcome."""
+
+
+@contextmanager
+def peer(name: str, folder: Path) -> Iterator[Tasks]:
+    """A peer that waits for work until the block ends."""
+    folder.mkdir()
+    command = [sys.executable, "-m", "benchmarks.queues", name, str(folder)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    given, said = process.stdin, process.stdout
+    if given is None or said is None:
+        raise RuntimeError("no pipes")
+
+    def tasks(count: int) -> float:
+        print(count, file=given, flush=True)
+        answer = said.readline()
+        if not answer:
+            raise RuntimeError(f"{name} broke off: exit code {process.wait()}")
+        return float(answer)
+
+    try:
+        yield tasks
+    finally:
+        given.close()
+        process.wait(30)
+
+
+def counted(database: Path, query: str) -> Callable[[], int]:
+    """How many have ended, asked past whoever is at work, so that asking costs the same everywhere."""
+    connection = sqlite3.connect(database, isolation_level=None, timeout=30)
+    return lambda: int(connection.execute(query).fetchone()[0] or 0)
+
+
+def until(count: Callable[[], int], wanted: int) -> None:
+    while count() < wanted:
+        sleep(_POLL_SECONDS)
+
+
+# The bare queue.
+
+
+def _open(database: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(database, isolation_level=None, timeout=30)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
+
+
+def work(database: Path) -> None:
+    """A worker of the bare queue: takes one, does nothing, ends it; until whoever started it is gone."""
+    connection, parent = _open(database), os.getppid()
+    while os.getppid() == parent:
+        found = connection.execute(_TAKE).fetchone()
+        if found is None:
+            sleep(0.001)
+        else:
+            connection.execute(_END, found)
+
+
+@contextmanager
+def _bare(folder: Path) -> Iterator[Tasks]:
+    database = folder / "queue.db"
+    with closing(_open(database)) as connection:
+        connection.execute("CREATE TABLE tasks (num INTEGER PRIMARY KEY, state INTEGER NOT NULL)")
+        connection.execute("CREATE INDEX free ON tasks (num) WHERE state = 0")
+        ended = counted(database, "SELECT count(*) FROM tasks WHERE state = 2")
+        command = [sys.executable, "-m", "benchmarks.queues", "work", str(database)]
+        workers = [subprocess.Popen(command) for _ in range(WORKERS)]
+
+        def tasks(count: int) -> float:
+            wanted = ended() + count
+            begin = perf_counter()
+            for _ in range(count):
+                connection.execute("INSERT INTO tasks (state) VALUES (0)")
+            until(ended, wanted)
+            return perf_counter() - begin
+
+        try:
+            yield tasks
+        finally:
+            for worker in workers:
+                worker.terminate()
+                worker.wait()
+
+
+# DBOS.
+
+
+@contextmanager
+def _dbos(folder: Path) -> Iterator[Tasks]:
+    from dbos import DBOS
+
+    database = folder / "dbos.db"
+    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{database}", "console_log_level": "ERROR"})
+
+    @DBOS.workflow()
+    def nothing() -> None:
+        return None
+
+    DBOS.launch()
+    DBOS.register_queue("bench", polling_interval_sec=_DBOS_POLL_SECONDS)
+    ended = counted(database, "SELECT count(*) FROM workflow_status WHERE status = 'SUCCESS'")
+
+    def tasks(count: int) -> float:
+        wanted = ended() + count
+        begin = perf_counter()
+        with ThreadPoolExecutor(8) as dispatchers:
+            list(dispatchers.map(lambda _: DBOS.enqueue_workflow("bench", nothing), range(count)))
+        until(ended, wanted)
+        return perf_counter() - begin
+
+    try:
+        yield tasks
+    finally:
+        DBOS.destroy()
+
+
+def main(name: str, place: Path) -> None:
+    if name == "work":
+        work(place)
+        return
+    with (_bare if name == "bare" else _dbos)(place) as tasks:
+        for line in sys.stdin:
+            print(tasks(int(line)), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,98 @@
+"""A host at work for the benchmarks, put together as `shopfloor up` does it, and workers that do next to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from shopfloor.engine import keep, take_over
+from shopfloor.limits import HOST_SLOTS
+from shopfloor.ports import Asked, RunFilter
+from shopfloor.record import Storage
+from shopfloor.wiring import Office, Workers, Works, local_office, local_works
+
+NOTHING = "does-nothing"
+"""In Python: a function that returns at once."""
+NO_STEPS = "has-no-steps"
+"""The same in YAML."""
+ASKS = "asks"
+"""Waits for an answer."""
+SLEEPS = "sleeps"
+"""Is inside a step for as long as it is told."""
+
+_PYTHON = {
+    NOTHING: "async def does_nothing(run: Run):\n    return None\n",
+    ASKS: 'async def asks(run: Run):\n    return await run.ask("Shall we?", options=["yes", "no"])\n',
+    SLEEPS: (
+        "async def sleeps(run: Run, SECONDS: float = 600):\n"
+        '    return await run.step("sleep", lambda: anyio.sleep(SECONDS))\n'
+    ),
+}
+# A worker needs a step: this one never comes to be, so the log has the same two events as the function's.
+_YAML = "description: Does nothing.\nsteps: {Never: {block: terminal, when: {value: 1, is: 2}}}\n"
+_POLL_SECONDS = 0.01
+_PATIENCE_SECONDS = 900.0
+
+
+def write_workers(folder: Path) -> Path:
+    for slug, source in _PYTHON.items():
+        (folder / slug).mkdir(parents=True, exist_ok=True)
+        head = "import anyio\n\nfrom shopfloor import Run, worker\n\n\n@worker\n"
+        (folder / slug / "worker.py").write_text(head + source)
+    (folder / NO_STEPS).mkdir(parents=True, exist_ok=True)
+    (folder / NO_STEPS / "worker.yaml").write_text(_YAML)
+    return folder
+
+
+class Shift:
+    """A host at work, and what is asked of it."""
+
+    def __init__(self, office: Office, works: Works) -> None:
+        self.office = office
+        self.host = works.host
+        self.works = works.works
+
+    async def dispatch(self, worker: str) -> str:
+        return await self.works.dispatch(Asked(worker=worker, input={}))
+
+    async def dispatch_many(self, worker: str, count: int, dispatchers: int) -> None:
+        """So many runs, asked for by several at once."""
+        left = iter(range(count))
+
+        async def dispatcher() -> None:
+            for _ in left:
+                await self.dispatch(worker)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(dispatchers):
+                tasks.start_soon(dispatcher)
+
+    async def until_listed(self, status: str, count: int) -> None:
+        """Waits until a list shows so many runs with that status: their rows and timelines are stored then."""
+        with anyio.fail_after(_PATIENCE_SECONDS):
+            while await self.listed(status) < count:
+                await anyio.sleep(_POLL_SECONDS)
+
+    async def listed(self, status: str) -> int:
+        return (await self.office.store.list_runs(RunFilter(statuses=(status,)), limit=1)).total
+
+
+@asynccontextmanager
+async def shift(storage: Storage, workers: Path, *, slots: int = HOST_SLOTS) -> AsyncGenerator[Shift]:
+    """Everything that `shopfloor up` has at work, but for the server."""
+    named = Workers(folders=(workers,), slots=slots)
+    async with local_office(storage) as office, local_works(office, named) as works:
+        await office.ingest.catch_up(everything=True)
+        await take_over(storage, office.queue)
+        async with anyio.create_task_group() as tasks:
+
+            async def keeper() -> None:
+                await keep(storage, office.store, office.ingest, go_on=works.host.go_on)
+
+            tasks.start_soon(works.host.run)
+            tasks.start_soon(keeper)
+            yield Shift(office, works)
+            tasks.cancel_scope.cancel()

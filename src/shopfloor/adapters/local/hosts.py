@@ -1,0 +1,56 @@
+"""The hosts of this machine, by the locks that they hold."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+
+import msgspec
+
+from shopfloor.record import Storage, is_locked
+
+_NAME = re.compile(r"[a-z0-9-]{1,64}")
+
+
+class HostCard(msgspec.Struct, frozen=True):
+    """What a host says of itself, in the file that it locks."""
+
+    pid: int
+    alone: bool
+    """It does nothing but runs of its own."""
+
+
+class LocalHosts:
+    def __init__(self, storage: Storage) -> None:
+        self._folder = storage.hosts
+
+    def alive(self, host: str) -> bool:
+        # A host's name comes from a log, and is to become a file's name.
+        return _NAME.fullmatch(host) is not None and is_locked(self._folder / f"{host}.lock")
+
+    def alone(self, host: str) -> bool:
+        card = self._card(host)
+        return card is not None and card.alone
+
+    def interrupt(self, host: str) -> None:
+        self._signal(host, signal.SIGINT)
+
+    def kill(self, host: str) -> None:
+        self._signal(host, signal.SIGKILL)
+
+    def _signal(self, host: str, number: signal.Signals) -> None:
+        card = self._card(host)
+        # Looked at last: a process that has let go of its lock is gone, and its number may be somebody else's.
+        if card is not None and card.alone and self.alive(host):
+            with contextlib.suppress(OSError):
+                os.kill(card.pid, number)
+
+    def _card(self, host: str) -> HostCard | None:
+        if _NAME.fullmatch(host) is None:
+            return None
+        try:
+            return msgspec.json.decode((self._folder / f"{host}.lock").read_bytes(), type=HostCard)
+        except (OSError, msgspec.MsgspecError):
+            return None

@@ -1,0 +1,97 @@
+"""The queue in plain dicts. No method waits for anything, so each is a transaction by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from shopfloor.adapters.memory.store import MemoryStore
+from shopfloor.errors import ConflictError
+from shopfloor.ports import Change, Dispatch, Order, queued_row
+
+
+class _Kept(msgspec.Struct):
+    order: Dispatch
+    host: str | None
+
+
+class MemoryQueue:
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._kept: dict[str, _Kept] = {}
+        self._keys: dict[str, tuple[str, tuple[str, dict[str, Any]]]] = {}
+        self._orders: dict[int, Order] = {}
+        self._last_number = 0
+
+    async def dispatch(self, order: Dispatch, *, host: str | None = None) -> str:
+        key, asked = order.idempotency_key, (order.worker, order.input)
+        known = None if key is None else self._keys.get(key)
+        if known is not None:
+            if known[1] != asked:
+                raise ConflictError(
+                    f"the idempotency key {key!r} was used for another worker or another input, by the run {known[0]}",
+                    hint="use a new key for what is not the same",
+                )
+            return known[0]
+        if order.run_id in await self._store.known_runs():
+            raise ConflictError(f"there is a run {order.run_id} already", hint="give each run an id of its own")
+        if key is not None:
+            self._keys[key] = (order.run_id, asked)
+        self._kept[order.run_id] = _Kept(order, host)
+        await self._show(order)
+        return order.run_id
+
+    async def claim(self, host: str, limit: int) -> list[Dispatch]:
+        free = [kept for kept in self._kept.values() if kept.host is None][:limit]
+        for kept in free:
+            kept.host = host
+        return [kept.order for kept in free]
+
+    async def claim_one(self, run_id: str, host: str) -> Dispatch | None:
+        kept = self._kept.get(run_id)
+        if kept is None or kept.host is not None:
+            return None
+        kept.host = host
+        return kept.order
+
+    async def started(self, run_ids: Sequence[str]) -> None:
+        for run_id in run_ids:
+            self._kept.pop(run_id, None)
+
+    async def claimed(self) -> list[tuple[str, str]]:
+        return [(run_id, kept.host) for run_id, kept in self._kept.items() if kept.host is not None]
+
+    async def release(self, run_ids: Collection[str]) -> None:
+        for run_id in run_ids:
+            if kept := self._kept.get(run_id):
+                kept.host = None
+
+    async def put(self, order: Order) -> bool:
+        if any((kept.run_id, kept.id) == (order.run_id, order.id) for kept in self._orders.values()):
+            return False
+        self._last_number += 1
+        self._orders[self._last_number] = order
+        return True
+
+    async def orders(self, *, after: int = 0) -> list[tuple[int, Order]]:
+        return [(number, order) for number, order in self._orders.items() if number > after]
+
+    async def done(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._orders.pop(number, None)
+
+    async def show_queued(self) -> None:
+        for kept in self._kept.values():
+            await self._show(kept.order)
+
+    async def _show(self, order: Dispatch) -> None:
+        # Where there is a row already, it is past this one.
+        await self._store.apply([Change(row=queued_row(order), state=b"", timeline=[])])
+
+    async def forget(self, run_ids: Collection[str]) -> None:
+        gone = set(run_ids)
+        await self.started(tuple(gone))
+        self._orders = {number: order for number, order in self._orders.items() if order.run_id not in gone}
+        self._keys = {key: known for key, known in self._keys.items() if known[0] not in gone}

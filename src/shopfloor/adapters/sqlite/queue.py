@@ -1,0 +1,184 @@
+"""The queue port over SQLite, in the store's file and by the store's writing thread."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+from sqlalchemy import Connection
+
+from shopfloor.adapters.sqlite.database import driver, readable
+from shopfloor.adapters.sqlite.rows import columns_of
+from shopfloor.adapters.sqlite.store import SqliteStore
+from shopfloor.errors import ConflictError
+from shopfloor.ports import Dispatch, Order, queued_row
+from shopfloor.views import RunRow
+
+T = TypeVar("T")
+
+_encode = msgspec.json.Encoder().encode
+_decode_dispatch = msgspec.json.Decoder(Dispatch).decode
+_decode_order = msgspec.json.Decoder(Order).decode
+
+# As text for the driver, which keeps them prepared: thousands of runs a second come this way.
+_COLUMNS: Final = (*columns_of(RunRow()), "event_count", "has_transcript")
+_SHOW: Final = (
+    f"INSERT INTO worker_runs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"
+    " ON CONFLICT (id) DO NOTHING"
+)
+_SEARCHED: Final = "INSERT INTO worker_search(rowid, body) VALUES (?, ?)"
+_CHANNEL: Final = (
+    "INSERT INTO channels (id, name) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name"
+    " WHERE excluded.name IS NOT NULL AND name IS NOT excluded.name"
+)
+_KEEP: Final = "INSERT INTO dispatches (run_id, host, body) VALUES (?, ?, ?)"
+_KEY: Final = "SELECT run_id, asked FROM dispatch_keys WHERE key = ?"
+_KEEP_KEY: Final = "INSERT INTO dispatch_keys (key, run_id, asked) VALUES (?, ?, ?)"
+_FREE: Final = "SELECT num, body FROM dispatches WHERE host IS NULL ORDER BY num LIMIT ?"
+# All that nobody has up to the last that was found: those that were found.
+_CLAIM: Final = "UPDATE dispatches SET host = ? WHERE host IS NULL AND num <= ?"
+_CLAIM_ONE: Final = "UPDATE dispatches SET host = ? WHERE host IS NULL AND run_id = ?"
+_ONE: Final = "SELECT body FROM dispatches WHERE run_id = ?"
+_STARTED: Final = "DELETE FROM dispatches WHERE run_id = ?"
+# Ordered by us: asked to, SQLite would rather read everything that is queued.
+_CLAIMED: Final = "SELECT num, run_id, host FROM dispatches WHERE host IS NOT NULL"
+_RELEASE: Final = "UPDATE dispatches SET host = NULL WHERE run_id = ?"
+_PUT: Final = "INSERT INTO orders (run_id, id, body) VALUES (?, ?, ?) ON CONFLICT (run_id, id) DO NOTHING"
+_ORDERS: Final = "SELECT num, body FROM orders WHERE num > ? ORDER BY num"
+_DONE: Final = "DELETE FROM orders WHERE num = ?"
+_QUEUED: Final = "SELECT body FROM dispatches ORDER BY num"
+_FORGET: Final = tuple(f"DELETE FROM {table} WHERE run_id = ?" for table in ("dispatches", "orders", "dispatch_keys"))
+
+
+class SqliteQueue:
+    def __init__(self, store: SqliteStore) -> None:
+        self._writer = store._writer  # pyright: ignore[reportPrivateUsage] - one file has one writing thread
+        self._store_read = store._read  # pyright: ignore[reportPrivateUsage] - and its readers are counted
+
+    async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        # Nobody holds a thread while it waits: as many as like can wait at once, and share a transaction.
+        return await asyncio.wrap_future(self._writer.submit(lambda connection: job(driver(connection))))
+
+    async def _write_all(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        if rows:
+            await self._write(lambda database: database.executemany(statement, rows).close())
+
+    async def _read(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        def job(connection: Connection) -> list[tuple[Any, ...]]:
+            try:
+                return driver(connection).execute(statement, values).fetchall()
+            except sqlite3.OperationalError as error:
+                raise readable(error) from error
+
+        return await self._store_read(job)
+
+    async def dispatch(self, order: Dispatch, *, host: str | None = None) -> str:
+        body, row = _encode(order), _values(order)
+        key, asked = order.idempotency_key, _asked(order)
+
+        def job(database: sqlite3.Connection) -> str | ConflictError:
+            # A conflict is given, not raised: it writes nothing, and is no reason to begin others' writes anew.
+            if key is not None:
+                known = database.execute(_KEY, (key,)).fetchone()
+                if known is not None:
+                    return _the_same(key, asked, known)
+            if not _show(database, order, row):
+                return ConflictError(f"there is a run {order.run_id} already", hint="give each run an id of its own")
+            if key is not None:
+                database.execute(_KEEP_KEY, (key, order.run_id, asked))
+            database.execute(_KEEP, (order.run_id, host, body))
+            return order.run_id
+
+        answer = await self._write(job)
+        if isinstance(answer, ConflictError):
+            raise answer
+        return answer
+
+    async def claim(self, host: str, limit: int) -> list[Dispatch]:
+        def job(database: sqlite3.Connection) -> list[tuple[int, bytes]]:
+            found = database.execute(_FREE, (limit,)).fetchall()
+            if found:
+                database.execute(_CLAIM, (host, found[-1][0]))
+            return found
+
+        return [_decode_dispatch(body) for _, body in await self._write(job)]
+
+    async def claim_one(self, run_id: str, host: str) -> Dispatch | None:
+        def job(database: sqlite3.Connection) -> bytes | None:
+            claimed = database.execute(_CLAIM_ONE, (host, run_id)).rowcount
+            return database.execute(_ONE, (run_id,)).fetchone()[0] if claimed else None
+
+        body = await self._write(job)
+        return None if body is None else _decode_dispatch(body)
+
+    async def started(self, run_ids: Sequence[str]) -> None:
+        await self._write_all(_STARTED, [(run_id,) for run_id in run_ids])
+
+    async def claimed(self) -> list[tuple[str, str]]:
+        return [(run_id, host) for _, run_id, host in sorted(await self._read(_CLAIMED))]
+
+    async def release(self, run_ids: Collection[str]) -> None:
+        await self._write_all(_RELEASE, [(run_id,) for run_id in run_ids])
+
+    async def put(self, order: Order) -> bool:
+        row = (order.run_id, order.id, _encode(order))
+        return bool(await self._write(lambda database: database.execute(_PUT, row).rowcount))
+
+    async def orders(self, *, after: int = 0) -> list[tuple[int, Order]]:
+        return [(number, _decode_order(body)) for number, body in await self._read(_ORDERS, after)]
+
+    async def done(self, numbers: Sequence[int]) -> None:
+        await self._write_all(_DONE, [(number,) for number in numbers])
+
+    async def show_queued(self) -> None:
+        def job(database: sqlite3.Connection) -> None:
+            for (body,) in database.execute(_QUEUED).fetchall():
+                order = _decode_dispatch(body)
+                _show(database, order, _values(order))
+
+        await self._write(job)
+
+    async def forget(self, run_ids: Collection[str]) -> None:
+        rows = [(run_id,) for run_id in run_ids]
+
+        def job(database: sqlite3.Connection) -> None:
+            for statement in _FORGET:
+                database.executemany(statement, rows)
+
+        if rows:
+            await self._write(job)
+
+
+def _values(order: Dispatch) -> tuple[Any, ...]:
+    return (*columns_of(queued_row(order)).values(), 0, False)
+
+
+def _show(database: sqlite3.Connection, order: Dispatch, row: tuple[Any, ...]) -> bool:
+    """Lists the run as queued; False where it has a row already."""
+    made = database.execute(_SHOW, row)
+    if not made.rowcount:
+        return False
+    database.execute(_SEARCHED, (made.lastrowid, order.task))
+    database.execute(_CHANNEL, (order.channel_id, order.channel_name))
+    return True
+
+
+def _asked(order: Dispatch) -> bytes:
+    """What is asked for, told apart from anything else."""
+    if order.idempotency_key is None:
+        return b""
+    return hashlib.sha256(msgspec.json.encode((order.worker, order.input), order="deterministic")).digest()
+
+
+def _the_same(key: str, asked: bytes, known: tuple[str, bytes]) -> str | ConflictError:
+    run_id, first = known
+    if asked == first:
+        return run_id
+    return ConflictError(
+        f"the idempotency key {key!r} was used for another worker or another input, by the run {run_id}",
+        hint="use a new key for what is not the same",
+    )

@@ -1,0 +1,93 @@
+"""`shopfloor answer`: what a run waits for, given by somebody."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from shopfloor.cli.arguments import Parser
+from shopfloor.cli.asking import ask, named_run
+from shopfloor.cli.ordering import is_served, read_stdin
+from shopfloor.cli.person import chosen
+from shopfloor.cli.tool_commands import value_of
+from shopfloor.cli.waiting import asked, awaited_by, options_of, waiting_lines
+from shopfloor.client import Client
+from shopfloor.errors import ConflictError, RunEnded, UsageError
+
+EXAMPLES = """\
+  shopfloor answer last --list                    what it waits for
+  shopfloor answer last yes                       the only thing it waits for
+  shopfloor answer 5f3a call_1 '["a", "b"]'       one of several; JSON where it is JSON, else text
+  ./search.sh | shopfloor answer 5f3a call_1 -    from stdin
+  shopfloor answer 5f3a call_1 --error 'no network'
+
+The number of an option stands for the option. The first answer counts."""
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, or `last`")
+    parser.add_argument(
+        "words", metavar="[CALL] VALUE", nargs="*", help="which call, where several wait; and what it gave"
+    )
+    parser.add_argument("--error", metavar="TEXT", help="instead of a value: why there is none")
+    parser.add_argument("--list", action="store_true", help="only say what it waits for")
+    return parser
+
+
+def run(args: Namespace) -> int:
+    gives_value = not args.list and args.error is None
+    wanted = 0 if args.list else 1 + gives_value
+    words: list[str] = args.words
+    if len(words) > wanted or (gives_value and not words):
+        raise UsageError(
+            "give a value, or --error, and before it the call where several wait",
+            hint="shopfloor answer RUN [CALL] VALUE; --list says what it waits for",
+        )
+    named = words[0] if len(words) == wanted and words else None
+
+    async def look(client: Client) -> list[str]:
+        run_id = await named_run(client.api, args, args.run)
+        detail, calls = await awaited_by(client, run_id)
+        if args.list:
+            return list(waiting_lines(run_id, calls)) or [f"{run_id[:8]} waits for nobody ({detail['status']})"]
+        call = _meant(calls, named, detail)
+        body: dict[str, Any] = {"call_id": call["call_id"]}
+        if args.error is not None:
+            body["error"] = args.error
+        else:
+            body["answer"] = _value(words[-1], call)
+        await client.api.post(f"/api/runs/{run_id}/answer", body)
+        goes_on = "the run goes on" if is_served(args) else "the run goes on when `shopfloor up` runs"
+        print(f"shopfloor: answered {asked(call)}; {goes_on}", file=sys.stderr)
+        return []
+
+    for line in ask(args, look):
+        print(line)
+    return 0
+
+
+def _value(said: str, call: dict[str, Any]) -> Any:
+    if said == "-":
+        return value_of(read_stdin().rstrip("\n"))
+    options = options_of(call) if call["kind"] == "question" else []
+    return chosen(said, options) if options else value_of(said)
+
+
+def _meant(calls: list[dict[str, Any]], named: str | None, detail: dict[str, Any]) -> dict[str, Any]:
+    """The call that is answered."""
+    if named is not None:
+        fitting = [call for call in calls if call["call_id"] == named] or [
+            call for call in calls if call["call_id"].startswith(named)
+        ]
+        # One that does not wait any more may be answered already: the server knows.
+        unknown = {"call_id": named, "kind": "client_tool", "name": named, "input": None}
+        return fitting[0] if len(fitting) == 1 else unknown
+    if len(calls) == 1:
+        return calls[0]
+    if calls:
+        known = ", ".join(f"{call['call_id']} ({asked(call)})" for call in calls)
+        raise UsageError(f"{len(calls)} calls wait: say which", hint=f"they are {known}")
+    kind = RunEnded if detail["completed_at"] is not None else ConflictError
+    raise kind(f"run {detail['id'][:8]} waits for nobody ({detail['status']})", hint="`shopfloor status` shows more")

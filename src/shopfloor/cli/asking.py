@@ -1,0 +1,112 @@
+"""Asking a server, or one in this process, and leaving when a signal says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import anyio
+
+from shopfloor.cli.arguments import storage_of
+from shopfloor.cli.remote import is_remote
+from shopfloor.errors import RunNotFound, ShopfloorError, UnexpectedError
+from shopfloor.limits import LEAVE_SECONDS, OUTCOME_PAUSE_SECONDS
+from shopfloor.wiring import Workers, open_client
+
+if TYPE_CHECKING:
+    from shopfloor.client import Api, Client
+
+T = TypeVar("T")
+Hear = Callable[[int], bool]
+"""Is told of a signal; says whether to go on all the same."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _Answer(NamedTuple, Generic[T]):
+    given: T
+
+
+def _leave(number: int) -> bool:
+    del number
+    return False
+
+
+def ask(
+    args: Namespace,
+    question: Callable[[Client], Awaitable[T]],
+    *,
+    workers: Workers | None = None,
+    can_run: bool = False,
+    hear: Hear = _leave,
+) -> T:
+    """What `question` gives. Its errors leave as what they are; a signal that is not for `hear` ends it."""
+    work = partial(_asked, args, question, workers, can_run, hear)
+    answer = anyio.run(work, backend_options={"use_uvloop": True})
+    if isinstance(answer, int):
+        raise SystemExit(128 + answer)
+    if isinstance(answer, ShopfloorError):
+        raise answer
+    return answer.given
+
+
+async def _asked(
+    args: Namespace,
+    question: Callable[[Client], Awaitable[T]],
+    workers: Workers | None,
+    can_run: bool,  # noqa: FBT001 - as it was given
+    hear: Hear,
+) -> _Answer[T] | ShopfloorError | int:
+    """The answer, or why there is none: an error, or a signal. Nothing is raised, so that no group wraps it."""
+    # What we were told to ignore, as by nohup, stays ignored.
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    answer: _Answer[T] | ShopfloorError = UnexpectedError("the question was left before it was answered")
+    left: list[int] = []
+    async with open_client(storage_of(args), workers=workers, can_run=can_run) as client:
+        with anyio.open_signal_receiver(*heard) as signals:
+
+            async def obey() -> None:
+                async for number in signals:
+                    if left or not hear(number):
+                        _leave_soon(128 + number)
+                        left.append(number)
+                        tasks.cancel_scope.cancel()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(obey)
+                try:
+                    answer = _Answer(await question(client))
+                except ShopfloorError as error:
+                    answer = error
+                tasks.cancel_scope.cancel()
+    return left[0] if left else answer
+
+
+def _leave_soon(code: int) -> None:
+    """However long tidying up takes, whoever wants to leave leaves."""
+    timer = threading.Timer(LEAVE_SECONDS, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
+
+
+async def named_run(api: Api, args: Namespace, said: str) -> str:
+    """The run that somebody means: one that a server knows, queued ones too, or one of the files here."""
+    try:
+        return await api.find_run(said)
+    except RunNotFound:
+        if is_remote():
+            raise
+        return storage_of(args).find(said)
+
+
+async def ended(client: Client, run_id: str) -> dict[str, Any]:
+    """The run, once it has its outcome."""
+    while True:
+        detail = await client.api.run(run_id)
+        if detail["completed_at"] is not None:
+            return detail
+        await anyio.sleep(OUTCOME_PAUSE_SECONDS)

@@ -1,0 +1,45 @@
+"""`shopfloor cancel`: a run ended before its time."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+import anyio
+
+from shopfloor.cli.arguments import Parser
+from shopfloor.cli.asking import ask, ended, named_run
+from shopfloor.cli.following import WAITING_EXIT
+from shopfloor.cli.live import closing_line
+from shopfloor.client import Client
+from shopfloor.limits import CANCEL_WAIT_SECONDS
+
+EXAMPLES = """\
+  shopfloor cancel last                         ends it, and waits until it has ended
+  shopfloor cancel 5f3a --reason 'wrong topic'  with a reason, which the record keeps"""
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, or `last`")
+    parser.add_argument("--reason", metavar="TEXT", help="what its outcome says")
+    return parser
+
+
+def run(args: Namespace) -> int:
+    async def cancel(client: Client) -> tuple[str, dict[str, Any] | None]:
+        run_id = await named_run(client.api, args, args.run)
+        await client.workers.cancel(run_id, reason=args.reason)
+        detail: dict[str, Any] | None = None
+        with anyio.move_on_after(CANCEL_WAIT_SECONDS):
+            detail = await ended(client, run_id)
+        return run_id, detail
+
+    run_id, detail = ask(args, cancel)
+    if detail is None:
+        print(f"shopfloor: {run_id[:8]} was told to end, and has not yet", file=sys.stderr)
+        return WAITING_EXIT
+    status = "completed before it could be cancelled" if detail["status"] == "done" else detail["status"]
+    print(closing_line(status, run_id, detail["duration_ms"]))
+    return 0

@@ -1,0 +1,83 @@
+"""`shopfloor dispatch`: a run that goes on by itself, whoever watches."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+import anyio
+
+from shopfloor.cli.arguments import Parser
+from shopfloor.cli.asking import ask
+from shopfloor.cli.ordering import add_order, asked_of, explained, find_worker, input_of, is_served
+from shopfloor.client import Client
+from shopfloor.errors import ShopfloorError, UsageError
+from shopfloor.wiring import Workers
+
+EXAMPLES = """\
+  shopfloor dispatch hello -i NAME=Ada                  prints the id of the run
+  shopfloor dispatch repo-report --wait                 the same, and follows it to its end
+  shopfloor dispatch hello -i NAME=Ada --idempotency-key greet-ada
+                                                        asked for twice, it is still one run"""
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument("worker", metavar="WORKER", help="the worker to run; `shopfloor workers list`")
+    parser.add_argument("--cwd", metavar="DIR", help="the folder to run in (default: this one)")
+    parser.add_argument("--wait", action="store_true", help="follow it to its end, as `shopfloor run` does")
+    parser.add_argument("--json", action="store_true", help="with --wait: the events on stdout, one per line")
+    parser.add_argument("--idempotency-key", metavar="KEY", help="the same key again is the same run")
+    parser.add_argument("-q", "--quiet", action="store_true", help="nothing of our own on stderr, except errors")
+    add_order(parser)
+    return parser
+
+
+def run(args: Namespace) -> int:
+    return dispatch(args, key=args.idempotency_key, wait=args.wait)
+
+
+def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> int:
+    served = is_served(args)
+    if wait and not served:
+        raise UsageError(
+            "nobody is there to run it: it would be waited for in vain",
+            hint="start `shopfloor up`, or use `shopfloor run`",
+        )
+
+    async def order(client: Client) -> str:
+        worker = await find_worker(client, args)
+        said = {"worker": args.worker, "input": input_of(args, worker), **asked_of(args), "idempotency_key": key}
+        answer = await client.api.post("/api/runs", {name: one for name, one in said.items() if one is not None})
+        return str(answer["run_id"])
+
+    try:
+        run_id = ask(args, order, workers=Workers.named(args.workers))
+    except ShopfloorError as error:
+        raise explained(error, args) from error
+    if wait:
+        return _follow(args, run_id)
+    print(run_id, flush=True)
+    if not args.quiet:
+        how = "dispatched" if served else "queued until `shopfloor up` runs"
+        short = run_id[:8]
+        print(f"shopfloor: {how} · shopfloor status {short} · shopfloor result {short} --wait", file=sys.stderr)
+    return 0
+
+
+def _follow(args: Namespace, run_id: str) -> int:
+    from shopfloor.cli.following import Events, Following
+    from shopfloor.cli.run_worker import look_of
+
+    if not args.quiet:
+        print(f"shopfloor: dispatched {run_id}; it goes on if you leave", file=sys.stderr)
+    following = Following(look_of(args), cancels=False)
+
+    async def follow(client: Client) -> int:
+        def begin(abort: anyio.Event) -> Events:
+            del abort
+            return client.workers.stream(run_id)
+
+        return await following.follow(client, begin)
+
+    return ask(args, follow, hear=following.hear)

@@ -1,0 +1,97 @@
+"""`shopfloor result`: what a run gave."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any, cast
+
+from shopfloor.cli.arguments import Parser
+from shopfloor.cli.asking import ask, named_run
+from shopfloor.cli.following import WAITING_EXIT, complaint
+from shopfloor.cli.live import text_of
+from shopfloor.cli.style import safe
+from shopfloor.cli.waiting import awaited, waiting_lines
+from shopfloor.client import Client
+from shopfloor.errors import RunFailed, exit_code_of
+
+EXAMPLES = """\
+  shopfloor result last               a text as it is, anything else as readable JSON
+  shopfloor result 5f3a --wait        once it has ended
+  shopfloor result 5f3a --json | jq   always JSON
+
+Exit codes: 0 it completed, 75 it has not ended yet, others as the error of the run says."""
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, or `last`")
+    parser.add_argument("--wait", action="store_true", help="until it has ended")
+    parser.add_argument("--json", action="store_true", help="as JSON, also where it is a text")
+    return parser
+
+
+def run(args: Namespace) -> int:
+    async def look(client: Client) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        run_id = await named_run(client.api, args, args.run)
+        detail = await client.api.run(run_id)
+        if args.wait and detail["completed_at"] is None:
+            _say_how_it_stands(detail)
+            async for _ in client.workers.stream(run_id):
+                pass
+            return detail, await _outcome(client, run_id, 0)
+        if detail["completed_at"] is None:
+            return detail, None
+        return detail, await _outcome(client, run_id, detail["last_seq"] - 1)
+
+    detail, outcome = ask(args, look)
+    if outcome is None:
+        _say_how_it_stands(detail)
+        return WAITING_EXIT
+    if outcome["status"] != "completed":
+        return _complain(outcome)
+    _print(outcome.get("result"), as_json=args.json)
+    return 0
+
+
+def _say_how_it_stands(detail: dict[str, Any]) -> None:
+    status = "is still running" if detail["status"] == "running" else f"is {detail['status']}"
+    print(f"shopfloor: {detail['id'][:8]} {status}", file=sys.stderr)
+    for line in waiting_lines(detail["id"], awaited(detail)):
+        print(line, file=sys.stderr, flush=True)
+
+
+async def _outcome(client: Client, run_id: str, after: int) -> dict[str, Any]:
+    """The outcome as the log has it: the whole, where a row may have been cut."""
+    last: dict[str, Any] = {}
+    more = True
+    while more:
+        page = await client.api.get(f"/api/runs/{run_id}/log", after=after, limit=1000)
+        events = cast("list[dict[str, Any]]", page["events"])
+        if not events:
+            break
+        last, after, more = events[-1], events[-1]["seq"], bool(page["more"])
+    if last.get("type") != "run.completed":
+        raise RunFailed(f"the log of run {run_id} ends without an outcome", hint="its host may be gone")
+    return cast("dict[str, Any]", last["payload"])
+
+
+def _complain(outcome: dict[str, Any]) -> int:
+    error = cast("dict[str, Any]", outcome.get("error") or {})
+    code, message = str(error.get("code", "run_failed")), str(error.get("message", f"the run {outcome['status']}"))
+    for line in complaint(code, message, error.get("hint")):
+        print(line, file=sys.stderr)
+    return exit_code_of(code)
+
+
+def _print(value: Any, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(value, ensure_ascii=False))
+        return
+    if value is None:
+        return
+    text = text_of(value)
+    sys.stdout.write(safe(text) if sys.stdout.isatty() else text)
+    if not text.endswith("\n"):
+        print()

@@ -1,0 +1,59 @@
+"""`shopfloor run WORKER`: a worker, live, on the server that is there or else in this process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from argparse import Namespace
+
+import anyio
+
+from shopfloor.cli.asking import ask
+from shopfloor.cli.following import Events, Following
+from shopfloor.cli.live import Look
+from shopfloor.cli.ordering import asked_of, explained, find_worker, input_of
+from shopfloor.cli.style import Style
+from shopfloor.cli.tool_commands import handlers_of
+from shopfloor.client import CallResult, Client
+from shopfloor.errors import ShopfloorError
+from shopfloor.wiring import Workers
+
+
+def run_worker(args: Namespace) -> int:
+    if args.detach:
+        from shopfloor.cli.dispatch import dispatch
+
+        return dispatch(args)
+    following = Following(look_of(args))
+
+    async def run(client: Client) -> int:
+        worker = await find_worker(client, args)
+        tools = handlers_of(args.tool, worker)
+        given, asked = input_of(args, worker), asked_of(args)
+
+        def begin(abort: anyio.Event) -> Events:
+            return client.workers.execute(args.worker, given, tools=tools, signal=abort, **asked)
+
+        def go_on(run_id: str, results: list[CallResult]) -> Events:
+            return client.workers.continue_(args.worker, run_id, results, tools=tools)
+
+        return await following.follow(client, begin, go_on)
+
+    try:
+        return ask(args, run, workers=Workers.named(args.workers), can_run=True, hear=following.hear)
+    except ShopfloorError as error:
+        raise explained(error, args) from error
+
+
+def look_of(args: Namespace) -> Look:
+    """How whoever started us can be shown things."""
+    draws = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return Look(
+        as_json=args.json,
+        quiet=args.quiet,
+        out_is_terminal=sys.stdout.isatty(),
+        progress=draws,
+        style=Style(enabled=draws and not os.environ.get("NO_COLOR")),
+        width=shutil.get_terminal_size((80, 24)).columns,
+    )

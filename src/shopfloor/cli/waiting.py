@@ -1,0 +1,47 @@
+"""What a run waits for, and how somebody answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from shopfloor.cli.live import preview
+from shopfloor.cli.style import one_line, safe
+from shopfloor.limits import PREVIEW_CHARS
+
+if TYPE_CHECKING:
+    from shopfloor.client import Client
+
+
+def awaited(detail: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The calls that wait, as the API tells of them."""
+    return cast("list[dict[str, Any]]", detail.get("awaits") or [])
+
+
+def waiting_lines(run_id: str, calls: list[dict[str, Any]]) -> Iterator[str]:
+    """Each of them, and the command that answers it."""
+    for call in calls:
+        yield f"waits for {asked(call)}"
+        yield f"  shopfloor answer {run_id[:8]} {safe(call['call_id'])} 'TEXT'"
+
+
+def asked(call: Mapping[str, Any]) -> str:
+    given = call["input"]
+    if call["kind"] != "question" or not isinstance(given, dict):
+        return preview(call["name"], given)
+    options = options_of(call)
+    among = f" ({' / '.join(f'{n}. {option}' for n, option in enumerate(options, start=1))})" if options else ""
+    return one_line(f"{cast('dict[str, Any]', given).get('question', '')}{among}", PREVIEW_CHARS)
+
+
+def options_of(call: Mapping[str, Any]) -> list[str]:
+    """What a question lets one choose from."""
+    given = call["input"]
+    said: Any = cast("dict[str, Any]", given).get("options") if isinstance(given, dict) else None
+    return [str(one) for one in cast("list[Any]", said)] if isinstance(said, list) else []
+
+
+async def awaited_by(client: Client, run_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The run, and what it waits for."""
+    detail = await client.api.run(run_id)
+    return detail, awaited(detail)

@@ -1,0 +1,101 @@
+"""How far a caller has been told of a run, so that a stream that was cut goes on without a gap and without repeats."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import msgspec
+
+from shopfloor.client.events import (
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Start,
+    StreamEvent,
+    StreamState,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    Told,
+    ToolInputAvailable,
+    ToolInputDelta,
+    ToolInputStart,
+    UnknownEvent,
+    encode_event,
+)
+
+_TEXT_ID = re.compile(r"(?P<key>(?P<message>.*):[0-9]+?)(?::r(?P<round>[0-9]+))?", re.DOTALL)
+
+
+class Progress:
+    def __init__(self, run_id: str | None = None) -> None:
+        self.run_id = run_id
+        self.seq: int | None = None
+        """The log up to here was told. None where that is not known: a stream gone on with by its id alone."""
+        self._since: Counter[bytes] = Counter()
+        """What was told beyond it."""
+        self._ended: dict[str, Told] = {}
+        """Texts that came to their end beyond it."""
+        self._open: dict[str, Told] = {}
+        self._inputs: set[str] = set()
+        """The calls whose input was begun."""
+
+    def reached(self, seq: int) -> None:
+        self.seq = seq
+        self._since.clear()
+        self._ended.clear()
+
+    def note(self, event: StreamEvent | UnknownEvent) -> None:
+        """Takes in what the caller is told."""
+        match event:
+            case Start(execution_id=run_id):
+                self.run_id = run_id
+            case TextStart(id=name) | ReasoningStart(id=name):
+                kind = "text" if isinstance(event, TextStart) else "thinking"
+                self._open[name] = Told(id=name, kind=kind, place="", message_id=_message_id(name))
+            case TextDelta(id=name, delta=text) | ReasoningDelta(id=name, delta=text):
+                if name in self._open:
+                    self._open[name] = self._open[name].and_then(text)
+            case TextEnd(id=name) | ReasoningEnd(id=name):
+                if name in self._open:
+                    self._ended[name] = self._open.pop(name)
+            case ToolInputDelta():
+                pass
+            case _:
+                self._since[encode_event(event)] += 1
+                if isinstance(event, ToolInputStart):
+                    self._inputs.add(event.tool_call_id)
+                elif isinstance(event, ToolInputAvailable):
+                    self._inputs.discard(event.tool_call_id)
+
+    def had(self, event: StreamEvent) -> bool:
+        """Whether the caller was told this already. Each event that was told answers for one only."""
+        match event:
+            case TextStart(id=name) | ReasoningStart(id=name):
+                return name in self._ended
+            case TextDelta(id=name, delta=text) | ReasoningDelta(id=name, delta=text):
+                # One that was cut off says something else than the whole, which is told all the same.
+                return name in self._ended and self._ended[name].begins(text)
+            case TextEnd(id=name) | ReasoningEnd(id=name):
+                return self._ended.pop(name, None) is not None
+            case _:
+                raw = encode_event(event)
+                known = self._since[raw] > 0
+                self._since[raw] -= known
+                return known or (isinstance(event, ToolInputStart) and event.tool_call_id in self._inputs)
+
+    def seeded(self, state: StreamState) -> StreamState:
+        """The state of a stream that has told these beginnings too."""
+        open_, rounds = dict(state.texts.open), dict(state.texts.rounds)
+        for name, told in self._open.items():
+            if found := _TEXT_ID.fullmatch(name):
+                open_[found["key"]] = told
+                if found["round"]:
+                    rounds[found["key"]] = int(found["round"]) - 1
+        return msgspec.structs.replace(state, texts=msgspec.structs.replace(state.texts, open=open_, rounds=rounds))
+
+
+def _message_id(name: str) -> str:
+    found = _TEXT_ID.fullmatch(name)
+    return found["message"] if found else name

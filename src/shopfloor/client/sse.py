@@ -1,0 +1,106 @@
+"""Server-sent events: read from the bytes of an answer, however they are cut, and made from events of ours."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+
+import msgspec
+
+from shopfloor.client.events import DONE, Finish, StreamEvent, UnknownEvent, encode_event
+from shopfloor.client.problems import told
+from shopfloor.errors import ExecutionCancelled, ServerUnreachable, ShopfloorError
+from shopfloor.limits import FRAME_BYTES
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One server-sent event. Without data it says no more than how far the stream is."""
+
+    event: str
+    data: str | None
+    id: str | None = None
+
+
+async def frames(chunks: AsyncIterable[bytes]) -> AsyncGenerator[Frame]:
+    """The whole frames in these bytes. One that was begun and not ended does not count."""
+    reader = FrameReader()
+    async for chunk in chunks:
+        for frame in reader.feed(chunk):
+            yield frame
+
+
+class FrameReader:
+    """Lines end with LF, CRLF or CR, and nothing else: what other characters separate is text."""
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []
+        self._after_cr = False
+        self._first = True
+        self._size = 0
+        self._event = ""
+        self._data: list[str] = []
+        self._id: str | None = None
+
+    def feed(self, chunk: bytes) -> Iterator[Frame]:
+        self._size += len(chunk)
+        if self._after_cr and chunk:
+            chunk, self._after_cr = chunk.removeprefix(b"\n"), False
+        for line in chunk.splitlines(keepends=True):
+            ended = line.rstrip(b"\r\n")
+            self._line.append(ended)
+            if len(ended) < len(line):
+                frame = self._take(b"".join(self._line))
+                self._line.clear()
+                if frame is not None:
+                    yield frame
+        self._after_cr = chunk.endswith(b"\r")
+        if self._size > FRAME_BYTES:
+            raise ServerUnreachable(f"the server sent an event of over {FRAME_BYTES:,} bytes")
+
+    def _take(self, raw: bytes) -> Frame | None:
+        if self._first:
+            raw, self._first = raw.removeprefix(_BOM), False
+        if not raw:
+            return self._frame()
+        name, _, value = raw.decode("utf-8", "replace").partition(":")
+        value = value.removeprefix(" ")
+        match name:
+            case "event":
+                self._event = value
+            case "data":
+                self._data.append(value)
+            case "id":
+                self._id = value
+            case _:
+                # A comment, or a field of a later version.
+                pass
+        return None
+
+    def _frame(self) -> Frame | None:
+        data = "\n".join(self._data) if self._data else None
+        frame = Frame(self._event or "message", data, self._id)
+        self._event, self._data, self._id, self._size = "", [], None, 0
+        return None if frame.data is None and frame.id is None else frame
+
+
+async def to_sse(events: AsyncIterable[StreamEvent | UnknownEvent]) -> AsyncGenerator[bytes]:
+    """The body of a `text/event-stream` answer that passes these events on.
+
+    Where they break off with an error of ours, the body says so: its head has been sent long before. Closing it closes
+    the events, which cancels an execution that has not ended.
+    """
+    try:
+        async for event in events:
+            yield _data(encode_event(event))
+    except ShopfloorError as error:
+        reason = "cancelled" if isinstance(error, ExecutionCancelled) else "error"
+        yield _data(encode_event(told(error))) + _data(encode_event(Finish(finish_reason=reason)))
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
+    yield _data(DONE.encode())
+
+
+def _data(raw: bytes) -> bytes:
+    return b"data: %b\n\n" % raw

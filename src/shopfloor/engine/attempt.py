@@ -1,0 +1,452 @@
+"""One attempt at a run: what is written, what is waited for, and how it is left. Steps are built on this."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, Literal, Protocol, cast
+
+import anyio
+import msgspec
+
+from shopfloor.engine.cancel import Cancellation
+from shopfloor.engine.journal import Journal, Place, Said, StepRecord
+from shopfloor.engine.workers.definition import Retry
+from shopfloor.errors import (
+    AnswerTimeout,
+    AuthenticationFailed,
+    HostStopped,
+    OutcomeUnknown,
+    RequestRejected,
+    RunFailed,
+    ShopfloorError,
+    StepFailed,
+    StorageError,
+    error_of,
+)
+from shopfloor.limits import STORAGE_PATIENCE_SECONDS, STORAGE_RETRY_SECONDS
+from shopfloor.log import (
+    Awaits,
+    CallCompleted,
+    CallStarted,
+    Cost,
+    Delta,
+    Entry,
+    Event,
+    Payload,
+    Process,
+    StepCompleted,
+    StepStarted,
+    ToolCall,
+    ToolResult,
+    Usage,
+    now,
+)
+from shopfloor.ports import Log, Order
+
+TOP: Final = Place("")
+"""The run itself."""
+Leaving = Literal["cancelled", "suspended", "stopped", "failed"]
+
+
+class Finished(Exception):
+    """A worker says that the run ends here."""
+
+    def __init__(self, output: Any = None, *, failed: str | None = None) -> None:
+        super().__init__(failed or "finished")
+        self.output = output
+        self.failed = failed
+
+
+class StepResult(msgspec.Struct, frozen=True):
+    """What a step gave, with what it cost."""
+
+    value: Any
+    usage: Usage | None = None
+    cost: Cost | None = None
+
+
+class Trying(msgspec.Struct):
+    """A step that is being tried."""
+
+    place: Place
+    name: str
+    kind: str
+    try_: int
+    began: float
+    resumed: bool = False
+    """True where the log has a beginning of it from an earlier attempt."""
+
+
+Work = Callable[[Trying], Awaitable[StepResult]]
+
+
+class Slot(Protocol):
+    """A place on the host: a run that waits gives it to others."""
+
+    async def take(self) -> None: ...
+
+    def give(self) -> None: ...
+
+
+class Attempt:
+    """Holds the log of a run as long as it goes on."""
+
+    def __init__(self, journal: Journal, log: Log, *, slot: Slot, on_idle: Callable[[Attempt], None]) -> None:
+        self.journal = journal
+        self.run_id = journal.run_id
+        self.cancellation = Cancellation()
+        self.scope = anyio.CancelScope()
+        self.leaving: Leaving | None = None
+        self.failure: RunFailed | StorageError | None = None
+        self.left = anyio.Event()
+        """Set when it is to be left, whatever for."""
+        self.idle_since: float | None = None
+        self._log = log
+        self._slot = slot
+        self._slot_lock = anyio.Lock()
+        self._on_idle = on_idle
+        self._working = 0
+        self._waiting = 0
+        self._pausing = 0
+        self._settling = anyio.Lock()
+        """An answer may come at the moment when nobody waits for it any more: one of the two is on record."""
+        self._answers: dict[str, anyio.Event] = {}
+        self._children: dict[str, anyio.Event] = {}
+        self._last_seq = journal.last_seq
+
+    # Writing.
+
+    async def append(self, payload: Payload, place: Place = TOP, *, child_run_id: str | None = None) -> Entry:
+        """Waits for room where there is none. What is written is in the journal too."""
+        deadline = time.monotonic() + STORAGE_PATIENCE_SECONDS
+        while True:
+            try:
+                entry = await self._log.append(
+                    payload, path=place.path, iteration=place.iteration, child_run_id=child_run_id
+                )
+            except StorageError:
+                if time.monotonic() > deadline or self.cancellation.forced.is_set():
+                    raise
+                await anyio.sleep(STORAGE_RETRY_SECONDS)
+            else:
+                self._last_seq = entry.seq
+                self.journal.take(
+                    Event(
+                        seq=entry.seq,
+                        run_id=self.run_id,
+                        parent_run_id=self.journal.parent_run_id,
+                        child_run_id=child_run_id,
+                        type=payload.event_type,
+                        path=place.path,
+                        iteration=place.iteration,
+                        timestamp="",
+                        payload=payload,
+                    )
+                )
+                return entry
+
+    def tell(self, trying: Trying, message_id: str, **piece: Any) -> None:
+        """Passes on a piece of a message that is being made."""
+        self._log.tell(
+            Delta(
+                after=self._last_seq,
+                path=trying.place.path,
+                iteration=trying.place.iteration,
+                message_id=message_id,
+                **piece,
+            )
+        )
+
+    def said(self, place: Place) -> list[Said]:
+        return self.journal.said.get(place, [])
+
+    # Steps.
+
+    async def step(
+        self,
+        place: Place,
+        work: Work,
+        *,
+        name: str,
+        kind: str,
+        retry: Retry | None = None,
+        repeatable: bool = False,
+        starts_itself: bool = False,
+    ) -> Any:
+        """Does a step once, whatever dies: what the log has is not done again.
+
+        `repeatable` says that one which a crash cut off can be gone on with. `starts_itself` says that the work calls
+        `begin`, when it knows what to put into it.
+        """
+        record = self.journal.steps.get(place)
+        if record is not None and record.done is not None and record.done.error is None:
+            return record.done.result
+        resumed = repeatable and record is not None and record.done is None
+        try_ = record.try_ if record is not None and resumed else await self._next_try(place, record, retry)
+        while True:
+            trying = Trying(place, name, kind, try_, time.monotonic(), resumed)
+            if not resumed and not starts_itself:
+                await self.begin(trying)
+            try:
+                result = await work(trying)
+            except anyio.get_cancelled_exc_class():
+                with anyio.CancelScope(shield=True):
+                    await self._leave(trying, repeatable=repeatable)
+                raise
+            except Finished:
+                await self.end(trying, StepResult(None))
+                raise
+            except StorageError:
+                # It cannot be written down either: the run as a whole has to see to it.
+                raise
+            except Exception as error:  # noqa: BLE001 - a worker's own code may raise anything
+                failure = readable(error)
+                await self.end(trying, error=failure)
+                try_, resumed = await self._again(retry, try_, failure), False
+            else:
+                await self.end(trying, result)
+                return result.value
+
+    async def begin(self, trying: Trying, process: Process | None = None) -> None:
+        started = StepStarted(name=trying.name, kind=trying.kind, try_=trying.try_, process=process)
+        await self.append(started, trying.place)
+
+    async def end(self, trying: Trying, result: StepResult | None = None, error: ShopfloorError | None = None) -> None:
+        record = self.journal.steps.get(trying.place)
+        if record is None or record.done is not None or record.try_ != trying.try_:
+            return
+        ended = CallCompleted if record.child_run_id else StepCompleted
+        payload = ended(
+            name=trying.name,
+            kind=trying.kind,
+            try_=trying.try_,
+            error=error.message if error else None,
+            error_code=error.code if error else None,
+            retryable=error.retryable if isinstance(error, RunFailed) else None,
+            result=result.value if result else None,
+            usage=result.usage if result else None,
+            cost=result.cost if result else None,
+            duration_ms=round((time.monotonic() - trying.began) * 1000),
+        )
+        # What is done is on record, also where the run is being left just now.
+        with anyio.CancelScope(shield=True):
+            await self.append(payload, trying.place, child_run_id=record.child_run_id)
+
+    async def _next_try(self, place: Place, record: StepRecord | None, retry: Retry | None) -> int:
+        if record is None:
+            return 1
+        if record.done is None:
+            return await self._after_cut(place, record, retry)
+        return await self._again(retry, record.try_, failure_of(record.done))
+
+    async def _after_cut(self, place: Place, record: StepRecord, retry: Retry | None) -> int:
+        """A step that a crash cut off, and that must not be done twice unless its rule says so."""
+        trying = Trying(place, record.name, record.kind, record.try_, time.monotonic())
+        unknown = OutcomeUnknown(
+            f"a crash cut off the step {place.path or record.name!r}: whether it was done is not known",
+            hint="look at what it did; `retry: {always: true}` lets such a step be done again",
+        )
+        await self.end(trying, error=unknown)
+        if retry is None or not retry.always or record.try_ > retry.limit:
+            raise unknown
+        return record.try_ + 1
+
+    async def _again(self, retry: Retry | None, try_: int, failure: RunFailed) -> int:
+        """The number of the next try, when it is time for it; raises the failure where there is to be none."""
+        if retry is None or try_ > retry.limit or (isinstance(failure, _FINAL) and not retry.always):
+            raise failure
+        await self.pause(min(retry.delay * retry.factor ** (try_ - 1), retry.max_delay))
+        return try_ + 1
+
+    async def _leave(self, trying: Trying, *, repeatable: bool) -> None:
+        """What is left in the middle: a cancelled step is over; another one is gone on with, if that can be."""
+        match self.leaving:
+            case "cancelled":
+                await self.end(trying, error=StepFailed(self.cancellation.reason or "cancelled"))
+            case "failed":
+                await self.end(trying, error=self.failure)
+            case "stopped" if not repeatable:
+                await self.end(trying, error=HostStopped("the host was stopped in the middle of this step"))
+            case None:
+                # The worker itself has left it: a time limit, or another branch that failed.
+                await self.end(trying, error=StepFailed("it was left in the middle"))
+            case _:
+                pass
+
+    # Leaving.
+
+    def leave(self, why: Leaving) -> None:
+        """Has the run unwind: its steps see a cancellation."""
+        if self.leaving is None:
+            self.leaving = why
+            self.left.set()
+            self.scope.cancel()
+
+    def cancel(self, reason: str) -> None:
+        self.cancellation.request(reason)
+        self.leave("cancelled")
+
+    def fail(self, error: RunFailed | StorageError) -> None:
+        self.failure = error
+        self.leave("failed")
+
+    # Working and waiting.
+
+    @asynccontextmanager
+    async def working(self) -> AsyncGenerator[None]:
+        """Around what keeps the host busy."""
+        # Counted before there is a slot for it: a step that has begun is no wait that can be left.
+        self._working += 1
+        try:
+            await self._need_slot()
+            yield
+        finally:
+            self._working -= 1
+            self._look_idle()
+
+    @asynccontextmanager
+    async def waiting(self) -> AsyncGenerator[None]:
+        """Around a wait for something that the log tells of: it can be gone on with after any time."""
+        self._waiting += 1
+        self._look_idle()
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if self.leaving is None:
+                await self._need_slot()
+
+    async def pause(self, seconds: float) -> None:
+        """A wait that only this attempt knows of."""
+        self._pausing += 1
+        try:
+            await anyio.sleep(seconds)
+        finally:
+            self._pausing -= 1
+            self._look_idle()
+
+    def _look_idle(self) -> None:
+        if self._waiting and not self._working and self.idle_since is None:
+            self.idle_since = time.monotonic()
+            self._slot.give()
+            if not self._pausing:
+                self._on_idle(self)
+
+    async def _need_slot(self) -> None:
+        async with self._slot_lock:
+            if self.idle_since is not None:
+                await self._slot.take()
+                self.idle_since = None
+
+    @property
+    def suspendable(self) -> bool:
+        """Nothing would be lost by going on in another process."""
+        return self.idle_since is not None and not self._pausing and not self._working
+
+    @contextmanager
+    def _news(self, known: dict[str, anyio.Event], key: str) -> Generator[anyio.Event]:
+        event = known.setdefault(key, anyio.Event())
+        try:
+            yield event
+        finally:
+            known.pop(key, None)
+
+    # Calls that somebody outside answers.
+
+    async def call(self, place: Place, call: ToolCall) -> None:
+        await self.append(call, place)
+
+    async def answer(self, call_id: str, awaits: Awaits) -> ToolResult:
+        """Waits for the result of a call, however long that takes."""
+        with self._news(self._answers, call_id) as news:
+            if call_id not in self.journal.results:
+                async with self.waiting():
+                    with anyio.move_on_after(_seconds_until(awaits.until)):
+                        await news.wait()
+        async with self._settling:
+            if call_id in self.journal.results:
+                return self.journal.results[call_id]
+            place, call = self.journal.calls[call_id]
+            late = AnswerTimeout(f"nobody answered {call.name!r} until {awaits.until}")
+            await self.append(
+                ToolResult(
+                    name=call.name, call_id=call_id, input=None, output=None, error=late.message, fidelity="router"
+                ),
+                place,
+            )
+        raise late
+
+    async def deliver(self, order: Order) -> None:
+        """Takes up an order: when this returns the log has it, or it means nothing here."""
+        if order.kind == "cancel":
+            self.cancel(str(order.body.get("reason") or "cancelled"))
+            return
+        call_id = str(order.body.get("call_id"))
+        async with self._settling:
+            if order.kind != "answer" or call_id not in self.journal.calls:
+                return
+            place, call = self.journal.calls[call_id]
+            result = ToolResult(
+                name=call.name,
+                call_id=call_id,
+                input=None,
+                output=order.body.get("result"),
+                error=order.body.get("error"),
+                fidelity="router",
+            )
+            await self.append(result, place)
+        if call_id in self._answers:
+            self._answers[call_id].set()
+
+    # Sub-runs.
+
+    async def child_started(self, trying: Trying, child_run_id: str, worker: str, given: Any) -> None:
+        started = CallStarted(name=trying.name, kind=trying.kind, try_=trying.try_, worker=worker, input=given)
+        await self.append(started, trying.place, child_run_id=child_run_id)
+
+    @contextmanager
+    def child(self, run_id: str) -> Generator[anyio.Event]:
+        """An event that is set when the sub-run has ended."""
+        with self._news(self._children, run_id) as news:
+            yield news
+
+    def child_ended(self, run_id: str) -> bool:
+        """Whether somebody here waited for it."""
+        event = self._children.get(run_id)
+        if event is not None:
+            event.set()
+        return event is not None
+
+
+_FINAL = (AuthenticationFailed, RequestRejected, OutcomeUnknown)
+"""What no further try can mend, as far as we know."""
+
+
+def failure_of(done: StepCompleted | CallCompleted) -> RunFailed:
+    """The failure that a step ended with, as an error again."""
+    kind = error_of(done.error_code or StepFailed.code)
+    if not issubclass(kind, RunFailed):
+        kind = StepFailed
+    return kind(done.error or "the step failed")
+
+
+def readable(error: Exception) -> RunFailed:
+    """What went wrong in a step, as an error of ours."""
+    if isinstance(error, RunFailed):
+        return error
+    if isinstance(error, ExceptionGroup):
+        return readable(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    if isinstance(error, ShopfloorError):
+        return StepFailed(error.message, hint=error.hint)
+    said = str(error)
+    return StepFailed(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+
+
+def _seconds_until(until: str | None) -> float | None:
+    if until is None:
+        return None
+    from datetime import datetime
+
+    return max(0.0, (datetime.fromisoformat(until) - datetime.fromisoformat(now())).total_seconds())

@@ -1,0 +1,86 @@
+"""From a worker's first step to the run's outcome, or to where it has to be left for now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from shopfloor.engine.attempt import Attempt, Finished, Trying, readable
+from shopfloor.errors import RunFailed, ShopfloorError, StepFailed, StorageError
+from shopfloor.log import RunCompleted, RunError, Status, Usage
+
+
+async def conduct(
+    attempt: Attempt, body: Callable[[], Awaitable[Any]], *, before_end: Callable[[], Awaitable[None]]
+) -> RunCompleted | None:
+    """The outcome, once the log has it; None where the run is left to be gone on with later.
+
+    `before_end` is called when the steps that are still open are about to be ended.
+    """
+    began = time.monotonic()
+    result: Any = None
+    failure: ShopfloorError | None = None
+    with attempt.scope:
+        try:
+            # A run that is cancelled before it has begun does not begin.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            result = await body()
+        except Finished as finished:
+            result = finished.output
+            failure = StepFailed(finished.failed) if finished.failed is not None else None
+        except StorageError as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001 - a worker's own code may raise anything
+            failure = readable(error)
+    # A worker may make an error of its own out of being left; that is no reason of the run's.
+    left = attempt.leaving if attempt.scope.cancelled_caught or failure is not None else None
+    if left in ("suspended", "stopped"):
+        return None
+    status: Status = "completed" if failure is None else "failed"
+    error = failure and error_of(failure)
+    if left == "cancelled":
+        status, error = "cancelled", RunError(code="cancelled", message=attempt.cancellation.reason or "cancelled")
+    elif left == "failed" and attempt.failure is not None:
+        status, error = "failed", error_of(attempt.failure)
+    outcome = _outcome(attempt, status, error, result, began)
+    with anyio.CancelScope(shield=True):
+        await before_end()
+        await end_open_steps(attempt, error.message if error else "the worker went on without it")
+        await attempt.append(outcome)
+    return outcome
+
+
+async def end_open_steps(attempt: Attempt, why: str) -> None:
+    """Nothing stays open when a run has ended: what an earlier attempt left is ended too."""
+    for place, record in reversed(attempt.journal.open_steps()):
+        trying = Trying(place, record.name, record.kind, record.try_, time.monotonic())
+        await attempt.end(trying, error=StepFailed(why))
+
+
+def _outcome(attempt: Attempt, status: Status, error: RunError | None, result: Any, began: float) -> RunCompleted:
+    journal = attempt.journal
+    first = journal.first
+    return RunCompleted(
+        name=first.name if first else "",
+        kind=first.kind if first else "",
+        status=status,
+        error=error,
+        result=result,
+        usage=journal.usage if journal.usage != Usage() else None,
+        cost=journal.cost,
+        duration_ms=round((time.monotonic() - began) * 1000),
+    )
+
+
+def error_of(failure: ShopfloorError) -> RunError:
+    """A failure as the outcome tells it."""
+    retryable = failure.retryable if isinstance(failure, RunFailed) else isinstance(failure, StorageError)
+    after = failure.retry_after if isinstance(failure, RunFailed) else None
+    error = RunError(code=failure.code, message=failure.message, retryable=retryable)
+    if after is None:
+        return error
+    return RunError(code=error.code, message=error.message, retryable=retryable, retry_after=after)

@@ -1,0 +1,342 @@
+"""Workers in YAML: their steps, one after another, on what the log has of them."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, cast
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from shopfloor.engine.attempt import Attempt, Finished, StepResult, Trying
+from shopfloor.engine.journal import Place
+from shopfloor.engine.run import Run
+from shopfloor.engine.steps.command import CommandWork
+from shopfloor.engine.steps.model import ModelStep, say
+from shopfloor.engine.steps.serving import ShellCommand
+from shopfloor.engine.steps.threads import Thread, as_markdown
+from shopfloor.engine.steps.tools import Tools, tools_of
+from shopfloor.engine.workers.definition import (
+    AddMessage,
+    CallTool,
+    CommandStep,
+    Custom,
+    Definition,
+    ForEach,
+    NextMessage,
+    Parallel,
+    RunWorker,
+    SerializeThread,
+    StartThread,
+    Step,
+    Terminal,
+    While,
+    segment_of,
+)
+from shopfloor.engine.workers.loading import load_object
+from shopfloor.engine.workers.values import fill, fill_shell, holds, output_value
+from shopfloor.engine.workshop import Workshop
+from shopfloor.errors import StepFailed, ToolFailed
+from shopfloor.limits import LOOP_ROUNDS
+from shopfloor.log import TextBlock
+
+BEGIN = "Begin."
+"""What a model is told in a thread in which nobody has said anything: every provider wants something."""
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Where steps are: what they see, and how their places begin."""
+
+    values: MutableMapping[str, Any]
+    threads: MutableMapping[str, Thread]
+    path: str = ""
+    iteration: int = 0
+
+    def inner(self, *segments: str, iteration: int | None = None) -> Scope:
+        path = ".".join((*((self.path,) if self.path else ()), *segments))
+        return msgspec.structs.replace(self, path=path, iteration=self.iteration if iteration is None else iteration)
+
+    def round(self, segment: str, number: int, values: dict[str, Any]) -> Scope:
+        """A round of a loop over items: what it sets is its own."""
+        inner = self.inner(segment, str(number), iteration=number)
+        return msgspec.structs.replace(inner, values=ChainMap(values, self.values), threads=ChainMap({}, self.threads))
+
+
+class Interpreter:
+    """One run of a worker in YAML."""
+
+    def __init__(self, attempt: Attempt, workshop: Workshop, definition: Definition, given: dict[str, Any]) -> None:
+        self._attempt = attempt
+        self._workshop = workshop
+        self._definition = definition
+        self._given = given
+        self._tools = tools_of(definition)
+        self._doers: dict[type[Step], Callable[[str, Any, Scope, Place], Awaitable[None]]] = {
+            StartThread: self._start_thread,
+            AddMessage: self._add_message,
+            NextMessage: self._next_message,
+            SerializeThread: self._serialize,
+            CallTool: self._call_tool,
+            CommandStep: self._command,
+            RunWorker: self._run_worker,
+            Custom: self._custom,
+            Parallel: self._parallel,
+            ForEach: self._for_each,
+            While: self._while,
+            Terminal: self._terminal,
+        }
+
+    async def run(self) -> Any:
+        definition = self._definition
+        values = {name: variable.default for name, variable in definition.variables.items()} | self._given
+        scope = Scope(values, {})
+        await self._steps(definition.steps, scope)
+        return output_value(definition, values)
+
+    async def _steps(self, steps: dict[str, Step], scope: Scope) -> None:
+        for name, step in steps.items():
+            await self._step(name, step, scope)
+
+    async def _step(self, name: str, step: Step, scope: Scope) -> None:
+        place = Place(scope.inner(segment_of(name)).path, scope.iteration)
+        await self._doers[type(step)](name, step, scope, place)
+
+    async def _compose(self, name: str, kind: str, step: Step, place: Place, work: Callable[[], Awaitable[Any]]) -> Any:
+        """A step that does nothing by itself, so it can be gone on with at any time.
+
+        One that is done is walked again, for what its steps set: every one of them is known.
+        """
+
+        async def composed(trying: Trying) -> StepResult:
+            return StepResult(await work())
+
+        known = self._attempt.journal.steps.get(place)
+        if known is not None and known.done is not None and known.done.error is None:
+            return await work()
+
+        return await self._attempt.step(place, composed, name=name, kind=kind, retry=step.retry, repeatable=True)
+
+    # Threads.
+
+    async def _start_thread(self, name: str, step: StartThread, scope: Scope, place: Place) -> None:
+        system = self._prompt(step.system, step.input, scope) if step.system is not None else None
+        scope.threads[step.thread] = Thread(
+            model=str(fill(step.model, scope.values)),
+            system=system,
+            tools=step.tools,
+            max_steps=step.max_steps,
+            thinking=step.thinking,
+            temperature=step.temperature,
+            backup_model=step.backup_model,
+            messages=[],
+        )
+        await self._compose(name, "start-thread", step, place, _nothing)
+
+    async def _add_message(self, name: str, step: AddMessage, scope: Scope, place: Place) -> None:
+        thread = self._thread(step.thread, scope)
+        text = (
+            self._prompt(step.prompt, step.input, scope)
+            if step.prompt is not None
+            else str(fill(step.text, scope.values))
+        )
+        blocks = [TextBlock(fidelity="router", text=text)]
+
+        async def said() -> None:
+            await say(self._attempt, thread, place, [*blocks], role=step.role)
+
+        await self._compose(name, "add-message", step, place, said)
+
+    async def _next_message(self, name: str, step: NextMessage, scope: Scope, place: Place) -> None:
+        thread = self._thread(step.thread, scope)
+        model = ModelStep(
+            self._attempt,
+            self._workshop.models,
+            Tools(self._tools),
+            thread,
+            schema=step.schema,
+            prompt=None if thread.messages else BEGIN,
+        )
+        value = await model.run(place, name=name, retry=step.retry)
+        self._set(step.output, value, scope)
+
+    async def _serialize(self, name: str, step: SerializeThread, scope: Scope, place: Place) -> None:
+        thread = self._thread(step.thread, scope)
+        value: Any = as_markdown(thread)
+        if step.format == "json":
+            value = msgspec.to_builtins(thread.messages)
+        await self._compose(name, "serialize-thread", step, place, _nothing)
+        self._set(step.output, value, scope)
+
+    def _thread(self, name: str, scope: Scope) -> Thread:
+        thread = scope.threads.get(name)
+        if thread is None:
+            raise StepFailed(f"there is no thread {name!r} yet", hint="begin it with a `start-thread` step")
+        return thread
+
+    def _prompt(self, name: str, names: list[str], scope: Scope) -> str:
+        text = self._definition.prompts.get(name)
+        if text is None:
+            raise StepFailed(f"there is no prompt {name!r}", hint=f"it belongs into prompts/{name}.md")
+        seen = {one: scope.values.get(one) for one in names} if names else scope.values
+        return str(fill(text, seen))
+
+    # What has effects.
+
+    async def _call_tool(self, name: str, step: CallTool, scope: Scope, place: Place) -> None:
+        async def called(trying: Trying) -> StepResult:
+            given = fill(step.input, scope.values)
+            result = await Tools(self._tools).call(self._attempt, place, step.tool, given, try_=trying.try_)
+            if result.error is not None:
+                raise ToolFailed(f"the tool {step.tool!r} failed: {result.error}")
+            return StepResult(result.output)
+
+        value = await self._attempt.step(place, called, name=name, kind="tool-call", retry=step.retry, repeatable=True)
+        self._set(step.output, value, scope)
+
+    async def _command(self, name: str, step: CommandStep, scope: Scope, place: Place) -> None:
+        cwd = str(fill(step.cwd, scope.values)) if step.cwd else "."
+        command = ShellCommand(
+            line=fill_shell(step.command, scope.values),
+            cwd=str(anyio.Path(self._workshop.cwd) / cwd),
+            env={key: str(fill(value, scope.values)) for key, value in step.env.items()},
+        )
+        work = CommandWork(
+            self._attempt,
+            self._workshop.processes,
+            command,
+            timeout=step.timeout,
+            allow_failure=step.allow_failure,
+        )
+        ended = await work.run(place, name=name, retry=step.retry)
+        # As a shell's `$(…)` gives it.
+        self._set(step.output, ended.stdout.rstrip("\n"), scope)
+
+    async def _run_worker(self, name: str, step: RunWorker, scope: Scope, place: Place) -> None:
+        async def called(trying: Trying) -> StepResult:
+            given = fill(step.input, scope.values)
+            return StepResult(await self._workshop.call_worker(self._attempt, trying, step.worker, given))
+
+        value = await self._attempt.step(
+            place,
+            called,
+            name=name,
+            kind="call_workflow",
+            retry=step.retry,
+            repeatable=True,
+            starts_itself=True,
+        )
+        self._set(step.output, value, scope)
+
+    async def _custom(self, name: str, step: Custom, scope: Scope, place: Place) -> None:
+        function = load_object(self._definition.kinds[step.kind])
+        given = fill(step.with_, scope.values)
+        run = Run(
+            self._attempt,
+            self._workshop,
+            given=given,
+            tools=self._tools,
+            path=place.path,
+            iteration=place.iteration,
+        )
+
+        async def called(trying: Trying) -> StepResult:
+            return StepResult(await function(run, **given))
+
+        value = await self._attempt.step(place, called, name=name, kind=step.kind, retry=step.retry, repeatable=True)
+        self._set(step.output, value, scope)
+
+    # Composites.
+
+    async def _parallel(self, name: str, step: Parallel, scope: Scope, place: Place) -> None:
+        segment = segment_of(name)
+
+        async def branch(branch_name: str) -> None:
+            await self._steps(step.branches[branch_name], scope.inner(segment, segment_of(branch_name)))
+
+        async def all_branches() -> None:
+            await together(branch, list(step.branches), step.concurrency or len(step.branches))
+
+        await self._compose(name, "parallel", step, place, all_branches)
+
+    async def _for_each(self, name: str, step: ForEach, scope: Scope, place: Place) -> None:
+        items: Any = fill(step.each, scope.values)
+        if not isinstance(items, list):
+            raise StepFailed(f"{name!r} goes over a list, and {step.each!r} is {type(items).__name__}")
+        todo = cast("list[Any]", items)
+        if len(todo) > LOOP_ROUNDS:
+            raise StepFailed(f"{name!r} has {len(todo):,} items, and {LOOP_ROUNDS:,} is the most")
+        kept: list[Any] = [None] * len(todo)
+
+        async def one(number: int) -> None:
+            inner = scope.round(segment_of(name), number, {step.as_: todo[number], "ROUND": number})
+            await self._steps(step.steps, inner)
+            kept[number] = inner.values.get(step.collect) if step.collect else None
+
+        async def each() -> None:
+            if step.concurrency > 1:
+                await together(one, list(range(len(todo))), step.concurrency)
+            else:
+                for number in range(len(todo)):
+                    await one(number)
+                    await anyio.lowlevel.checkpoint()
+
+        async def collected() -> list[Any] | None:
+            await each()
+            return kept if step.output else None
+
+        self._set(step.output, await self._compose(name, "for_each", step, place, collected), scope)
+
+    async def _while(self, name: str, step: While, scope: Scope, place: Place) -> None:
+        async def rounds() -> None:
+            for number in range(min(step.max_rounds, LOOP_ROUNDS)):
+                scope.values["ROUND"] = number
+                if not holds(step.condition, scope.values):
+                    return
+                await self._steps(step.steps, scope.inner(segment_of(name), str(number), iteration=number))
+                await anyio.lowlevel.checkpoint()
+            if holds(step.condition, scope.values):
+                raise StepFailed(f"{name!r} did not end after {step.max_rounds:,} rounds", hint="raise `maxRounds`")
+
+        await self._compose(name, "while", step, place, rounds)
+
+    async def _terminal(self, name: str, step: Terminal, scope: Scope, place: Place) -> None:
+        if step.when is not None and not holds(step.when, scope.values):
+            return
+        await self._compose(name, "terminal", step, place, _nothing)
+        output = fill(step.output, scope.values)
+        if isinstance(step.output, str) and step.output in scope.values:
+            output = scope.values[step.output]
+        message = fill(step.message, scope.values) if step.message else None
+        if step.status == "failed":
+            raise Finished(output, failed=str(message or "the worker ended the run as failed"))
+        raise Finished(output)
+
+    def _set(self, name: str | None, value: Any, scope: Scope) -> None:
+        if name is not None:
+            scope.values[name] = value
+
+
+async def _nothing() -> None:
+    """What is to be on record, and has no effect."""
+
+
+async def together(work: Callable[[Any], Awaitable[None]], todo: list[Any], at_once: int) -> None:
+    """All of them, at most so many at a time. The first that fails ends the others, and is raised."""
+    limiter = anyio.CapacityLimiter(max(1, at_once))
+    raised: list[Exception] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def one(item: Any) -> None:
+            try:
+                async with limiter:
+                    await work(item)
+            except Exception as error:  # noqa: BLE001 - it goes on where all of them have ended
+                raised.append(error)
+                tasks.cancel_scope.cancel()
+
+        for item in todo:
+            tasks.start_soon(one, item)
+    if raised:
+        raise raised[0]

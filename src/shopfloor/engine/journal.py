@@ -1,0 +1,135 @@
+"""What a run's log says so far: the checkpoint that its next attempt goes on from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import msgspec
+
+from shopfloor.errors import InvalidEvent
+from shopfloor.limits import JOURNAL_PAGE_EVENTS
+from shopfloor.log import (
+    AssistantMessage,
+    CallCompleted,
+    CallStarted,
+    Cost,
+    Event,
+    RunCompleted,
+    RunStarted,
+    StepCompleted,
+    StepStarted,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+    decode,
+)
+from shopfloor.ports import LogReader
+from shopfloor.views import Waits, waits_step
+
+
+class Place(NamedTuple):
+    """Where in a run something happens: the step's path, and which round of the innermost loop."""
+
+    path: str
+    iteration: int = 0
+
+
+Said = UserMessage | AssistantMessage | ToolCall | ToolResult
+
+
+class StepRecord(msgspec.Struct):
+    """A step as the log has it: its newest try."""
+
+    name: str
+    kind: str
+    try_: int
+    done: StepCompleted | CallCompleted | None = None
+    child_run_id: str | None = None
+
+
+class Journal(msgspec.Struct):
+    """The whole of a log, as far as going on needs it."""
+
+    run_id: str
+    parent_run_id: str | None = None
+    first: RunStarted | None = None
+    attempt: int = 0
+    last_seq: int = 0
+    steps: dict[Place, StepRecord] = {}
+    said: dict[Place, list[Said]] = {}
+    """Messages and tool calls by the place they belong to, in order."""
+    calls: dict[str, tuple[Place, ToolCall]] = {}
+    """The calls that have no result yet."""
+    results: dict[str, ToolResult] = {}
+    waits: Waits = Waits()
+    outcome: RunCompleted | None = None
+    usage: Usage = Usage()
+    """Of every message, each once."""
+    cost: Cost | None = None
+
+    def take(self, event: Event) -> None:
+        self.last_seq = event.seq
+        self.waits = waits_step(self.waits, event)
+        place = Place(event.path, event.iteration)
+        match event.payload:
+            case RunStarted() as started:
+                self.attempt = started.attempt
+                if self.first is None:
+                    self.first, self.parent_run_id = started, event.parent_run_id
+            case RunCompleted() as outcome:
+                self.outcome = outcome
+            case StepStarted() | CallStarted() as step:
+                self.steps[place] = StepRecord(step.name, step.kind, step.try_, child_run_id=event.child_run_id)
+            case StepCompleted() | CallCompleted() as step:
+                if place in self.steps:
+                    self.steps[place].done = step
+            case (UserMessage() | AssistantMessage()) as message:
+                self.said.setdefault(place, []).append(message)
+                if isinstance(message, AssistantMessage):
+                    self._count(message.usage, message.cost)
+            case ToolCall() as call:
+                self.said.setdefault(place, []).append(call)
+                self.calls[call.call_id] = (place, call)
+            case ToolResult() as result:
+                self.said.setdefault(place, []).append(result)
+                self.calls.pop(result.call_id, None)
+                self.results[result.call_id] = result
+            case _:
+                pass
+
+    def _count(self, usage: Usage | None, cost: Cost | None) -> None:
+        self.usage = added(self.usage, usage)
+        if cost is not None and cost.usd is not None:
+            self.cost = msgspec.structs.replace(cost, usd=cost.usd + ((self.cost and self.cost.usd) or 0.0))
+
+    def open_steps(self) -> list[tuple[Place, StepRecord]]:
+        """The innermost last."""
+        return [(place, step) for place, step in self.steps.items() if step.done is None]
+
+
+def added(one: Usage, other: Usage | None) -> Usage:
+    if other is None:
+        return one
+    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
+
+
+async def read_journal(reader: LogReader, run_id: str) -> Journal:
+    """The journal of a run; one with no `first` where there is no log, or nothing in it."""
+    journal = Journal(run_id)
+    async for event in events_of(reader, run_id):
+        journal.take(event)
+    return journal
+
+
+async def events_of(reader: LogReader, run_id: str) -> AsyncIterator[Event]:
+    after = 0
+    while entries := await reader.page(run_id, after=after, limit=JOURNAL_PAGE_EVENTS):
+        for entry in entries:
+            after = entry.seq
+            try:
+                yield decode(entry.raw)
+            except InvalidEvent:
+                # No envelope to be read; the file has it, and `verify` names it.
+                continue

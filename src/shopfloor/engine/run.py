@@ -1,0 +1,200 @@
+"""The handle that a worker in Python works with. What it awaits is done once, whatever dies."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import anyio.to_thread
+import msgspec
+
+from shopfloor.engine.attempt import Attempt, StepResult, Trying
+from shopfloor.engine.journal import Place
+from shopfloor.engine.steps.command import CommandResult, CommandWork
+from shopfloor.engine.steps.model import ModelStep
+from shopfloor.engine.steps.serving import ShellCommand
+from shopfloor.engine.steps.threads import Thread
+from shopfloor.engine.steps.tools import ASK, LOG_QUESTION, UPDATE_SUMMARY, Tool, Tools, tool_of
+from shopfloor.engine.workers.definition import Retry, segment_of
+from shopfloor.engine.workers.python import PythonTool
+from shopfloor.engine.workshop import Workshop
+from shopfloor.errors import DefinitionChanged, StepFailed, ToolFailed
+
+
+class Run:
+    """One run, as its worker sees it.
+
+    The function is called anew in every attempt; what these methods did before is given back from the log. So what
+    has an effect goes into a step, and the same steps are asked for in the same order.
+    """
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        workshop: Workshop,
+        *,
+        given: Mapping[str, Any],
+        tools: Mapping[str, Tool] | None = None,
+        path: str = "",
+        iteration: int = 0,
+    ) -> None:
+        self.id = attempt.run_id
+        self.input = dict(given)
+        self.attempt = attempt.journal.attempt
+        self._attempt = attempt
+        self._workshop = workshop
+        self._tools = dict(tools or {})
+        self._path = path
+        self._iteration = iteration
+        self._used: Counter[str] = Counter()
+
+    def _place(self, name: str, kind: str) -> Place:
+        """Where the next step of that name is: the same name again is the next round."""
+        segment = segment_of(name)
+        path = f"{self._path}.{segment}" if self._path else segment
+        place = Place(path, self._iteration + self._used[path])
+        self._used[path] += 1
+        known = self._attempt.journal.steps.get(place)
+        if known is not None and known.kind != kind:
+            raise DefinitionChanged(
+                f"the log has a step {path!r} of kind {known.kind}, and the worker now asks for one of kind {kind}",
+                hint="a worker has to ask for the same steps in the same order each time",
+            )
+        return place
+
+    async def step(
+        self, name: str, work: Callable[..., Any], *args: Any, retry: Retry | None = None, safe: bool = False
+    ) -> Any:
+        """Calls `work(*args)`, async or not, and keeps what it gives (as JSON).
+
+        `safe` says that doing it twice does no harm: then a crash in the middle is no reason to fail.
+        """
+
+        async def called(trying: Trying) -> StepResult:
+            async with self._attempt.working():
+                if inspect.iscoroutinefunction(work):
+                    value = await work(*args)
+                else:
+                    value = await anyio.to_thread.run_sync(work, *args)
+                    value = await value if inspect.isawaitable(value) else value
+            return StepResult(as_json(name, value))
+
+        return await self._attempt.step(
+            self._place(name, "step"), called, name=name, kind="step", retry=retry, repeatable=safe
+        )
+
+    async def model(
+        self,
+        model: str,
+        prompt: str,
+        *,
+        system: str | None = None,
+        tools: Sequence[PythonTool[Any, Any] | str] = (),
+        schema: dict[str, Any] | None = None,
+        name: str = "model",
+        max_steps: int = 10,
+        thinking: Literal["low", "medium", "high"] | None = None,
+        temperature: float | None = None,
+        backup_model: str | None = None,
+        retry: Retry | None = None,
+    ) -> Any:
+        """Asks a model; gives its text, or with `schema` the value it made. Tools are called as it asks for them.
+
+        A tool is a function with `@tool`, or the name of one that the worker was defined with.
+        """
+        place = self._place(name, "next-message")
+        given = {one.name: tool_of(one.name, one.definition, one) for one in tools if not isinstance(one, str)}
+        thread = Thread(
+            model=model,
+            system=system,
+            tools=[one if isinstance(one, str) else one.name for one in tools],
+            max_steps=max_steps,
+            thinking=thinking,
+            temperature=temperature,
+            backup_model=backup_model,
+            messages=[],
+        )
+        step = ModelStep(
+            self._attempt, self._workshop.models, Tools({**self._tools, **given}), thread, schema=schema, prompt=prompt
+        )
+        return await step.run(place, name=name, retry=retry)
+
+    async def command(
+        self,
+        line: str,
+        *,
+        name: str = "command",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the command is stopped in stages, not cancelled
+        allow_failure: bool = False,
+        retry: Retry | None = None,
+    ) -> CommandResult:
+        """Runs a shell command; gives its `stdout` and its `exit_code`."""
+        shell = ShellCommand(line=line, cwd=cwd or self._workshop.cwd, env=dict(env or {}))
+        work = CommandWork(self._attempt, self._workshop.processes, shell, timeout=timeout, allow_failure=allow_failure)
+        return await work.run(self._place(name, "command"), name=name, retry=retry)
+
+    async def worker(self, slug: str, given: Mapping[str, Any] | None = None, *, name: str | None = None) -> Any:
+        """A sub-run of another worker; gives its output."""
+        name = name or slug
+
+        async def call(trying: Trying) -> StepResult:
+            return StepResult(await self._workshop.call_worker(self._attempt, trying, slug, dict(given or {})))
+
+        return await self._attempt.step(
+            self._place(name, "call_workflow"),
+            call,
+            name=name,
+            kind="call_workflow",
+            repeatable=True,
+            starts_itself=True,
+        )
+
+    async def tool(self, name: str, given: Any, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - as above
+        """Calls a tool of the worker; one that nobody here executes is waited for."""
+        place = self._place(name, "tool-call")
+
+        async def called(trying: Trying) -> StepResult:
+            tools = Tools(self._tools)
+            result = await tools.call(self._attempt, place, name, given, try_=trying.try_, patience=timeout)
+            if result.error is not None:
+                raise ToolFailed(f"the tool {name!r} failed: {result.error}")
+            return StepResult(result.output)
+
+        return await self._attempt.step(place, called, name=name, kind="tool-call", repeatable=True)
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        options: Sequence[str] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - it lasts over restarts
+        name: str = ASK,
+    ) -> Any:
+        """Asks a person and waits, for days if need be. Raises `AnswerTimeout` where nobody answers in time."""
+        given = {"question": question, **({"options": list(options)} if options else {})}
+        result = await Tools({}).call(self._attempt, self._place(name, "ask"), ASK, given, patience=timeout)
+        if result.error is not None:
+            raise ToolFailed(f"the question got no answer: {result.error}")
+        return result.output
+
+    async def log_question(self, question: str, *, options: Sequence[str] | None = None) -> None:
+        """Notes a question for whoever looks, and goes on."""
+        given = {"question": question, **({"options": list(options)} if options else {})}
+        await Tools({}).call(self._attempt, self._place(LOG_QUESTION, "log_question"), LOG_QUESTION, given)
+
+    async def summary(self, text: str) -> None:
+        """Says in a line what is being done: the timeline shows it."""
+        place = self._place(UPDATE_SUMMARY, "summary")
+        await Tools({}).call(self._attempt, place, UPDATE_SUMMARY, {"summary": text})
+
+
+def as_json(name: str, value: Any) -> Any:
+    """What a step or a worker gave, as the log will give it back."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (TypeError, msgspec.MsgspecError) as error:
+        raise StepFailed(f"{name!r} gave what is no JSON: {error}") from error

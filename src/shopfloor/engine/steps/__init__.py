@@ -1,0 +1,1 @@
+"""What a step can do: each kind, on top of an attempt."""

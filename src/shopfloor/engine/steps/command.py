@@ -1,0 +1,122 @@
+"""Command steps: a shell command of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from shopfloor.engine.attempt import Attempt, StepResult, Trying
+from shopfloor.engine.cancel import Cancellation
+from shopfloor.engine.journal import Place, Said
+from shopfloor.engine.output import Output
+from shopfloor.engine.steps.serving import Serving, ShellCommand, complaint, exit_result
+from shopfloor.engine.workers.definition import Retry
+from shopfloor.errors import StepFailed, StorageError
+from shopfloor.limits import COMMAND_OUTPUT_BYTES
+from shopfloor.log import AssistantMessage, TextBlock, UserMessage
+from shopfloor.ports import Exit, Processes
+
+
+class CommandResult(msgspec.Struct, frozen=True):
+    """What a command printed on stdout, and how it ended."""
+
+    stdout: str
+    exit_code: int
+
+
+class CommandWork:
+    """The work of one command step. While it goes on it does not see a cancellation: it is stopped in stages."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        processes: Processes,
+        command: ShellCommand,
+        *,
+        timeout: float | None = None,
+        allow_failure: bool = False,
+    ) -> None:
+        self._attempt = attempt
+        self._processes = processes
+        self._command = command
+        self._timeout = timeout
+        self._allow_failure = allow_failure
+
+    async def run(self, place: Place, *, name: str, retry: Retry | None = None, kind: str = "command") -> CommandResult:
+        ended = await self._attempt.step(place, self._work, name=name, kind=kind, retry=retry, starts_itself=True)
+        return CommandResult(stdout_of(self._attempt.said(place)), int(ended["exit_code"]))
+
+    async def _work(self, trying: Trying) -> StepResult:
+        cancellation = Cancellation()
+        serving = Serving(
+            self._command,
+            run_id=self._attempt.run_id,
+            begin=partial(self._attempt.begin, trying),
+            append=partial(self._attempt.append, place=trying.place),
+            cancellation=cancellation,
+            output=Output(),
+        )
+        ended: Exit | None = None
+        async with self._attempt.working():
+            async with anyio.create_task_group() as outside:
+                # Not only the run as a whole may be left: another branch may fail, or a time limit pass.
+                outside.start_soon(_stop_when_cancelled, cancellation)
+                with anyio.CancelScope(shield=True):
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._stop_when_left, cancellation)
+                        if self._timeout is not None:
+                            tasks.start_soon(_stop_after, cancellation, self._timeout)
+                        ended = await serving.serve(self._processes)
+                        tasks.cancel_scope.cancel()
+                reason = cancellation.reason
+                outside.cancel_scope.cancel()
+            await anyio.lowlevel.checkpoint()
+        if serving.failure is not None:
+            if isinstance(serving.failure, StorageError):
+                raise serving.failure
+            raise StepFailed(serving.failure.message, hint=serving.failure.hint)
+        if reason is not None:
+            raise StepFailed(reason)
+        wrong = complaint(ended)
+        if wrong is not None and not self._allow_failure:
+            raise StepFailed(f"the command failed: {wrong}")
+        return StepResult(exit_result(ended))
+
+    async def _stop_when_left(self, cancellation: Cancellation) -> None:
+        await self._attempt.left.wait()
+        _stop_once(cancellation, "left")
+
+
+async def _stop_when_cancelled(cancellation: Cancellation) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        _stop_once(cancellation, "left")
+
+
+async def _stop_after(cancellation: Cancellation, seconds: float) -> None:
+    await anyio.sleep(seconds)
+    _stop_once(cancellation, f"the command took longer than {seconds:g} s")
+
+
+def _stop_once(cancellation: Cancellation, reason: str) -> None:
+    """Asked twice it would be killed at once; several of us may ask for the same reason."""
+    if cancellation.reason is None:
+        cancellation.request(reason)
+
+
+def stdout_of(said: Sequence[Said]) -> str:
+    """What the newest try of a command printed; of very much, the end."""
+    begun = max((n for n, one in enumerate(said) if isinstance(one, UserMessage)), default=0)
+    texts = [
+        block.text
+        for one in said[begun:]
+        if isinstance(one, AssistantMessage)
+        for block in one.blocks
+        if isinstance(block, TextBlock) and block.stream == "stdout"
+    ]
+    return "".join(texts)[-COMMAND_OUTPUT_BYTES:]

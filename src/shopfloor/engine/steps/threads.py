@@ -1,0 +1,103 @@
+"""Threads: conversations with a model, rebuilt from what the log has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from shopfloor.engine.journal import Said
+from shopfloor.log import (
+    AssistantMessage,
+    Block,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+from shopfloor.ports import ThreadMessage
+
+INTERRUPTED = "interrupted"
+"""The stop reason of a message that was cut off: it is on record, but no part of the thread."""
+
+
+class Thread(msgspec.Struct):
+    """A conversation as it stands. It is built anew in every attempt."""
+
+    model: str
+    system: str | None = None
+    tools: Sequence[str] = ()
+    max_steps: int = 10
+    thinking: Literal["low", "medium", "high"] | None = None
+    temperature: float | None = None
+    backup_model: str | None = None
+    messages: list[ThreadMessage] = []
+    told: bool = False
+    """Whether a message in the log carries the system prompt."""
+
+
+def messages_of(said: Sequence[Said]) -> list[ThreadMessage]:
+    """What was said at a place, as messages of a thread. Results of tools that were called together stand together."""
+    messages: list[ThreadMessage] = []
+    results: list[Block] = []
+    for one in said:
+        if isinstance(one, ToolResult):
+            results.append(result_block(one))
+            continue
+        if isinstance(one, UserMessage | AssistantMessage) and results:
+            messages.append(ThreadMessage("user", results))
+            results = []
+        match one:
+            case UserMessage():
+                messages.append(ThreadMessage("user", one.blocks))
+            case AssistantMessage() if one.stop_reason != INTERRUPTED:
+                messages.append(ThreadMessage("assistant", one.blocks))
+            case _:
+                pass
+    return [*messages, ThreadMessage("user", results)] if results else messages
+
+
+def result_block(result: ToolResult) -> ToolResultBlock:
+    content: Any = {"error": result.error} if result.error is not None else result.output
+    return ToolResultBlock(fidelity="router", tool_id=result.call_id, tool_content=content)
+
+
+def last_reply(said: Sequence[Said]) -> AssistantMessage | None:
+    """The newest whole message of the model."""
+    replies = (one for one in reversed(said) if isinstance(one, AssistantMessage) and one.stop_reason != INTERRUPTED)
+    return next(replies, None)
+
+
+def uses_of(message: AssistantMessage) -> list[ToolUseBlock]:
+    return [block for block in message.blocks if isinstance(block, ToolUseBlock)]
+
+
+def text_of(blocks: Sequence[Block]) -> str:
+    return "".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+def as_markdown(thread: Thread) -> str:
+    """A thread as somebody reads it."""
+    parts = [f"## system\n\n{thread.system}"] if thread.system else []
+    for message in thread.messages:
+        body = "\n\n".join(line for block in message.blocks if (line := _line(block)))
+        parts.append(f"## {message.role}\n\n{body}")
+    return "\n\n".join(parts)
+
+
+def _line(block: Block) -> str:
+    match block:
+        case TextBlock():
+            return block.text
+        case ThinkingBlock():
+            return f"> {block.thinking}"
+        case ToolUseBlock():
+            return f"`{block.tool_name}` {msgspec.json.encode(block.tool_input).decode()}"
+        case ToolResultBlock():
+            content = block.tool_content
+            return content if isinstance(content, str) else msgspec.json.encode(content).decode()
+        case _:
+            return ""

@@ -1,0 +1,211 @@
+"""Tools: what a worker may call, who executes it, and what is on record of that."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from shopfloor.engine.attempt import Attempt, readable
+from shopfloor.engine.journal import Place
+from shopfloor.engine.workers.definition import Definition, ToolDefinition
+from shopfloor.engine.workers.loading import load_object
+from shopfloor.engine.workers.python import PythonTool
+from shopfloor.errors import OutcomeUnknown, StepFailed
+from shopfloor.limits import TOOL_OUTPUT_BYTES
+from shopfloor.log import Awaits, ToolCall, ToolResult, ToolUseBlock, timestamp_of
+from shopfloor.ports import ToolSpec
+
+Handler = Callable[[dict[str, Any]], Any]
+"""Takes the arguments as a dict; may be async."""
+
+ASK = "ask"
+LOG_QUESTION = "log_question"
+UPDATE_SUMMARY = "update_summary"
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """Without a handler it is a client's: the run waits for whoever watches it."""
+
+    spec: ToolSpec
+    handler: Handler | None = None
+    read_only: bool = False
+
+
+def tool_of(name: str, definition: ToolDefinition, handler: Any = None) -> Tool:
+    """A tool as it is defined, with who executes it here. A plain function is given the arguments as one dict."""
+    if handler is None and definition.handler:
+        handler = load_object(definition.handler)
+    if isinstance(handler, PythonTool):
+        handler = cast("PythonTool[Any, Any]", handler).handle
+    return Tool(ToolSpec(name, definition.description, definition.parameters), handler, definition.read_only)
+
+
+def tools_of(definition: Definition) -> dict[str, Tool]:
+    return {name: tool_of(name, tool) for name, tool in definition.tools.items()}
+
+
+def _text(*names: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
+
+
+_QUESTION = {
+    "type": "object",
+    "properties": {"question": {"type": "string"}, "options": {"type": "array", "items": {"type": "string"}}},
+    "required": ["question"],
+}
+
+INTERNAL: Mapping[str, Tool] = {
+    tool.spec.name: tool
+    for tool in (
+        Tool(ToolSpec(ASK, "Asks a person, and waits for the answer.", _QUESTION)),
+        Tool(
+            ToolSpec(LOG_QUESTION, "Notes a question for a person, and goes on.", _QUESTION),
+            lambda given: {"noted": True},
+            read_only=True,
+        ),
+        Tool(
+            ToolSpec(UPDATE_SUMMARY, "Says in a line what you are doing now.", _text("summary")),
+            lambda given: {"noted": True},
+            read_only=True,
+        ),
+    )
+}
+"""Tools that every worker may name: what they are called with is all that they do."""
+
+
+class Tools:
+    """The tools of one run."""
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        self._tools = {**INTERNAL, **tools}
+
+    def named(self, names: Sequence[str]) -> list[Tool]:
+        return [self.get(name) for name in names]
+
+    def get(self, name: str) -> Tool:
+        tool = self._tools.get(name)
+        if tool is None:
+            raise StepFailed(f"there is no tool {name!r}", hint=f"this worker has {', '.join(sorted(self._tools))}")
+        return tool
+
+    async def call_all(self, attempt: Attempt, place: Place, uses: Sequence[ToolUseBlock]) -> None:
+        """Every call of a message until each has its result: ours first, then those that others execute."""
+        journal = attempt.journal
+        open_uses = [use for use in uses if use.tool_id not in journal.results]
+        waiting: list[ToolUseBlock] = []
+        for use in open_uses:
+            tool = self._tools.get(use.tool_name)
+            if tool is None:
+                await self._refuse(attempt, place, use)
+            elif tool.handler is None:
+                waiting.append(use)
+            else:
+                await self._execute(attempt, place, use, tool)
+        for n, use in enumerate(waiting):
+            if use.tool_id not in journal.calls:
+                await attempt.call(place, _call(use, _awaits(use.tool_name, more=len(waiting) - n - 1)))
+        for use in waiting:
+            # A result may have come before we asked; its call is closed then.
+            known = journal.calls.get(use.tool_id)
+            awaits = known[1].awaits if known else None
+            await attempt.answer(use.tool_id, awaits or Awaits(kind="client_tool"))
+
+    async def call(
+        self, attempt: Attempt, place: Place, name: str, given: Any, *, try_: int = 1, patience: float | None = None
+    ) -> ToolResult:
+        """A call that no model asked for. Its id is in the log, so that an attempt knows it again.
+
+        A further try of the step is a further call: the log has at most one for each.
+        """
+        calls = [one for one in attempt.said(place) if isinstance(one, ToolCall)]
+        made = calls[-1] if len(calls) >= try_ else None
+        call_id = made.call_id if made else f"call_{uuid.uuid4().hex}"
+        if call_id in attempt.journal.results:
+            return attempt.journal.results[call_id]
+        use = ToolUseBlock(fidelity="router", tool_name=name, tool_id=call_id, tool_input=given)
+        tool = self.get(name)
+        if tool.handler is not None:
+            return await self._execute(attempt, place, use, tool)
+        awaits = (made and made.awaits) or _awaits(name, patience=patience)
+        if made is None:
+            await attempt.call(place, _call(use, awaits))
+        return await attempt.answer(call_id, awaits)
+
+    async def _execute(self, attempt: Attempt, place: Place, use: ToolUseBlock, tool: Tool) -> ToolResult:
+        if use.tool_id not in attempt.journal.calls:
+            await attempt.call(place, _call(use, None))
+        elif not tool.read_only:
+            raise OutcomeUnknown(
+                f"a crash cut off the call of {use.tool_name!r}: whether it was done is not known",
+                hint="look at what it did; a tool marked `readOnly` is called again",
+            )
+        began = time.monotonic()
+        output: Any = None
+        error: str | None = None
+        if tool.handler is not None:
+            try:
+                async with attempt.working():
+                    output = _kept(await _called(tool.handler, use.tool_input))
+            except Exception as raised:  # noqa: BLE001 - a tool may raise anything; who called it is told
+                error = readable(raised).message
+        result = ToolResult(
+            name=use.tool_name,
+            call_id=use.tool_id,
+            input=None,
+            output=output,
+            error=error,
+            duration_ms=round((time.monotonic() - began) * 1000),
+            fidelity="router",
+        )
+        # It is done: that is on record, also where the run is being left just now.
+        with anyio.CancelScope(shield=True):
+            await attempt.append(result, place)
+        return result
+
+    async def _refuse(self, attempt: Attempt, place: Place, use: ToolUseBlock) -> None:
+        """A model may ask for what is not there: it is told so, and goes on."""
+        if use.tool_id not in attempt.journal.calls:
+            await attempt.call(place, _call(use, None))
+        refusal = f"there is no tool {use.tool_name!r}"
+        await attempt.append(
+            ToolResult(
+                name=use.tool_name, call_id=use.tool_id, input=None, output=None, error=refusal, fidelity="router"
+            ),
+            place,
+        )
+
+
+def _call(use: ToolUseBlock, awaits: Awaits | None) -> ToolCall:
+    return ToolCall(
+        name=use.tool_name, call_id=use.tool_id, input=use.tool_input, output=None, fidelity="router", awaits=awaits
+    )
+
+
+def _awaits(name: str, *, more: int = 0, patience: float | None = None) -> Awaits:
+    until = None if patience is None else timestamp_of(int((time.time() + patience) * 1000))
+    return Awaits(kind="question" if name == ASK else "client_tool", until=until, more=more)
+
+
+async def _called(handler: Handler, given: Any) -> Any:
+    if inspect.iscoroutinefunction(handler):
+        return await handler(given)
+    result = await anyio.to_thread.run_sync(handler, given, abandon_on_cancel=True)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _kept(output: Any) -> Any:
+    """What a tool gave, as the log can hold it."""
+    try:
+        encoded = msgspec.json.encode(output)
+    except TypeError as error:
+        raise StepFailed(f"the tool gave what is no JSON: {error}") from error
+    if len(encoded) > TOOL_OUTPUT_BYTES:
+        raise StepFailed(f"the tool gave {len(encoded):,} bytes, and {TOOL_OUTPUT_BYTES:,} is the most")
+    return msgspec.json.decode(encoded)

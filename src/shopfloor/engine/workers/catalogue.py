@@ -1,0 +1,220 @@
+"""The workers that there are: in folders, in modules, and in packages that are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+import msgspec
+
+from shopfloor.engine.workers.definition import Definition, is_slug
+from shopfloor.engine.workers.loading import load_file, load_module
+from shopfloor.engine.workers.parsing import WORKER_FILE, parse_worker, prompt_files
+from shopfloor.engine.workers.problems import Problem, closest, invalid_worker
+from shopfloor.engine.workers.python import PythonWorker
+from shopfloor.errors import InvalidWorker, ShopfloorError, WorkerNotFound
+
+PYTHON_FILE = "worker.py"
+ENTRY_POINTS = "shopfloor.workers"
+EXAMPLE_WORKERS = Path(__file__).parents[2] / "examples" / "workers"
+"""Workers that are packaged with Shopfloor."""
+
+Fingerprint = tuple[tuple[str, int, int], ...]
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    definition: Definition
+    """Where it has problems: as much of it as could be read, at least the slug."""
+    function: Callable[..., Any] | None = None
+    """For a worker in Python."""
+    folder: Path | None = None
+    origin: str
+    """Where it is from, for people."""
+    problems: tuple[Problem, ...] = ()
+
+
+def default_folders(storage_root: Path, named: Sequence[Path] = ()) -> list[Path]:
+    """Where workers are looked for; the first that has one of a name wins."""
+    return [*named, Path.cwd() / "workers", storage_root.parent / "workers", EXAMPLE_WORKERS]
+
+
+class Catalogue:
+    """Finds workers by their slugs. A folder that changed is read again the next time it is asked for.
+
+    `modules` are names of modules or Python files that somebody named: theirs come first, and one that cannot be
+    loaded is an error at once.
+    """
+
+    def __init__(self, folders: Sequence[Path], modules: Sequence[str] = ()) -> None:
+        self._folders = list(dict.fromkeys(folders))
+        self._modules = list(modules)
+        self._read: dict[Path, tuple[Fingerprint, tuple[Worker, ...]]] = {}
+        self._named = {name: _in_module(load_module(name), name) for name in modules if not name.endswith(".py")}
+        self._installed: list[Worker] | None = None
+        for name in self._modules:
+            self._of_module(name)
+
+    def get(self, slug: str) -> Worker:
+        """Raises `WorkerNotFound`, or `InvalidWorker` where there is one that cannot be run."""
+        found = self.find(slug)
+        if found is None:
+            slugs = [worker.definition.slug for worker in self.all()]
+            close = closest(slug, slugs)
+            there = (
+                f"there are: {', '.join(slugs)}" if slugs else "there are none yet: `shopfloor workers new` makes one"
+            )
+            raise WorkerNotFound(
+                f"there is no worker `{slug}`", hint=f"did you mean `{close}`? {there}" if close else there
+            )
+        if found.problems:
+            raise invalid_worker(list(found.problems), found.folder or Path(found.origin))
+        return found
+
+    def find(self, slug: str) -> Worker | None:
+        """The one of that slug, whatever is wrong with it."""
+        for name in self._modules:
+            for worker in self._of_module(name):
+                if worker.definition.slug == slug:
+                    return worker
+        if is_slug(slug):
+            for folder in self._folders:
+                for worker in self._of_folder(folder / slug):
+                    return worker
+        return next((worker for worker in self._of_packages() if worker.definition.slug == slug), None)
+
+    def all(self) -> list[Worker]:
+        """Every worker by its slug, also those that cannot be run."""
+        found: dict[str, Worker] = {}
+        for worker in self._every():
+            found.setdefault(worker.definition.slug, worker)
+        return [found[slug] for slug in sorted(found)]
+
+    def _every(self) -> Iterator[Worker]:
+        for name in self._modules:
+            yield from self._of_module(name)
+        for folder in self._folders:
+            for inside in _folders_in(folder):
+                yield from self._of_folder(inside)
+        yield from self._of_packages()
+
+    def _of_module(self, name: str) -> tuple[Worker, ...]:
+        if name in self._named:
+            return self._named[name]
+        path = Path(name).expanduser().absolute()
+        return self._kept(path, lambda: self._of_file(path, name))
+
+    def _of_file(self, path: Path, name: str) -> tuple[Worker, ...]:
+        try:
+            return _in_module(load_file(path), name)
+        except InvalidWorker as error:
+            if path not in self._read:
+                raise
+            # It could be loaded before, and somebody is at work on it: that must not hide the other workers.
+            problems = (Problem(path, 1, error.message),)
+            return tuple(msgspec.structs.replace(worker, problems=problems) for worker in self._read[path][1])
+
+    def _of_folder(self, folder: Path) -> tuple[Worker, ...]:
+        return self._kept(folder, lambda: _in_folder(folder))
+
+    def _kept(self, path: Path, read: Callable[[], tuple[Worker, ...]]) -> tuple[Worker, ...]:
+        """What was read there, read again only where a file changed."""
+        now = _fingerprint(path)
+        before, workers = self._read.get(path, (None, ()))
+        if now != before:
+            workers = read()
+            self._read[path] = (now, workers)
+        return workers
+
+    def _of_packages(self) -> list[Worker]:
+        if self._installed is None:
+            from importlib.metadata import entry_points
+
+            found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
+            self._installed = [worker for point in found for worker in _in_package(point.name, point.value, point.load)]
+        return self._installed
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(
+            inside for inside in folder.iterdir() if not inside.name.startswith((".", "_")) and inside.is_dir()
+        )
+    except OSError:
+        # Not there, or not ours to read: then there are no workers for us.
+        return []
+
+
+def _fingerprint(path: Path) -> Fingerprint:
+    files = [path / WORKER_FILE, path / PYTHON_FILE, *prompt_files(path)] if path.is_dir() else [path]
+    found: list[tuple[str, int, int]] = []
+    for file in files:
+        try:
+            seen = file.stat()
+        except OSError:
+            continue
+        found.append((str(file), seen.st_mtime_ns, seen.st_size))
+    return tuple(found)
+
+
+def _in_folder(folder: Path) -> tuple[Worker, ...]:
+    """The worker of a folder; none where it is a folder of something else."""
+    if (folder / WORKER_FILE).exists():
+        definition, problems = parse_worker(folder)
+        kept = definition or Definition(slug=folder.name)
+        return (Worker(definition=kept, folder=folder, origin=str(folder), problems=tuple(problems)),)
+    if (folder / PYTHON_FILE).exists():
+        return (_in_python_file(folder),)
+    return ()
+
+
+def _in_python_file(folder: Path) -> Worker:
+    file = folder / PYTHON_FILE
+    try:
+        found = _workers_of(load_file(file))
+    except InvalidWorker as error:
+        return _broken(folder.name, file, error.message, folder)
+    own = [made for made in found if made.definition.slug == folder.name] or found
+    if len(own) != 1:
+        reason = "there is no function with @worker" if not own else "there are several functions with @worker"
+        return _broken(folder.name, file, f"{reason}; one of them is to be `{folder.name}`", folder)
+    definition = own[0].definition
+    if definition.slug != folder.name:
+        reason = f"its worker is `{definition.slug}`, its folder `{folder.name}`: they are to be the same"
+        return _broken(folder.name, file, reason, folder)
+    return Worker(definition=definition, function=own[0].function, folder=folder, origin=str(folder))
+
+
+def _broken(slug: str, file: Path, reason: str, folder: Path | None = None) -> Worker:
+    problems = (Problem(file, 1, reason),)
+    return Worker(definition=Definition(slug=slug), folder=folder, origin=str(folder or file), problems=problems)
+
+
+def _in_module(module: ModuleType, name: str) -> tuple[Worker, ...]:
+    found = _workers_of(module)
+    if not found:
+        raise InvalidWorker(f"`{name}` has no function with @worker", hint="`from shopfloor import worker`")
+    return tuple(Worker(definition=made.definition, function=made.function, origin=name) for made in found)
+
+
+def _workers_of(module: ModuleType) -> list[PythonWorker[Any, Any]]:
+    found: list[PythonWorker[Any, Any]] = [value for value in vars(module).values() if isinstance(value, PythonWorker)]
+    # The same worker under two names is one.
+    return list({id(made): made for made in found}.values())
+
+
+def _in_package(name: str, value: str, load: Callable[[], Any]) -> list[Worker]:
+    origin = f"package {value}"
+    try:
+        loaded = load()
+        if isinstance(loaded, ModuleType):
+            return [msgspec.structs.replace(worker, origin=origin) for worker in _in_module(loaded, value)]
+        if not isinstance(loaded, PythonWorker):
+            raise InvalidWorker(f"`{value}` is no function with @worker")
+    except ShopfloorError as error:
+        return [_broken(name, Path(value), error.message)]
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's package must not hide the other workers
+        return [_broken(name, Path(value), f"it cannot be loaded: {type(error).__name__}: {error}")]
+    made = cast("PythonWorker[Any, Any]", loaded)
+    return [Worker(definition=made.definition, function=made.function, origin=origin)]

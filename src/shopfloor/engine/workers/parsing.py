@@ -1,0 +1,140 @@
+"""A worker read from its folder: `worker.yaml`, and `prompts/*.md` beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from shopfloor.engine.workers.definition import Definition, is_slug
+from shopfloor.engine.workers.document import Document, read_document
+from shopfloor.engine.workers.loading import load_object
+from shopfloor.engine.workers.meaning import CheckModel, Meaning
+from shopfloor.engine.workers.problems import Problem, invalid_worker
+from shopfloor.engine.workers.shapes import Shapes
+from shopfloor.errors import InvalidWorker
+from shopfloor.limits import PROMPT_BYTES, WORKER_FILE_BYTES, WORKER_PROBLEMS
+
+WORKER_FILE = "worker.yaml"
+PROMPTS_FOLDER = "prompts"
+
+
+def read_worker(folder: Path) -> Definition:
+    """The definition. Raises `InvalidWorker` with the first problem; loads no Python and asks after no model."""
+    definition, problems = parse_worker(folder)
+    if problems or definition is None:
+        raise invalid_worker(problems, folder)
+    return definition
+
+
+def check_worker(
+    folder: Path, *, check_model: CheckModel | None = None, workers: Collection[str] | None = None
+) -> list[Problem]:
+    """All that is wrong with it, also whether its Python can be loaded; none where it can be run.
+
+    With `check_model` its models are asked after, and with `workers`, the slugs of all that there are, its sub-runs.
+    """
+    return parse_worker(folder, check_model=check_model, workers=workers, load=True)[1]
+
+
+def parse_worker(
+    folder: Path,
+    *,
+    check_model: CheckModel | None = None,
+    workers: Collection[str] | None = None,
+    load: bool = False,
+) -> tuple[Definition | None, list[Problem]]:
+    """The definition, where it has the shape of one, and what is wrong."""
+    file = folder / WORKER_FILE
+    slug = folder.absolute().name
+    problems: list[Problem] = []
+    if not is_slug(slug):
+        problems.append(Problem(file, 1, f"the folder's name `{slug}` is no slug: lower-case letters, digits and `-`"))
+    text = _read(file, WORKER_FILE_BYTES, problems)
+    prompts = dict(_prompts(folder, problems))
+    if text is None:
+        return None, problems
+    document = read_document(text)
+    shapes = Shapes(document)
+    said = shapes.definition() if isinstance(document.value, dict) or not document.problems else {}
+    # Where YAML itself is wrong, what follows from it need not be said too.
+    wrong = {line for line, _ in document.problems}
+    found = [*document.problems, *(problem for problem in shapes.problems if problem[0] not in wrong)]
+    problems += [Problem(file, line, reason) for line, reason in sorted(found)]
+    if found:
+        return None, problems[:WORKER_PROBLEMS]
+    try:
+        definition = msgspec.convert({**_with_files(said, folder), "slug": slug, "prompts": prompts}, Definition)
+    except msgspec.ValidationError as error:
+        return None, [*problems, Problem(file, 1, str(error))]
+    problems += Meaning(definition, document, file, check_model=check_model, workers=workers).check()
+    if load:
+        problems += _unloadable(definition, document, file)
+    return definition, problems[:WORKER_PROBLEMS]
+
+
+def _read(file: Path, limit: int, problems: list[Problem]) -> str | None:
+    """The text of a file; what keeps it from being read is a problem of its own."""
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(limit + 1)
+    except FileNotFoundError:
+        problems.append(Problem(file, 1, "there is no such file"))
+        return None
+    except (OSError, ValueError) as error:
+        problems.append(Problem(file, 1, f"it cannot be read: {getattr(error, 'strerror', None) or error}"))
+        return None
+    if len(data) > limit:
+        problems.append(Problem(file, 1, f"it has more than {limit:,} bytes"))
+        return None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problems.append(Problem(file, data.count(b"\n", 0, error.start) + 1, "it is no UTF-8 text"))
+        return None
+
+
+def prompt_files(folder: Path) -> list[Path]:
+    return sorted((folder / PROMPTS_FOLDER).glob("*.md"))
+
+
+def _prompts(folder: Path, problems: list[Problem]) -> Iterator[tuple[str, str]]:
+    for file in prompt_files(folder):
+        text = _read(file, PROMPT_BYTES, problems)
+        if text is not None:
+            yield file.stem, text
+
+
+def _with_files(said: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Python files are named from the worker's folder; who runs it may be in another."""
+
+    def absolute(name: str) -> str:
+        module, colon, rest = name.rpartition(":")
+        return f"{folder.absolute() / module}:{rest}" if colon and module.endswith(".py") else name
+
+    made = dict(said)
+    if "kinds" in said:
+        made["kinds"] = {kind: absolute(name) for kind, name in cast("dict[str, str]", said["kinds"]).items()}
+    if "tools" in said:
+        tools = cast("dict[str, dict[str, Any]]", said["tools"])
+        made["tools"] = {
+            name: {**tool, "handler": absolute(tool["handler"])} if tool.get("handler") else tool
+            for name, tool in tools.items()
+        }
+    return made
+
+
+def _unloadable(definition: Definition, document: Document, file: Path) -> Iterator[Problem]:
+    named = [(("kinds", kind), name) for kind, name in definition.kinds.items()]
+    named += [(("tools", tool, "handler"), made.handler) for tool, made in definition.tools.items() if made.handler]
+    for place, name in named:
+        line = document.line_of(place)
+        try:
+            found = load_object(name)
+        except InvalidWorker as error:
+            yield Problem(file, line, error.message + (f" ({error.hint})" if error.hint else ""))
+        else:
+            if not callable(found):
+                yield Problem(file, line, f"`{name}` is nothing that can be called")

@@ -1,0 +1,223 @@
+"""Whether a `worker.yaml` has the shape of a definition: all problems, and the values as the definition has them."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Literal, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec.structs import FieldInfo, fields
+
+from shopfloor.engine.workers.definition import Custom, Definition, InputField, Step, ToolDefinition, Variable
+from shopfloor.engine.workers.document import Document, Place
+from shopfloor.engine.workers.problems import closest, did_you_mean, listed
+
+BLOCKS: dict[str, type[msgspec.Struct]] = {
+    str(kind.__struct_config__.tag): kind for kind in get_args(Step) if kind is not Custom
+}
+"""The kinds of step that every worker knows."""
+_NOT_IN_YAML = {
+    "slug": "the slug is the name of the folder",
+    "prompts": "prompts are files: prompts/<name>.md",
+    "function": "a worker in Python is a file worker.py",
+    "sourceHash": "a worker in Python is a file worker.py",
+}
+_MAY_BE_NOTHING = (InputField, Variable, ToolDefinition)
+_OF_EVERY_STEP = ("block", "description", "retry")
+_WORDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+_EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]+)`(?P<more>[^,-]*)(?:, got `(?P<got>[^`]+)`)?")
+
+
+class Shapes:
+    """Collects what is wrong, line by line."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._kinds: Mapping[str, Any] = {}
+        self.problems: list[tuple[int, str]] = []
+
+    def definition(self) -> dict[str, Any]:
+        """The values as the definition's struct takes them. Only to be used where there are no problems."""
+        value = self._document.value
+        if not isinstance(value, dict):
+            self._wrong((), f"a worker is a mapping with `steps`, not {_word_for(value)}")
+            return {}
+        given = cast("dict[str, Any]", value)
+        kinds = given.get("kinds")
+        self._kinds = cast("dict[str, Any]", kinds) if isinstance(kinds, dict) else {}
+        for name in _NOT_IN_YAML.keys() & given.keys():
+            self._wrong((name,), f"`{name}` is not said here: {_NOT_IN_YAML[name]}")
+        known = {field.encode_name: field for field in fields(Definition) if field.encode_name not in _NOT_IN_YAML}
+        rest = {name: value for name, value in given.items() if name not in _NOT_IN_YAML}
+        if not given.get("steps"):
+            self._wrong((), "a worker needs `steps`")
+        return self._fields(rest, known, (), "a worker")
+
+    def _wrong(self, place: Place, reason: str) -> None:
+        self.problems.append((self._document.line_of(place), reason))
+
+    def _fields(self, given: dict[str, Any], known: dict[str, FieldInfo], place: Place, owner: str) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for name, value in given.items():
+            if name in known:
+                made[name] = self._value(value, (*place, name), known[name].type)
+            else:
+                self._wrong((*place, name), f"{owner} has no field `{name}`; {did_you_mean(name, known)}")
+        for name, field in known.items():
+            if field.required and name not in given:
+                self._wrong(place, f"{owner} needs `{name}`")
+        return made
+
+    def _value(self, value: Any, place: Place, wanted: Any) -> Any:
+        """The value as this type has it; what is wrong with it is said."""
+        if _is_steps(wanted):
+            return self._each(value, place, self._step)
+        structs = [part for part in _parts(wanted) if _is_struct(part)]
+        if structs:
+            return None if value is None and None in _parts(wanted) else self._struct(value, structs[0], place)
+        if get_origin(wanted) is dict and (inside := get_args(wanted)[1]) and (_is_steps(inside) or _is_struct(inside)):
+            return self._each(value, place, partial(self._value, wanted=inside))
+        if place == ("output",) or wanted is Any:
+            return value
+        return self._plain(value, wanted, place)
+
+    def _each(self, value: Any, place: Place, made: Callable[[Any, Place], Any]) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self._wrong(place, f"`{place[-1]}` is to be a mapping of names, not {_word_for(value)}")
+            return {}
+        return {name: made(item, (*place, name)) for name, item in cast("dict[str, Any]", value).items()}
+
+    def _struct(self, value: Any, struct: type[msgspec.Struct], place: Place) -> Any:
+        if value is None and struct in _MAY_BE_NOTHING:
+            value = {}
+        if not isinstance(value, dict):
+            self._wrong(place, f"`{place[-1]}` is to be a mapping, not {_word_for(value)}")
+            return {}
+        given = cast("dict[str, Any]", value)
+        if struct is ToolDefinition and "parameters" in given:
+            given = {**given, "parameters": _parameters(given["parameters"])}
+        known = {field.encode_name: field for field in fields(struct)}
+        return self._fields(given, known, place, f"`{place[-1]}`")
+
+    def _step(self, value: Any, place: Place) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self._wrong(place, f"the step `{place[-1]}` is to be a mapping with `block`, not {_word_for(value)}")
+            return {}
+        given = cast("dict[str, Any]", value)
+        block = given.get("block")
+        if not isinstance(block, str):
+            self._wrong(place, f"the step `{place[-1]}` needs `block`: one of {listed(BLOCKS)}")
+            return {}
+        name = block.replace("_", "-")
+        if kind := BLOCKS.get(name):
+            known = {field.encode_name: field for field in fields(kind)}
+            rest = {key: part for key, part in given.items() if key != "block"}
+            return {"block": name, **self._fields(rest, known, place, f"a `{name}` step")}
+        return self._own_kind(block, given, place)
+
+    def _own_kind(self, block: str, given: dict[str, Any], place: Place) -> dict[str, Any]:
+        spelled = {kind.replace("_", "-"): kind for kind in self._kinds}
+        own = spelled.get(block.replace("_", "-"))
+        known = {field.encode_name: field for field in fields(Custom)}
+        if own is None and block == "custom":
+            kind = given.get("kind")
+            if isinstance(kind, str) and kind not in self._kinds:
+                self._wrong((*place, "kind"), f"`kinds` does not name `{kind}`; {did_you_mean(kind, self._kinds)}")
+            rest = {key: part for key, part in given.items() if key != "block"}
+            return {"block": "custom", **self._fields(rest, known, place, "a `custom` step")}
+        if own is None:
+            close = closest(block.replace("_", "-"), [*BLOCKS, *spelled])
+            meant = f"did you mean `{close}`?" if close else f"there are {listed([*BLOCKS, *spelled])}"
+            self._wrong((*place, "block"), f"there is no block `{block}`; {meant}")
+            return {}
+        common = {key: part for key, part in given.items() if key in (*_OF_EVERY_STEP[1:], "output")}
+        rest = {key: part for key, part in given.items() if key not in (*_OF_EVERY_STEP, "output")}
+        made = {"kind": own, "with": rest, **common}
+        return {"block": "custom", **self._fields(made, known, place, f"a `{block}` step")}
+
+    def _plain(self, value: Any, wanted: Any, place: Place) -> Any:
+        try:
+            msgspec.convert(value, wanted)
+        except msgspec.ValidationError as error:
+            reason, inside = _explained(str(error), wanted, value)
+            self._wrong((*place, *inside), f"`{_name_of((*place, *inside))}` {reason}")
+        return value
+
+
+def _parts(wanted: Any) -> list[Any]:
+    if get_origin(wanted) in (Union, types.UnionType):
+        return [None if part is type(None) else part for part in get_args(wanted)]
+    return [wanted]
+
+
+def _is_struct(wanted: Any) -> bool:
+    return isinstance(wanted, type) and issubclass(wanted, msgspec.Struct)
+
+
+def _is_steps(wanted: Any) -> bool:
+    return get_origin(wanted) is dict and get_args(wanted)[1] == Step
+
+
+def _parameters(given: Any) -> Any:
+    """A JSON Schema, also where only the properties are written down; all of them required but the optional ones."""
+    if not isinstance(given, dict):
+        return given
+    schema = cast("dict[str, Any]", given)
+    if isinstance(schema.get("type"), str) or not all(isinstance(value, dict) for value in schema.values()):
+        return schema
+    properties = {
+        name: {key: part for key, part in value.items() if key != "optional"} for name, value in schema.items()
+    }
+    required = [name for name, value in schema.items() if value.get("optional") is not True]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _explained(error: str, wanted: Any, value: Any) -> tuple[str, Place]:
+    """What msgspec says, in plain words, and how far inside of the value it is."""
+    choices = [choice for part in _parts(wanted) if get_origin(part) is Literal for choice in get_args(part)]
+    if choices:
+        return f"is to be {_or(map(str, choices))}, not {_word_for(value)}", ()
+    message, _, path = error.partition(" - at `")
+    inside = tuple(int(part) for part in re.findall(r"\[(\d+)\]", path))
+    if found := _EXPECTED.search(message):
+        wanted_words = _or(_WORDS.get(part.strip(), part.strip()) for part in found["wanted"].split("|"))
+        got = f", not {_WORDS.get(found['got'], found['got'])}" if found["got"] else ""
+        return f"is to be {wanted_words}{found['more'].rstrip()}{got}", inside
+    return message, inside
+
+
+def _or(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _name_of(place: Place) -> str:
+    names = [part for part in place if isinstance(part, str)]
+    return names[-1] if names else "worker.yaml"
+
+
+def _word_for(value: Any) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case str():
+            return f"`{value[:40]}`"
+        case int() | float():
+            return str(value)
+        case list():
+            return "a list"
+        case _:
+            return "a mapping"

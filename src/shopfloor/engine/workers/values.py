@@ -1,0 +1,193 @@
+"""Values where a definition speaks of them: `{{NAME}}`, `{{NAME.field.0}}`. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from shopfloor.engine.workers.definition import Condition, Definition
+from shopfloor.engine.workers.problems import did_you_mean
+from shopfloor.engine.workers.shell import Refused, places_in
+from shopfloor.errors import StepFailed
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+"""What a value may be called."""
+_PLACEHOLDER = re.compile(r"(?P<kept>\\?)\{\{[ \t]*(?P<path>[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*)[ \t]*\}\}")
+
+
+def fill(template: Any, values: Mapping[str, Any]) -> Any:
+    """The template with values in the place of their names; a text that is one name alone becomes the value itself.
+
+    `\\{{NAME}}` stays as `{{NAME}}`.
+    """
+    if isinstance(template, str):
+        whole = _PLACEHOLDER.fullmatch(template)
+        if whole and not whole["kept"]:
+            return _looked_up(whole["path"], values)
+        return _PLACEHOLDER.sub(lambda found: _text_for(found, values), template)
+    if isinstance(template, dict):
+        return {key: fill(value, values) for key, value in cast("dict[str, Any]", template).items()}
+    if isinstance(template, list):
+        return [fill(value, values) for value in cast("list[Any]", template)]
+    return template
+
+
+def fill_text(template: str, values: Mapping[str, Any]) -> str:
+    """The same where only text will do, as for a prompt."""
+    return as_text(fill(template, values))
+
+
+def fill_shell(command: str, values: Mapping[str, Any]) -> str:
+    """A command line with values in it, each one word of it whatever it holds."""
+    places = places_in(command, {found.start() for found in _found(command)})
+
+    def put(found: re.Match[str]) -> str:
+        if found["kept"]:
+            return found[0][1:]
+        around = places[found.start()]
+        if isinstance(around, Refused):
+            raise StepFailed(
+                f"`{found[0]}` stands {around.why}, where a value could become a command",
+                hint="put it outside; a value is quoted by itself",
+            )
+        text = as_text(_looked_up(found["path"], values))
+        if "\0" in text:
+            raise StepFailed(f"the value of `{found[0]}` has a NUL in it, which no command can take")
+        return f"{around}{shlex.quote(text)}{around}"
+
+    return _PLACEHOLDER.sub(put, command)
+
+
+def shell_problems(command: str) -> Iterator[tuple[int, str]]:
+    """Places of a command where no value may be put: their offset, and why."""
+    found = {match.start(): match for match in _found(command) if not match["kept"]}
+    for start, around in places_in(command, set(found)).items():
+        if isinstance(around, Refused):
+            yield start, f"`{found[start][0]}` stands {around.why}, where a value could become a command"
+
+
+def as_text(value: Any) -> str:
+    """A text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def placeholders(template: Any) -> set[str]:
+    """The names that it speaks of, without their fields."""
+    if isinstance(template, str):
+        return {name for _, name in placed(template)}
+    if isinstance(template, dict):
+        return {name for value in cast("dict[str, Any]", template).values() for name in placeholders(value)}
+    if isinstance(template, list):
+        return {name for value in cast("list[Any]", template) for name in placeholders(value)}
+    return set()
+
+
+def placed(text: str) -> Iterator[tuple[int, str]]:
+    """The names in a text, each with its offset."""
+    for found in _found(text):
+        if not found["kept"]:
+            yield found.start(), found["path"].partition(".")[0]
+
+
+def holds(condition: Condition, values: Mapping[str, Any]) -> bool:
+    """Whether all that is said of the value is so; where nothing is said, whether there is something at all."""
+    value = fill(condition.value, values)
+    said = [
+        (test, fill(expected, values))
+        for test, expected in (
+            (_same, condition.is_),
+            (_differs, condition.not_),
+            (_is_less, condition.less),
+            (_is_more, condition.more),
+            (_contains, condition.contains),
+            (_is_within, condition.within),
+        )
+        if expected is not msgspec.UNSET
+    ]
+    return all(test(value, expected) for test, expected in said) if said else bool(value)
+
+
+def output_value(definition: Definition, values: Mapping[str, Any]) -> Any:
+    """What a worker gives: the variable that its output names, or the value that it describes."""
+    output = definition.output
+    if isinstance(output, str) and output in values:
+        return values[output]
+    return fill(output, values)
+
+
+def _found(text: str) -> Iterator[re.Match[str]]:
+    return _PLACEHOLDER.finditer(text)
+
+
+def _text_for(found: re.Match[str], values: Mapping[str, Any]) -> str:
+    return found[0][1:] if found["kept"] else as_text(_looked_up(found["path"], values))
+
+
+def _looked_up(path: str, values: Mapping[str, Any]) -> Any:
+    name, *fields = path.split(".")
+    if name not in values:
+        raise StepFailed(f"`{{{{{path}}}}}`: there is no value `{name}`", hint=did_you_mean(name, values))
+    value = values[name]
+    for field in fields:
+        match value:
+            case dict() if field in value:
+                value = cast("dict[str, Any]", value)[field]
+            case list() if field.isdecimal() and int(field[:9]) < len(cast("list[Any]", value)):
+                value = cast("list[Any]", value)[int(field[:9])]
+            case dict():
+                keys = cast("dict[str, Any]", value)
+                raise StepFailed(f"`{{{{{path}}}}}`: there is no `{field}`", hint=did_you_mean(field, keys))
+            case list():
+                size = len(cast("list[Any]", value))
+                raise StepFailed(f"`{{{{{path}}}}}`: there is no item {field} in a list of {size}")
+            case _:
+                raise StepFailed(f"`{{{{{path}}}}}`: there is no `{field}` in {as_text(value)[:80]}")
+    return value
+
+
+def _same(value: Any, expected: Any) -> bool:
+    # To Python, 1 is True.
+    return isinstance(value, bool) == isinstance(expected, bool) and value == expected
+
+
+def _differs(value: Any, expected: Any) -> bool:
+    return not _same(value, expected)
+
+
+def _is_less(value: Any, expected: Any) -> bool:
+    left, right = _comparable(value, expected)
+    return left < right
+
+
+def _is_more(value: Any, expected: Any) -> bool:
+    left, right = _comparable(value, expected)
+    return left > right
+
+
+def _contains(value: Any, expected: Any) -> bool:
+    if isinstance(value, str):
+        return as_text(expected) in value
+    if isinstance(value, list | dict):
+        return any(_same(item, expected) for item in cast("list[Any] | dict[str, Any]", value))
+    raise StepFailed(f"{as_text(value)[:80]} is no text, list or object that could contain something")
+
+
+def _is_within(value: Any, expected: Any) -> bool:
+    return any(_same(value, item) for item in expected)
+
+
+def _comparable(*pair: Any) -> tuple[Any, Any]:
+    """Both as numbers, where what a command printed is compared with one; or both as texts."""
+    if all(isinstance(value, str) for value in pair):
+        return pair[0], pair[1]
+    try:
+        left, right = (value if isinstance(value, int) else float(value) for value in pair)
+    except (TypeError, ValueError):
+        shown = " and ".join(as_text(value)[:80] for value in pair)
+        raise StepFailed(f"{shown} cannot be compared") from None
+    return left, right

@@ -1,0 +1,133 @@
+"""What faces may ask for: a run to be made, a call to be answered, a run to be cancelled. Kept first, then done."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from shopfloor.engine.journal import read_journal
+from shopfloor.engine.workers.catalogue import Catalogue, Worker
+from shopfloor.engine.workers.definition import definition_hash
+from shopfloor.engine.workers.inputs import checked_input, input_schema
+from shopfloor.errors import RunEnded, RunNotFound, StorageFull, UnknownCall
+from shopfloor.limits import PREVIEW_CHARS
+from shopfloor.log import new_run_id, now
+from shopfloor.ports import Asked, CallResult, Dispatch, LogReader, Logs, Order, Queue, Store, WorkerInfo
+
+
+class LocalWorks:
+    """Keeps orders, and wakes whoever takes them up."""
+
+    def __init__(
+        self,
+        *,
+        catalogue: Catalogue,
+        queue: Queue,
+        store: Store,
+        logs: Logs,
+        reader: LogReader,
+    ) -> None:
+        self.wake: Callable[[], None] = _nobody
+        self.take_in: Callable[[Dispatch], Awaitable[str]] = queue.dispatch
+        self._catalogue = catalogue
+        self._queue = queue
+        self._store = store
+        self._logs = logs
+        self._reader = reader
+
+    def workers(self) -> list[WorkerInfo]:
+        return [_info(worker) for worker in self._catalogue.all() if not worker.problems]
+
+    async def dispatch(self, asked: Asked) -> str:
+        return await self.take_in(self.order_of(asked))
+
+    async def host_of(self, run_id: str) -> str | None:
+        """The host of the newest attempt."""
+        run = await self._store.get_run(run_id)
+        return run.row.host if run is not None else None
+
+    def order_of(self, asked: Asked) -> Dispatch:
+        """The order that this asks for, if the worker is there and can take that input."""
+        worker = self._catalogue.get(asked.worker)
+        given = checked_input(worker.definition, asked.input)
+        if self._logs.room() < 0:
+            raise StorageFull("the disk is nearly full: no new runs", hint="free some space, then try again")
+        run_id = asked.run_id or new_run_id()
+        return Dispatch(
+            run_id=run_id,
+            worker=worker.definition.slug,
+            worker_type="builtin",
+            input=given,
+            task=asked.task or _task(worker, given),
+            agent_id=asked.owner or worker.definition.slug,
+            channel_id=asked.channel_id or "api",
+            channel_name=asked.channel_name or asked.channel_id or "api",
+            queued_at=now(),
+            definition=msgspec.to_builtins(worker.definition),
+            definition_hash=definition_hash(worker.definition),
+            parent_run_id=asked.parent_run_id,
+            root_run_id=asked.root_run_id or run_id,
+            cwd=asked.cwd,
+            idempotency_key=asked.idempotency_key,
+        )
+
+    async def answer(self, run_id: str, results: list[CallResult]) -> None:
+        journal = await read_journal(self._reader, run_id)
+        if journal.first is None:
+            raise RunNotFound(f"there is no run {run_id} that waits for anything")
+        for one in results:
+            if one.call_id not in journal.calls and one.call_id not in journal.results:
+                known = ", ".join(journal.calls) or "none"
+                raise UnknownCall(
+                    f"the run {run_id} made no call {one.call_id!r}", hint=f"the calls that wait are: {known}"
+                )
+        fresh = [one for one in results if one.call_id in journal.calls]
+        if journal.outcome is not None and fresh:
+            raise RunEnded(f"the run {run_id} has ended: nothing waits for an answer any more")
+        for one in fresh:
+            body: dict[str, Any] = {"call_id": one.call_id, "result": one.result, "error": one.error}
+            await self._queue.put(
+                Order(id=f"answer:{one.call_id}", run_id=run_id, kind="answer", body=body, created_at=now())
+            )
+        self.wake()
+
+    async def cancel(self, run_id: str, *, reason: str) -> None:
+        run = await self._store.get_run(run_id)
+        if run is None:
+            raise RunNotFound(f"there is no run {run_id}")
+        if run.row.ended:
+            raise RunEnded(f"the run {run_id} has ended already ({run.row.status})")
+        await self._queue.put(
+            Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
+        )
+        self.wake()
+
+
+def _nobody() -> None:
+    """Nobody is here to be woken: whoever comes finds the orders."""
+
+
+def _task(worker: Worker, given: dict[str, Any]) -> str:
+    """What is to be done, for lists: the worker, and what it was given."""
+    said = ", ".join(f"{name}={value}" for name, value in given.items() if value is not None)
+    line = (
+        f"{worker.definition.name or worker.definition.slug}: {said}"
+        if said
+        else (worker.definition.description or worker.definition.slug)
+    )
+    return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
+
+
+def _info(worker: Worker) -> WorkerInfo:
+    definition = worker.definition
+    return WorkerInfo(
+        slug=definition.slug,
+        name=definition.name,
+        description=definition.description,
+        worker_type="builtin",
+        input_schema=input_schema(definition),
+        tools=list(definition.tools),
+        client_tools=[name for name, tool in definition.tools.items() if tool.handler is None],
+    )

@@ -1,0 +1,23 @@
+"""What a run works with: the ports that its steps reach the world by."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from shopfloor.engine.attempt import Attempt, Trying
+from shopfloor.ports import Models, Processes
+
+
+class CallWorker(Protocol):
+    """Makes a sub-run, or goes on waiting for the one that the log tells of; gives its output."""
+
+    async def __call__(self, attempt: Attempt, trying: Trying, worker: str, given: dict[str, Any]) -> Any: ...
+
+
+class Workshop(msgspec.Struct, frozen=True, kw_only=True):
+    models: Models
+    processes: Processes
+    call_worker: CallWorker
+    cwd: str

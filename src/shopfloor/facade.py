@@ -1,0 +1,42 @@
+"""`Shopfloor()`: the server that is there, or else one in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from shopfloor.client import Client, find_server
+from shopfloor.record import Storage
+from shopfloor.wiring import ServerThread, Workers
+
+
+class Shopfloor(Client):
+    """A client of the server at `base_url`, of the one on this machine, or of one that it starts in this process.
+
+    `workers` names folders of workers, or modules that have some, for a server that is started here. That server ends
+    with the process, or with `close()`; what it was at is gone on with by the next one.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        storage: str | os.PathLike[str] | None = None,
+        workers: Sequence[str | os.PathLike[str]] = (),
+    ) -> None:
+        self._thread: ServerThread | None = None
+        if base_url is None:
+            kept = Storage(Path(storage).expanduser().absolute()) if storage is not None else Storage.default()
+            address = find_server(kept, named=storage is None)
+            if address is None:
+                self._thread = ServerThread(kept, Workers.named([os.fspath(one) for one in workers]))
+                address = self._thread.start()
+            base_url, api_key = address.url, api_key or address.token
+        super().__init__(base_url, api_key or os.environ.get("SHOPFLOOR_TOKEN", ""))
+
+    async def close(self) -> None:
+        await super().close()
+        if self._thread is not None:
+            await self._thread.stop()

@@ -1,0 +1,65 @@
+"""Works: what makes runs happen, as faces ask for it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that somebody asks for."""
+
+    worker: str
+    input: dict[str, Any]
+    task: str | None = None
+    owner: str | None = None
+    channel_id: str | None = None
+    channel_name: str | None = None
+    idempotency_key: str | None = None
+    cwd: str | None = None
+    """The folder it works in."""
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
+    run_id: str | None = None
+    """Its id, where that is decided already."""
+
+
+class CallResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody outside gives for a call that a run waits for."""
+
+    call_id: str
+    result: Any = None
+    error: str | None = None
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that can be run here."""
+
+    slug: str
+    name: str | None
+    description: str | None
+    worker_type: str
+    input_schema: dict[str, Any]
+    """JSON Schema of its input."""
+    tools: list[str]
+    client_tools: list[str]
+    """Those that nobody on the server executes."""
+
+
+class Works(Protocol):
+    """What makes runs happen. Each returns when what was asked is kept, so that nothing can lose it."""
+
+    async def dispatch(self, asked: Asked) -> str:
+        """The id of the run. Raises `WorkerNotFound`, `InvalidInput`, `StorageFull`."""
+        ...
+
+    async def answer(self, run_id: str, results: list[CallResult]) -> None:
+        """Raises `RunNotFound`, `UnknownCall`, `RunEnded`. What is answered already stays as it was answered."""
+        ...
+
+    async def cancel(self, run_id: str, *, reason: str) -> None:
+        """Raises `RunNotFound`, `RunEnded`."""
+        ...
+
+    def workers(self) -> list[WorkerInfo]: ...

@@ -1,0 +1,100 @@
+"""Executing a worker: a run is made, or gone on with, and told as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+import anyio
+import msgspec
+from fastapi import Path, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from shopfloor.errors import InvalidInput, InvalidParameter, RunNotFound
+from shopfloor.log import checked_run_id
+from shopfloor.ports import LogReader, Works
+from shopfloor.server.answers import Served, Working, tells
+from shopfloor.server.bodies import ContinueExecution, Execution, StartExecution, body_of, takes
+from shopfloor.server.limits import SLUG_MOST_CHARS
+from shopfloor.server.parameters import api_router
+from shopfloor.server.problems import complaints, logged
+from shopfloor.server.sse import EventStream
+from shopfloor.server.telling import refusal, replayed, told, worker_of
+from shopfloor.server.watchers import watchers_of
+from shopfloor.views.stream import StreamState, resumed
+
+_EXECUTION = (
+    "Each event as one `data`, a JSON object with a `type`: `start`, `worker-start`, `block-start`, `text-delta`, "
+    "`tool-request`, `worker-result`, …; `finish` and then `[DONE]` when the run has ended or waits for somebody. "
+    "An `id` says up to which event of the run's log all is told. What cannot be done is a stream of one `error`."
+)
+_decoder: msgspec.json.Decoder[Execution] = msgspec.json.Decoder(Execution)
+
+Slug = Annotated[str, Path(max_length=SLUG_MOST_CHARS, description="A worker.")]
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class ToldRoute(APIRoute):
+    """A route that says what went wrong as an event of a stream, since that is what its clients read."""
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def handle_and_tell(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                return refusal(InvalidInput(complaints(error)))
+            except InvalidParameter as error:
+                return refusal(InvalidInput(error.message, hint=error.hint))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is said
+                return refusal(logged(error))
+
+        return handle_and_tell
+
+
+router = api_router("/api", route_class=ToldRoute)
+
+
+@router.post(
+    "/agents/{slug}/execute",
+    response_class=Response,
+    responses=tells(_EXECUTION),
+    openapi_extra=takes(Execution),
+)
+async def execute_worker(request: Request, slug: Slug, served: Served, works: Working) -> EventStream:
+    """Runs a worker, or goes on with a run that waits, and tells what happens. Who closes it early ends the run."""
+    asked = await body_of(request, _decoder)
+    if isinstance(asked, StartExecution):
+        run_id, state = await works.dispatch(asked.asked(slug)), StreamState()
+    else:
+        run_id, state = asked.execution_id, await _continued(served.logs, works, slug, asked)
+    watchers = watchers_of(request)
+    stopping: anyio.Event = request.app.state.stopping
+    return EventStream(
+        told(served.logs, run_id, state, lambda: watchers.release(run_id)),
+        heartbeat=served.heartbeat_seconds,
+        stopping=stopping,
+        within=watchers.watching(run_id, bound=not asked.detach),
+    )
+
+
+async def _continued(logs: LogReader, works: Works, slug: str, asked: ContinueExecution) -> StreamState:
+    """Hands the results over; the state of the stream that asked for them."""
+    run_id = checked_run_id(asked.execution_id)
+    if await worker_of(logs, run_id) != slug:
+        raise RunNotFound(f"{slug} has no execution {run_id}", hint="name the worker that was executed")
+    results = [one.as_result() for one in asked.tool_results]
+    answered = {one.call_id for one in results}
+    if len(answered) < len(results):
+        raise InvalidInput("toolResults: there is more than one result for a call")
+    # Read before anything is handed over: what is told begins with what the results make happen.
+    state = await replayed(logs, run_id, answered=answered)
+    for one in asked.tool_results:
+        known = state.calls.get(one.tool_call_id)
+        if known is not None and one.tool_name not in (None, known.tool):
+            raise InvalidInput(f"the call {one.tool_call_id!r} is of {known.tool}, not of {one.tool_name}")
+    await works.answer(run_id, results)
+    return resumed(state, answered)

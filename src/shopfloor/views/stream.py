@@ -1,0 +1,278 @@
+"""The stream of a run: its log, and what is being typed, as the events that a client reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, cast
+
+import msgspec
+
+from shopfloor.limits import STREAM_AHEAD_DELTAS
+from shopfloor.log import (
+    AssistantMessage,
+    CallCompleted,
+    CallStarted,
+    Delta,
+    Event,
+    RunCompleted,
+    RunStarted,
+    StepCompleted,
+    StepStarted,
+    ToolCall,
+    ToolResult,
+)
+from shopfloor.views.stream_events import (
+    BlockEnd,
+    BlockStart,
+    ErrorEvent,
+    Finish,
+    FinishReason,
+    Question,
+    RequestedCall,
+    Start,
+    StreamEvent,
+    ToolOutputAvailable,
+    ToolOutputError,
+    ToolRequest,
+    UsageEvent,
+    WorkerResult,
+    WorkerStart,
+)
+from shopfloor.views.stream_texts import (
+    Texts,
+    bounded,
+    call_answered,
+    call_told,
+    message_told,
+    piece_told,
+    place_of,
+    step_ended,
+    texts_ended,
+)
+from shopfloor.views.waiting import Waits, waits_step
+
+CLIENT_TOOL = "client_tool"
+QUESTION = "question"
+_LOG_QUESTION = "log_question"
+
+
+class OpenCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call that waits for somebody outside."""
+
+    kind: str
+    tool: str
+    given: Any = None
+
+
+class StreamState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The state of the fold. Bounded: see `Texts` and `Waits`; of the calls that wait the newest thousand are known."""
+
+    seq: int = 0
+    """The last event that was folded in. Those up to it are passed over if they come again."""
+    started: bool = False
+    ended: bool = False
+    texts: Texts = Texts()
+    waits: Waits = Waits()
+    calls: dict[str, OpenCall] = {}
+    asked: tuple[str, ...] = ()
+    """The open calls for which this stream has finished already: it asks for each once."""
+    ahead: tuple[Delta, ...] = ()
+    """Pieces that came before the events they follow."""
+
+
+Step = tuple[StreamState, list[StreamEvent]]
+
+
+def begin(run_id: str) -> Start:
+    """The first event of every stream, also of one that goes on in the middle."""
+    return Start(execution_id=run_id)
+
+
+def silently(events: Iterable[Event], state: StreamState | None = None) -> StreamState:
+    """The state after these events, with nothing told: for a stream that begins in the middle."""
+    state = state or StreamState()
+    for event in events:
+        state, _ = stream_step(state, event)
+    return state
+
+
+def resumed(state: StreamState, answered: Collection[str]) -> StreamState:
+    """The state for a stream that goes on where another one finished, with results for these calls.
+
+    Calls that got no result are asked for again, once the run waits for nothing but them.
+    """
+    return msgspec.structs.replace(state, asked=tuple(one for one in state.calls if one in answered))
+
+
+def stream_step(state: StreamState, one: Event | Delta) -> Step:
+    if state.ended:
+        return state, []
+    if isinstance(one, Delta):
+        return _delta(state, one)
+    if one.seq <= state.seq:
+        return state, []
+    state = msgspec.structs.replace(state, seq=one.seq, waits=waits_step(state.waits, one))
+    state, told = _event(state, one)
+    state, asked = _asking(state)
+    state, caught = _caught_up(state)
+    return state, [*told, *asked, *caught]
+
+
+def _delta(state: StreamState, delta: Delta) -> Step:
+    if delta.after > state.seq:
+        # It is told when the log has got there: a piece lost for want of room is one that never came.
+        ahead = (*state.ahead, delta)[:STREAM_AHEAD_DELTAS]
+        return msgspec.structs.replace(state, ahead=ahead), []
+    texts, told = piece_told(state.texts, delta)
+    return msgspec.structs.replace(state, texts=texts), told
+
+
+def _caught_up(state: StreamState) -> Step:
+    told: list[StreamEvent] = []
+    due = [delta for delta in state.ahead if delta.after <= state.seq]
+    if due:
+        rest = tuple(delta for delta in state.ahead if delta.after > state.seq)
+        state = msgspec.structs.replace(state, ahead=rest)
+    for delta in due:
+        state, more = _delta(state, delta)
+        told += more
+    return state, told
+
+
+def _event(state: StreamState, event: Event) -> Step:
+    match event.payload:
+        case RunStarted() as run:
+            if state.started:
+                return state, []
+            start = WorkerStart(worker_id=event.run_id, worker_slug=run.name, description=_description(run.definition))
+            return msgspec.structs.replace(state, started=True), [start]
+        case StepStarted() | CallStarted() as step:
+            return state, [
+                BlockStart(
+                    block_id=_block_id(event, step.try_),
+                    block_name=step.name,
+                    block_type=step.kind,
+                    child_id=event.child_run_id,
+                )
+            ]
+        case StepCompleted() | CallCompleted() as step:
+            texts, told = step_ended(state.texts, place_of(event.path, event.iteration), event.seq)
+            block_id = _block_id(event, step.try_)
+            end = BlockEnd(block_id=block_id, block_name=step.name, block_type=step.kind, error=step.error)
+            return msgspec.structs.replace(state, texts=texts), [*told, end]
+        case AssistantMessage() as message:
+            texts, told = message_told(state.texts, event, message)
+            return msgspec.structs.replace(state, texts=texts), [*told, *_usage(message)]
+        case ToolCall() as call:
+            return _called(state, event, call)
+        case ToolResult() as result:
+            return _answered(state, result)
+        case RunCompleted() as run:
+            _, told = texts_ended(state.texts)
+            return StreamState(seq=event.seq, started=True, ended=True), [*told, *_outcome(event.run_id, run)]
+        case _:
+            return state, []
+
+
+def _called(state: StreamState, event: Event, call: ToolCall) -> Step:
+    texts, told = call_told(state.texts, call.call_id, call.name, call.input)
+    state = msgspec.structs.replace(state, texts=texts)
+    if call.awaits is not None:
+        opened = OpenCall(call.awaits.kind, call.name, call.input if call.awaits.kind == CLIENT_TOOL else None)
+        state = msgspec.structs.replace(state, calls=bounded({**state.calls, call.call_id: opened}))
+        if call.awaits.kind == QUESTION:
+            told = [*told, _question(event.run_id, call)]
+    elif call.name == _LOG_QUESTION:
+        told = [*told, _question(event.run_id, call)]
+    return state, told
+
+
+def _answered(state: StreamState, result: ToolResult) -> Step:
+    state = msgspec.structs.replace(
+        state,
+        texts=call_answered(state.texts, result.call_id),
+        calls={one: call for one, call in state.calls.items() if one != result.call_id},
+        asked=tuple(one for one in state.asked if one != result.call_id),
+    )
+    if result.error is not None:
+        return state, [ToolOutputError(tool_call_id=result.call_id, tool_name=result.name, error=result.error)]
+    return state, [ToolOutputAvailable(tool_call_id=result.call_id, tool_name=result.name, output=result.output)]
+
+
+def _asking(state: StreamState) -> Step:
+    """Where the run waits for somebody outside: what is asked of them, and that the stream is over for now."""
+    fresh = {one: call for one, call in state.calls.items() if one not in state.asked}
+    if not fresh or not state.waits.waiting:
+        return state, []
+    wanted = {one: call for one, call in fresh.items() if call.kind == CLIENT_TOOL}
+    if wanted:
+        state = msgspec.structs.replace(state, asked=(*state.asked, *wanted))
+        requested = [
+            RequestedCall(tool_call_id=one, tool_name=call.tool, args=call.given) for one, call in wanted.items()
+        ]
+        return state, [ToolRequest(tool_calls=requested), Finish(finish_reason="tool-calls")]
+    if any(state.calls[one].kind == CLIENT_TOOL for one in state.asked):
+        # Their results are on the way; only then is it known whether the run waits for the others alone.
+        return state, []
+    state = msgspec.structs.replace(state, asked=tuple(state.calls))
+    reason: FinishReason = "question" if any(call.kind == QUESTION for call in fresh.values()) else "waiting"
+    return state, [Finish(finish_reason=reason)]
+
+
+def _outcome(run_id: str, run: RunCompleted) -> list[StreamEvent]:
+    if run.status == "completed":
+        return [WorkerResult(worker_id=run_id, output=run.result), Finish(finish_reason="stop")]
+    message = run.error.message if run.error else f"the run has {run.status}"
+    if run.status == "cancelled":
+        message = run.error.message if run.error else "the run was cancelled"
+        return [WorkerResult(worker_id=run_id, error=message), Finish(finish_reason="cancelled")]
+    after = run.error.retry_after if run.error else None
+    error = ErrorEvent(
+        message=message,
+        error_type=run.error.code if run.error else "run_failed",
+        retryable=run.error is not None and run.error.retryable,
+        retry_after=None if isinstance(after, msgspec.UnsetType) else after,
+    )
+    return [error, WorkerResult(worker_id=run_id, error=message), Finish(finish_reason="error")]
+
+
+def _question(run_id: str, call: ToolCall) -> Question:
+    said: Any = call.input
+    given = cast("dict[str, Any]", said) if isinstance(said, dict) else {"question": said or ""}
+    options: Any = given.get("options")
+    return Question(
+        execution_id=run_id,
+        call_id=call.call_id,
+        question=str(given.get("question", "")),
+        options=[str(one) for one in cast("list[Any]", options)] if isinstance(options, list) else None,
+        waits=call.awaits is not None,
+        until=call.awaits.until if call.awaits else None,
+    )
+
+
+def _usage(message: AssistantMessage) -> list[StreamEvent]:
+    if message.usage is None and message.cost is None:
+        return []
+    event = UsageEvent(model=message.model, cost_usd=message.cost.usd if message.cost else None)
+    if message.usage is not None:
+        event = msgspec.structs.replace(
+            event,
+            input_tokens=message.usage.input,
+            output_tokens=message.usage.output,
+            cache_read_tokens=message.usage.cache_read,
+            cache_write_tokens=message.usage.cache_write,
+            reasoning_tokens=message.usage.reasoning,
+        )
+    return [event]
+
+
+def _block_id(event: Event, attempt: int) -> str:
+    again = f"~{attempt}" if attempt > 1 else ""
+    return f"{place_of(event.path, event.iteration)}{again}"
+
+
+def _description(definition: Any) -> str | None:
+    if not isinstance(definition, dict):
+        return None
+    said: Any = cast("dict[str, Any]", definition).get("description")
+    return said if isinstance(said, str) else None

@@ -1,0 +1,405 @@
+"""What every queue does, whatever it is made of."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.contract.folding import at, pieces, run, said
+from tests.unit.test_sqlite_migrations import RUN, database_of, fill
+
+from shopfloor.adapters.memory import MemoryQueue, MemoryStore
+from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
+from shopfloor.errors import ConflictError
+from shopfloor.log import new_run_id
+from shopfloor.ports import Channel, Dispatch, Order, Queue, RunFilter, Store
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def both(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Queue, Store]]:
+    if request.param == "memory":
+        in_memory = MemoryStore()
+        yield MemoryQueue(in_memory), in_memory
+        return
+    store = await SqliteStore.open(tmp_path / "shopfloor.db")
+    yield SqliteQueue(store), store
+    await store.close()
+
+
+@pytest.fixture
+def queue(both: tuple[Queue, Store]) -> Queue:
+    return both[0]
+
+
+@pytest.fixture
+def store(both: tuple[Queue, Store]) -> Store:
+    return both[1]
+
+
+def dispatch(task: str = "build it", **more: Any) -> Dispatch:
+    run_id = more.pop("run_id", None) or new_run_id()
+    fields: dict[str, Any] = {
+        "run_id": run_id,
+        "worker": "builder",
+        "worker_type": "worker",
+        "input": {"what": task},
+        "task": task,
+        "agent_id": "ada",
+        "channel_id": "chat:1",
+        "channel_name": "#general",
+        "queued_at": at(1),
+        "definition": {"slug": "builder", "steps": [{"id": "s", "ünï": [1, 2.5, None]}]},
+        "definition_hash": "abc",
+        "root_run_id": run_id,
+    }
+    return Dispatch(**fields | more)
+
+
+def answer(run_id: str, call_id: str = "c1", result: Any = "yes") -> Order:
+    return Order(
+        id=f"answer:{call_id}",
+        run_id=run_id,
+        kind="answer",
+        body={"call_id": call_id, "result": result},
+        created_at=at(2),
+    )
+
+
+async def queued(queue: Queue, count: int) -> list[Dispatch]:
+    orders = [dispatch(str(number)) for number in range(count)]
+    for order in orders:
+        assert await queue.dispatch(order) == order.run_id
+    return orders
+
+
+async def statuses(store: Store, **wanted: Any) -> dict[str, str]:
+    page = await store.list_runs(RunFilter(**wanted), limit=1000)
+    assert page.total == len(page.items)
+    return {item.row.id: item.row.status for item in page.items}
+
+
+# Claims
+
+
+async def test_the_oldest_is_claimed_first_and_comes_back_as_it_went_in(queue: Queue) -> None:
+    orders = await queued(queue, 5)
+    assert await queue.claim("h1", 2) == orders[:2]
+    assert await queue.claim("h2", 10) == orders[2:]
+    assert await queue.claim("h1", 10) == []
+    hosts = dict(await queue.claimed())
+    assert hosts == {order.run_id: "h1" if number < 2 else "h2" for number, order in enumerate(orders)}
+
+
+async def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
+    assert await queue.claim("h1", 10) == []
+    assert await queue.claim_one(new_run_id(), "h1") is None
+    assert (await queue.claimed(), await queue.orders()) == ([], [])
+    await queue.started([])
+    await queue.release([])
+    await queue.done([])
+    await queue.forget([])
+    await queue.show_queued()
+
+
+async def test_claims_that_are_made_at_once_never_give_a_run_twice(queue: Queue) -> None:
+    orders = await queued(queue, 60)
+    got: dict[str, list[Dispatch]] = {f"h{n}": [] for n in range(6)}
+
+    async def claim(host: str) -> None:
+        while taken := await queue.claim(host, 3):
+            got[host] += taken
+
+    async with anyio.create_task_group() as tasks:
+        for host in got:
+            tasks.start_soon(claim, host)
+    claimed = [order.run_id for taken in got.values() for order in taken]
+    assert sorted(claimed) == sorted(order.run_id for order in orders)
+    assert sorted(await queue.claimed()) == sorted(
+        (order.run_id, host) for host, taken in got.items() for order in taken
+    )
+
+
+async def test_what_has_started_is_no_longer_in_the_queue(queue: Queue) -> None:
+    first, second, third = await queued(queue, 3)
+    await queue.claim("h1", 2)
+    await queue.started([first.run_id, new_run_id()])
+    assert await queue.claimed() == [(second.run_id, "h1")]
+    await queue.release([first.run_id])
+    assert await queue.claim("h2", 9) == [third]
+
+
+async def test_what_is_given_back_is_claimed_again_in_its_old_place(queue: Queue) -> None:
+    first, second, third = await queued(queue, 3)
+    await queue.claim("h1", 2)
+    await queue.release({first.run_id})
+    assert await queue.claimed() == [(second.run_id, "h1")]
+    assert await queue.claim("h2", 9) == [first, third]
+
+
+async def test_one_run_can_be_claimed_by_name_if_nobody_has_it(queue: Queue) -> None:
+    first, second = await queued(queue, 2)
+    assert await queue.claim_one(second.run_id, "h1") == second
+    assert await queue.claim_one(second.run_id, "h2") is None
+    assert await queue.claim("h2", 9) == [first]
+    assert await queue.claim_one(first.run_id, "h1") is None
+
+
+async def test_a_run_can_be_dispatched_to_one_host(queue: Queue) -> None:
+    order = dispatch()
+    await queue.dispatch(order, host="h1")
+    assert await queue.claim("h2", 9) == []
+    assert await queue.claimed() == [(order.run_id, "h1")]
+    await queue.release([order.run_id])
+    assert await queue.claim("h2", 9) == [order]
+
+
+# Dispatches
+
+
+async def test_a_key_that_is_used_again_gives_the_first_run(queue: Queue, store: Store) -> None:
+    first = dispatch("a", idempotency_key="k1", input={"a": 1, "b": [2]})
+    again = dispatch("a", idempotency_key="k1", input={"b": [2], "a": 1})
+    assert await queue.dispatch(first) == first.run_id
+    assert await queue.dispatch(again) == first.run_id
+    assert await queue.claim("h1", 9) == [first]
+    await queue.started([first.run_id])
+    assert await queue.dispatch(again) == first.run_id
+    assert await queue.claim("h1", 9) == []
+    assert set(await statuses(store)) == {first.run_id}
+
+
+@pytest.mark.parametrize("change", [{"worker": "other"}, {"input": {"what": "else"}}], ids=["worker", "input"])
+async def test_a_key_that_is_used_for_something_else_is_a_conflict(queue: Queue, change: dict[str, Any]) -> None:
+    first = dispatch("a", idempotency_key="k1")
+    await queue.dispatch(first)
+    with pytest.raises(ConflictError, match=f"'k1'.*{first.run_id}") as refused:
+        await queue.dispatch(dispatch("a", idempotency_key="k1", **change))
+    assert refused.value.hint
+    assert await queue.claim("h1", 9) == [first]
+
+
+async def test_many_who_use_one_key_at_once_get_one_run(queue: Queue) -> None:
+    got: list[str] = []
+
+    async def one() -> None:
+        got.append(await queue.dispatch(dispatch("a", idempotency_key="k1")))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(30):
+            tasks.start_soon(one)
+    assert len(got) == 30
+    assert [order.run_id for order in await queue.claim("h1", 99)] == list(set(got))
+
+
+async def test_one_that_fails_among_many_fails_alone(queue: Queue, store: Store) -> None:
+    taken = dispatch("taken", idempotency_key="k1")
+    await queue.dispatch(taken)
+    refused: list[ConflictError] = []
+    orders = [
+        dispatch(str(n), run_id=taken.run_id, idempotency_key=f"bad {n}") if n % 7 == 3 else dispatch(str(n))
+        for n in range(50)
+    ]
+
+    async def one(order: Dispatch) -> None:
+        try:
+            await queue.dispatch(order)
+        except ConflictError as error:
+            refused.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for order in orders:
+            tasks.start_soon(one, order)
+    assert len(refused) == 7
+    good = {order.run_id for order in orders} | {taken.run_id}
+    assert {order.run_id for order in await queue.claim("h1", 99)} == good == set(await statuses(store))
+    # Nothing of what failed is left: its key is free.
+    another = dispatch("else", idempotency_key="bad 3")
+    assert await queue.dispatch(another) == another.run_id
+
+
+async def test_a_run_is_listed_as_queued_from_its_dispatch_on(queue: Queue, store: Store) -> None:
+    order = dispatch("polish the brass", parent_run_id=new_run_id())
+    await queue.dispatch(order)
+    item = await store.get_run(order.run_id)
+    assert item is not None
+    assert (item.row.status, item.row.name, item.row.task) == ("queued", "builder", "polish the brass")
+    assert (item.row.queued_at, item.row.started_at, item.row.last_seq) == (at(1), at(1), 0)
+    assert (item.row.parent_run_id, item.event_count, item.has_transcript) == (order.parent_run_id, 0, False)
+    assert item.channel_name == "#general"
+    assert await store.channels() == [Channel(id="chat:1", name="#general")]
+    for wanted in ({"statuses": ("queued",)}, {"search": "brass"}, {"channel_id": "chat:1"}, {"agent_id": "ada"}):
+        assert await statuses(store, **wanted) == {order.run_id: "queued"}
+    assert await store.open_runs() == [order.run_id]
+
+
+async def test_the_first_events_of_a_run_replace_its_queued_row_and_leave_its_number(
+    queue: Queue, store: Store
+) -> None:
+    order, other = dispatch("polish the brass"), dispatch()
+    await queue.dispatch(order)
+    await queue.dispatch(other)
+    before = await store.get_run(order.run_id)
+    first, _, last = pieces(run("polish the brass", said("all done"), run_id=order.run_id, second=9))
+    await store.apply([first])
+    assert await statuses(store) == {order.run_id: "running", other.run_id: "queued"}
+    await store.apply([last])
+    after = await store.get_run(order.run_id)
+    assert before is not None
+    assert after is not None
+    assert (after.number, after.row) == (before.number, last.row)
+    assert await statuses(store, search="brass") == await statuses(store, search="all done")
+    assert await statuses(store, statuses=("queued",)) == {other.run_id: "queued"}
+
+
+async def test_what_is_queued_is_listed_again_after_a_rebuild(queue: Queue, store: Store) -> None:
+    started, waiting = dispatch("started"), dispatch("polish the brass")
+    await queue.dispatch(started)
+    await queue.dispatch(waiting)
+    await store.clear_views()
+    assert await statuses(store) == {}
+    await store.apply(pieces(run(run_id=started.run_id, status=None)))
+    for _ in range(2):
+        await queue.show_queued()
+        assert await statuses(store) == {started.run_id: "running", waiting.run_id: "queued"}
+        assert await statuses(store, search="brass") == {waiting.run_id: "queued"}
+
+
+async def test_a_run_that_is_forgotten_leaves_nothing_behind(queue: Queue) -> None:
+    gone, other = dispatch("a", idempotency_key="k1"), dispatch("b", idempotency_key="k2")
+    for order in (gone, other):
+        await queue.dispatch(order)
+        await queue.put(answer(order.run_id))
+    await queue.forget([gone.run_id])
+    assert await queue.claim("h1", 9) == [other]
+    assert [order for _, order in await queue.orders()] == [answer(other.run_id)]
+    again = dispatch("c", idempotency_key="k1")
+    assert await queue.dispatch(again) == again.run_id
+    assert await queue.dispatch(dispatch("b", idempotency_key="k2")) == other.run_id
+
+
+async def test_thousands_of_dispatches_at_once_are_all_kept(queue: Queue, store: Store) -> None:
+    orders = [dispatch(str(number)) for number in range(2_000)]
+    async with anyio.create_task_group() as tasks:
+        for order in orders:
+            tasks.start_soon(queue.dispatch, order)
+    assert {order.run_id for order in await queue.claim("h1", 9_999)} == {order.run_id for order in orders}
+    assert (await store.list_runs(RunFilter(statuses=("queued",)), limit=1)).total == 2_000
+
+
+# Orders
+
+
+async def test_orders_come_oldest_first_and_once(queue: Queue) -> None:
+    one, other = new_run_id(), new_run_id()
+    put = [answer(one), answer(other), answer(one, "c2", {"ünï": [1, None]})]
+    for order in put:
+        assert await queue.put(order) is True
+    assert await queue.put(answer(one, result="something else")) is False
+    kept = await queue.orders()
+    assert [order for _, order in kept] == put
+    numbers = [number for number, _ in kept]
+    assert numbers == sorted(set(numbers))
+    assert await queue.orders(after=numbers[0]) == kept[1:]
+    assert await queue.orders(after=numbers[-1]) == []
+
+
+async def test_an_order_that_is_done_is_gone_and_numbers_only_grow(queue: Queue) -> None:
+    run_id = new_run_id()
+    cancel = Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": "enough"}, created_at=at(1))
+    await queue.put(answer(run_id))
+    await queue.put(cancel)
+    (_, _), (last, kept) = await queue.orders()
+    assert kept == cancel
+    await queue.done([last, 999])
+    assert [order for _, order in await queue.orders()] == [answer(run_id)]
+    assert await queue.put(cancel) is True
+    assert [order for number, order in await queue.orders(after=last)] == [cancel]
+
+
+# What is in a file
+
+
+async def test_the_queue_outlives_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "shopfloor.db"
+    first, second = dispatch("a", idempotency_key="k1"), dispatch("b")
+    store = await SqliteStore.open(path)
+    queue = SqliteQueue(store)
+    await queue.dispatch(first)
+    await queue.dispatch(second)
+    await queue.claim("h1", 1)
+    await queue.put(answer(first.run_id))
+    await store.close()
+
+    store = await SqliteStore.open(path)
+    queue = SqliteQueue(store)
+    assert await queue.claimed() == [(first.run_id, "h1")]
+    assert await queue.dispatch(dispatch("a", idempotency_key="k1")) == first.run_id
+    assert await queue.claim("h2", 9) == [second]
+    assert [order for _, order in await queue.orders()] == [answer(first.run_id)]
+    assert set((await statuses(store)).values()) == {"queued"}
+    await store.close()
+
+
+async def test_hosts_of_several_processes_never_get_a_run_twice(tmp_path: Path) -> None:
+    path = tmp_path / "shopfloor.db"
+    store = await SqliteStore.open(path)
+    orders = await queued(SqliteQueue(store), 100)
+    await store.close()
+    got: list[str] = []
+
+    async def host(name: str) -> None:
+        own = await SqliteStore.open(path)
+        while taken := await SqliteQueue(own).claim(name, 3):
+            got.extend(order.run_id for order in taken)
+        await own.close()
+
+    # A store of its own for each, so a connection and a writing thread of its own, as in another process.
+    threads = [threading.Thread(target=anyio.run, args=(host, f"h{n}")) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
+    assert sorted(got) == sorted(order.run_id for order in orders)
+
+
+async def test_a_database_from_before_the_queue_gets_one_and_keeps_its_runs(tmp_path: Path) -> None:
+    path = tmp_path / "shopfloor.db"
+    database_of("0003", path)
+    fill(path)
+    store = await SqliteStore.open(path)
+    queue = SqliteQueue(store)
+    order = dispatch()
+    await queue.dispatch(order)
+    assert await statuses(store) == {order.run_id: "queued", RUN: "completed"}
+    assert await queue.claim("h1", 9) == [order]
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        ("SELECT num, body FROM dispatches WHERE host IS NULL ORDER BY num LIMIT 9", "idx_dispatches_free"),
+        ("SELECT num, run_id, host FROM dispatches WHERE host IS NOT NULL", "idx_dispatches_claimed"),
+        ("SELECT id FROM worker_runs WHERE wake_at <= ?", "idx_worker_runs_wake"),
+    ],
+)
+async def test_what_is_asked_again_and_again_is_found_by_an_index(tmp_path: Path, query: str, index: str) -> None:
+    path = tmp_path / "shopfloor.db"
+    await (await SqliteStore.open(path)).close()
+    with sqlite3.connect(path) as connection:
+        plan = " ".join(
+            str(row[-1]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", ["x"][: query.count("?")])
+        )
+    connection.close()
+    assert index in plan

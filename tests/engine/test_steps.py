@@ -1,0 +1,183 @@
+"""Workers in YAML, on a real host: what each kind of step does."""
+
+import pytest
+from tests.engine.floor import Floor
+
+from shopfloor.log import AssistantMessage, StepCompleted, StepStarted, UserMessage
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.req("SDK-4")
+async def test_steps_are_done_one_after_another_and_the_output_is_given(floor: Floor):
+    floor.worker(
+        "two",
+        """
+        input: {NAME: {type: string}}
+        steps:
+          First: {block: command, command: 'echo one {{NAME}}', output: ONE}
+          Second: {block: command, command: 'echo two; echo after {{ONE}}', output: TWO}
+        output: {one: '{{ONE}}', two: '{{TWO}}'}
+        """,
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("two", NAME="Ada; rm -rf /")
+        outcome = await shift.ended(run_id)
+    assert outcome.result == {"one": "one Ada; rm -rf /", "two": "two\nafter one Ada; rm -rf /"}
+    steps = [(type(event.payload).__name__, event.path) for event in floor.events(run_id) if event.path]
+    assert [path for kind, path in steps if kind in ("StepStarted", "StepCompleted")] == [
+        "first",
+        "first",
+        "second",
+        "second",
+    ]
+
+
+async def test_a_thread_is_told_its_prompts_and_the_model_answers(floor: Floor):
+    floor.worker(
+        "talk",
+        """
+        input: {NAME: {type: string}}
+        steps:
+          Start: {block: start-thread, model: script/echo, system: about}
+          Say: {block: add-message, prompt: greeting, input: [NAME]}
+          Answer: {block: next-message, output: ANSWER}
+          Text: {block: serialize-thread, output: WHOLE}
+        output: {answer: '{{ANSWER}}', whole: '{{WHOLE}}'}
+        """,
+        about="You repeat {{NAME}}.",
+        greeting="Hello {{NAME}}",
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("talk", NAME="Ada")
+        outcome = await shift.ended(run_id)
+    assert "Hello Ada" in outcome.result["answer"]
+    assert outcome.result["whole"].startswith("## system\n\nYou repeat Ada.\n\n## user\n\nHello Ada\n\n## assistant")
+    said = [
+        event.payload for event in floor.events(run_id) if isinstance(event.payload, UserMessage | AssistantMessage)
+    ]
+    first = said[0]
+    assert isinstance(first, UserMessage)
+    assert first.system_prompt == "You repeat Ada."
+    assert outcome.usage is not None
+    assert outcome.usage.output > 0
+
+
+async def test_branches_go_on_at_the_same_time_and_write_one_whole_log(floor: Floor):
+    branches = "\n".join(
+        f"      b{n}: {{Do: {{block: command, command: 'sleep 0.1; echo {n}', output: R{n}}}}}" for n in range(8)
+    )
+    floor.worker("wide", f"steps:\n  Wide:\n    block: parallel\n    branches:\n{branches}\noutput: '{{{{R7}}}}'")
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("wide")
+        assert (await shift.ended(run_id)).result == "7"
+    events = floor.events(run_id)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    begun = [event.seq for event in events if isinstance(event.payload, StepStarted) and event.path.endswith(".do")]
+    done = [event.seq for event in events if isinstance(event.payload, StepCompleted) and event.path.endswith(".do")]
+    assert len(begun) == len(done) == 8
+    assert max(begun[:2]) < min(done), "at least two were at it together"
+
+
+async def test_loops_name_their_rounds_and_collect_what_each_made(floor: Floor):
+    floor.worker(
+        "loops",
+        """
+        variables: {COUNT: {type: any, default: '0'}}
+        steps:
+          Each:
+            block: for-each
+            each: [a, b]
+            steps:
+              Inner:
+                block: for_each
+                each: [1, 2]
+                as: NUMBER
+                steps:
+                  Join: {block: command, command: 'echo {{ITEM}}{{NUMBER}}', output: JOINED}
+                collect: JOINED
+                output: ROW
+            collect: ROW
+            output: ROWS
+          Until:
+            block: while
+            while: {value: '{{COUNT}}', not: '3'}
+            steps:
+              Count: {block: command, command: 'expr {{COUNT}} + 1', output: COUNT}
+        output: {rows: '{{ROWS}}', count: '{{COUNT}}'}
+        """,
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("loops")
+        outcome = await shift.ended(run_id)
+    assert outcome.result == {"rows": [["a1", "a2"], ["b1", "b2"]], "count": "3"}
+    places = {(event.path, event.iteration) for event in floor.events(run_id) if event.path.endswith(("join", "count"))}
+    assert places == {
+        ("each.0.inner.0.join", 0),
+        ("each.0.inner.1.join", 1),
+        ("each.1.inner.0.join", 0),
+        ("each.1.inner.1.join", 1),
+        ("until.0.count", 0),
+        ("until.1.count", 1),
+        ("until.2.count", 2),
+    }
+
+
+async def test_a_terminal_step_ends_the_run_where_its_condition_holds(floor: Floor):
+    floor.worker(
+        "stops",
+        """
+        input: {HOW: {type: string}}
+        steps:
+          Not yet: {block: terminal, when: {value: '{{HOW}}', is: early}, output: stopped early}
+          Each:
+            block: for-each
+            each: [1, 2, 3]
+            steps:
+              Fail: {block: terminal, when: {value: '{{HOW}}', is: badly}, status: failed, message: 'at {{ITEM}}'}
+        output: all the way
+        """,
+    )
+    async with floor.open() as shift:
+        assert await shift.result("stops", HOW="early") == "stopped early"
+        assert await shift.result("stops", HOW="no") == "all the way"
+        failed = await shift.ended(await shift.dispatch("stops", HOW="badly"))
+    assert failed.status == "failed"
+    assert failed.error is not None
+    assert failed.error.message == "at 1"
+
+
+async def test_a_sub_run_is_linked_both_ways_and_gives_its_output_to_its_parent(floor: Floor):
+    floor.worker(
+        "child",
+        "input: {X: {type: string}}\nsteps: {Do: {block: command, command: 'echo got {{X}}', output: Y}}\noutput: Y",
+    )
+    floor.worker(
+        "parent",
+        "steps: {Call: {block: run-worker, worker: child, input: {X: seven}, output: Z}}\noutput: 'child {{Z}}'",
+    )
+    async with floor.open(slots=1) as shift:
+        run_id = await shift.dispatch("parent")
+        assert (await shift.ended(run_id)).result == "child got seven"
+    call = next(event for event in floor.events(run_id) if event.child_run_id is not None)
+    child = floor.events(call.child_run_id or "")
+    assert {event.parent_run_id for event in child} == {run_id}
+
+
+async def test_a_failed_step_is_tried_again_as_its_rule_says(floor: Floor, tmp_path):
+    floor.worker(
+        "flaky",
+        f"""
+        steps:
+          Try:
+            block: command
+            command: 'echo x >> {tmp_path}/tries; test $(wc -l < {tmp_path}/tries) -ge 3'
+            retry: {{limit: 3, delay: 0.01}}
+        output: all done
+        """,
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("flaky")
+        assert (await shift.ended(run_id)).result == "all done"
+    tries = [event.payload.try_ for event in floor.events(run_id) if isinstance(event.payload, StepStarted)]
+    assert tries == [1, 2, 3]

@@ -1,0 +1,93 @@
+"""The Anthropic Messages API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from tests.model_server.frames import Frame, sse
+from tests.model_server.script import Failure, Text, Thinking, Tokens, ToolUse, Turn, call_id, chunks
+
+
+class Anthropic:
+    def replies(self, body: Any) -> int:
+        return sum(message.get("role") == "assistant" for message in body.get("messages", []))
+
+    def streams(self, path: str, body: Any) -> bool:
+        return bool(body.get("stream"))
+
+    def stream(self, turn: Turn, body: Any, n: int) -> Iterator[Frame]:
+        message = {**self._message(turn, body, n), "content": [], "stop_reason": None}
+        yield _event({"type": "message_start", "message": message})
+        yield _event({"type": "ping"})
+        for place, said in enumerate(turn.say):
+            match said:
+                case Text():
+                    start: dict[str, Any] = {"type": "text", "text": ""}
+                    deltas = [{"type": "text_delta", "text": piece} for piece in chunks(said.text, turn.chunk)]
+                case Thinking():
+                    start = {"type": "thinking", "thinking": "", "signature": ""}
+                    pieces = chunks(said.thinking, turn.chunk)
+                    deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
+                    deltas.append({"type": "signature_delta", "signature": said.signature})
+                case ToolUse():
+                    start = {"type": "tool_use", "id": call_id(turn, place, n), "name": said.name, "input": {}}
+                    pieces = chunks(msgspec.json.encode(said.input).decode(), turn.chunk)
+                    deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ["", *pieces]]
+            yield _event({"type": "content_block_start", "index": place, "content_block": start})
+            for delta in deltas:
+                yield _event({"type": "content_block_delta", "index": place, "delta": delta}, piece=True)
+            yield _event({"type": "content_block_stop", "index": place})
+        stop = {"stop_reason": _stop(turn), "stop_sequence": None}
+        yield _event({"type": "message_delta", "delta": stop, "usage": _usage(turn.usage)})
+        yield _event({"type": "message_stop"})
+
+    def whole(self, turn: Turn, body: Any, n: int) -> Any:
+        return self._message(turn, body, n)
+
+    def error(self, failure: Failure) -> Any:
+        return {"type": "error", "error": {"type": failure.type, "message": failure.message}, "request_id": "req_1"}
+
+    def error_frame(self, failure: Failure) -> Frame:
+        return _event(self.error(failure))
+
+    def _message(self, turn: Turn, body: Any, n: int) -> dict[str, Any]:
+        content: list[Any] = []
+        for place, said in enumerate(turn.say):
+            match said:
+                case Text():
+                    content.append({"type": "text", "text": said.text})
+                case Thinking():
+                    content.append({"type": "thinking", "thinking": said.thinking, "signature": said.signature})
+                case ToolUse():
+                    call = call_id(turn, place, n)
+                    content.append({"type": "tool_use", "id": call, "name": said.name, "input": said.input})
+        return {
+            "id": f"msg_{n:024}",
+            "type": "message",
+            "role": "assistant",
+            "model": body.get("model", "none"),
+            "content": content,
+            "stop_reason": _stop(turn),
+            "stop_sequence": None,
+            "usage": _usage(turn.usage),
+        }
+
+
+def _event(data: dict[str, Any], *, piece: bool = False) -> Frame:
+    return sse(data, event=data["type"], piece=piece)
+
+
+def _stop(turn: Turn) -> str:
+    calls = any(isinstance(said, ToolUse) for said in turn.say)
+    return turn.stop_reason or ("tool_use" if calls else "end_turn")
+
+
+def _usage(tokens: Tokens) -> dict[str, Any]:
+    return {
+        "input_tokens": tokens.input - tokens.cache_read - tokens.cache_write,
+        "cache_read_input_tokens": tokens.cache_read,
+        "cache_creation_input_tokens": tokens.cache_write,
+        "output_tokens": tokens.output,
+    }

@@ -1,0 +1,99 @@
+"""Running the server: in a thread of the tests, or in a process that can be killed on its own; and talking to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import uvicorn
+from tests.model_server.app import ModelServerApp
+from tests.model_server.script import Asked, Script, Turn
+
+KEY = "sk-scripted"
+
+
+class ModelServer:
+    """A server that runs somewhere: what it is to say, and what it was asked."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def say(self, *turns: Turn | dict[str, Any]) -> None:
+        """From now on this; what was asked so far is forgotten."""
+        script = {"turns": [msgspec.to_builtins(turn) for turn in turns]}
+        httpx.put(f"{self.url}/_script", content=json.dumps(script)).raise_for_status()
+
+    def asked(self) -> list[Asked]:
+        answer = httpx.get(f"{self.url}/_requests").raise_for_status()
+        return msgspec.json.decode(answer.content, type=list[Asked])
+
+    def wait_for_end(self, n: int = 0, seconds: float = 5) -> str:
+        """How the n-th request ended."""
+        deadline = time.monotonic() + seconds
+        while (ends := [asked.end for asked in self.asked()])[n] == "open" and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return ends[n]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment in which every provider is this server."""
+        return {
+            "ANTHROPIC_BASE_URL": self.url,
+            "ANTHROPIC_API_KEY": KEY,
+            "OPENAI_BASE_URL": f"{self.url}/v1",
+            "OPENAI_API_KEY": KEY,
+            "GOOGLE_GEMINI_BASE_URL": self.url,
+            "GEMINI_API_KEY": KEY,
+            "SHOPFLOOR_MODEL_LOCAL_URL": f"{self.url}/v1",
+        }
+
+
+@contextlib.contextmanager
+def in_thread(turns: Sequence[Turn] = ()) -> Iterator[ModelServer]:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(configuration(Script(turns=list(turns))))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.005)
+        yield ModelServer(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    finally:
+        server.force_exit = server.should_exit = True
+        thread.join(timeout=10)
+        listener.close()
+
+
+@contextlib.contextmanager
+def in_process(folder: Path, turns: Sequence[Turn] = ()) -> Iterator[ModelServer]:
+    """The same as a process of its own, with its files in `folder`."""
+    script, port_file = folder / "model-script.json", folder / "model-port"
+    script.write_bytes(msgspec.json.encode(Script(turns=list(turns))))
+    port_file.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "tests.model_server", "--script", str(script), "--port-file", str(port_file)]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as process:
+        try:
+            deadline = time.monotonic() + 20
+            while not port_file.exists() and time.monotonic() < deadline and process.poll() is None:
+                time.sleep(0.02)
+            yield ModelServer(f"http://127.0.0.1:{port_file.read_text()}")
+        finally:
+            process.kill()
+
+
+def configuration(script: Script) -> uvicorn.Config:
+    # A connection that is cut on purpose is an exception inside the app: nobody needs its traceback.
+    return uvicorn.Config(
+        ModelServerApp(script), log_config=None, log_level="critical", access_log=False, lifespan="off", ws="none"
+    )

@@ -1,0 +1,168 @@
+"""What cannot be executed is told as an event of a stream, with the fitting status, and nothing runs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from tests.samples import RUN_ID
+from tests.server.shop import Shop
+from tests.server.working import executed, go_on, start, told, working, written
+
+from shopfloor.record import Storage
+from shopfloor.server.limits import BODY_BYTES, BODY_DEPTH
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("busy")
+    with working(Storage(folder / "storage"), written(folder / "workers")) as shop:
+        yield shop
+
+
+@pytest.fixture
+def client(busy: Shop) -> Iterator[httpx.Client]:
+    with busy.client() as client:
+        yield client
+
+
+def refused(got: httpx.Response, status: int, error_type: str) -> dict[str, Any]:
+    """The one error of a stream."""
+    assert (got.status_code, got.headers["content-type"]) == (status, "text/event-stream"), got.text
+    event, done = told(iter(got.text.splitlines()))
+    assert done == "[DONE]"
+    assert not isinstance(event, str)
+    assert (event.type, event.data["errorType"]) == ("error", error_type)
+    assert event.data["message"]
+    assert event.data["retryable"] is False
+    return event.data
+
+
+@pytest.mark.req("SDK-27", "SDK-30")
+def test_a_worker_that_is_not_there_is_not_found(client: httpx.Client) -> None:
+    error = refused(client.post("/api/agents/nobody/execute", json=start()), 404, "not_found_error")
+    assert "nobody" in error["message"]
+    assert "echo" in error["hint"]
+
+
+@pytest.mark.parametrize("slug", ["%00", "..%2Fecho", "x" * 200, "ec ho", "é"])
+def test_what_could_be_no_worker_is_not_found(client: httpx.Client, slug: str) -> None:
+    got = client.post(f"/api/agents/{slug}/execute", json=start())
+    assert got.status_code == 404
+
+
+def test_a_name_that_is_far_too_long_is_refused(client: httpx.Client) -> None:
+    refused(client.post(f"/api/agents/{'x' * 201}/execute", json=start()), 400, "validation_error")
+
+
+@pytest.mark.req("SDK-29")
+@pytest.mark.parametrize("given", [{}, {"TEXT": 1}, {"TEXT": "x", "MORE": 1}, {"TEXT": None}])
+def test_input_that_does_not_fit_is_refused(client: httpx.Client, given: dict[str, Any]) -> None:
+    refused(client.post("/api/agents/echo/execute", json=start(given)), 400, "validation_error")
+    assert client.get("/api/agents/workers", params={"agent_id": "echo"}).json()["total"] == 0
+
+
+DEEP = b'{"type": "start", "input": ' + b'{"x":' * BODY_DEPTH + b"1" + b"}" * BODY_DEPTH + b"}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"type": "begin"}',
+        b'{"type": "start", "input": []}',
+        b'{"type": "start", "input": {"TEXT": "\\ud800"}}',
+        b'{"type": "start", "input": {"TEXT": NaN}}',
+        b'{"type": "start", "input": {"TEXT": "x"}, "more": 1}',
+        b'{"type": "start", "input": {"TEXT": "x"}, "detach": "yes"}',
+        b'{"type": "start", "input": {"TEXT": "x"}, "owner": ""}',
+        b'{"type": "start", "input": {"TEXT": "x"}, "cwd": "here"}',
+        b'{"type": "start", "input": {"TEXT": "x"}, "cwd": "/a\\u0000b"}',
+        b'{"type": "start", "input": {"TEXT": "x"}, "executionId": "x"}',
+        b'{"type": "continue"}',
+        b'{"type": "continue", "executionId": "x", "toolResults": [{"toolCallId": "c", "result": 1}]}',
+        b'{"type": "continue", "executionId": "%b", "toolResults": []}' % RUN_ID.encode(),
+        b'{"type": "continue", "executionId": "%b", "toolResults": [1]}' % RUN_ID.encode(),
+        b'{"type": "continue", "executionId": "%b", "toolResults": [{"result": 1}]}' % RUN_ID.encode(),
+        DEEP,
+        b'{"type": "start", "input": ' + b"[" * 100_000,
+    ],
+    ids=lambda body: body[:60].decode(errors="replace"),
+)
+def test_a_malformed_body_is_refused(client: httpx.Client, body: bytes) -> None:
+    got = client.post("/api/agents/echo/execute", content=body, headers={"Content-Type": "application/json"})
+    assert "body" in refused(got, 400, "validation_error")["message"]
+
+
+def test_a_body_of_another_type_is_refused(client: httpx.Client) -> None:
+    got = client.post("/api/agents/echo/execute", content=b'{"type": "start"}', headers={"Content-Type": "text/plain"})
+    refused(got, 400, "validation_error")
+
+
+def test_a_parameter_is_refused(client: httpx.Client) -> None:
+    got = client.post("/api/agents/echo/execute?detach=1", json=start({"TEXT": "x"}))
+    assert "detach" in refused(got, 400, "validation_error")["message"]
+
+
+def test_a_body_that_is_too_large_is_refused(client: httpx.Client) -> None:
+    got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x" * BODY_BYTES}))
+    assert got.status_code == 413
+
+
+def test_the_same_key_for_something_else_is_a_conflict(client: httpx.Client) -> None:
+    executed(client, "asker", start(idempotencyKey="taken"))
+    got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x"}, idempotencyKey="taken"))
+    refused(got, 409, "conflict")
+
+
+def test_a_viewer_may_not_execute(busy: Shop) -> None:
+    with busy.client("viewer") as viewer:
+        assert viewer.post("/api/agents/echo/execute", json=start({"TEXT": "x"})).status_code == 403
+
+
+# Going on.
+
+
+@pytest.fixture(scope="module")
+def waiting(busy: Shop) -> tuple[str, str]:
+    """A run that waits, and the call it waits for."""
+    with busy.client() as client:
+        told = executed(client, "asker", start())
+    return told[0].data["executionId"], told[-2].data["toolCalls"][0]["toolCallId"]
+
+
+def test_going_on_with_a_run_that_is_not_there_is_not_found(client: httpx.Client) -> None:
+    got = client.post("/api/agents/asker/execute", json=go_on(RUN_ID, {"toolCallId": "c", "result": 1}))
+    refused(got, 404, "run_not_found")
+
+
+def test_going_on_with_a_run_of_another_worker_is_not_found(client: httpx.Client, waiting: tuple[str, str]) -> None:
+    run_id, call = waiting
+    got = client.post("/api/agents/echo/execute", json=go_on(run_id, {"toolCallId": call, "result": 1}))
+    assert "echo" in refused(got, 404, "run_not_found")["message"]
+
+
+def test_a_result_for_a_call_that_nobody_made_is_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:
+    run_id, call = waiting
+    got = client.post("/api/agents/asker/execute", json=go_on(run_id, {"toolCallId": "other", "result": 1}))
+    assert call in refused(got, 409, "unknown_call")["hint"]
+
+
+@pytest.mark.parametrize("more", [{}, {"result": 1, "error": "x"}, {"result": 1, "toolName": "other"}, {"error": 1}])
+def test_a_result_that_cannot_be_meant_is_refused(
+    client: httpx.Client, waiting: tuple[str, str], more: dict[str, Any]
+) -> None:
+    run_id, call = waiting
+    got = client.post("/api/agents/asker/execute", json=go_on(run_id, {"toolCallId": call, **more}))
+    refused(got, 400, "validation_error")
+
+
+def test_two_results_for_one_call_are_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:
+    run_id, call = waiting
+    one = {"toolCallId": call, "result": 1}
+    refused(client.post("/api/agents/asker/execute", json=go_on(run_id, one, one)), 400, "validation_error")

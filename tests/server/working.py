@@ -1,0 +1,172 @@
+"""A real server with the real engine behind it: what is asked for is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import msgspec
+from anyio.abc import TaskStatus
+from anyio.from_thread import start_blocking_portal
+from fastapi import FastAPI
+from tests.server.shop import PATIENCE, Shop
+
+from shopfloor.record import Storage
+from shopfloor.server import Tokens, create_app, serve
+from shopfloor.wiring import Workers, local_office, local_works
+
+WORKERS = {
+    "echo": """
+description: Says what it is told.
+input:
+  TEXT: {type: string}
+steps:
+  Say it: {block: terminal, output: "{{TEXT}}"}
+""",
+    "sleeper": """
+steps:
+  Sleep: {block: command, command: "sleep 60"}
+""",
+    "breaker": """
+steps:
+  Break: {block: command, command: "exit 3"}
+""",
+    "asker": """
+tools:
+  look-up:
+    description: Looks a word up.
+    parameters: {word: {type: string}}
+steps:
+  Look up: {block: tool-call, tool: look-up, input: {word: moon}, output: FOUND}
+  Look up more: {block: tool-call, tool: look-up, input: {word: "{{FOUND}}"}, output: MORE}
+output: {first: "{{FOUND}}", second: "{{MORE}}"}
+""",
+    "asks-twice": """
+tools:
+  look-up:
+    description: Looks a word up.
+    parameters: {word: {type: string}}
+steps:
+  Both:
+    block: parallel
+    branches:
+      Sun:
+        Look up: {block: tool-call, tool: look-up, input: {word: sun}, output: SUN}
+      Moon:
+        Look up: {block: tool-call, tool: look-up, input: {word: moon}, output: MOON}
+""",
+    "talker": """
+steps:
+  Begin: {block: start-thread, model: script/hello}
+  Ask: {block: add-message, text: Say hello to Ada.}
+  Answer: {block: next-message, output: SAID}
+output: SAID
+""",
+}
+
+
+def written(folder: Path) -> Path:
+    """A folder with these workers."""
+    for slug, text in WORKERS.items():
+        (folder / slug).mkdir(parents=True)
+        (folder / slug / "worker.yaml").write_text(text)
+    return folder
+
+
+@asynccontextmanager
+async def _working(storage: Storage, workers: Path, changes: dict[str, Any]) -> AsyncGenerator[Shop]:
+    wanted = Workers(folders=(workers,))
+    async with local_office(storage) as office, local_works(office, wanted) as works:
+        services = msgspec.structs.replace(office.services(works.works), **changes)
+        app = create_app(services)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(office.ingest.run)
+            tasks.start_soon(works.host.run)
+            url = await tasks.start(_serving, app)
+            yield Shop(url=url, app=app, storage=storage, tokens=Tokens(storage.tokens))
+            tasks.cancel_scope.cancel()
+
+
+async def _serving(app: FastAPI, *, task_status: TaskStatus[str]) -> None:
+    await serve(app, "127.0.0.1", 0, task_status.started)
+
+
+@contextmanager
+def working(storage: Storage, workers: Path, **changes: Any) -> Generator[Shop]:
+    """The server, with services other than the usual ones where `changes` says so."""
+    with (
+        start_blocking_portal(backend_options={"use_uvloop": True}) as portal,
+        portal.wrap_async_context_manager(_working(storage, workers, changes)) as shop,
+    ):
+        yield shop
+
+
+class Told(msgspec.Struct, frozen=True):
+    """An event of an execution, and the id it came with."""
+
+    data: dict[str, Any]
+    id: int | None
+
+    @property
+    def type(self) -> str:
+        return self.data["type"]
+
+
+@contextmanager
+def executing(client: httpx.Client, slug: str, body: Any) -> Iterator[Iterator[Told | str]]:
+    """The events of an execution, `[DONE]` and comments as text. Leaving it cuts the connection."""
+    with client.stream("POST", f"/api/agents/{slug}/execute", json=body) as got:
+        assert got.status_code == 200, got.read()
+        assert got.headers["content-type"] == "text/event-stream"
+        assert got.headers["x-accel-buffering"] == "no"
+        yield told(got.iter_lines())
+
+
+def executed(client: httpx.Client, slug: str, body: Any) -> list[Told]:
+    """All events of an execution to its end, which is said."""
+    with executing(client, slug, body) as events:
+        *told_, done = [one for one in events if not isinstance(one, str) or not one.startswith(":")]
+    assert done == "[DONE]"
+    assert not any(isinstance(one, str) for one in told_)
+    return [one for one in told_ if isinstance(one, Told)]
+
+
+def told(lines: Iterator[str]) -> Iterator[Told | str]:
+    place: int | None = None
+    for line in lines:
+        if line.startswith(":"):
+            yield line
+        elif line.startswith("id: "):
+            place = int(line[4:])
+        elif line == "data: [DONE]":
+            yield "[DONE]"
+        elif line:
+            assert line.startswith("data: "), line
+            yield Told(msgspec.json.decode(line[6:]), place)
+            place = None
+
+
+def start(input: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:  # noqa: A002 - the seed's word
+    return {"type": "start", "input": input or {}, **more}
+
+
+def go_on(run_id: str, *results: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "continue", "executionId": run_id, "toolResults": list(results), **more}
+
+
+def status(client: httpx.Client, run_id: str) -> str:
+    got = client.get("/api/agents/workers/detail", params={"worker_id": run_id})
+    return got.json().get("status", "unknown")
+
+
+def becomes(client: httpx.Client, run_id: str, wanted: str) -> None:
+    """Waits until the run is in that state."""
+    until = time.monotonic() + PATIENCE
+    while (seen := status(client, run_id)) != wanted:
+        assert time.monotonic() < until, f"{run_id} is {seen}, not {wanted}"
+        time.sleep(0.02)

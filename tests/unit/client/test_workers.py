@@ -1,0 +1,552 @@
+"""Executing workers over HTTP, against a server that answers byte by byte as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import httpx
+import msgspec
+import pytest
+from tests.samples import RUN_ID
+from tests.unit.client.scripted import Answer, Scripted, as_json, log_sse, scripted, sse
+from tests.unit.views.test_stream import STARTED, STEP, STEP_ENDED, call, delta, log, message, result, text, told, use
+
+from shopfloor.client import (
+    CallResult,
+    Client,
+    ClientToolRequest,
+    Question,
+    StreamEvent,
+    UnknownEvent,
+    WorkerResult,
+)
+from shopfloor.errors import (
+    ExecutionCancelled,
+    InvalidInput,
+    InvalidRunId,
+    ProviderError,
+    RateLimited,
+    RunFailed,
+    RunNotFound,
+    ServerUnreachable,
+    StepFailed,
+    ToolFailed,
+    WorkerNotFound,
+)
+from shopfloor.log import RunCompleted
+
+START = {"type": "start", "executionId": RUN_ID}
+WORKER = {"type": "worker-start", "workerId": RUN_ID, "workerSlug": "hello", "description": "Says hello."}
+RESULT = {"type": "worker-result", "workerId": RUN_ID, "output": 42}
+STOP = {"type": "finish", "finishReason": "stop"}
+CALLS = {"type": "finish", "finishReason": "tool-calls"}
+DONE = "[DONE]"
+ENDED = RunCompleted(name="hello", kind="worker", status="completed", result=42)
+
+Test = Callable[[Scripted, Client], Awaitable[None]]
+
+
+def play(test: Test) -> None:
+    async def main() -> None:
+        with anyio.fail_after(30):
+            async with scripted() as (server, client):
+                await test(server, client)
+
+    anyio.run(main)
+
+
+def requested(*calls: tuple[str, str]) -> dict[str, Any]:
+    asked = [{"toolCallId": call_id, "toolName": name, "args": {"q": call_id}} for call_id, name in calls]
+    return {"type": "tool-request", "toolCalls": asked}
+
+
+def text_of(*pieces: str, name: str = "m:0") -> list[dict[str, Any]]:
+    deltas = [{"type": "text-delta", "id": name, "delta": piece} for piece in pieces]
+    return [{"type": "text-start", "id": name}, *deltas, {"type": "text-end", "id": name}]
+
+
+async def all_of(events: Any) -> list[dict[str, Any]]:
+    return [plain(event) async for event in events]
+
+
+def plain(event: StreamEvent | UnknownEvent) -> dict[str, Any]:
+    return event.data if isinstance(event, UnknownEvent) else msgspec.to_builtins(event)
+
+
+# Reading
+
+
+@pytest.mark.req("SDK-1", "SDK-2", "SDK-12")
+def test_the_events_of_a_worker_come_whatever_the_bytes_are_cut_into() -> None:
+    events = [START, WORKER, *text_of("Grüße 😀", "\u2028!"), {"type": "new", "x": 1}, RESULT, STOP]
+    body = b": heartbeat\n\n" + sse(*events, DONE, seq=9)
+
+    async def test(server: Scripted, client: Client) -> None:
+        for parts in ([body], [body[n : n + 7] for n in range(0, len(body), 7)], [body.replace(b"\n", b"\r\n")]):
+            server.executions = [Answer(parts)]
+            assert await all_of(client.workers.execute("he llo", {"NAME": "Ada"}, owner="me", cwd="/tmp")) == events
+        assert server.bodies("/execute")[0] == {"type": "start", "input": {"NAME": "Ada"}, "owner": "me", "cwd": "/tmp"}
+        assert server.asked[0].path == "/api/agents/he llo/execute"
+
+    play(test)
+
+
+@pytest.mark.req("SDK-3")
+def test_events_come_while_the_run_goes_on() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        go_on = anyio.Event()
+        server.executions = [Answer([sse(START, WORKER), go_on, sse(RESULT, STOP, DONE)])]
+        async with aclosing(client.workers.execute("hello")) as events:
+            assert [plain(await anext(events)) for _ in range(2)] == [START, WORKER]
+            go_on.set()
+            assert await all_of(events) == [RESULT, STOP]
+
+    play(test)
+
+
+# Tools
+
+
+@pytest.mark.req("SDK-5", "SDK-6")
+def test_handlers_are_called_at_once_and_the_stream_goes_on_as_one() -> None:
+    both = threading.Barrier(2)
+
+    def search(args: dict[str, Any]) -> Any:
+        both.wait(timeout=10)
+        return {"found": args["q"]}
+
+    async def fetch(args: dict[str, Any]) -> Any:
+        await anyio.to_thread.run_sync(both.wait, 10)
+        msg = "no net"
+        raise OSError(msg)
+
+    async def test(server: Scripted, client: Client) -> None:
+        asked = requested(("c1", "search"), ("c2", "fetch"), ("c3", "odd"), ("c4", "none"))
+        server.executions = [
+            Answer([sse(START, WORKER, asked, CALLS, DONE, seq=4)]),
+            Answer([sse(START, RESULT, STOP, DONE, seq=9)]),
+        ]
+        tools = {"search": search, "fetch": fetch, "odd": lambda args: object(), "none": lambda args: None}
+        assert await all_of(client.workers.execute("hello", tools=tools)) == [START, WORKER, asked, RESULT, STOP]
+        given = server.bodies("/execute")[1]
+        assert given["type"] == "continue"
+        assert given["executionId"] == RUN_ID
+        first, second, third, fourth = given["toolResults"]
+        assert first == {"toolCallId": "c1", "toolName": "search", "result": {"found": "c1"}}
+        assert second == {"toolCallId": "c2", "toolName": "fetch", "error": "no net"}
+        assert third["error"].startswith("the handler of 'odd' gave what cannot be sent as JSON")
+        assert fourth == {"toolCallId": "c4", "toolName": "none", "result": None}
+
+    play(test)
+
+
+@pytest.mark.req("SDK-7", "SDK-8", "SDK-9", "SDK-10", "SDK-11")
+def test_what_has_no_handler_is_asked_of_the_caller_who_may_leave_and_go_on() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        server.executions = [
+            Answer([sse(START, requested(("c1", "search"), ("c2", "mine")), CALLS, DONE, seq=4)]),
+            Answer([sse(START, requested(("c2", "mine")), CALLS, DONE, seq=5)]),
+            Answer([sse(START, requested(("c3", "search")), CALLS, DONE)]),
+            Answer([sse(START, RESULT, STOP, DONE)]),
+        ]
+        tools = {"search": lambda args: 1}
+        async for event in client.workers.execute("hello", tools=tools):
+            if isinstance(event, ClientToolRequest):
+                break
+        else:
+            pytest.fail("nobody was asked")
+        assert plain(event) == {
+            "type": "client-tool-request",
+            "executionId": RUN_ID,
+            "toolCalls": [{"toolCallId": "c2", "toolName": "mine", "args": {"q": "c2"}}],
+        }
+        results = [CallResult(tool_call_id="c2", result="mine")]
+        rest = await all_of(client.workers.continue_("hello", event.execution_id, results, tools=tools))
+        assert [one["type"] for one in rest] == ["start", "tool-request", "worker-result", "finish"]
+        sent = [one["toolResults"] for one in server.bodies("/execute")[1:]]
+        assert [[one["toolCallId"] for one in results] for results in sent] == [["c1"], ["c2"], ["c3"]]
+        assert server.bodies("/cancel") == []
+
+    play(test)
+
+
+def test_a_stream_ends_after_the_request_that_nobody_serves() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        server.executions = [Answer([sse(START, requested(("c1", "mine")), CALLS, DONE)])]
+        events = await all_of(client.workers.execute("hello"))
+        assert [one["type"] for one in events] == ["start", "tool-request", "client-tool-request", "finish"]
+        assert server.bodies("/cancel") == []
+
+    play(test)
+
+
+def test_results_may_be_plain_data_in_the_words_of_the_wire() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        server.executions = [Answer([sse(START, RESULT, STOP, DONE)])]
+        await all_of(client.workers.continue_("hello", RUN_ID, [{"toolCallId": "c", "error": "no"}]))
+        assert server.bodies("/execute")[0]["toolResults"] == [{"toolCallId": "c", "error": "no"}]
+        with pytest.raises(InvalidInput):
+            client.workers.continue_("hello", RUN_ID, [{"call": "c"}])
+        with pytest.raises(InvalidRunId):
+            client.workers.continue_("hello", "../x", [])
+
+    play(test)
+
+
+# Leaving
+
+
+@pytest.mark.req("SDK-25")
+def test_leaving_early_cancels_the_run_however_one_leaves() -> None:
+    async def leave(client: Client) -> None:
+        async for _ in client.workers.execute("hello"):
+            break
+
+    async def close(client: Client) -> None:
+        events = client.workers.execute("hello")
+        await anext(events)
+        await events.aclose()
+
+    async def scope(client: Client) -> None:
+        with anyio.move_on_after(0.3):
+            await all_of(client.workers.execute("hello"))
+
+    async def task(client: Client) -> None:
+        task = asyncio.ensure_future(all_of(client.workers.execute("hello")))
+        await asyncio.sleep(0.3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    for way in (leave, close, scope, task):
+
+        async def test(server: Scripted, client: Client, way: Any = way) -> None:
+            server.executions = [Answer([sse(START, WORKER), anyio.Event()])]
+            await way(client)
+            await server.cancelled.wait()
+            await server.gone.wait()
+            assert server.bodies("/cancel") == [{"reason": "its caller has left"}]
+
+        play(test)
+
+
+def test_leaving_a_detached_run_or_one_that_has_its_result_leaves_it_alone() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        asks = {"type": "question", "executionId": RUN_ID, "callId": "q", "question": "?", "waits": True}
+        for events, detach, until in (
+            ([START, WORKER], True, StreamEvent),
+            ([START, RESULT], False, WorkerResult),
+            ([START, asks], False, Question),
+        ):
+            server.executions = [Answer([sse(*events), anyio.Event()])]
+            async with aclosing(client.workers.execute("hello", detach=detach)) as stream:
+                async for event in stream:
+                    if isinstance(event, until) and len(events) == 2 and plain(event) == events[1]:
+                        break
+        await anyio.sleep(0.1)
+        assert server.bodies("/cancel") == []
+        assert [body.get("detach") for body in server.bodies("/execute")] == [True, None, None]
+
+    play(test)
+
+
+@pytest.mark.req("SDK-5", "SDK-25", "SDK-26")
+@pytest.mark.parametrize("kind", [anyio.Event, asyncio.Event])
+def test_a_signal_cancels_the_run_and_raises_an_error_of_its_own(kind: Any) -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        signal = kind()
+        server.executions = [Answer([sse(START, WORKER), anyio.Event()])]
+        got: list[Any] = []
+
+        async def read() -> None:
+            async for event in client.workers.execute("hello", signal=signal, detach=True):
+                got.append(plain(event))
+
+        async def consume() -> None:
+            with pytest.raises(ExecutionCancelled):
+                await read()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(consume)
+            await anyio.sleep(0.2)
+            assert got == [START, WORKER]
+            signal.set()
+        assert len(server.bodies("/cancel")) == 1
+        with pytest.raises(ExecutionCancelled):
+            await client.workers.generate("hello", signal=signal)
+        assert len(server.bodies("/execute")) == 1
+
+    play(test)
+
+
+def test_a_signal_that_nobody_gives_changes_nothing() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        server.executions = [Answer([sse(START, WORKER, RESULT, STOP, DONE)])]
+        assert await all_of(client.workers.execute("hello", signal=anyio.Event())) == [START, WORKER, RESULT, STOP]
+        with pytest.raises(ServerUnreachable):
+            await all_of(Client("http://127.0.0.1:9", "k").workers.execute("hello", signal=anyio.Event()))
+
+    play(test)
+
+
+# Cuts
+
+
+@pytest.mark.parametrize("checkpoint", [None, 1, 2, 3])
+@pytest.mark.parametrize("keeps", range(12))
+def test_a_stream_that_is_cut_anywhere_goes_on_without_a_gap_and_without_repeats(
+    keeps: int, checkpoint: int | None
+) -> None:
+    """The server tells the log in batches; it is cut after any number of events beyond the last `id`."""
+    steps = [message(text("Hello 😀"), use("c1")), call("c1"), result("c1"), STEP_ENDED, ENDED]
+    events = log(STARTED, STEP, *steps)
+    batches = [told(*events[:n])[1] for n in range(len(events) + 1)]
+    whole = [START, *batches[-1]]
+    known = 1 + len(batches[checkpoint or 0])
+    ids = b"" if checkpoint is None else b"id: %d\n\n" % checkpoint
+    beyond = whole[known : known + keeps]
+
+    async def test(server: Scripted, client: Client) -> None:
+        server.events = events
+        server.executions = [Answer([sse(*whole[:known]) + ids + sse(*beyond), b'data: {"type":"te', "cut"])]
+        server.streams = [Answer([log_sse(*events[checkpoint or 0 :]) + b"event: end\ndata: {}\n\n"])]
+        assert await all_of(client.workers.execute("hello")) == whole
+
+    play(test)
+
+
+def test_a_text_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> None:
+    events = log(STARTED, STEP, message(text("Hello there")), STEP_ENDED, ENDED)
+    begun = [{"type": "text-start", "id": "m:0"}, {"type": "text-delta", "id": "m:0", "delta": "Hel"}]
+    block = {"type": "block-start", "blockId": "say", "blockName": "Say", "blockType": "next-message"}
+
+    async def test(server: Scripted, client: Client) -> None:
+        server.events = events
+        server.executions = [Answer([sse(START, WORKER, block, seq=2) + sse(*begun), "cut"])]
+        typed = b"event: delta\ndata: %b\n\n" % msgspec.json.encode(delta("lo", 3))
+        server.streams = [
+            Answer([typed, "cut"]),
+            Answer([log_sse(*events[2:3]), "cut"]),
+            Answer([log_sse(*events[3:]), b"event: end\ndata: {}\n\n"]),
+        ]
+        got = await all_of(client.workers.execute("hello"))
+        assert [one["delta"] for one in got if one["type"] == "text-delta"] == ["Hel", "lo", " there"]
+        assert [one["type"] for one in got].count("text-start") == 1
+        assert got[-2:] == [RESULT, STOP]
+        afters = [one.query for one in server.asked if one.path.endswith("/stream")]
+        assert afters == ["after=2", "after=2", "after=3"]
+
+    play(test)
+
+
+def test_a_cut_in_the_middle_of_going_on_is_made_good_from_the_log() -> None:
+    asking = [call("c1", given={"q": "c1"}, kind="client_tool", more=1), call("c2", "mine", {"q": "c2"}, "client_tool")]
+    events = log(STARTED, STEP, *asking, result("c1", 1))
+
+    async def test(server: Scripted, client: Client) -> None:
+        server.events = events[:4]
+        server.executions = [
+            Answer([sse(START, WORKER, requested(("c1", "search"), ("c2", "mine")), CALLS, DONE, seq=4)]),
+            Answer(["cut"]),
+            Answer([sse(START), "cut"]),
+        ]
+        server.streams = [Answer([log_sse(events[4]), anyio.Event()])]
+        got = await all_of(client.workers.execute("hello", tools={"search": lambda args: 1}))
+        assert [one["type"] for one in got[3:]] == [
+            "tool-output-available",
+            "tool-request",
+            "client-tool-request",
+            "finish",
+        ]
+        assert [one["toolCallId"] for one in got[-2]["toolCalls"]] == ["c2"]
+        # The results were sent again, since nobody knows whether they had arrived.
+        assert server.bodies("/execute")[1] == server.bodies("/execute")[2]
+
+    play(test)
+
+
+def test_going_on_by_an_id_alone_survives_a_cut_too() -> None:
+    events = log(STARTED, STEP, call("c1", kind="client_tool"), result("c1", 1), STEP_ENDED, ENDED)
+
+    async def test(server: Scripted, client: Client) -> None:
+        server.events = events
+        server.executions = [Answer([sse(START), "cut"])]
+        server.streams = [Answer([log_sse(*events[3:]), b"event: end\ndata: {}\n\n"])]
+        got = await all_of(client.workers.continue_("hello", RUN_ID, [CallResult(tool_call_id="c1", result=1)]))
+        assert [one["type"] for one in got] == [
+            "start",
+            "tool-output-available",
+            "block-end",
+            "worker-result",
+            "finish",
+        ]
+
+    play(test)
+
+
+def test_a_start_is_asked_for_again_only_with_a_key() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        server.executions = [Answer(["cut"])]
+        with pytest.raises(ServerUnreachable):
+            await all_of(client.workers.execute("hello"))
+        server.executions = [Answer(["cut"]), Answer([sse(START, RESULT, STOP, DONE)])]
+        assert await all_of(client.workers.execute("hello", idempotency_key="k")) == [START, RESULT, STOP]
+        assert [body.get("idempotencyKey") for body in server.bodies("/execute")] == [None, "k", "k"]
+
+    play(test)
+
+
+def test_a_log_that_ends_without_an_outcome_is_said_to() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        server.executions = [Answer([sse(START), "cut"])]
+        server.streams = [Answer([log_sse(*log(STARTED)), b"event: end\ndata: {}\n\n"])]
+        got = await all_of(client.workers.execute("hello"))
+        assert [(one["type"], one.get("errorType")) for one in got[2:]] == [
+            ("error", "outcome_unknown"),
+            ("finish", None),
+        ]
+
+    play(test)
+
+
+# Errors
+
+
+@pytest.mark.req("SDK-27", "SDK-29", "SDK-30")
+@pytest.mark.parametrize(
+    ("code", "status", "error"), [("validation_error", 400, InvalidInput), ("not_found_error", 404, WorkerNotFound)]
+)
+def test_what_is_refused_is_an_error_event_and_raised_by_generate(
+    code: str, status: int, error: type[Exception]
+) -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        refused = {"type": "error", "message": "no", "errorType": code, "hint": "look"}
+        problem = as_json({"error": {"code": code, "message": "no", "hint": "look"}}, status)
+        for answer in (Answer([sse(refused, DONE)], status), Answer([sse(refused)], status), problem):
+            server.executions = [answer, answer]
+            assert await all_of(client.workers.execute("hello")) == [refused]
+            with pytest.raises(error, match="no"):
+                await client.workers.generate("hello")
+        assert server.bodies("/cancel") == []
+
+    play(test)
+
+
+@pytest.mark.req("SDK-22", "SDK-23", "SDK-31", "SDK-32", "SDK-33")
+def test_generate_gives_the_output_and_raises_what_went_wrong() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        server.executions = [Answer([sse(START, RESULT, STOP, DONE)]), Answer([sse(START, STOP, DONE)])]
+        assert await client.workers.generate("hello", {}) == 42
+        assert await client.workers.generate("hello") is None
+        for code, kind in (
+            ("provider_error", ProviderError),
+            ("rate_limit_error", RateLimited),
+            ("tool_error", ToolFailed),
+            ("execution_error", StepFailed),
+            ("command_failed", RunFailed),
+        ):
+            failed = {"type": "error", "message": "it broke", "errorType": code, "retryAfter": 3.0}
+            ending = {"type": "worker-result", "workerId": RUN_ID, "error": "it broke"}
+            server.executions = [
+                Answer([sse(START, failed, ending, {"type": "finish", "finishReason": "error"}, DONE)])
+            ]
+            with pytest.raises(RunFailed, match="it broke") as raised:
+                await client.workers.generate("hello")
+            assert type(raised.value) is kind
+            assert raised.value.retry_after == 3.0
+
+    play(test)
+
+
+def test_generate_raises_where_the_run_was_cancelled_or_waits() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        ending = {"type": "worker-result", "workerId": RUN_ID, "error": "enough"}
+        server.executions = [
+            Answer([sse(START, ending, {"type": "finish", "finishReason": "cancelled"}, DONE)]),
+            Answer([sse(START, {"type": "finish", "finishReason": "question"}, DONE)]),
+        ]
+        with pytest.raises(ExecutionCancelled, match="enough"):
+            await client.workers.generate("hello")
+        with pytest.raises(RunFailed, match="waits for a person"):
+            await client.workers.generate("hello")
+        assert server.bodies("/cancel") == []
+        server.executions = [Answer([sse(START, requested(("c1", "mine")), CALLS, DONE)])]
+        with pytest.raises(ToolFailed, match="mine"):
+            await client.workers.generate("hello")
+        assert len(server.bodies("/cancel")) == 1
+
+    play(test)
+
+
+def test_what_is_no_shopfloor_server_is_unreachable() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        for answer in (Answer([b"<html>"], 502, "text/html"), Answer([b"hi"], 200, "text/plain"), Answer([sse("[1]")])):
+            server.executions = [answer]
+            with pytest.raises(ServerUnreachable):
+                await all_of(client.workers.execute("hello"))
+        async with Client("http://127.0.0.1:9", "k") as nobody:
+            with pytest.raises(ServerUnreachable) as raised:
+                await all_of(nobody.workers.execute("hello", idempotency_key="k"))
+            assert isinstance(raised.value.__cause__, httpx.ConnectError)
+
+    play(test)
+
+
+# Runs that others started
+
+
+def test_a_run_is_followed_from_its_queue_to_its_end() -> None:
+    events = log(STARTED, STEP, message(text("Hello")), STEP_ENDED, ENDED)
+
+    async def test(server: Scripted, client: Client) -> None:
+        missing = as_json({"error": {"code": "run_not_found", "message": "no log"}}, 404)
+        server.row = {"status": "queued"}
+        server.events = events
+        # The third leaves one out, which is then read from the log.
+        server.streams = [missing, Answer([log_sse(events[0]), "cut"]), Answer([log_sse(*events[2:])])]
+        run_id = await client.workers.dispatch("hello", {"A": 1}, idempotency_key="k")
+        got = await all_of(client.workers.stream(run_id))
+        assert [one["type"] for one in got] == [
+            *("start", "worker-start", "block-start", "text-start", "text-delta", "text-end"),
+            *("block-end", "worker-result", "finish"),
+        ]
+        assert server.bodies("/runs") == [{"worker": "hello", "input": {"A": 1}, "idempotency_key": "k"}]
+        server.streams = [Answer([log_sse(*events[3:])])]
+        got = await all_of(client.workers.stream(run_id, after=3))
+        assert [one["type"] for one in got] == ["start", "block-end", "worker-result", "finish"]
+        server.row, server.streams = {"status": "done"}, [missing]
+        with pytest.raises(RunNotFound):
+            await all_of(client.workers.stream(run_id))
+
+    play(test)
+
+
+def test_a_log_that_lost_its_end_is_told_from_there() -> None:
+    events = log(STARTED, STEP, message(text("Hello")))
+    other = log(message(text("Hello again"), message_id="n"), ENDED, first=3)
+
+    async def test(server: Scripted, client: Client) -> None:
+        server.events = [*events[:2], *other]
+        reset = b'event: reset\ndata: {"last":2}\n\n'
+        server.streams = [Answer([log_sse(*events), reset, log_sse(*other)])]
+        got = await all_of(client.workers.stream(RUN_ID))
+        assert [one["delta"] for one in got if one["type"] == "text-delta"] == ["Hello", "Hello again"]
+
+    play(test)
+
+
+def test_a_question_can_be_answered_and_a_run_cancelled() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        await client.workers.answer(RUN_ID, "q", {"yes": True})
+        await client.workers.cancel(RUN_ID)
+        assert server.bodies("/answer") == [{"call_id": "q", "answer": {"yes": True}}]
+        assert server.bodies("/cancel") == [{}]
+        with pytest.raises(InvalidRunId):
+            await client.workers.cancel("../../x")
+
+    play(test)

@@ -1,0 +1,175 @@
+"""Finding workers: in folders, files, modules and packages."""
+
+import os
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from shopfloor.engine.workers import EXAMPLE_WORKERS, Catalogue, check_worker, default_folders
+from shopfloor.errors import InvalidWorker, WorkerNotFound
+
+YAML = "description: {}\nsteps: {{A: {{block: command, command: ls}}}}\n"
+PYTHON = """
+from shopfloor.engine.workers import worker
+
+@worker(slug="{slug}", description="{description}")
+async def work(run, NAME: str):
+    return NAME
+"""
+
+
+def yaml_worker(folder: Path, slug: str, description: str = "x") -> Path:
+    (folder / slug).mkdir(parents=True, exist_ok=True)
+    (folder / slug / "worker.yaml").write_text(YAML.format(description))
+    return folder / slug
+
+
+def python_file(path: Path, slug: str, description: str = "x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(PYTHON.format(slug=slug, description=description))
+    return path
+
+
+def slugs(catalogue: Catalogue) -> list[str]:
+    return [worker.definition.slug for worker in catalogue.all()]
+
+
+def test_the_first_folder_that_has_a_worker_wins(tmp_path):
+    yaml_worker(tmp_path / "one", "mine", "first")
+    yaml_worker(tmp_path / "two", "mine", "second")
+    yaml_worker(tmp_path / "two", "other")
+    catalogue = Catalogue([tmp_path / "none", tmp_path / "one", tmp_path / "two"])
+    assert slugs(catalogue) == ["mine", "other"]
+    found = catalogue.get("mine")
+    assert found.definition.description == "first"
+    assert found.folder == tmp_path / "one" / "mine"
+    assert found.function is None
+
+
+@pytest.mark.req("SDK-30")
+def test_a_worker_that_is_not_there_is_said_with_those_that_are(tmp_path):
+    yaml_worker(tmp_path, "research")
+    yaml_worker(tmp_path, "summary")
+    with pytest.raises(WorkerNotFound) as caught:
+        Catalogue([tmp_path]).get("reserch")
+    assert caught.value.code == "not_found_error"
+    assert caught.value.message == "there is no worker `reserch`"
+    assert caught.value.hint == "did you mean `research`? there are: research, summary"
+    with pytest.raises(WorkerNotFound):
+        Catalogue([tmp_path]).get("../research")
+
+
+def test_a_broken_worker_is_listed_and_fails_only_where_it_is_asked_for(tmp_path):
+    yaml_worker(tmp_path, "fine")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "worker.yaml").write_text("steps: 3")
+    python_file(tmp_path / "crash" / "worker.py", "crash").write_text("1 / 0")
+    (tmp_path / "no-worker").mkdir()
+    (tmp_path / ".hidden").mkdir()
+    catalogue = Catalogue([tmp_path])
+    assert slugs(catalogue) == ["broken", "crash", "fine"]
+    assert catalogue.get("fine").problems == ()
+    for slug, message in (("broken", "worker.yaml:1: `steps` is to be a mapping"), ("crash", "ZeroDivisionError")):
+        with pytest.raises(InvalidWorker, match=message):
+            catalogue.get(slug)
+
+
+def test_what_changed_is_read_again_and_what_did_not_is_not(tmp_path):
+    folder = yaml_worker(tmp_path, "mine", "before")
+    catalogue = Catalogue([tmp_path])
+    first = catalogue.get("mine")
+    assert catalogue.get("mine") is first
+    yaml_worker(tmp_path, "mine", "after it")
+    assert catalogue.get("mine").definition.description == "after it"
+    (folder / "prompts").mkdir()
+    (folder / "prompts" / "hi.md").write_text("one")
+    assert catalogue.get("mine").definition.prompts == {"hi": "one"}
+    (folder / "prompts" / "hi.md").write_text("two")
+    os.utime(folder / "prompts" / "hi.md", ns=(1, 1))
+    assert catalogue.get("mine").definition.prompts == {"hi": "two"}
+    (folder / "worker.yaml").unlink()
+    with pytest.raises(WorkerNotFound):
+        catalogue.get("mine")
+
+
+def test_a_folder_may_hold_a_worker_in_python(tmp_path):
+    python_file(tmp_path / "greet" / "worker.py", "greet", "before")
+    catalogue = Catalogue([tmp_path])
+    first = catalogue.get("greet")
+    assert first.function is not None
+    assert first.definition.input.keys() == {"NAME"}
+    python_file(tmp_path / "greet" / "worker.py", "greet", "after it")
+    again = catalogue.get("greet")
+    assert again.definition.description == "after it"
+    assert again.definition.source_hash != first.definition.source_hash
+    assert again.definition.function == first.definition.function
+
+
+def test_a_python_file_whose_worker_has_another_name_is_broken(tmp_path):
+    python_file(tmp_path / "greet" / "worker.py", "other")
+    python_file(tmp_path / "empty" / "worker.py", "empty").write_text("x = 1")
+    catalogue = Catalogue([tmp_path])
+    with pytest.raises(InvalidWorker, match="its worker is `other`, its folder `greet`"):
+        catalogue.get("greet")
+    with pytest.raises(InvalidWorker, match="there is no function with @worker"):
+        catalogue.get("empty")
+
+
+def test_named_modules_and_files_come_first(tmp_path, monkeypatch):
+    yaml_worker(tmp_path / "workers", "mine", "of the folder")
+    file = python_file(tmp_path / "file.py", "mine", "of the file")
+    python_file(tmp_path / "some_module_of_workers.py", "third")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    catalogue = Catalogue([tmp_path / "workers"], [str(file), "some_module_of_workers"])
+    assert slugs(catalogue) == ["mine", "third"]
+    assert catalogue.get("mine").definition.description == "of the file"
+    assert catalogue.get("third").origin == "some_module_of_workers"
+    file.write_text("1 / 0")
+    assert slugs(catalogue) == ["mine", "third"]
+    with pytest.raises(InvalidWorker, match="ZeroDivisionError"):
+        catalogue.get("mine")
+
+
+@pytest.mark.parametrize("name", ["no_such_module", "no/such/file.py", "json"])
+def test_a_named_module_without_workers_is_an_error_at_once(name):
+    with pytest.raises(InvalidWorker):
+        Catalogue([], [name])
+
+
+def test_workers_of_installed_packages_are_found(tmp_path, monkeypatch):
+    python_file(tmp_path / "packaged_workers.py", "packaged")
+    info = tmp_path / "packaged_workers-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: packaged-workers\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        dedent(
+            """\
+            [shopfloor.workers]
+            packaged = packaged_workers:work
+            whole = packaged_workers
+            gone = packaged_workers:gone
+            wrong = packaged_workers:__name__
+            """
+        )
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    catalogue = Catalogue([])
+    assert slugs(catalogue) == ["gone", "packaged", "wrong"]
+    assert catalogue.get("packaged").origin == "package packaged_workers:work"
+    for slug in ("gone", "wrong"):
+        with pytest.raises(InvalidWorker):
+            catalogue.get(slug)
+
+
+def test_workers_are_looked_for_here_then_beside_the_storage_then_among_the_examples(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    here, beside = tmp_path / "workers", tmp_path / "data" / "workers"
+    assert default_folders(tmp_path / "data" / "storage") == [here, beside, EXAMPLE_WORKERS]
+    assert default_folders(tmp_path / "data" / "storage", [tmp_path / "own"])[0] == tmp_path / "own"
+
+
+@pytest.mark.parametrize("slug", ["file-report", "hello", "repo-report", "research-assistant"])
+def test_the_packaged_workers_are_fine(slug):
+    assert check_worker(EXAMPLE_WORKERS / slug, workers=slugs(Catalogue([EXAMPLE_WORKERS]))) == []
+    assert Catalogue([EXAMPLE_WORKERS]).get(slug).definition.description

@@ -1,0 +1,135 @@
+"""What a run is given, held against what its worker takes."""
+
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shopfloor.engine.workers import Definition, InputField, checked_input, coerced_words, input_schema
+from shopfloor.errors import InvalidInput
+
+DEFINITION = Definition(
+    slug="mine",
+    input={
+        "TOPIC": InputField(description="what about"),
+        "DEPTH": InputField(default="brief"),
+        "COUNT": InputField(type="integer", optional=True),
+        "RATE": InputField(type="number", optional=True),
+        "FAST": InputField(type="boolean", optional=True),
+        "TAGS": InputField(type="array", optional=True),
+        "MORE": InputField(type="object", optional=True),
+        "ANY": InputField(type="any", optional=True),
+    },
+)
+NOT_GIVEN = {"DEPTH": "brief", "COUNT": None, "RATE": None, "FAST": None, "TAGS": None, "MORE": None, "ANY": None}
+
+
+def test_what_is_not_given_has_its_default_or_is_nothing():
+    assert checked_input(DEFINITION, {"TOPIC": "x"}) == {"TOPIC": "x", **NOT_GIVEN}
+    assert checked_input(DEFINITION, {"TOPIC": "x", "DEPTH": None})["DEPTH"] == "brief"
+
+
+def test_a_whole_number_may_be_written_with_a_point():
+    given = checked_input(DEFINITION, {"TOPIC": "x", "COUNT": 3.0, "RATE": 2})
+    assert (given["COUNT"], type(given["COUNT"]), given["RATE"]) == (3, int, 2)
+
+
+@pytest.mark.req("SDK-29")
+def test_input_that_does_not_fit_says_all_that_is_wrong_at_once():
+    with pytest.raises(InvalidInput) as caught:
+        checked_input(
+            DEFINITION, {"COUNT": True, "RATE": "fast", "FAST": 1, "TAGS": {}, "MORE": [1], "DEPHT": "x", "DEPTH": 3}
+        )
+    assert caught.value.code == "validation_error"
+    assert caught.value.message == (
+        "the input does not fit `mine`: `TOPIC` is missing: text (what about); `DEPTH` is to be text, not 3; "
+        "`COUNT` is to be a whole number, not true; `RATE` is to be a number, not 'fast'; "
+        "`FAST` is to be true or false, not 1; `TAGS` is to be a list, not an object; "
+        "`MORE` is to be an object, not a list of 1; `DEPHT` is nothing that it takes; did you mean `DEPTH`?"
+    )
+    assert caught.value.hint == "`shopfloor workers show mine` says what it takes"
+
+
+def test_the_schema_says_what_it_takes():
+    schema = input_schema(DEFINITION)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["required"] == ["TOPIC"]
+    assert schema["properties"]["TOPIC"] == {"type": "string", "description": "what about"}
+    assert schema["properties"]["DEPTH"] == {"type": "string", "default": "brief"}
+    assert schema["properties"]["ANY"] == {}
+
+
+JSON = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+    | st.lists(st.integers())
+    | st.dictionaries(st.text(), st.integers())
+)
+
+
+@given(st.dictionaries(st.sampled_from([*DEFINITION.input, "OTHER"]), JSON.filter(lambda value: value is not None)))
+def test_what_fits_the_schema_fits_and_what_does_not_does_not(values: dict[str, Any]):
+    fits = jsonschema.Draft202012Validator(input_schema(DEFINITION)).is_valid(values)
+    try:
+        checked_input(DEFINITION, values)
+    except InvalidInput:
+        assert not fits
+    else:
+        assert fits
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("TOPIC=a=b", "a=b"),
+        ("TOPIC=", ""),
+        ("TOPIC=@@ada", "@ada"),
+        ("TOPIC=3", "3"),
+        ("COUNT=3", 3),
+        ("RATE=2.5", 2.5),
+        ("RATE=2", 2),
+        ("FAST=Yes", True),
+        ("FAST=off", False),
+        ('TAGS=["a"]', ["a"]),
+        ('MORE={"a": 1}', {"a": 1}),
+        ("ANY=3", 3),
+        ("ANY=three", "three"),
+        ("OTHER=x", "x"),
+    ],
+)
+def test_a_typed_word_becomes_what_its_type_says(word, value):
+    assert coerced_words(DEFINITION, [word]) == {word.partition("=")[0]: value}
+
+
+def test_a_word_may_name_a_file(tmp_path):
+    (tmp_path / "topic.md").write_text("long\ntext", encoding="utf-8")
+    (tmp_path / "tags.json").write_text("[1, 2]\n", encoding="utf-8")
+    given = coerced_words(DEFINITION, [f"TOPIC=@{tmp_path}/topic.md", f"TAGS=@{tmp_path}/tags.json"])
+    assert given == {"TOPIC": "long\ntext", "TAGS": [1, 2]}
+
+
+def test_words_that_cannot_be_meant_are_all_said(tmp_path):
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    words = ["TOPIC", "COUNT=three", "RATE=NaN", "FAST=maybe", "TAGS=a,b", "MORE=[1]", f"ANY=@{tmp_path}/no", "COUNT=4"]
+    with pytest.raises(InvalidInput) as caught:
+        coerced_words(DEFINITION, [*words, f"DEPTH=@{tmp_path}/bytes"])
+    assert caught.value.message == (
+        "the input does not fit `mine`: `TOPIC` is not NAME=value; `COUNT` is to be a whole number, not 'three'; "
+        "`RATE` is to be a number, not 'NaN'; `FAST` is to be true or false, not 'maybe'; "
+        "`TAGS` is to be a list (as JSON), not 'a,b'; `MORE` is to be an object, not a list of 1; "
+        f"`ANY` cannot be read from {tmp_path}/no: No such file or directory; `COUNT` is given twice; "
+        f"`DEPTH` is to be read from {tmp_path}/bytes, which is no UTF-8 text"
+    )
+
+
+@given(st.lists(st.text()))
+def test_any_words_are_values_or_say_why_not(words: list[str]):
+    try:
+        coerced_words(DEFINITION, [word.replace("=@", "=") for word in words])
+    except InvalidInput as error:
+        assert error.message  # noqa: PT017 - either is fine

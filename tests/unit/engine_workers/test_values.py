@@ -1,0 +1,215 @@
+"""Values put where a definition speaks of them; in a shell command above all."""
+
+import json
+import subprocess
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from shopfloor.engine.workers import Definition, fill, fill_shell, fill_text, holds, output_value, placeholders
+from shopfloor.engine.workers.definition import Condition
+from shopfloor.engine.workers.values import shell_problems
+from shopfloor.errors import StepFailed
+
+VALUES = {"NAME": "Ada", "N": 3, "LIST": ["a", {"b": [True, None]}], "NOTHING": None, "with-dash": 1}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]*", fullmatch=True)
+
+
+@pytest.mark.parametrize(
+    ("template", "filled"),
+    [
+        ("Hi {{NAME}}!", "Hi Ada!"),
+        ("{{ NAME }}{{N}}", "Ada3"),
+        ("{{N}}", 3),
+        ("{{LIST}}", VALUES["LIST"]),
+        ("{{LIST.1.b.0}}", True),
+        ("it is {{LIST.1}}", 'it is {"b": [true, null]}'),
+        ("{{NOTHING}}", None),
+        ("x{{NOTHING}}", "xnull"),
+        ("{{with-dash}}", 1),
+        ("\\{{NAME}} stays", "{{NAME}} stays"),
+        ("{{.Names}} {{range x}} {{}} {NAME}", "{{.Names}} {{range x}} {{}} {NAME}"),
+        ({"a": ["{{N}}", {"b": "{{NAME}}s"}], "{{N}}": 1.5}, {"a": [3, {"b": "Adas"}], "{{N}}": 1.5}),
+        (None, None),
+    ],
+)
+def test_names_are_replaced_by_their_values(template, filled):
+    assert fill(template, VALUES) == filled
+
+
+@pytest.mark.parametrize(
+    ("template", "message", "hint"),
+    [
+        ("{{NAM}}", "`{{NAM}}`: there is no value `NAM`", "did you mean `NAME`?"),
+        ("{{LIST.7}}", "`{{LIST.7}}`: there is no item 7 in a list of 2", None),
+        ("{{LIST.x}}", "`{{LIST.x}}`: there is no item x in a list of 2", None),
+        ("{{LIST.1.c}}", "`{{LIST.1.c}}`: there is no `c`", "there is `b`"),
+        ("{{NAME.first}}", "`{{NAME.first}}`: there is no `first` in Ada", None),
+        (
+            "{{LIST.99999999999999999999}}",
+            "`{{LIST.99999999999999999999}}`: there is no item 99999999999999999999 in a list of 2",
+            None,
+        ),
+    ],
+)
+def test_a_name_without_a_value_is_said(template, message, hint):
+    with pytest.raises(StepFailed) as caught:
+        fill(template, VALUES)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_placeholders_are_the_names_without_their_fields():
+    assert placeholders({"a": ["{{B.c}} {{D}}"], "{{E}}": 3, "f": "\\{{G}}"}) == {"B", "D"}
+
+
+def test_a_prompt_is_always_text():
+    assert fill_text("{{N}}", VALUES) == "3"
+    assert fill_text("{{NAME}}", VALUES) == "Ada"
+
+
+@given(NAMES, JSON)
+def test_a_name_alone_is_the_value_itself(name: str, value: object):
+    assert fill(f"{{{{{name}}}}}", {name: value}) == value
+    assert placeholders(f"{{{{{name}}}}}") == {name}
+
+
+@given(st.text(), NAMES, JSON)
+def test_inside_of_text_a_value_is_text_and_is_never_filled_again(before: str, name: str, value: object):
+    before = before.replace("{", "").replace("\\", "")
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    assert fill(f"{before}|{{{{{name}}}}}", {name: value}) == f"{before}|{text}"
+
+
+@given(JSON)
+def test_what_has_no_names_stays_as_it_is(value: object):
+    if not placeholders(value) and "\\{{" not in json.dumps(value).replace("\\\\", "\\"):
+        assert fill(value, {}) == value
+
+
+@given(st.text())
+def test_any_text_is_filled_or_says_which_name_has_no_value(text: str):
+    values = dict.fromkeys(placeholders(text), "x")
+    assert isinstance(fill(f"{text} ", values), str)
+
+
+# Conditions
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (Condition(value="{{N}}", is_=3), True),
+        (Condition(value="{{N}}", is_="3"), False),
+        (Condition(value=1, is_=True), False),
+        (Condition(value="{{NOTHING}}", is_=None), True),
+        (Condition(value="{{N}}", not_=3), False),
+        (Condition(value="{{N}}", more=2, less=4), True),
+        (Condition(value="{{N}}", more=2, less=3), False),
+        (Condition(value=" 12\n", less=13), True),
+        (Condition(value="b", more="a"), True),
+        (Condition(value="{{NAME}}", contains="d"), True),
+        (Condition(value="{{LIST}}", contains="a"), True),
+        (Condition(value={"a": 1}, contains="b"), False),
+        (Condition(value="{{NAME}}", within=["{{NAME}}", "Bob"]), True),
+        (Condition(value="{{NAME}}"), True),
+        (Condition(value=""), False),
+    ],
+)
+def test_a_condition_holds_where_all_that_it_says_is_so(condition, expected):
+    assert holds(condition, VALUES) is expected
+
+
+@pytest.mark.parametrize(
+    "condition", [Condition(value="x", less=3), Condition(value=[], more=3), Condition(value=3, contains=3)]
+)
+def test_what_cannot_be_compared_fails_the_step(condition):
+    with pytest.raises(StepFailed):
+        holds(condition, {})
+
+
+def test_an_output_is_the_value_of_a_name_or_a_shape_with_names_in_it():
+    assert output_value(Definition(slug="a", output="N"), VALUES) == 3
+    assert output_value(Definition(slug="a", output={"n": "{{N}}"}), VALUES) == {"n": 3}
+    assert output_value(Definition(slug="a", output="just text"), VALUES) == "just text"
+
+
+# Shell commands
+
+
+SAFE = [
+    "printf %s {{X}}",
+    'printf %s "{{X}}"',
+    "printf %s '{{X}}'",
+    "printf %s \"\"'{{X}}'",
+    "printf %s $(printf %s {{X}})x",
+    "(printf %s {{X}})",
+    'true "$(true "a")"; printf %s "{{X}}" # done',
+    "cat <<< {{X}} | head -c -1",
+    'printf %s \\"{{X}}',
+]
+HOSTILE = [
+    "$(touch owned)",
+    "`touch owned`",
+    "'; touch owned; '",
+    '"; touch owned; "',
+    "a b",
+    "*",
+    "\\",
+    "\n",
+    "#",
+    "",
+    "é€",
+    "-n",
+]
+
+
+@pytest.mark.parametrize("command", SAFE)
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_value_in_a_command_is_one_word_whatever_it_holds(tmp_path, command, value):
+    line = fill_shell(command, {"X": value})
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    expected = f'"{value}' if command.endswith('\\"{{X}}') else f"{value}x" if command.endswith(")x") else value
+    if "$(printf" not in command:
+        assert done.stdout == expected, line
+    assert done.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(st.text(alphabet=st.sampled_from("ab '\"`$(){}\\;&|<>#*?~!\n\t-"), max_size=12))
+@example("'\"'\"'")
+def test_a_quoted_value_is_read_back_as_it_was(value: str):
+    for command in ("printf %s {{X}}.", 'printf %s "{{X}}".', "printf %s '{{X}}'."):
+        done = subprocess.run(["sh", "-c", fill_shell(command, {"X": value})], capture_output=True, timeout=30)
+        assert done.stdout.decode() == f"{value}."
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'echo "$(cat {{X}})"',
+        'echo "$(cat "{{X}}")"',
+        "echo `cat {{X}}`",
+        "cat <<EOF\n{{X}}\nEOF",
+        "echo hi # {{X}}",
+        'echo "${A:-{{X}}}"',
+        "echo $'a' {{X}}",
+        "echo \"${A:-'b'}\" '{{X}}'",
+        'echo "$(case a in a) echo "b" {{X}};; esac)"',
+    ],
+)
+def test_a_value_is_refused_where_it_could_become_a_command(command):
+    assert list(shell_problems(command)) != []
+    with pytest.raises(StepFailed, match="could become a command"):
+        fill_shell(command, {"X": "x"})
+
+
+def test_what_no_command_can_take_is_said():
+    with pytest.raises(StepFailed, match="NUL"):
+        fill_shell("echo {{X}}", {"X": "a\0b"})
+    assert fill_shell("echo \\{{X}} {{N}}", {"N": [1]}) == "echo {{X}} '[1]'"

@@ -1,0 +1,442 @@
+"""Following a log live: at once where the writer is here, soon where it is not, and text as it is typed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import pytest
+
+from shopfloor.adapters.local import Live, LocalLogReader, LocalLogs
+from shopfloor.errors import RunNotFound
+from shopfloor.limits import FOLLOWER_DELTAS
+from shopfloor.log import (
+    AssistantMessage,
+    Delta,
+    Entry,
+    RunCompleted,
+    RunStarted,
+    TextBlock,
+    new_run_id,
+)
+from shopfloor.ports import Log
+from shopfloor.record import Masking, Reset, Storage
+
+pytestmark = pytest.mark.anyio
+PATIENCE = 10.0
+STARTED = RunStarted(name="w", kind="worker", attempt=1, host="h")
+ENDED = RunCompleted(name="w", kind="worker", status="completed")
+
+Batch = list[Entry | Reset | Delta]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def live() -> Live:
+    return Live()
+
+
+@pytest.fixture
+def logs(storage: Storage, live: Live) -> LocalLogs:
+    return LocalLogs(storage, live=live)
+
+
+@pytest.fixture
+def reader(storage: Storage, live: Live) -> LocalLogReader:
+    return LocalLogReader(storage, live=live)
+
+
+@pytest.fixture
+def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks again by himself within the time of a test."""
+    for name in ("FOLLOW_FASTEST_SECONDS", "FOLLOW_SLOWEST_SECONDS"):
+        monkeypatch.setattr(f"shopfloor.adapters.local.reader.{name}", 10 * PATIENCE)
+
+
+def said(text: str, message_id: str | None = None) -> AssistantMessage:
+    return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="router", text=text)])
+
+
+def piece(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
+    return Delta(after=after, path="s", message_id=message_id, block=0, kind="text", offset=offset, text=text)
+
+
+def shown(one: Entry | Reset | Delta) -> Any:
+    """An event as its number, a piece as its text."""
+    return one.seq if isinstance(one, Entry) else one.text if isinstance(one, Delta) else one
+
+
+class Following:
+    """What a follower was given so far, while something else goes on."""
+
+    def __init__(self, batches: AsyncIterator[Batch]) -> None:
+        self._batches = batches
+        self.got: list[Any] = []
+        self.quiet = 0
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        with anyio.fail_after(PATIENCE):
+            while not done():
+                batch = await anext(self._batches)
+                self.quiet += not batch
+                self.got += map(shown, batch)
+
+    async def has(self, *wanted: Any) -> None:
+        await self.until(lambda: len(self.got) >= len(wanted))
+        assert self.got == list(wanted)
+
+    async def rest(self) -> list[Any]:
+        with anyio.fail_after(PATIENCE):
+            async for batch in self._batches:
+                self.got += map(shown, batch)
+        return self.got
+
+
+# At once
+
+
+@pytest.mark.usefixtures("only_woken")
+async def test_a_follower_hears_at_once_of_what_is_written_in_its_process(
+    logs: LocalLogs, reader: LocalLogReader, live: Live
+) -> None:
+    got: list[Any] = []
+    given = anyio.Event()
+
+    async def follow() -> None:
+        nonlocal given
+        async for batch in reader.follow(run_id):
+            got.extend(map(shown, batch))
+            given.set()
+
+    run_id = new_run_id()
+    with anyio.fail_after(PATIENCE):
+        async with logs.open(run_id) as log, anyio.create_task_group() as tasks:
+            await log.append(STARTED)
+            tasks.start_soon(follow)
+            for number in range(2, 8):
+                while len(got) < number - 1:
+                    given = anyio.Event()
+                    await given.wait()
+                # It sleeps by now.
+                await anyio.sleep(0.01)
+                await log.append(said(str(number)))
+            await log.append(ENDED)
+    assert got == list(range(1, 9))
+    assert live._ears == {}
+
+
+@pytest.mark.usefixtures("only_woken")
+async def test_a_writer_in_another_thread_wakes_its_followers_too(
+    logs: LocalLogs, reader: LocalLogReader, live: Live
+) -> None:
+    run_id = new_run_id()
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def write() -> None:
+        async with logs.open(run_id) as log:
+            await log.append(STARTED)
+            begun.set()
+            for number in range(2, 30):
+                await log.append(said(str(number)))
+                await anyio.sleep(0.002 * (number % 3))
+            go_on.wait(PATIENCE)
+            await anyio.sleep(0.05)
+            await log.append(ENDED)
+
+    writer = threading.Thread(target=anyio.run, args=(write,))
+    writer.start()
+    begun.wait(PATIENCE)
+    following = Following(reader.follow(run_id))
+    await following.until(lambda: len(following.got) == 29)
+    go_on.set()
+    assert await following.rest() == list(range(1, 31))
+    writer.join()
+    assert live._ears == {}
+
+
+@pytest.mark.usefixtures("only_woken")
+async def test_a_follower_hears_at_once_that_the_writer_is_gone(logs: LocalLogs, reader: LocalLogReader) -> None:
+    run_id = new_run_id()
+    got: list[Any] = []
+
+    async def follow() -> None:
+        got.extend(await Following(reader.follow(run_id)).rest())
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks, logs.open(run_id) as log:
+            await log.append(STARTED)
+            tasks.start_soon(follow)
+            await anyio.sleep(0.05)
+    assert got == [1]
+
+
+_OTHER_PROCESS = """
+import sys, time
+from pathlib import Path
+from shopfloor.log import AssistantMessage, RunCompleted, RunStarted, TextBlock
+from shopfloor.record import Recorder
+with Recorder(Path(sys.argv[1]), sys.argv[2]) as recorder:
+    recorder.append(RunStarted(name="w", kind="worker", attempt=1, host="h"))
+    for number in range(30):
+        recorder.append(AssistantMessage(blocks=[TextBlock(fidelity="router", text=str(number))]), path="s")
+        time.sleep(0.005)
+    recorder.append(RunCompleted(name="w", kind="worker", status="completed"))
+"""
+
+
+async def test_a_log_that_another_process_writes_is_followed_all_the_same(
+    storage: Storage, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    path = storage.log_path(run_id)
+    async with await anyio.open_process([sys.executable, "-c", _OTHER_PROCESS, str(path), run_id]) as writer:
+        assert await Following(reader.follow(run_id, deltas=True, patient=True)).rest() == list(range(1, 33))
+        assert await writer.wait() == 0
+
+
+async def test_a_follower_whose_loop_is_gone_does_not_disturb_the_writer(logs: LocalLogs, live: Live) -> None:
+    run_id = new_run_id()
+    listening = live.listen(run_id, deltas=True)
+
+    async def listen() -> None:
+        listening.__enter__()
+
+    thread = threading.Thread(target=anyio.run, args=(listen,))
+    thread.start()
+    thread.join()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        log.tell(piece(1, "a"))
+        await log.append(ENDED)
+
+
+# Pieces of messages
+
+
+async def test_pieces_come_between_the_event_they_follow_and_the_message(
+    logs: LocalLogs, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        with_pieces = Following(reader.follow(run_id, deltas=True))
+        without = Following(reader.follow(run_id))
+        await with_pieces.has(1)
+        log.tell(piece(1, "Hel"))
+        log.tell(piece(1, "lo", offset=3))
+        await with_pieces.has(1, "Hel", "lo")
+        await log.append(said("Hello", "m1"), path="s")
+        log.tell(piece(2, "Bye", "m2"))
+        await with_pieces.has(1, "Hel", "lo", 2, "Bye")
+        await log.append(said("Bye", "m2"), path="s")
+        await log.append(ENDED)
+    assert await with_pieces.rest() == [1, "Hel", "lo", 2, "Bye", 3, 4]
+    assert await without.rest() == [1, 2, 3, 4]
+
+
+async def test_a_piece_waits_for_the_event_that_it_follows(logs: LocalLogs, reader: LocalLogReader, live: Live) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        following = Following(reader.follow(run_id, deltas=True))
+        await following.has(1)
+        live.tell(run_id, piece(2, "later"))
+        quiet = following.quiet
+        await following.until(lambda: following.quiet > quiet + 2)
+        assert following.got == [1]
+        await log.append(said("between", "m0"), path="s")
+        await following.has(1, 2, "later")
+
+
+async def test_pieces_of_a_message_that_is_whole_are_not_given(logs: LocalLogs, reader: LocalLogReader) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        following = Following(reader.follow(run_id, deltas=True))
+        await following.has(1)
+        # All of it while the follower does something else.
+        log.tell(piece(1, "Hel", "m1"))
+        log.tell(piece(1, "other", "m2"))
+        log.tell(piece(1, "lo", "m1", offset=3))
+        await log.append(said("Hello", "m1"), path="s")
+        await following.has(1, 2, "other")
+
+
+async def test_a_reader_that_begins_late_gets_the_pieces_from_there_on(logs: LocalLogs, reader: LocalLogReader) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        log.tell(piece(1, "missed"))
+        following = Following(reader.follow(run_id, after=1, deltas=True))
+        await following.until(lambda: following.quiet > 0)
+        log.tell(piece(1, "heard", offset=6))
+        await following.has("heard")
+
+
+async def test_a_follower_that_does_not_read_keeps_so_many_pieces_and_no_more(
+    logs: LocalLogs, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        following = Following(reader.follow(run_id, deltas=True))
+        await following.has(1)
+        for number in range(FOLLOWER_DELTAS + 500):
+            log.tell(piece(1, str(number)))
+        await following.has(1, *map(str, range(FOLLOWER_DELTAS)))
+        # There is room again.
+        log.tell(piece(1, "new"))
+        await following.until(lambda: following.got[-1] == "new")
+
+
+async def test_where_secrets_are_masked_only_the_whole_is_told(
+    storage: Storage, live: Live, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    async with LocalLogs(storage, mask=Masking(["hunter22"]), live=live).open(run_id) as log:
+        await log.append(STARTED)
+        following = Following(reader.follow(run_id, deltas=True))
+        await following.has(1)
+        log.tell(piece(1, "hunt"))
+        log.tell(piece(1, "er22", offset=4))
+        await log.append(ENDED)
+        assert await following.rest() == [1, 2]
+
+
+async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
+    storage: Storage, logs: LocalLogs, reader: LocalLogReader, live: Live
+) -> None:
+    run_id = new_run_id()
+    path = storage.log_path(run_id)
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        size = path.stat().st_size
+        await log.append(said("lost"), path="s")
+    following = Following(reader.follow(run_id, deltas=True, patient=True))
+    await following.has(1, 2)
+    os.truncate(path, size)
+    live.tell(run_id, piece(2, "of what is gone"))
+    await following.has(1, 2, Reset(1))
+    async with logs.open(run_id) as log:
+        await log.append(said("again"), path="s")
+        log.tell(piece(2, "new"))
+        await following.has(1, 2, Reset(1), 2, "new")
+
+
+async def test_followers_in_several_threads_all_get_everything_in_order(
+    logs: LocalLogs, reader: LocalLogReader, live: Live
+) -> None:
+    run_id = new_run_id()
+    messages, pieces = 40, 20
+    got: dict[int, Batch] = {}
+
+    async def follow(number: int) -> None:
+        got[number] = []
+        with anyio.fail_after(6 * PATIENCE):
+            async for batch in reader.follow(run_id, deltas=number > 0, patient=True):
+                got[number] += batch
+
+    threads = [threading.Thread(target=anyio.run, args=(follow, number)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        await _talk(log, messages, pieces)
+        await log.append(ENDED)
+    await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
+    for number, given in got.items():
+        assert [one.seq for one in given if isinstance(one, Entry)] == list(range(1, messages + 3))
+        _check_order(given)
+        assert any(isinstance(one, Delta) for one in given) == (number > 0)
+    assert live._ears == {}
+
+
+async def _talk(log: Log, messages: int, pieces: int) -> None:
+    for number in range(messages):
+        for offset in range(pieces):
+            log.tell(piece(number + 1, "x", f"m{number}", offset))
+            if offset % 7 == number % 7:
+                await anyio.sleep(0.001)
+        await log.append(said("x" * pieces, f"m{number}"), path="s")
+
+
+def _check_order(given: Batch) -> None:
+    """Each piece after its event, before its message, and in the order in which they were told."""
+    seq, offsets = 0, dict[str, int]()
+    for one in given:
+        if isinstance(one, Entry):
+            seq = one.seq
+        elif isinstance(one, Delta):
+            # The message m<n> is the event n + 2.
+            assert one.after <= seq < int(one.message_id[1:]) + 2
+            assert one.offset > offsets.get(one.message_id, -1)
+            offsets[one.message_id] = one.offset
+
+
+# Patience
+
+
+async def test_without_patience_a_log_that_is_not_there_is_an_error(reader: LocalLogReader, live: Live) -> None:
+    with pytest.raises(RunNotFound):
+        await anext(reader.follow(new_run_id()))
+    assert live._ears == {}
+
+
+async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with_it(
+    logs: LocalLogs, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    following = Following(reader.follow(run_id, deltas=True, patient=True))
+    await following.until(lambda: following.quiet > 2)
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        await following.has(1)
+    # Nobody writes it for a while.
+    await following.until(lambda: following.quiet > 6)
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        log.tell(piece(2, "again"))
+        await following.has(1, 2, "again")
+        await log.append(ENDED)
+    assert await following.rest() == [1, 2, "again", 3]
+
+
+async def test_a_patient_follower_of_a_run_that_has_ended_ends(logs: LocalLogs, reader: LocalLogReader) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        await log.append(ENDED)
+    assert await Following(reader.follow(run_id, patient=True)).rest() == [1, 2]
+    assert await Following(reader.follow(run_id, after=2, patient=True)).rest() == []
+
+
+async def test_a_patient_follower_does_not_wait_for_a_log_that_was_deleted(
+    storage: Storage, logs: LocalLogs, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+    following = Following(reader.follow(run_id, patient=True))
+    await following.has(1)
+    storage.log_path(run_id).unlink()
+    assert await following.rest() == [1]
+
+
+async def test_leaving_a_follower_takes_its_ear_away(logs: LocalLogs, reader: LocalLogReader, live: Live) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        async with aclosing(reader.follow(run_id)) as batches, aclosing(reader.follow(run_id)) as others:  # type: ignore[type-var]
+            await anext(batches)
+            await anext(others)
+            assert len(live._ears[run_id]) == 2
+        assert live._ears == {}

@@ -1,0 +1,433 @@
+"""The stream of a run: what a client is told, and in what order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.samples import CHILD_ID, RUN_ID, TIMESTAMP
+
+from shopfloor.limits import STREAM_AHEAD_DELTAS
+from shopfloor.log import (
+    AssistantMessage,
+    Awaits,
+    CallCompleted,
+    CallStarted,
+    Cost,
+    Delta,
+    Event,
+    Payload,
+    RunCompleted,
+    RunError,
+    RunStarted,
+    StepCompleted,
+    StepStarted,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    ToolUseBlock,
+    Usage,
+)
+from shopfloor.views.stream import StreamState, begin, resumed, silently, stream_step
+from shopfloor.views.stream_events import StreamEvent, UnknownEvent, decode_event, encode_event
+
+STARTED = RunStarted(name="hello", kind="worker", attempt=1, host="h", definition={"description": "Says hello."})
+STEP = StepStarted(name="Say", kind="next-message", try_=1)
+STEP_ENDED = StepCompleted(name="Say", kind="next-message", try_=1)
+
+
+def log(*payloads: Payload | tuple[Payload, dict[str, Any]], first: int = 1) -> list[Event]:
+    events: list[Event] = []
+    for seq, one in enumerate(payloads, first):
+        payload, place = one if isinstance(one, tuple) else (one, {})
+        usual = {"path": "" if payload.event_type.startswith("run.") else "say", "iteration": 0}
+        events.append(
+            Event(
+                seq=seq,
+                run_id=RUN_ID,
+                type=payload.event_type,
+                timestamp=TIMESTAMP,
+                payload=payload,
+                **usual | place,
+            )
+        )
+    return events
+
+
+def told(*ones: Event | Delta, state: StreamState | None = None) -> tuple[StreamState, list[dict[str, Any]]]:
+    """The state at the end, and what was told, as it goes over the wire."""
+    state = state or StreamState()
+    events: list[StreamEvent] = []
+    for one in ones:
+        state, more = stream_step(state, one)
+        events += more
+    return state, [msgspec.json.decode(encode_event(event)) for event in events]
+
+
+def types(events: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+def text(said: str) -> TextBlock:
+    return TextBlock(fidelity="agent_emitted", text=said)
+
+
+def message(*blocks: Any, message_id: str | None = "m", **more: Any) -> AssistantMessage:
+    return AssistantMessage(message_id=message_id, blocks=list(blocks), **more)
+
+
+def delta(piece: str, offset: int = 0, *, after: int = 2, block: int = 0, kind: Any = "text", **more: Any) -> Delta:
+    given: dict[str, Any] = {"message_id": "m", "path": "say"} | more
+    return Delta(after=after, block=block, kind=kind, offset=offset, text=piece, **given)
+
+
+def call(call_id: str, name: str = "search", given: Any = None, kind: str | None = None, more: int = 0) -> ToolCall:
+    awaits = Awaits(kind=kind, more=more) if kind else None
+    return ToolCall(name=name, call_id=call_id, input=given, output=None, fidelity="router", awaits=awaits)
+
+
+def result(call_id: str, output: Any = "ok", name: str = "search", error: str | None = None) -> ToolResult:
+    return ToolResult(name=name, call_id=call_id, input=None, output=output, error=error, fidelity="router")
+
+
+def use(call_id: str, name: str = "search", given: Any = None) -> ToolUseBlock:
+    return ToolUseBlock(fidelity="agent_emitted", tool_name=name, tool_id=call_id, tool_input=given)
+
+
+# The frame
+
+
+@pytest.mark.req("SDK-13", "SDK-14", "SDK-15", "SDK-17", "SDK-18", "SDK-19")
+def test_a_run_is_told_from_its_start_to_its_finish() -> None:
+    ended = RunCompleted(name="hello", kind="worker", status="completed", result={"a": 1})
+    _, events = told(*log(STARTED, STEP, message(text("Hello")), STEP_ENDED, ended))
+    assert events == [
+        {"type": "worker-start", "workerId": RUN_ID, "workerSlug": "hello", "description": "Says hello."},
+        {"type": "block-start", "blockId": "say", "blockName": "Say", "blockType": "next-message"},
+        {"type": "text-start", "id": "m:0"},
+        {"type": "text-delta", "id": "m:0", "delta": "Hello"},
+        {"type": "text-end", "id": "m:0"},
+        {"type": "block-end", "blockId": "say", "blockName": "Say", "blockType": "next-message"},
+        {"type": "worker-result", "workerId": RUN_ID, "output": {"a": 1}},
+        {"type": "finish", "finishReason": "stop"},
+    ]
+    assert msgspec.to_builtins(begin(RUN_ID)) == {"type": "start", "executionId": RUN_ID}
+
+
+def test_a_later_attempt_begins_without_a_word() -> None:
+    again = RunStarted(name="hello", kind="worker", attempt=2, host="h")
+    _, events = told(*log(STARTED, again))
+    assert types(events) == ["worker-start"]
+
+
+def test_a_worker_without_a_description_has_none() -> None:
+    _, events = told(*log(RunStarted(name="x", kind="worker", attempt=1, host="h", definition=[1])))
+    assert events == [{"type": "worker-start", "workerId": RUN_ID, "workerSlug": "x"}]
+
+
+def test_blocks_are_told_apart_by_round_and_try_and_name_their_sub_run() -> None:
+    place = {"path": "each.3.call", "iteration": 3, "child_run_id": CHILD_ID}
+    _, events = told(
+        *log(
+            (CallStarted(name="sub", kind="call_workflow", try_=2), place),
+            (CallCompleted(name="sub", kind="call_workflow", try_=2, error="no"), place),
+        )
+    )
+    name = "each.3.call#3~2"
+    assert events == [
+        {
+            "type": "block-start",
+            "blockId": name,
+            "blockName": "sub",
+            "blockType": "call_workflow",
+            "childId": CHILD_ID,
+        },
+        {"type": "block-end", "blockId": name, "blockName": "sub", "blockType": "call_workflow", "error": "no"},
+    ]
+
+
+@pytest.mark.req("SDK-16", "SDK-27", "SDK-28")
+def test_a_failed_run_tells_the_error_the_result_and_the_finish() -> None:
+    error = RunError(code="rate_limit_error", message="slow down", retryable=True, retry_after=2.5)
+    _, events = told(*log(STARTED, RunCompleted(name="x", kind="worker", status="failed", error=error)))
+    assert events[1:] == [
+        {
+            "type": "error",
+            "message": "slow down",
+            "errorType": "rate_limit_error",
+            "retryable": True,
+            "retryAfter": 2.5,
+        },
+        {"type": "worker-result", "workerId": RUN_ID, "error": "slow down"},
+        {"type": "finish", "finishReason": "error"},
+    ]
+
+
+def test_a_failed_run_that_does_not_say_why_still_has_an_error() -> None:
+    _, events = told(*log(RunCompleted(name="x", kind="worker", status="failed")))
+    assert events[0] == {"type": "error", "message": "the run has failed", "errorType": "run_failed"}
+
+
+def test_a_cancelled_run_has_a_result_with_an_error_and_no_error_event() -> None:
+    _, events = told(*log(RunCompleted(name="x", kind="worker", status="cancelled")))
+    assert events == [
+        {"type": "worker-result", "workerId": RUN_ID, "error": "the run was cancelled"},
+        {"type": "finish", "finishReason": "cancelled"},
+    ]
+
+
+def test_nothing_is_told_after_the_outcome_and_nothing_twice() -> None:
+    events = log(STARTED, STEP, RunCompleted(name="x", kind="worker", status="completed"))
+    state, first = told(*events)
+    assert told(*events, delta("late"), state=state) == (state, [])
+    state, _ = told(*events[:2])
+    assert told(*events[:2], state=state) == (state, [])
+    assert first[-1]["type"] == "finish"
+
+
+# Texts
+
+
+def test_pieces_are_told_as_they_come_and_the_whole_tells_what_is_left() -> None:
+    _, events = told(*log(STARTED, STEP), delta("Hel"), delta("lo", 3), *log(message(text("Hello!")), first=3))
+    assert events[2:] == [
+        {"type": "text-start", "id": "m:0"},
+        {"type": "text-delta", "id": "m:0", "delta": "Hel"},
+        {"type": "text-delta", "id": "m:0", "delta": "lo"},
+        {"type": "text-delta", "id": "m:0", "delta": "!"},
+        {"type": "text-end", "id": "m:0"},
+    ]
+
+
+def test_a_piece_after_a_missing_one_waits_for_the_whole() -> None:
+    _, events = told(*log(STARTED, STEP), delta("Hel"), delta("!", 5), *log(message(text("Hello!")), first=3))
+    assert [event.get("delta") for event in events[3:5]] == ["Hel", "lo!"]
+
+
+def test_thinking_is_reasoning() -> None:
+    thought = ThinkingBlock(fidelity="agent_emitted", thinking="hm, yes")
+    _, events = told(*log(STARTED, STEP), delta("hm", kind="thinking"), *log(message(thought), first=3))
+    assert events[2:] == [
+        {"type": "reasoning-start", "id": "m:0"},
+        {"type": "reasoning-delta", "id": "m:0", "delta": "hm"},
+        {"type": "reasoning-delta", "id": "m:0", "delta": ", yes"},
+        {"type": "reasoning-end", "id": "m:0"},
+    ]
+
+
+def test_what_does_not_begin_as_was_told_is_told_anew_under_another_id() -> None:
+    _, events = told(*log(STARTED, STEP), delta("Helga"), *log(message(text("Hello")), first=3))
+    assert events[2:] == [
+        {"type": "text-start", "id": "m:0"},
+        {"type": "text-delta", "id": "m:0", "delta": "Helga"},
+        {"type": "text-end", "id": "m:0"},
+        {"type": "text-start", "id": "m:0:r2"},
+        {"type": "text-delta", "id": "m:0:r2", "delta": "Hello"},
+        {"type": "text-end", "id": "m:0:r2"},
+    ]
+
+
+def test_a_text_that_was_begun_ends_with_its_step_and_before_another_message() -> None:
+    failed = StepCompleted(name="Say", kind="next-message", try_=1, error="cut")
+    state, events = told(*log(STARTED, STEP), delta("Hel"), *log(failed, first=3))
+    assert types(events[3:]) == ["text-delta", "text-end", "block-end"]
+    assert told(delta("lo", 3), delta("x", message_id="other"), state=state)[1] == []
+    _, events = told(*log(STARTED, STEP), delta("Hel"), *log(message(text("x"), message_id="n"), first=3))
+    assert [event.get("id") for event in events[4:]] == ["m:0", "n:0", "n:0", "n:0"]
+    _, events = told(*log(STARTED, STEP), delta("Hel"), delta("x", message_id="n"))
+    assert [(event["type"], event["id"]) for event in events[4:]] == [
+        ("text-end", "m:0"),
+        ("text-start", "n:0"),
+        ("text-delta", "n:0"),
+    ]
+
+
+def test_a_text_that_was_begun_ends_with_the_run() -> None:
+    ended = RunCompleted(name="x", kind="worker", status="cancelled")
+    _, events = told(*log(STARTED, STEP), delta("Hel"), *log(ended, first=3))
+    assert types(events[4:]) == ["text-end", "worker-result", "finish"]
+
+
+def test_a_message_in_several_pieces_counts_its_blocks_through() -> None:
+    _, events = told(*log(STARTED, STEP, message(text("a")), message(use("c1")), message(text("b"))))
+    assert [event["id"] for event in events if event["type"] == "text-start"] == ["m:0", "m:2"]
+
+
+def test_a_piece_that_came_before_its_log_is_told_when_the_log_is_there() -> None:
+    state, events = told(*log(STARTED), delta("Hel", after=2), delta("lo", 3, after=2))
+    assert types(events) == ["worker-start"]
+    _, events = told(*log(STEP, first=2), state=state)
+    assert types(events) == ["block-start", "text-start", "text-delta", "text-delta"]
+
+
+def test_pieces_that_wait_are_bounded() -> None:
+    pieces = [delta("x", n, after=9) for n in range(STREAM_AHEAD_DELTAS + 10)]
+    state, _ = told(*pieces)
+    assert len(state.ahead) == STREAM_AHEAD_DELTAS
+
+
+def test_a_piece_that_came_too_late_is_passed_over() -> None:
+    _, events = told(*log(STARTED, STEP, message(text("Hello"))), delta("Hel"), delta("x", block=1))
+    assert types(events[-3:]) == ["text-start", "text-delta", "text-end"]
+
+
+def test_what_a_command_prints_is_text_with_an_id_of_its_own() -> None:
+    out = TextBlock(fidelity="router", text="one\n", stream="stdout")
+    _, events = told(*log(STARTED, STEP, message(out, message_id=None), message(out, message_id=None)))
+    assert [event.get("id") for event in events[2:]] == ["seq-3:0"] * 3 + ["seq-4:0"] * 3
+
+
+def test_usage_and_cost_follow_their_message() -> None:
+    usage, cost = Usage(input=1, output=2, cache_read=3, reasoning=4), Cost(usd=0.5, source="prices")
+    _, events = told(*log(STARTED, STEP, message(model="opus", usage=usage, cost=cost)))
+    assert events[-1] == {
+        "type": "usage",
+        "model": "opus",
+        "inputTokens": 1,
+        "outputTokens": 2,
+        "cacheReadTokens": 3,
+        "reasoningTokens": 4,
+        "costUsd": 0.5,
+    }
+
+
+# Tools
+
+
+@pytest.mark.req("SDK-20", "SDK-21")
+def test_a_tools_input_and_output_are_told_once() -> None:
+    asked = message(use("c1", given={"q": 1}))
+    _, events = told(*log(STARTED, STEP, asked, call("c1", given={"q": 1}), result("c1", [1])))
+    assert events[2:] == [
+        {"type": "tool-input-start", "toolCallId": "c1", "toolName": "search"},
+        {"type": "tool-input-available", "toolCallId": "c1", "toolName": "search", "input": {"q": 1}},
+        {"type": "tool-output-available", "toolCallId": "c1", "toolName": "search", "output": [1]},
+    ]
+
+
+def test_a_call_that_no_model_asked_for_and_its_error_are_told() -> None:
+    _, events = told(*log(STARTED, STEP, call("c1"), result("c1", error="no net")))
+    assert types(events[2:]) == ["tool-input-start", "tool-input-available", "tool-output-error"]
+    assert events[-1] == {
+        "type": "tool-output-error",
+        "toolCallId": "c1",
+        "toolName": "search",
+        "error": "no net",
+    }
+
+
+def test_a_tools_input_is_told_while_it_is_typed() -> None:
+    named: dict[str, Any] = {"tool_id": "c1", "tool_name": "search"}
+    _, events = told(
+        *log(STARTED, STEP),
+        delta('{"q"', kind="tool_input", **named),
+        delta(":1}", 4, kind="tool_input", **named),
+        *log(message(use("c1", given={"q": 1})), first=3),
+    )
+    assert events[2:] == [
+        {"type": "tool-input-start", "toolCallId": "c1", "toolName": "search"},
+        {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": '{"q"'},
+        {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": ":1}"},
+        {"type": "tool-input-available", "toolCallId": "c1", "toolName": "search", "input": {"q": 1}},
+    ]
+
+
+# Waiting
+
+
+def test_a_run_that_waits_asks_for_all_that_it_waits_for_and_finishes() -> None:
+    calls = [call("c1", given={"q": 1}, kind="client_tool", more=1), call("c2", "fetch", {}, "client_tool")]
+    state, events = told(*log(STARTED, STEP, *calls))
+    assert events[-2:] == [
+        {
+            "type": "tool-request",
+            "toolCalls": [
+                {"toolCallId": "c1", "toolName": "search", "args": {"q": 1}},
+                {"toolCallId": "c2", "toolName": "fetch", "args": {}},
+            ],
+        },
+        {"type": "finish", "finishReason": "tool-calls"},
+    ]
+    assert types(events).count("finish") == 1
+    state, events = told(*log(result("c1"), result("c2", name="fetch"), first=5), state=resumed(state, ["c1", "c2"]))
+    assert types(events) == ["tool-output-available"] * 2
+    _, events = told(*log(call("c3", kind="client_tool"), first=7), state=state)
+    assert types(events[-2:]) == ["tool-request", "finish"]
+
+
+def test_what_got_no_result_is_asked_for_again() -> None:
+    calls = [call("c1", kind="client_tool", more=1), call("c2", "fetch", {}, "client_tool")]
+    state = resumed(silently(log(STARTED, STEP, *calls)), ["c1"])
+    _, events = told(*log(result("c1"), first=5), state=state)
+    assert types(events) == ["tool-output-available", "tool-request", "finish"]
+    assert [one["toolCallId"] for one in events[1]["toolCalls"]] == ["c2"]
+
+
+def test_a_branch_that_works_holds_up_the_request() -> None:
+    other = {"path": "both.b"}
+    state, events = told(
+        *log(
+            (StepStarted(name="both", kind="parallel", try_=1), {"path": "both"}),
+            (STEP, {"path": "both.a"}),
+            (STEP, other),
+            (call("c1", kind="client_tool"), {"path": "both.a"}),
+        )
+    )
+    assert "finish" not in types(events)
+    _, events = told(*log((STEP_ENDED, other), first=5), state=state)
+    assert types(events) == ["block-end", "tool-request", "finish"]
+
+
+def test_a_question_is_told_at_once_and_finishes_where_the_run_waits_for_nothing_else() -> None:
+    asked = {"question": "Which?", "options": ["a", 1]}
+    state, events = told(*log(STARTED, STEP, call("q", "ask", asked, "question")))
+    assert events[-2:] == [
+        {
+            "type": "question",
+            "executionId": RUN_ID,
+            "callId": "q",
+            "question": "Which?",
+            "options": ["a", "1"],
+            "waits": True,
+        },
+        {"type": "finish", "finishReason": "question"},
+    ]
+    _, events = told(*log(result("q", "a", "ask"), first=4), state=state)
+    assert types(events) == ["tool-output-available"]
+
+
+def test_a_question_beside_a_client_tool_comes_second() -> None:
+    calls = [call("q", "ask", "why?", "question", 1), call("c1", kind="client_tool")]
+    state, events = told(*log(STARTED, STEP, *calls))
+    assert types(events[-2:]) == ["tool-request", "finish"]
+    assert events[-1]["finishReason"] == "tool-calls"
+    _, events = told(*log(result("c1"), first=5), state=resumed(state, ["c1"]))
+    assert events[-1] == {"type": "finish", "finishReason": "question"}
+
+
+def test_a_logged_question_waits_for_nobody() -> None:
+    _, events = told(*log(STARTED, STEP, call("q", "log_question", {"question": "Why?"})))
+    assert events[-1] == {"type": "question", "executionId": RUN_ID, "callId": "q", "question": "Why?"}
+
+
+def test_another_wait_is_said_as_such_and_a_sub_run_is_none() -> None:
+    _, events = told(*log(STARTED, STEP, call("a", kind="approval")))
+    assert events[-1] == {"type": "finish", "finishReason": "waiting"}
+    sub = CallStarted(name="sub", kind="call_workflow", try_=1)
+    _, events = told(*log(STARTED, (sub, {"child_run_id": CHILD_ID})))
+    assert "finish" not in types(events)
+
+
+# Bytes
+
+
+@pytest.mark.req("SDK-12")
+def test_events_of_a_later_version_are_passed_on_as_they_are() -> None:
+    for raw in (b'{"type":"hologram","x":[1]}', b'{"type":"text-delta","id":7}'):
+        event = decode_event(raw)
+        assert isinstance(event, UnknownEvent)
+        assert encode_event(event) == raw
+    with pytest.raises(msgspec.MsgspecError):
+        decode_event(b"[1]")
