@@ -5,6 +5,8 @@ from typing import Final
 # The log.
 LOG_LINE_BYTES: Final = 64 * 1024 * 1024
 """The longest line of a log."""
+LINE_BUFFER_BYTES: Final = 64 * 1024
+"""The longest line whose memory a recorder keeps for the next one."""
 LOG_MODE: Final = 0o600
 """The mode of a log's file."""
 FOLDER_MODE: Final = 0o700

@@ -434,6 +434,19 @@ def test_an_event_that_is_refused_uses_up_no_seq_and_reaches_nobody(
     assert broken_rules(log_path) == []
 
 
+def test_no_line_leaves_anything_of_itself_in_the_next(recorder: Recorder, log_path: Path) -> None:
+    texts = ["x" * 200_000, "short", "odd \udcff", "", "x" * 5_000, "last"]
+    given = [recorder.append(started())]
+    for text in texts:
+        with pytest.raises(InvalidEvent):
+            recorder.append(called(["y" * 300, object()]), path="a")
+        given.append(recorder.append(said(text), path="a"))
+    assert log_path.read_bytes() == b"".join(entry.raw + b"\n" for entry in given)
+    written = [json.loads(entry.raw)["payload"]["blocks"][0]["text"] for entry in given[1:]]
+    assert written == [text.replace("\udcff", "\ufffd") for text in texts]
+    assert broken_rules(log_path) == []
+
+
 def test_the_stats_say_how_many_events_and_bytes_there_are(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.append(said("✂"), path="a")

@@ -12,7 +12,17 @@ from shopfloor.log.blocks import (
     ToolUseBlock,
     UnknownBlock,
 )
-from shopfloor.log.codec import check, decode, encode
+from shopfloor.log.codec import (
+    CHECKS,
+    ENCODE_ERRORS,
+    Check,
+    check,
+    check_size,
+    decode,
+    encode,
+    encode_into,
+    unknown_kind,
+)
 from shopfloor.log.deltas import Delta
 from shopfloor.log.events import (
     FORMAT,
@@ -52,6 +62,8 @@ from shopfloor.log.schema import event_schema
 
 __all__ = [
     "BLOCK_TYPES",
+    "CHECKS",
+    "ENCODE_ERRORS",
     "FORMAT",
     "PAYLOAD_TYPES",
     "RULES",
@@ -61,6 +73,7 @@ __all__ = [
     "Broken",
     "CallCompleted",
     "CallStarted",
+    "Check",
     "CommandBlock",
     "Cost",
     "Delta",
@@ -90,12 +103,15 @@ __all__ = [
     "UserMessage",
     "Verifier",
     "check",
+    "check_size",
     "checked_run_id",
     "decode",
     "encode",
+    "encode_into",
     "event_schema",
     "is_run_id",
     "new_run_id",
     "now",
     "timestamp_of",
+    "unknown_kind",
 ]

@@ -28,7 +28,17 @@ from shopfloor.log.payloads import (
     UserMessage,
 )
 
-_encode = msgspec.json.Encoder().encode
+Check = Callable[[Any, str, int, str | None], None]
+"""Holds a payload and its place (path, iteration, child run) against what its kind of event may have."""
+
+ENCODE_ERRORS: Final = (TypeError, ValueError, OverflowError, RecursionError)
+"""What `encode_into` raises for a line that only `encode` can mend or refuse."""
+
+_encoder = msgspec.json.Encoder()
+_encode = _encoder.encode
+encode_into: Final[Callable[[Line, bytearray], None]] = _encoder.encode_into
+"""Puts the bytes of a line into a buffer, in place of what is there: `encode`, without its care and its checks."""
+
 _decode_any = msgspec.json.Decoder().decode
 _BLOCK_CLASSES = frozenset(BLOCK_TYPES.values())
 
@@ -49,21 +59,26 @@ def encode(line: Line) -> bytes:
         raw = _encode(line)
     except UnicodeEncodeError:
         raw = _encode_cleaned(line)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except ENCODE_ERRORS as error:
         raise _not_json(line, error) from error
-    if len(raw) < LOG_LINE_BYTES:
-        return raw
-    raise InvalidEvent(
-        f"a {line.type} event of {len(raw):,} bytes is over the limit of {LOG_LINE_BYTES:,}",
-        hint="keep large content in a file and name the file in the event",
-    )
+    check_size(line, len(raw) + 1)
+    return raw
+
+
+def check_size(line: Line, size: int) -> None:
+    """Raises `InvalidEvent` where a line, with its end, is longer than any may be."""
+    if size > LOG_LINE_BYTES:
+        raise InvalidEvent(
+            f"a {line.type} event of {size:,} bytes is over the limit of {LOG_LINE_BYTES:,}",
+            hint="keep large content in a file and name the file in the event",
+        )
 
 
 def _encode_cleaned(line: Line) -> bytes:
     """The line with U+FFFD for lone surrogates, which UTF-8 cannot carry."""
     try:
         return _encode(_clean(msgspec.to_builtins(line, str_keys=True)))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except ENCODE_ERRORS as error:
         raise _not_json(line, error) from error
 
 
@@ -86,11 +101,14 @@ def _clean(value: Any) -> Any:
 
 def check(payload: Payload, path: str, iteration: int, child_run_id: str | None) -> None:
     """Holds an event against the closed vocabularies and the rules that a single event can break."""
-    CHECKS.get(type(payload), _check_unknown)(payload, path, iteration, child_run_id)
+    hold = CHECKS.get(type(payload))
+    if hold is None:
+        raise unknown_kind(payload)
+    hold(payload, path, iteration, child_run_id)
 
 
-def _check_unknown(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
-    raise InvalidEvent(f"{type(payload).__name__} is not one of the ten kinds of event")
+def unknown_kind(payload: object) -> InvalidEvent:
+    return InvalidEvent(f"{type(payload).__name__} is not one of the ten kinds of event")
 
 
 def _check_place(iteration: int, child_run_id: str | None) -> None:
@@ -141,7 +159,7 @@ def _check_tool(payload: Any, path: str, iteration: int, child_run_id: str | Non
         raise InvalidEvent(f"{payload.fidelity!r} is not a fidelity: router or agent_emitted")
 
 
-CHECKS: Final[dict[type, Callable[[Any, str, int, str | None], None]]] = {
+CHECKS: Final[dict[type, Check]] = {
     RunStarted: _check_run,
     RunCompleted: _check_run,
     StepStarted: _check_step,

@@ -36,7 +36,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When it was written: RFC 3339, UTC, milliseconds."""
 
 
-class Line(Envelope, frozen=True, kw_only=True):
+class Line(Envelope, frozen=True, kw_only=True, gc=False):
     """An event about to be written."""
 
     payload: Payload

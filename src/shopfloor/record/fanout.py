@@ -61,8 +61,8 @@ class FanOut:
         self._closed = False
         self._made = 0
         self._pushes: tuple[Callable[[Entry], None], ...] = ()
-        self._room = 0
-        """For how many events no buffer needs to be looked at, because each has that much room or more."""
+        self._room_until = last
+        """Up to which event no buffer needs to be looked at, because each has room for them all."""
 
     def subscribe(self, name: str | None = None, capacity: int = SUBSCRIBER_EVENTS) -> Subscription:
         """Events from the next one on. The caller keeps the publisher out meanwhile."""
@@ -72,17 +72,17 @@ class FanOut:
             subscription.ended = self._closed
             self._subscriptions = (*self._subscriptions, subscription)
             self._pushes = (*self._pushes, subscription.push)
-            self._room = 0
+            self._room_until = self.last
         return subscription
 
     def publish(self, entry: Entry) -> None:
-        if self._room:
-            self._room -= 1
+        seq = entry.seq
+        if seq <= self._room_until:
             for push in self._pushes:
                 push(entry)
         else:
             self._offer(entry)
-        self.last = entry.seq
+        self.last = seq
         if self._sleepers:
             self._wake()
 
@@ -96,7 +96,7 @@ class FanOut:
             else:
                 subscription.drop()
             room = min(room, max(left - 1, 0))
-        self._room = room
+        self._room_until = entry.seq + room
 
     def sleep(self) -> asyncio.Future[None]:
         """A future that is done at the next event or at the end."""
