@@ -70,6 +70,8 @@ _COST = Cost(usd=0.5, source="prices", prices="2026-11")
 _STEP: dict[str, Any] = {"name": "build", "kind": "command", "try_": 1}
 _ENDED: dict[str, Any] = _STEP | {
     "error": "exit code 1",
+    "error_code": "execution_error",
+    "retryable": True,
     "result": {"exit_code": 1},
     "usage": _USAGE,
     "cost": _COST,
@@ -95,6 +97,7 @@ PAYLOADS: dict[str, Payload] = {
         definition={"steps": []},
         definition_hash="sha256:00",
         idempotency_key="k",
+        cwd="/tmp",
         import_source={"path": "x"},
         format=1,
     ),
@@ -120,6 +123,7 @@ PAYLOADS: dict[str, Payload] = {
         session_id="s",
         model="opus",
         usage=_USAGE,
+        cost=_COST,
         stop_reason="end_turn",
         blocks=list(BLOCKS.values()),
     ),

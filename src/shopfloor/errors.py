@@ -43,7 +43,7 @@
     │   │   ├── RateLimited         too many requests for now
     │   │   ├── ProviderOverloaded  it is too busy for anybody
     │   │   ├── ProviderTimeout     no answer in time
-    │   │   ├── ProviderUnreachable no connection to it
+    │   │   ├── ProviderUnreachable   no connection to it
     │   │   ├── AuthenticationFailed  it does not accept the key
     │   │   └── RequestRejected     it does not accept the request
     │   ├── ToolFailed              a tool did not do what it was called for

@@ -201,3 +201,7 @@ PROGRESS_PAUSE_SECONDS: Final = 0.1
 """How often the line that says what is being done is drawn anew."""
 TOOL_COMPLAINT_CHARS: Final = 500
 """How much of what a tool's command complained of is passed on: the end of it."""
+
+# Going on after failures.
+RUN_RETRY_SECONDS: Final = 2.0
+"""How long a run that could not be recorded is left alone before it is gone on with."""

@@ -21,7 +21,15 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 SCRIPTS = sorted([*(ROOT / "tools").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")])
 BIN = Path(sys.executable).parent
 
-HELP_LOADS = {"shopfloor", "shopfloor.cli", "shopfloor.cli.commands", "shopfloor.cli.main", "shopfloor.errors"}
+HELP_LOADS = {
+    "shopfloor",
+    "shopfloor.cli",
+    "shopfloor.cli.commands",
+    "shopfloor.cli.main",
+    "shopfloor.errors",
+    "shopfloor.lazy",
+    "shopfloor.version",
+}
 HELP_NEVER_LOADS = {
     *("anyio", "argparse", "asyncio", "concurrent.futures", "dataclasses", "inspect", "json", "logging", "msgspec"),
     *("pathlib", "platformdirs", "shutil", "socket", "ssl", "subprocess", "tempfile", "threading", "uuid"),
@@ -128,12 +136,21 @@ def said_names(path: Path) -> list[str] | None:
     return None
 
 
+def door_lines(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The lines of a door; what a lazy one promises stands under `if TYPE_CHECKING:`."""
+    for node in body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from node.body
+        else:
+            yield node
+
+
 def made_names(path: Path) -> set[str]:
     """What a door imports or defines to be used by others."""
     names: set[str] = set()
-    for node in parsed(path).body:
+    for node in door_lines(parsed(path).body):
         match node:
-            case ast.ImportFrom(module=module, names=aliases) if module != "__future__":
+            case ast.ImportFrom(module=module, names=aliases) if module not in ("__future__", "typing"):
                 names |= {alias.asname or alias.name for alias in aliases}
             case ast.Assign(targets=[ast.Name(id=name)]) if name != "__all__":
                 names.add(name)

@@ -12,17 +12,19 @@ from tests.property.test_views import Run, events_of, runs_with_tools
 from tests.samples import RUN_ID, TIMESTAMP
 
 from shopfloor.log import AssistantMessage, Delta, Event, StepStarted, TextBlock, ThinkingBlock
-from shopfloor.views.stream import StreamState, silently, stream_step
-from shopfloor.views.stream_events import (
+from shopfloor.views import (
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
     StreamEvent,
+    StreamState,
     TextDelta,
     TextEnd,
     TextStart,
     decode_event,
     encode_event,
+    silently,
+    stream_step,
 )
 
 

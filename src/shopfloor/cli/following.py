@@ -240,12 +240,12 @@ class Following:
         return self._code if self._code is not None else WAITING_EXIT
 
     async def _last_words(self, status: str, run_id: str, lines: list[str]) -> None:
+        if self._look.quiet and status == "waiting":
+            return
         if not self._look.quiet:
-            lines = [
-                *lines,
-                closing_line(status, run_id, round((time.monotonic() - self._began) * 1000), self._facts()),
-            ]
-        for line in lines if not (self._look.quiet and status == "waiting") else ():
+            took = None if self._began is None else round((time.monotonic() - self._began) * 1000)
+            lines = [*lines, closing_line(status, run_id, None if status == "waiting" else took, self._facts())]
+        for line in lines:
             await self._write(self._live.line(line))
 
     def _facts(self) -> list[str]:

@@ -61,7 +61,7 @@ async def find_worker(client: Client, args: Namespace) -> Taken:
 
 def input_of(args: Namespace, worker: Taken) -> dict[str, Any]:
     """What the worker is given; the words after `-i` are what its schema says they are."""
-    from shopfloor.engine.workers import Definition, coerced_words
+    from shopfloor.engine import Definition, coerced_words
 
     given = _whole(args.input_json)
     properties = cast("dict[str, dict[str, Any]]", worker.input_schema.get("properties", {}))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shopfloor.cli.style import Style, one_line, safe
-from shopfloor.engine.workers import Definition, InputField, ToolDefinition, is_required
+from shopfloor.engine import Definition, InputField, ToolDefinition, is_required
 from shopfloor.limits import PREVIEW_CHARS
 
 _SAID = ("model", "thread", "prompt", "tool", "worker", "kind", "command", "each", "output")

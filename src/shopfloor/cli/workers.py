@@ -13,7 +13,7 @@ from shopfloor.cli.arguments import Parser, add_color, folder_of, storage_of
 from shopfloor.cli.style import Style, one_line, safe
 from shopfloor.cli.worker_tree import lines_of
 from shopfloor.cli.workers_new import new_worker
-from shopfloor.engine.workers import (
+from shopfloor.engine import (
     EXAMPLE_WORKERS,
     Catalogue,
     Problem,

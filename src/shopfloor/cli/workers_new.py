@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from pathlib import Path
 
-from shopfloor.engine.workers import is_slug
+from shopfloor.engine import is_slug
 from shopfloor.errors import ConflictError, UsageError
 
 _YAML = """\

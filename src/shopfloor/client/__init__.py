@@ -3,7 +3,11 @@
 from shopfloor.client.address import Address, find_server
 from shopfloor.client.api import Api
 from shopfloor.client.connection import Client
-from shopfloor.client.events import (
+from shopfloor.client.problems import failure_of
+from shopfloor.client.sse import to_sse
+from shopfloor.client.tools import CallResult, Handler, ToolHandlers
+from shopfloor.client.workers import Signal, WorkersApi
+from shopfloor.views import (
     BlockEnd,
     BlockStart,
     ClientToolRequest,
@@ -30,10 +34,6 @@ from shopfloor.client.events import (
     WorkerResult,
     WorkerStart,
 )
-from shopfloor.client.problems import failure_of
-from shopfloor.client.sse import to_sse
-from shopfloor.client.tools import CallResult, Handler, ToolHandlers
-from shopfloor.client.workers import Signal, WorkersApi
 
 __all__ = [
     "Address",

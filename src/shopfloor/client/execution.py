@@ -11,7 +11,13 @@ import httpx
 import msgspec
 
 from shopfloor.client.api import Api, problem_of
-from shopfloor.client.events import (
+from shopfloor.client.following import Patience, followed, patiently, replayed
+from shopfloor.client.problems import told
+from shopfloor.client.progress import Progress
+from shopfloor.client.sse import Frame, frames
+from shopfloor.client.tools import CallResult, ToolHandlers, executed
+from shopfloor.errors import OutcomeUnknown, ServerUnreachable
+from shopfloor.views import (
     DONE,
     ClientToolRequest,
     Finish,
@@ -24,12 +30,6 @@ from shopfloor.client.events import (
     decode_event,
     resumed,
 )
-from shopfloor.client.following import Patience, followed, patiently, replayed
-from shopfloor.client.problems import told
-from shopfloor.client.progress import Progress
-from shopfloor.client.sse import Frame, frames
-from shopfloor.client.tools import CallResult, ToolHandlers, executed
-from shopfloor.errors import OutcomeUnknown, ServerUnreachable
 
 Received = StreamEvent | UnknownEvent
 _SSE: Final = "text/event-stream"

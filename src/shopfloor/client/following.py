@@ -10,10 +10,10 @@ import anyio
 import msgspec
 
 from shopfloor.client.api import Api, LostEnd
-from shopfloor.client.events import StreamEvent, StreamState, stream_step
 from shopfloor.errors import InvalidEvent, RunNotFound, ServerUnreachable
 from shopfloor.limits import QUEUED_PAUSE_SECONDS, RECONNECT_PAUSE_SECONDS, RECONNECT_TRIES
 from shopfloor.log import Delta, Entry, ToolResult, decode
+from shopfloor.views import StreamEvent, StreamState, stream_step
 
 T = TypeVar("T")
 Step = tuple[StreamState, list[StreamEvent]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shopfloor.client.events import ErrorEvent
 from shopfloor.errors import RunFailed, ShopfloorError, error_of
+from shopfloor.views import ErrorEvent
 
 
 def told(error: ShopfloorError) -> ErrorEvent:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 
-from shopfloor.client.events import (
+from shopfloor.views import (
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,

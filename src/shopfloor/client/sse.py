@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterator
 
 import msgspec
 
-from shopfloor.client.events import DONE, Finish, StreamEvent, UnknownEvent, encode_event
 from shopfloor.client.problems import told
 from shopfloor.errors import ExecutionCancelled, ServerUnreachable, ShopfloorError
 from shopfloor.limits import FRAME_BYTES
+from shopfloor.views import DONE, Finish, StreamEvent, UnknownEvent, encode_event
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from shopfloor.client.events import RequestedCall
+from shopfloor.views import RequestedCall
 
 Handler = Callable[[dict[str, Any]], Any]
 """Takes the arguments as a dict and gives the result; may be async. One that is not works in a thread of its own."""

@@ -10,7 +10,14 @@ import anyio
 import msgspec
 
 from shopfloor.client.api import Api
-from shopfloor.client.events import (
+from shopfloor.client.execution import Begin, Continue, Execution, Received
+from shopfloor.client.following import followed, patiently, replayed
+from shopfloor.client.problems import failure_of
+from shopfloor.client.tools import CallResult, ToolHandlers
+from shopfloor.errors import ExecutionCancelled, InvalidInput, RunFailed, ShopfloorError, ToolFailed
+from shopfloor.limits import CANCEL_SECONDS
+from shopfloor.log import checked_run_id
+from shopfloor.views import (
     ClientToolRequest,
     ErrorEvent,
     Finish,
@@ -21,13 +28,6 @@ from shopfloor.client.events import (
     WorkerResult,
     begin,
 )
-from shopfloor.client.execution import Begin, Continue, Execution, Received
-from shopfloor.client.following import followed, patiently, replayed
-from shopfloor.client.problems import failure_of
-from shopfloor.client.tools import CallResult, ToolHandlers
-from shopfloor.errors import ExecutionCancelled, InvalidInput, RunFailed, ShopfloorError, ToolFailed
-from shopfloor.limits import CANCEL_SECONDS
-from shopfloor.log import checked_run_id
 
 
 class Signal(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shopfloor.lazy import lazily
+from shopfloor.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from shopfloor.engine.cancel import Cancellation
@@ -15,27 +15,53 @@ if TYPE_CHECKING:
     from shopfloor.engine.reconcile import HOST_LOST, end_orphan, is_orphan
     from shopfloor.engine.retention import delete_run, prune
     from shopfloor.engine.run import Run
-    from shopfloor.engine.workers import Catalogue, coerced_words, default_folders, tool, worker
+    from shopfloor.engine.workers import (
+        EXAMPLE_WORKERS,
+        Catalogue,
+        Definition,
+        InputField,
+        Problem,
+        ToolDefinition,
+        Worker,
+        check_worker,
+        coerced_words,
+        default_folders,
+        input_schema,
+        is_required,
+        is_slug,
+        tool,
+        worker,
+    )
     from shopfloor.engine.workers.definition import Retry
     from shopfloor.engine.works import LocalWorks
 
 __all__ = [
+    "EXAMPLE_WORKERS",
     "HOST_LOST",
     "Cancellation",
     "Catalogue",
     "CommandRun",
+    "Definition",
     "Duty",
     "Host",
     "Ingest",
+    "InputField",
     "LocalWorks",
     "Outcome",
+    "Problem",
     "Retry",
     "Run",
+    "ToolDefinition",
+    "Worker",
+    "check_worker",
     "coerced_words",
     "default_folders",
     "delete_run",
     "end_orphan",
+    "input_schema",
     "is_orphan",
+    "is_required",
+    "is_slug",
     "keep",
     "pack",
     "prune",
@@ -46,7 +72,7 @@ __all__ = [
     "worker",
 ]
 
-__getattr__ = lazily(
+__getattr__ = _lazily(
     __name__,
     {
         "cancel": ("Cancellation",),
@@ -58,7 +84,23 @@ __getattr__ = lazily(
         "retention": ("delete_run", "prune"),
         "run": ("Run",),
         "workers.definition": ("Retry",),
-        "workers": ("Catalogue", "coerced_words", "default_folders", "tool", "worker"),
+        "workers": (
+            "EXAMPLE_WORKERS",
+            "Catalogue",
+            "Definition",
+            "InputField",
+            "Problem",
+            "ToolDefinition",
+            "Worker",
+            "check_worker",
+            "coerced_words",
+            "default_folders",
+            "input_schema",
+            "is_required",
+            "is_slug",
+            "tool",
+            "worker",
+        ),
         "works": ("LocalWorks",),
     },
 )

@@ -19,6 +19,7 @@ from shopfloor.engine.interpreter import Interpreter
 from shopfloor.engine.journal import Journal, read_journal
 from shopfloor.engine.reconcile import can_go_on, end_orphan
 from shopfloor.engine.run import Run, as_json
+from shopfloor.engine.slots import HostSlot, Slots
 from shopfloor.engine.steps.tools import tools_of
 from shopfloor.engine.workers.catalogue import Catalogue
 from shopfloor.engine.workers.definition import Definition, definition_hash
@@ -26,6 +27,7 @@ from shopfloor.engine.workers.python import arguments_of
 from shopfloor.engine.works import LocalWorks
 from shopfloor.engine.workshop import Workshop
 from shopfloor.errors import (
+    ConflictError,
     DefinitionChanged,
     LogBusy,
     RunEnded,
@@ -33,66 +35,24 @@ from shopfloor.errors import (
     StepFailed,
     StorageError,
     StorageFull,
+    StoreError,
 )
-from shopfloor.limits import ENGINE_PAUSE_SECONDS, HOST_SLOTS, IDLE_RUNS, IDLE_SECONDS, STOPPED_HOST_SECONDS
+from shopfloor.limits import (
+    ENGINE_PAUSE_SECONDS,
+    HOST_SLOTS,
+    IDLE_RUNS,
+    IDLE_SECONDS,
+    RUN_RETRY_SECONDS,
+    STOPPED_HOST_SECONDS,
+)
 from shopfloor.log import FORMAT, Event, RunCompleted, RunStarted, decode, new_run_id, now
-from shopfloor.ports import (
-    Asked,
-    Dispatch,
-    Hosts,
-    LogReader,
-    Logs,
-    Models,
-    Order,
-    Processes,
-    Queue,
-)
+from shopfloor.ports import Asked, Dispatch, Hosts, LogReader, Logs, Models, Order, Processes, Queue
 from shopfloor.record import Storage
 
 _log = logging.getLogger("shopfloor.engine")
 
-
 Duty = Literal["all", "own", "cancels"]
 """What a host takes up: whatever there is; runs that it was asked for itself; or cancels of runs that have no host."""
-
-
-class Slots:
-    """How many runs may be worked on at once."""
-
-    def __init__(self, count: int) -> None:
-        self._free = anyio.Semaphore(count)
-
-    def slot(self) -> HostSlot:
-        return HostSlot(self._free)
-
-    def take_free(self) -> list[HostSlot]:
-        """All that are free, taken: what is claimed for them finds its place, whoever asks for one meanwhile."""
-        slots = [self.slot() for _ in range(self._free.value)]
-        for slot in slots:
-            slot.take_now()
-        return slots
-
-
-class HostSlot:
-    """One run's place among them."""
-
-    def __init__(self, free: anyio.Semaphore) -> None:
-        self._free = free
-        self._held = False
-
-    async def take(self) -> None:
-        if not self._held:
-            await self._free.acquire()
-            self._held = True
-
-    def take_now(self) -> None:
-        self._free.acquire_nowait()
-        self._held = True
-
-    def give(self) -> None:
-        if self._held:
-            self._held = False
-            self._free.release()
 
 
 class Host:
@@ -133,6 +93,8 @@ class Host:
         self._live: dict[str, Attempt] = {}
         self._begun: set[str] = set()
         """Those that are live, or are about to be."""
+        self._lined_up: dict[str, tuple[anyio.CancelScope, list[str]]] = {}
+        """Those that wait for a slot; and why they need none any more, where they are cancelled."""
         self._again: set[str] = set()
         """Those to be taken up once more when they have been left."""
         self._started: list[str] = []
@@ -169,7 +131,8 @@ class Host:
 
     async def _leave_all(self) -> None:
         self._stopping = True
-        while self._live:
+        # Also those that are about to be live.
+        while self._begun:
             for attempt in list(self._live.values()):
                 attempt.leave("stopped")
             await anyio.sleep(0.005)
@@ -226,16 +189,10 @@ class Host:
 
     async def _go(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None) -> None:
         try:
-            if cancel is None:
-                await slot.take()
-            # From here on only the attempt itself decides when it is left.
-            with anyio.CancelScope(shield=True):
-                await self._attempt(run_id, slot, order, cancel)
-        except (LogBusy, RunEnded):
-            # Somebody else has it, or has ended it.
-            pass
-        except ShopfloorError as error:
-            _log.warning("run %s cannot be gone on with for now: %s", run_id, error.message)
+            done = await self._tried(run_id, slot, order, cancel)
+            while not done:
+                await anyio.sleep(RUN_RETRY_SECONDS)
+                done = await self._tried(run_id, slot, order, cancel)
         finally:
             slot.give()
             self._begun.discard(run_id)
@@ -244,6 +201,32 @@ class Host:
         if run_id in self._again:
             self._again.discard(run_id)
             self.go_on(run_id)
+
+    async def _tried(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None) -> bool:
+        """False where it could not be tried, or not be recorded: it is ours, and nobody else will see to it."""
+        if cancel is None:
+            reasons: list[str] = []
+            with anyio.CancelScope() as waiting:
+                self._lined_up[run_id] = (waiting, reasons)
+                try:
+                    await slot.take()
+                finally:
+                    del self._lined_up[run_id]
+            cancel = reasons[0] if reasons else None
+        try:
+            # From here on only the attempt itself decides when it is left.
+            with anyio.CancelScope(shield=True):
+                await self._attempt(run_id, slot, order, cancel)
+        except (LogBusy, RunEnded):
+            # Somebody else has it, or has ended it.
+            return True
+        except ShopfloorError as error:
+            _log.warning("run %s cannot be gone on with for now: %s", run_id, error.message)
+            slot.give()
+            return not isinstance(error, StorageError | StoreError)
+        except Exception:  # noqa: BLE001 - a defect of ours in one run must not take the others with it
+            _log.exception("run %s cannot be gone on with", run_id)
+        return True
 
     async def _attempt(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None) -> None:
         parent = order.parent_run_id if order else await self._parent_of(run_id)
@@ -260,13 +243,16 @@ class Host:
                 if cancel is not None:
                     attempt.cancel(cancel)
                 self.wake()
-                await self._cancel_children(attempt)
-                outcome = await conduct(attempt, lambda: self._work(attempt))
+                outcome = await conduct(
+                    attempt, lambda: self._work(attempt), before_end=lambda: self._cancel_children(attempt)
+                )
             finally:
                 del self._live[run_id]
-        await self._queue.done(self._taken.pop(run_id, []))
+        taken = self._taken.pop(run_id, [])
         if outcome is not None:
             await self._tell(run_id, parent)
+            # Without an outcome the order stays: it came when the run was being left already.
+            await self._queue.done(taken)
         elif attempt.leaving == "suspended" and not journal.waits.waiting:
             # What it waited for came while it was being left.
             self._again.add(run_id)
@@ -327,35 +313,31 @@ class Host:
         first = attempt.journal.first
         record = attempt.journal.steps.get(trying.place)
         child = record.child_run_id if trying.resumed and record else None
-        asked = Asked(
-            worker=worker,
-            input=given,
-            owner=first.agent_id if first else None,
-            channel_id=first.channel_id if first else None,
-            channel_name=first.channel_name if first else None,
-            parent_run_id=attempt.run_id,
-            root_run_id=(first.root_run_id if first else None) or attempt.run_id,
-            run_id=child or new_run_id(),
-            cwd=first.cwd if first else None,
-        )
-        order = self._works.order_of(asked)
-        if child is None:
-            child = order.run_id
-            await attempt.child_started(trying, child, worker, given)
-        outcome = await self._outcome_of(child)
+        outcome = await self._outcome_of(child) if child is not None else None
         if outcome is None:
-            outcome = await self._await_child(attempt, order)
+            asked = Asked(
+                worker=worker,
+                input=given,
+                owner=first.agent_id if first else None,
+                channel_id=first.channel_id if first else None,
+                channel_name=first.channel_name if first else None,
+                parent_run_id=attempt.run_id,
+                root_run_id=(first.root_run_id if first else None) or attempt.run_id,
+                run_id=child or new_run_id(),
+                cwd=first.cwd if first else None,
+            )
+            outcome = await self._await_child(attempt, trying, asked, known=child is not None)
         if outcome.status == "completed":
             return outcome.result
         why = outcome.error.message if outcome.error else outcome.status
         raise StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}")
 
-    async def _await_child(self, attempt: Attempt, order: Dispatch) -> RunCompleted:
-        child = order.run_id
+    async def _await_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> RunCompleted:
+        child = asked.run_id or ""
         try:
             with attempt.child(child) as ended:
-                if await self._reader.page(child, limit=1) is None:
-                    await self.take_in(order)
+                if not known or not await self._reader.page(child, limit=1):
+                    await self._order_child(attempt, trying, asked, known=known)
                 elif self._duty == "own":
                     self.go_on(child)
                 async with attempt.waiting():
@@ -368,6 +350,17 @@ class Host:
                     await self._cancel(child, attempt.cancellation.reason or "its parent went on without it")
             raise
 
+    async def _order_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> None:
+        order = self._works.order_of(asked)
+        if not known:
+            await attempt.child_started(trying, order.run_id, asked.worker, asked.input)
+        try:
+            await self.take_in(order)
+        except ConflictError:
+            # An earlier attempt has ordered it, and it is still queued.
+            if not known:
+                raise
+
     async def _outcome_of(self, run_id: str) -> RunCompleted | None:
         event = await self._last_event(run_id)
         return event.payload if event is not None and isinstance(event.payload, RunCompleted) else None
@@ -377,11 +370,10 @@ class Host:
         return decode(entries[-1].raw) if entries else None
 
     async def _cancel_children(self, attempt: Attempt) -> None:
-        """A run that is cancelled where nobody was at it takes its sub-runs with it."""
-        if attempt.leaving == "cancelled":
-            for _, step in attempt.journal.open_steps():
-                if step.child_run_id is not None:
-                    await self._cancel(step.child_run_id, attempt.cancellation.reason or "cancelled")
+        """Sub-runs that nobody waits for any more when this run ends go with it."""
+        for _, step in attempt.journal.open_steps():
+            if step.child_run_id is not None:
+                await self._cancel(step.child_run_id, attempt.cancellation.reason or "its parent has ended")
 
     async def _cancel(self, run_id: str, reason: str) -> None:
         order = Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
@@ -393,7 +385,7 @@ class Host:
         if parent is None:
             return
         waiting = self._live.get(parent)
-        if waiting is None or not waiting.child_ended(run_id):
+        if waiting is None or not waiting.child_ended(run_id) or waiting.leaving is not None:
             event = await self._last_event(parent)
             if event is not None and not isinstance(event.payload, RunCompleted):
                 self.go_on(parent)
@@ -406,9 +398,16 @@ class Host:
             attempt = self._live.get(order.run_id)
             if attempt is not None:
                 done += await self._hand_over(attempt, number, order)
+            elif order.kind == "cancel" and order.run_id in self._lined_up:
+                self._leave_line(order)
             elif order.run_id not in self._begun:
                 done += await self._take_up(number, order)
         await self._queue.done(done)
+
+    def _leave_line(self, order: Order) -> None:
+        waiting, reasons = self._lined_up[order.run_id]
+        reasons.append(str(order.body.get("reason") or "cancelled"))
+        waiting.cancel()
 
     async def _hand_over(self, attempt: Attempt, number: int, order: Order) -> list[int]:
         taken = self._taken.setdefault(order.run_id, [])

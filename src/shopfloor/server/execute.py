@@ -23,7 +23,7 @@ from shopfloor.server.problems import complaints, logged
 from shopfloor.server.sse import EventStream
 from shopfloor.server.telling import refusal, replayed, told, worker_of
 from shopfloor.server.watchers import watchers_of
-from shopfloor.views.stream import StreamState, resumed
+from shopfloor.views import StreamState, resumed
 
 _EXECUTION = (
     "Each event as one `data`, a JSON object with a `type`: `start`, `worker-start`, `block-start`, `text-delta`, "

@@ -22,8 +22,7 @@ from shopfloor.log import Delta, Entry, RunStarted, ToolResult, decode
 from shopfloor.ports import LogReader
 from shopfloor.record import Reset
 from shopfloor.server.sse import HEADERS, Frames, closing, told_frame
-from shopfloor.views.stream import StreamState, begin, stream_step
-from shopfloor.views.stream_events import DONE, ErrorEvent, Finish, StreamEvent, encode_event
+from shopfloor.views import DONE, ErrorEvent, Finish, StreamEvent, StreamState, begin, encode_event, stream_step
 
 _encode = msgspec.json.Encoder().encode
 _DONE: Final = told_frame(DONE.encode())

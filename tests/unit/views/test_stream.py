@@ -30,8 +30,17 @@ from shopfloor.log import (
     ToolUseBlock,
     Usage,
 )
-from shopfloor.views.stream import StreamState, begin, resumed, silently, stream_step
-from shopfloor.views.stream_events import StreamEvent, UnknownEvent, decode_event, encode_event
+from shopfloor.views import (
+    StreamEvent,
+    StreamState,
+    UnknownEvent,
+    begin,
+    decode_event,
+    encode_event,
+    resumed,
+    silently,
+    stream_step,
+)
 
 STARTED = RunStarted(name="hello", kind="worker", attempt=1, host="h", definition={"description": "Says hello."})
 STEP = StepStarted(name="Say", kind="next-message", try_=1)

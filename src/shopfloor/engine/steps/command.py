@@ -61,6 +61,7 @@ class CommandWork:
             output=Output(),
         )
         ended: Exit | None = None
+        reason: str | None = None
         async with self._attempt.working():
             async with anyio.create_task_group() as outside:
                 # Not only the run as a whole may be left: another branch may fail, or a time limit pass.

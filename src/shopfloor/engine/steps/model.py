@@ -15,7 +15,7 @@ from shopfloor.engine.steps.threads import INTERRUPTED, Thread, last_reply, mess
 from shopfloor.engine.steps.tools import Tools
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import ProviderError, RateLimited, StepFailed
-from shopfloor.limits import MODEL_TRIES, RATE_LIMIT_WAIT_SECONDS, RATE_LIMIT_WAITS
+from shopfloor.limits import MODEL_TRIES, PROVIDER_WORDS_CHARS, RATE_LIMIT_WAIT_SECONDS, RATE_LIMIT_WAITS
 from shopfloor.log import AssistantMessage, Block, Cost, TextBlock, ThinkingBlock, ToolUseBlock, Usage, UserMessage
 from shopfloor.ports import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage
 
@@ -57,6 +57,7 @@ class ModelStep:
             text = TextBlock(fidelity="router", text=self._prompt)
             system = None if self._thread.told else self._thread.system
             await self._attempt.append(UserMessage(system_prompt=system, blocks=[text]), trying.place)
+        await self._object(trying)
         for _ in range(2 * self._thread.max_steps + 1):
             said = self._attempt.said(trying.place)
             reply = last_reply(said)
@@ -71,6 +72,17 @@ class ModelStep:
         raise StepFailed(
             f"the model wanted more than {self._thread.max_steps} turns", hint="raise `maxSteps` of the thread"
         )
+
+    async def _object(self, trying: Trying) -> None:
+        """A further try, though the model has answered: the answer had the wrong shape. The model is told."""
+        reply = last_reply(self._attempt.said(trying.place))
+        if trying.resumed or self._schema is None or reply is None or uses_of(reply):
+            return
+        try:
+            structured(text_of(reply.blocks), self._schema)
+        except ProviderError as wrong:
+            text = f"{wrong.message[:PROVIDER_WORDS_CHARS]}\n\nPlease answer again."
+            await self._attempt.append(UserMessage(blocks=[TextBlock(fidelity="router", text=text)]), trying.place)
 
     def _result(self, said: Sequence[Said], blocks: list[Block]) -> StepResult:
         text = text_of(blocks)

@@ -66,9 +66,13 @@ def result_block(result: ToolResult) -> ToolResultBlock:
 
 
 def last_reply(said: Sequence[Said]) -> AssistantMessage | None:
-    """The newest whole message of the model."""
-    replies = (one for one in reversed(said) if isinstance(one, AssistantMessage) and one.stop_reason != INTERRUPTED)
-    return next(replies, None)
+    """The newest whole message of the model; None where something was said to it since."""
+    for one in reversed(said):
+        if isinstance(one, UserMessage):
+            return None
+        if isinstance(one, AssistantMessage) and one.stop_reason != INTERRUPTED:
+            return one
+    return None
 
 
 def uses_of(message: AssistantMessage) -> list[ToolUseBlock]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shopfloor.lazy import lazily
+from shopfloor.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from shopfloor.engine.workers.catalogue import EXAMPLE_WORKERS, Catalogue, Worker, default_folders
@@ -55,7 +55,7 @@ __all__ = [
     "worker",
 ]
 
-__getattr__ = lazily(
+__getattr__ = _lazily(
     __name__,
     {
         "catalogue": ("EXAMPLE_WORKERS", "Catalogue", "Worker", "default_folders"),

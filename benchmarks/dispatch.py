@@ -1,0 +1,137 @@
+"""From dispatch to outcome: workers that do nothing, against a bare queue in SQLite and DBOS on SQLite."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from benchmarks.harness import Result, rate, say, scratch
+from benchmarks.queues import counted, peer
+from benchmarks.works import NO_STEPS, NOTHING, Shift, shift, write_workers
+from shopfloor.adapters.local import LocalLogReader
+from shopfloor.log import new_run_id
+from shopfloor.ports import Asked
+from shopfloor.record import Storage
+
+DISPATCHERS = 8
+LIMIT_SECONDS = 0.05
+_ENDED = "SELECT sum(n) FROM run_counts WHERE status = 'completed'"
+_POLL_SECONDS = 0.02
+_EVENTS = 2
+"""Of a run that does nothing: begun and ended; each gives a row of the timeline."""
+
+Side = Callable[[], float]
+"""One round; the seconds that one run took of it."""
+
+
+async def _runs(at_work: Shift, worker: str, count: int) -> float:
+    ended = counted(at_work.office.storage.database, _ENDED)
+    wanted = ended() + count
+    begin = perf_counter()
+    await at_work.dispatch_many(worker, count, DISPATCHERS)
+    while ended() < wanted:
+        await anyio.sleep(_POLL_SECONDS)
+    return (perf_counter() - begin) / count
+
+
+async def _starts(at_work: Shift, count: int) -> list[float]:
+    """Seconds from dispatch until somebody who follows the log has its first event, one run at a time."""
+    reader = LocalLogReader(at_work.office.storage, live=at_work.office.live)
+    found: list[float] = []
+    for _ in range(count):
+        run_id = new_run_id()
+        begin = perf_counter()
+        await at_work.works.dispatch(Asked(worker=NOTHING, input={}, run_id=run_id))
+        async for batch in reader.follow(run_id, patient=True):
+            if batch:
+                break
+        found.append(perf_counter() - begin)
+        await anyio.sleep(_POLL_SECONDS)
+    return sorted(found)
+
+
+def _check(storage: Storage) -> None:
+    """Every run that is listed has its timeline, or nothing was measured."""
+    runs = counted(storage.database, _ENDED)()
+    rows = counted(storage.database, "SELECT count(*) FROM worker_events")()
+    if rows != _EVENTS * runs:
+        raise RuntimeError(f"{runs:,} runs have {rows:,} rows in their timelines, not {_EVENTS} each")
+
+
+@contextmanager
+def _at_work(folder: Path) -> Iterator[tuple[Shift, anyio.from_thread.BlockingPortal]]:
+    """A host in a loop of its own, as `up` has it."""
+    storage = Storage(folder / "storage")
+    workers = write_workers(folder / "workers")
+    with (
+        anyio.from_thread.start_blocking_portal(backend_options={"use_uvloop": True}) as portal,
+        portal.wrap_async_context_manager(shift(storage, workers)) as at_work,
+    ):
+        yield at_work, portal
+        _check(storage)
+
+
+def in_turns(sides: dict[str, Side], rounds: int) -> list[dict[str, float]]:
+    """As `interleave`, of more than two: each round gives the seconds of every side; who goes first changes."""
+    names = list(sides)
+    for name in names:
+        sides[name]()
+    found: list[dict[str, float]] = []
+    for number in range(rounds):
+        turned = names[number % len(names) :] + names[: number % len(names)]
+        found.append({name: sides[name]() for name in turned})
+        say(", ".join(f"{name}: {rate(1, found[-1][name], 'runs')}" for name in names))
+    return found
+
+
+def run(*, quick: bool) -> list[Result]:
+    runs, tasks, rounds, starts = (50, 20, 1, 10) if quick else (2_000, 200, 5, 200)
+    with (
+        scratch() as folder,
+        peer("dbos", folder / "dbos") as dbos,
+        peer("bare", folder / "bare") as bare,
+        _at_work(folder) as (at_work, portal),
+    ):
+        found = in_turns(
+            {
+                "Python": lambda: portal.call(_runs, at_work, NOTHING, runs),
+                "YAML": lambda: portal.call(_runs, at_work, NO_STEPS, runs),
+                "DBOS": lambda: dbos(tasks) / tasks,
+                "bare": lambda: bare(runs) / runs,
+            },
+            rounds,
+        )
+        say("one at a time")
+        waits = portal.call(_starts, at_work, starts)
+
+    def against(ours: str, theirs: str, who: str, floor: float | None = None) -> Result:
+        return Result(
+            measure=f"{ours} worker that does nothing, dispatch to outcome, log, row and timeline",
+            ours=rate(1, statistics.median(one[ours] for one in found), "runs"),
+            against=f"{who}: {rate(1, statistics.median(one[theirs] for one in found), 'tasks')}",
+            ratio=statistics.median(one[theirs] / one[ours] for one in found),
+            floor=floor,
+        )
+
+    def start(name: str, seconds: float) -> Result:
+        return Result(
+            measure=f"dispatch to run.started, one at a time, {name}",
+            ours=f"{seconds * 1000:.1f} ms",
+            against=f"{LIMIT_SECONDS * 1000:.0f} ms",
+            ratio=LIMIT_SECONDS / seconds,
+        )
+
+    return [
+        against("Python", "DBOS", "DBOS on SQLite, a workflow through its queue", floor=4.0),
+        against("YAML", "DBOS", "DBOS on SQLite, a workflow through its queue"),
+        against("Python", "bare", "SQLite, UPDATE … RETURNING, one at a time, 2 workers"),
+        start("p50", statistics.median(waits)),
+        start("p99", waits[int(len(waits) * 0.99)]),
+    ]

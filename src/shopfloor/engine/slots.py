@@ -1,0 +1,45 @@
+"""Slots: how many runs a host works on at once."""
+
+from __future__ import annotations
+
+import anyio
+
+
+class Slots:
+    """How many runs may be worked on at once."""
+
+    def __init__(self, count: int) -> None:
+        self._free = anyio.Semaphore(count)
+
+    def slot(self) -> HostSlot:
+        return HostSlot(self._free)
+
+    def take_free(self) -> list[HostSlot]:
+        """All that are free, taken."""
+        slots: list[HostSlot] = []
+        while self._free.value:
+            slots.append(self.slot())
+            slots[-1].take_now()
+        return slots
+
+
+class HostSlot:
+    """One run's place among them."""
+
+    def __init__(self, free: anyio.Semaphore) -> None:
+        self._free = free
+        self._held = False
+
+    async def take(self) -> None:
+        if not self._held:
+            await self._free.acquire()
+            self._held = True
+
+    def take_now(self) -> None:
+        self._free.acquire_nowait()
+        self._held = True
+
+    def give(self) -> None:
+        if self._held:
+            self._held = False
+            self._free.release()

@@ -1,0 +1,321 @@
+"""`shopfloor run WORKER`: a worker, live, without a server and beside one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import SHOPFLOOR
+from tests.cli.terminal import Terminal
+from tests.cli.test_run import events_of, only, wait_until
+from tests.cli.test_server import Server
+
+ASKS = '''
+from shopfloor import worker
+
+
+@worker(slug="asks")
+async def asks(run) -> str:
+    """Asks somebody."""
+    await run.log_question("is this noted?")
+    return "it is " + await run.ask("Which colour?", options=["red", "green"])
+'''
+STUBBORN = """
+description: A command that will not end.
+steps:
+  Wait:
+    block: command
+    command: trap '' TERM INT; echo ready; while :; do sleep 0.05; done
+"""
+FAILS = """
+description: A command that fails.
+steps:
+  Fail:
+    block: command
+    command: echo oops >&2; exit 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _fast(env: dict[str, str]) -> None:
+    env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "0"
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Path:
+    """A folder with workers of our own."""
+    folder = tmp_path / "own workers"
+    for slug, file, text in (
+        ("asks", "worker.py", ASKS),
+        ("stubborn", "worker.yaml", STUBBORN),
+        ("fails", "worker.yaml", FAILS),
+    ):
+        (folder / slug).mkdir(parents=True)
+        (folder / slug / file).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def terminal(env: dict[str, str]) -> Iterator:
+    opened: list[Terminal] = []
+
+    def open_terminal(*words: str, **options) -> Terminal:
+        opened.append(Terminal(*words, env=env, **options))
+        return opened[-1]
+
+    yield open_terminal
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def server(start, env) -> Iterator:
+    servers: list[Server] = []
+
+    def up(*words: str) -> Server:
+        servers.append(Server(start("up", "--port", "0", *words), env))
+        return servers[-1]
+
+    yield up
+    for one in servers:
+        one.http.close()
+
+
+# What is written where
+
+
+def test_what_a_worker_says_goes_to_stdout_and_all_else_to_stderr(shopfloor, transcripts):
+    done = shopfloor("run", "hello", "-i", "NAME=Ada")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Hello, Ada! ")
+    assert done.stdout.endswith("\n")
+    lines = done.stderr.splitlines()
+    assert [line.split(" · ")[0] for line in lines[:3]] == ["✓ Begin a thread", "✓ Ask for a greeting", "✓ Greet"]
+    run_id = only(transcripts()).stem
+    assert lines[3].startswith("shopfloor: completed in ")
+    assert lines[3].endswith(f" · shopfloor show {run_id[:8]}")
+    assert "\x1b" not in done.stderr
+    outcome = events_of(only(transcripts()))[-1]["payload"]
+    assert (outcome["status"], outcome["result"] + "\n") == ("completed", done.stdout)
+
+
+def test_quiet_says_nothing_but_what_the_worker_says(shopfloor):
+    done = shopfloor("run", "-q", "hello", "-i", "NAME=Ada")
+    assert (done.stdout[:10], done.stderr, done.returncode) == ("Hello, Ada", "", 0)
+
+
+def test_json_gives_every_event_of_the_stream_on_a_line(shopfloor, transcripts):
+    done = shopfloor("run", "hello", "-i", "NAME=Ada", "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [event["type"] for event in events]
+    assert kinds[:2] == ["start", "worker-start"]
+    assert kinds[-2:] == ["worker-result", "finish"]
+    assert {"block-start", "text-start", "text-delta", "text-end", "block-end", "usage"} <= set(kinds)
+    assert {event["workerId"] for event in events if "workerId" in event} == {only(transcripts()).stem}
+    assert done.stderr.startswith("shopfloor: completed in ")
+
+
+def test_an_output_that_was_not_said_is_printed_at_the_end(shopfloor, tmp_path):
+    (tmp_path / "notes.txt").write_text("one\ntwo\nthree\n")
+    done = shopfloor("run", "file-report", "-i", "FILE=notes.txt", "-i", "LINES=2", cwd=tmp_path)
+    assert json.loads(done.stdout)["beginning"].split() == ["one", "two"]
+    assert "one" in done.stderr
+
+
+def test_a_run_that_fails_says_why_and_exits_with_its_code(shopfloor, workers):
+    done = shopfloor("run", "fails", "--workers", str(workers))
+    assert done.returncode == 1
+    assert "error[execution_error]: the command failed: exit code 3\nshopfloor: failed in " in (
+        done.stderr.replace("error[execution_error]: the step 'Fail' failed: ", "error[execution_error]: ")
+    )
+
+
+def test_whoever_stops_reading_cancels_the_run(env, transcripts):
+    env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "50"
+    script = f"{SHOPFLOOR} run -q --json hello -i NAME=Ada | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[1:] == ["141"]
+    assert events_of(only(transcripts()))[-1]["payload"]["error"]["message"] == "the output was closed"
+
+
+# What a worker is given
+
+
+def test_values_become_what_the_worker_takes(shopfloor, transcripts, tmp_path):
+    (tmp_path / "name.txt").write_text("notes.txt")
+    shopfloor("run", "file-report", "-i", "FILE=@name.txt", "-i", "LINES=2", cwd=tmp_path)
+    assert events_of(only(transcripts()))[0]["payload"]["input"] == {"FILE": "notes.txt", "LINES": 2}
+
+
+def test_input_may_be_one_json_object(shopfloor, transcripts):
+    words = ("--owner", "ada", "--channel", "chat:1", "--channel-name", "#general", "--task", "say hello")
+    done = shopfloor("run", "-q", "hello", "--input-json", '{"NAME": "Ada"}', *words)
+    assert done.returncode == 0, done.stderr
+    payload = events_of(only(transcripts()))[0]["payload"]
+    assert payload["input"] == {"NAME": "Ada"}
+    said = (payload["agent_id"], payload["channel_id"], payload["channel_name"], payload["task"])
+    assert said == ("ada", "chat:1", "#general", "say hello")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["hello"], "validation_error", "`NAME` is missing"),
+        (["hello", "-i", "NAME"], "validation_error", "not NAME=value"),
+        (["hello", "-i", "NAME=a", "--input-json", '{"NAME": "b"}'], "validation_error", "given twice"),
+        (["hello", "--input-json", "[1]"], "usage", "an object"),
+        (["hello", "--input-json", "{"], "usage", "no JSON"),
+        (["file-report", "-i", "FILE=x", "-i", "LINES=many"], "validation_error", "a whole number"),
+        (["hello", "--tool", "web-search=cat"], "usage", "has no such tool"),
+        (["research-assistant", "--tool", "web-search"], "usage", "not NAME=COMMAND"),
+        (["hello", "--command", "true"], "usage", "name one thing to run"),
+        (["hello", "--grace", "3"], "usage", "--grace goes with --command"),
+        (["--command", "true", "-i", "NAME=a"], "usage", "-i goes with a worker"),
+    ],
+)
+def test_words_that_do_not_fit_are_refused_before_anything_runs(shopfloor, transcripts, words, code, said):
+    done = shopfloor("run", *words)
+    assert done.stderr.startswith(f"error[{code}]: ")
+    assert said in done.stderr
+    assert (done.returncode, done.stdout, transcripts()) == (2, "", [])
+
+
+def test_a_command_that_was_taken_for_a_worker_gets_the_right_words(shopfloor):
+    done = shopfloor("run", "echo hi")
+    assert done.stderr == (
+        "error[not_found_error]: there is no worker `echo hi`\nhint: for a command: shopfloor run --command 'echo hi'\n"
+    )
+    assert done.returncode == 4
+    assert "did you mean `hello`?" in shopfloor("run", "helo").stderr
+
+
+# Tools and questions
+
+
+def test_a_tool_is_executed_by_the_command_that_was_named_for_it(shopfloor, tmp_path):
+    search = "web-search=cat > args.json; echo '[\"a page about tea\"]'"
+    done = shopfloor("run", "research-assistant", "-i", "TOPIC=tea", "--tool", search, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "args.json").read_text()) == {"query": "tea"}
+    assert '→ web-search {"query": "tea"}\n← web-search ["a page about tea"]\n' in done.stderr
+    assert "a page about tea" in done.stdout
+
+
+def test_what_a_tools_command_complains_of_is_the_calls_error(shopfloor):
+    tool = "web-search=echo 'no network' >&2; exit 3"
+    done = shopfloor("run", "research-assistant", "-i", "TOPIC=tea", "--tool", tool)
+    assert "✗ web-search no network\n" in done.stderr
+    assert done.returncode == 0
+
+
+def test_without_a_terminal_a_run_is_left_waiting_with_the_commands_that_answer_it(shopfloor, server):
+    done = shopfloor("run", "research-assistant", "-i", "TOPIC=tea", stdin=subprocess.DEVNULL)
+    assert done.returncode == 75
+    lines = done.stderr.splitlines()
+    place = lines.index('waits for web-search {"query": "tea"}')
+    command = lines[place + 1].strip()
+    assert command.startswith("shopfloor answer ")
+    assert lines[place + 2].startswith("shopfloor: waiting · ")
+    run = command.split()[2]
+    assert command in shopfloor("status", run).stdout
+    assert shopfloor("result", run).returncode == 75
+    up = server()
+    answered = shopfloor(*shlex.split(command.replace("TEXT", "tea is a drink"))[1:])
+    assert answered.returncode == 0, answered.stderr
+    result = shopfloor("result", run, "--wait")
+    assert (result.returncode, "tea is a drink" in result.stdout) == (0, True), result.stderr
+    wait_until(lambda: [one["status"] for one in up.runs()] == ["done"], "the row")
+
+
+def test_at_a_terminal_somebody_is_asked_for_the_result_of_a_tool(terminal, transcripts):
+    seen = terminal("run", "research-assistant", "-i", "TOPIC=tea")
+    seen.wait_for('web-search wants {"query": "tea"}; type a result (JSON or text), empty to leave it waiting: ')
+    seen.type('{"found": ["tea houses"]}\n')
+    assert seen.end() == 0, seen.shown
+    assert "tea houses" in seen.shown
+    assert "\r\x1b[K" in seen.shown
+    results = [event["payload"] for event in events_of(only(transcripts())) if event["type"] == "tool.result"]
+    assert results[0]["output"] == {"found": ["tea houses"]}
+
+
+def test_at_a_terminal_a_question_is_answered_by_the_number_of_an_option(terminal, workers, tmp_path):
+    with (tmp_path / "out.txt").open("wb") as out:
+        seen = terminal("run", "asks", "--workers", str(workers), stdout=out.fileno())
+        seen.wait_for("Which colour?\r\n  1. red\r\n  2. green\r\n")
+        seen.type("2\n")
+        assert seen.end() == 0, seen.shown
+    assert "? is this noted?" in seen.shown
+    assert (tmp_path / "out.txt").read_text() == "it is green\n"
+
+
+def test_at_a_terminal_an_empty_answer_leaves_the_run_waiting(terminal):
+    seen = terminal("run", "research-assistant", "-i", "TOPIC=tea")
+    seen.wait_for("empty to leave it waiting: ")
+    seen.type("\n")
+    assert seen.end() == 75
+    assert "  shopfloor answer " in seen.shown
+
+
+# Leaving
+
+
+def test_ctrl_c_cancels_the_run(start, env, transcripts):
+    env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "500"
+    process = start("run", "hello", "-i", "NAME=Ada")
+    assert process.stdout.read(1) == b"H"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"shopfloor: cancelled in " in said
+    outcome = events_of(only(transcripts()))[-1]["payload"]
+    assert (outcome["status"], outcome["error"]["message"]) == ("cancelled", "cancelled by SIGINT")
+
+
+def test_ctrl_c_at_a_question_cancels_the_run(terminal, workers, transcripts):
+    seen = terminal("run", "asks", "--workers", str(workers))
+    seen.wait_for("empty to leave it waiting: ")
+    os.kill(seen.process.pid, signal.SIGINT)
+    assert seen.end() == 130
+    assert events_of(only(transcripts()))[-1]["payload"]["status"] == "cancelled"
+
+
+def test_a_second_ctrl_c_leaves_at_once(start, workers, shopfloor):
+    process = start("run", "stubborn", "--workers", str(workers))
+    while b"ready" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    while b"cancelling" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+
+
+# Beside a server
+
+
+def test_beside_a_server_the_run_is_the_servers(server, shopfloor, workers, tmp_path):
+    up = server("--workers", str(workers))
+    done = shopfloor("run", "repo-report", "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: len(up.runs(status="done")) == 5, "the run and its sub-runs")
+    (row,) = [one for one in up.runs() if one["parent_run_id"] is None]
+    assert (row["name"], row["channel_id"]) == ("repo-report", "cli")
+    log = up.get(f"/api/runs/{row['id']}/log", limit=1)["events"]
+    assert log[0]["payload"]["cwd"] == str(tmp_path)
+    assert shopfloor("run", "fails").returncode == 1
+    missing = shopfloor("run", "nothing", "--workers", str(workers))
+    assert "hint: a server is running: give --workers to `shopfloor up`" in missing.stderr
+
+
+def test_a_detached_run_goes_on_by_itself(server, shopfloor):
+    server()
+    done = shopfloor("run", "hello", "-i", "NAME=Ada", "--detach")
+    run_id = done.stdout.strip()
+    assert shopfloor("result", run_id, "--wait").stdout.startswith("Hello, Ada! ")
