@@ -15,7 +15,7 @@ FORMAT = 1
 """The version of the format, carried by the first `run.started`."""
 
 
-class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What every line has, in the order in which it is written."""
 
     seq: int

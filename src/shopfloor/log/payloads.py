@@ -215,7 +215,7 @@ class CallCompleted(_Ended, frozen=True, kw_only=True):
     event_type = "step.call_workflow.completed"
 
 
-class UserMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="user"):
+class UserMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="user", gc=False):
     """What was said to the agent, or the command that was given."""
 
     event_type = "message.user"
@@ -225,7 +225,7 @@ class UserMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="us
     """The prompt as it was resolved, or the command."""
 
 
-class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="assistant", gc=False):
     """What the agent said, or what the command printed. Pieces of one message share `message_id`."""
 
     event_type = "message.assistant"

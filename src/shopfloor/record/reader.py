@@ -103,10 +103,17 @@ class Cursor:
     """A place in a log. `poll()` gives the whole lines after it, about a chunk at a time, and moves on."""
 
     def __init__(
-        self, path: Path, after: int = 0, *, report: Report | None = None, shared: SharedReads | None = None
+        self,
+        path: Path,
+        after: int = 0,
+        *,
+        report: Report | None = None,
+        shared: SharedReads | None = None,
+        chunk_bytes: int = READ_CHUNK_BYTES,
     ) -> None:
         self.path = path
         self.seq = after
+        self._chunk_bytes = chunk_bytes
         self._report = report or _warn
         self._shared = shared
         try:
@@ -180,7 +187,7 @@ class Cursor:
 
         A half line is read again next time rather than kept: its writer may yet take it back.
         """
-        size = READ_CHUNK_BYTES
+        size = self._chunk_bytes
         while True:
             chunk = os.pread(self.descriptor, size, self._offset)
             end = chunk.rfind(b"\n")
@@ -188,7 +195,7 @@ class Cursor:
                 return chunk[:end].split(b"\n")
             if len(chunk) < size or (size > LOG_LINE_BYTES and not self._pass_over()):
                 return []
-            size = READ_CHUNK_BYTES if size > LOG_LINE_BYTES else min(size * 4, LOG_LINE_BYTES + 1)
+            size = self._chunk_bytes if size > LOG_LINE_BYTES else min(size * 4, LOG_LINE_BYTES + 1)
 
     def _pass_over(self) -> bool:
         """Goes past bytes that are too many for a line; False where they go on to the end of the file."""
@@ -276,7 +283,9 @@ def read(
 ) -> Iterator[Entry]:
     """The events with `after < seq < before` that the log holds now, at most `limit` of them."""
     left = limit if limit is not None else -1
-    with Cursor(path, after, report=report) as cursor:
+    # Of a single event's neighbours nobody wants to know.
+    size = PROBE_CHUNK_BYTES if limit == 1 else READ_CHUNK_BYTES
+    with Cursor(path, after, report=report, chunk_bytes=size) as cursor:
         while left and (entries := cursor.poll()):
             for entry in entries:
                 if isinstance(entry, Reset) or not left or (before is not None and entry.seq >= before):
