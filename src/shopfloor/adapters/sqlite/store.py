@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
-import msgspec
-from sqlalchemy import Connection, Engine, delete, insert, select, text, update
+from sqlalchemy import Connection, Engine, delete, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.exc import OperationalError
 
 from shopfloor.adapters.sqlite import queries
+from shopfloor.adapters.sqlite.changes import apply
 from shopfloor.adapters.sqlite.database import Writer, open_database, readable
-from shopfloor.adapters.sqlite.rows import columns_of, item_of, timeline_item_of
+from shopfloor.adapters.sqlite.rows import item_of, timeline_item_of
 from shopfloor.adapters.sqlite.schema import (
     channels,
     pins,
@@ -25,12 +25,10 @@ from shopfloor.adapters.sqlite.schema import (
     worker_events,
     worker_folds,
     worker_runs,
-    worker_search,
     worker_transcripts,
 )
 from shopfloor.limits import DATABASE_READERS
 from shopfloor.ports import Change, Channel, Folded, RunFilter, RunItem, RunPage, TimelineItem
-from shopfloor.views import RunRow
 
 T = TypeVar("T")
 _PLACE = "announcements"
@@ -132,15 +130,7 @@ class SqliteStore:
     # Writing.
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        def job(connection: Connection) -> None:
-            ids = [change.row.id for change in changes]
-            query = select(tombstones.c.worker_id).where(tombstones.c.worker_id.in_(ids))
-            buried = set(connection.execute(query).scalars())
-            for change in changes:
-                if change.row.id not in buried:
-                    _apply(connection, change)
-
-        await self._write(job)
+        await self._write(lambda connection: apply(connection, changes))
 
     async def pin(self, run_id: str, *, pinned: bool) -> bool:
         def job(connection: Connection) -> bool:
@@ -210,77 +200,3 @@ class SqliteStore:
             self._closed = True
             await anyio.to_thread.run_sync(self._writer.close)
             self._engine.dispose()
-
-
-def _apply(connection: Connection, change: Change) -> None:
-    row = change.row
-    if not _write_row(connection, change):
-        return
-    _write_timeline(connection, change)
-    if change.archive is not None:
-        kept = upsert(worker_transcripts).values(worker_id=row.id, transcript=change.archive)
-        connection.execute(kept.on_conflict_do_update(set_={"transcript": change.archive}))
-    if row.ended:
-        connection.execute(delete(worker_folds).where(worker_folds.c.worker_id == row.id))
-    else:
-        fold = upsert(worker_folds).values(worker_id=row.id, state=change.state)
-        connection.execute(fold.on_conflict_do_update(set_={"state": change.state}))
-
-
-def _write_row(connection: Connection, change: Change) -> bool:
-    """Whether the change is news; if so, the row has it and can be searched for it."""
-    row = change.row
-    values = columns_of(row)
-    known = connection.execute(
-        select(worker_runs.c.num, worker_runs.c.last_seq).where(worker_runs.c.id == row.id)
-    ).first()
-    if known is None:
-        made = connection.execute(insert(worker_runs).values(**values, event_count=0, has_transcript=False))
-        number = made.inserted_primary_key[0] if made.inserted_primary_key else 0
-        _name_channel(connection, row)
-        searched = text("INSERT INTO worker_search(rowid, body) VALUES (:number, :body)")
-        connection.execute(searched, {"number": number, "body": _searched(change)})
-    elif known.last_seq < row.last_seq:
-        connection.execute(update(worker_runs).where(worker_runs.c.num == known.num).values(**values))
-        if change.search is not None or row.ended:
-            changed = update(worker_search).where(worker_search.c.rowid == known.num)
-            connection.execute(changed.values(body=_searched(change)))
-    else:
-        return False
-    if change.archive is not None:
-        connection.execute(update(worker_runs).where(worker_runs.c.id == row.id).values(has_transcript=True))
-    return True
-
-
-def _name_channel(connection: Connection, row: RunRow) -> None:
-    """The newest run of a channel says what it is called."""
-    if row.channel_id is not None:
-        channel = upsert(channels).values(id=row.channel_id, name=row.channel_name)
-        named = channel.on_conflict_do_update(set_={"name": row.channel_name})
-        connection.execute(named if row.channel_name is not None else channel.on_conflict_do_nothing())
-
-
-def _searched(change: Change) -> str:
-    row = change.row
-    return "\n".join(part for part in (row.task, row.result, row.error_message, change.search) if part)
-
-
-def _write_timeline(connection: Connection, change: Change) -> None:
-    if not change.timeline:
-        return
-    # Two processes may have folded the same events; the index knows which rows are there already.
-    rows = [
-        {
-            "worker_id": change.row.id,
-            "event_type": row.event_type,
-            "data": msgspec.json.encode(row.data).decode(),
-            "created_at": row.created_at,
-            "seq": row.seq,
-            "n": row.n,
-        }
-        for row in change.timeline
-    ]
-    added = connection.execute(upsert(worker_events).on_conflict_do_nothing(), rows).rowcount
-    runs = worker_runs.c
-    count = update(worker_runs).where(runs.id == change.row.id).values(event_count=runs.event_count + added)
-    connection.execute(count)
