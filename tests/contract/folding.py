@@ -27,7 +27,7 @@ from shopfloor.log import (
     timestamp_of,
 )
 from shopfloor.ports import Change
-from shopfloor.views import RunRow, Timeline, TimelineRow, archive, row_step, search_text, timeline_step
+from shopfloor.views import RunRow, Timeline, archive, row_fold, search_text, timeline_fold
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -109,17 +109,14 @@ class Fold:
 
     def take(self, events: Sequence[Event]) -> Change:
         """What these events, the next of the run, do to its views. At the outcome it has seen all of them."""
-        rows: list[TimelineRow] = []
-        for event in events:
-            self.row = row_step(self.row, event)
-            self.state, more = timeline_step(self.state, event)
-            rows += more
+        self.row = row_fold(self.row, events)
+        self.state, rows = timeline_fold(self.state, events)
         self._events += events
         change = Change(row=self.row, state=msgspec.msgpack.encode(self.state), timeline=rows)
         return self._at_the_outcome(change) if self.row.ended else change
 
     def _at_the_outcome(self, change: Change) -> Change:
-        entries = list(archive(self._events))
+        entries = archive(self._events)
         return msgspec.structs.replace(
             change,
             archive=gzip.compress(msgspec.json.encode(entries), mtime=0) if entries else None,

@@ -10,7 +10,7 @@ from tests.samples import RUN_ID
 
 from shopfloor.limits import TIMELINE_OPEN_CALLS
 from shopfloor.log import Event, Line, Payload, RunStarted, ToolCall, ToolResult, decode, encode, timestamp_of
-from shopfloor.views import RunRow, Timeline, TimelineRow, row_step, timeline_step
+from shopfloor.views import RunRow, Timeline, TimelineRow, row_fold, timeline_fold
 
 T = TypeVar("T")
 Run = list[tuple[Payload, dict[str, Any]]]
@@ -52,18 +52,11 @@ def again(event: Event) -> Event:
 
 
 def rows_of(events: list[Event], row: RunRow | None = None) -> RunRow:
-    row = row or RunRow()
-    for event in events:
-        row = row_step(row, event)
-    return row
+    return row_fold(row or RunRow(), events)
 
 
 def timeline_of(events: list[Event], state: Timeline | None = None) -> tuple[Timeline, list[TimelineRow]]:
-    state, rows = state or Timeline(), []
-    for event in events:
-        state, more = timeline_step(state, event)
-        rows += more
-    return state, rows
+    return timeline_fold(state or Timeline(), events)
 
 
 def kept(state: T) -> T:
@@ -100,9 +93,10 @@ def test_folding_leaves_the_states_before_as_they_were(run: Run) -> None:
     row, state = RunRow(), Timeline()
     for event in events_of(run):
         before = msgspec.json.encode((row, state))
-        after = row_step(row, event), timeline_step(state, event)
+        after = row_fold(row, [event]), timeline_fold(state, [event])
         assert msgspec.json.encode((row, state)) == before
         row, (state, _) = after
+    assert (row, state) == (rows_of(events_of(run)), timeline_of(events_of(run))[0])
 
 
 @given(runs_with_tools())
@@ -151,8 +145,8 @@ def many_calls(count: int) -> list[Event]:
 def test_calls_that_stay_open_make_the_states_no_bigger_than_a_bound() -> None:
     row, state = RunRow(), Timeline()
     for event in many_calls(3 * TIMELINE_OPEN_CALLS):
-        row = row_step(row, event)
-        state, _ = timeline_step(state, event)
+        row = row_fold(row, [event])
+        state, _ = timeline_fold(state, [event])
         if event.seq % 100 == 0:
             assert len(msgspec.json.encode(state)) <= TIMELINE_BYTES
             assert len(msgspec.json.encode(row)) <= ROW_BYTES

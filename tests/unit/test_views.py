@@ -29,7 +29,7 @@ from shopfloor.log import (
     new_run_id,
     timestamp_of,
 )
-from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, cut, preview, row_step, timeline_step
+from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, cut, preview, row_fold, timeline_fold
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -56,17 +56,11 @@ def log_of(*payloads: Payload) -> list[Event]:
 
 
 def row_of(events: list[Event]) -> RunRow:
-    row = RunRow()
-    for event in events:
-        row = row_step(row, event)
-    return row
+    return row_fold(RunRow(), events)
 
 
 def timeline_of(events: list[Event]) -> list[tuple[str, dict]]:
-    state, rows = Timeline(), []
-    for event in events:
-        state, more = timeline_step(state, event)
-        rows += more
+    _, rows = timeline_fold(Timeline(), events)
     return [(row.event_type, row.data) for row in rows]
 
 
@@ -124,13 +118,11 @@ def test_a_later_attempt_changes_the_host_and_not_the_beginning():
 def test_a_fold_can_be_kept_at_any_event_and_carried_on(name: str):
     events = golden(name)
     for place in range(len(events)):
-        row, state = row_of(events[:place]), Timeline()
-        for event in events[:place]:
-            state, _ = timeline_step(state, event)
+        row, (state, _) = row_of(events[:place]), timeline_fold(Timeline(), events[:place])
         rows = []
         for event in events[place:]:
-            row = row_step(row, event)
-            state, more = timeline_step(state, event)
+            row = row_fold(row, [event])
+            state, more = timeline_fold(state, [event])
             rows += [(one.event_type, one.data) for one in more]
         assert row == row_of(events)
         assert rows == timeline_of(events)[len(timeline_of(events[:place])) :]
@@ -268,12 +260,12 @@ def test_results_and_arguments_are_cut_on_a_character_and_marked():
 
 
 def test_a_log_without_messages_has_no_archive():
-    assert list(archive(log_of(StepStarted(name="s", kind="command", try_=1)))) == []
+    assert archive(log_of(StepStarted(name="s", kind="command", try_=1))) == []
 
 
 @pytest.mark.req("WT-5", "WT-14")
 def test_a_packed_archive_is_gzipped_json_and_unpacks_to_what_was_packed():
-    entries = list(archive(golden("claude-code")))
+    entries = archive(golden("claude-code"))
     packed = pack(entries)
     assert msgspec.json.decode(gzip.decompress(packed), type=list[ArchiveEntry]) == entries
     assert pack(entries) == packed

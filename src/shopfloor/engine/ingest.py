@@ -16,7 +16,7 @@ from shopfloor.limits import INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_S
 from shopfloor.log import Entry, Event, decode
 from shopfloor.ports import Change, RunItem, Store
 from shopfloor.record import Cursor, Problem, Storage, read
-from shopfloor.views import ArchiveEntry, RunRow, Timeline, TimelineRow, archive, row_step, search_text, timeline_step
+from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, row_fold, search_text, timeline_fold
 
 _encode = msgspec.json.Encoder().encode
 _decode_timeline = msgspec.json.Decoder(Timeline).decode
@@ -32,35 +32,33 @@ class _Followed:
         self._read_size = -1
         """How large the file was when there was nothing more in it."""
 
-    def poll(self) -> list[Entry]:
+    def poll(self) -> list[Event]:
         """The next events, about a chunk of them; an empty list where there are none for now."""
         try:
             size = self.path.stat().st_size
-            if size == self._read_size:
-                return []
-            with Cursor(self.path, self.row.last_seq, report=_ignore) as cursor:
-                entries = [item for item in cursor.poll() if isinstance(item, Entry)]
+            if size != self._read_size:
+                with Cursor(self.path, self.row.last_seq, report=_ignore) as cursor:
+                    while entries := [item for item in cursor.poll() if isinstance(item, Entry)]:
+                        if events := list(_events(entries)):
+                            return events
+                self._read_size = size
         except (FileNotFoundError, FileMissing):
             # Deleted meanwhile.
-            return []
-        if not entries:
-            self._read_size = size
-        return entries
+            pass
+        return []
 
-    def fold(self, entries: Iterable[Entry]) -> Change:
-        rows: list[TimelineRow] = []
-        for event in _events(entries):
-            self.row = row_step(self.row, event)
-            self.timeline, more = timeline_step(self.timeline, event)
-            rows += more
-        change = Change(row=self.row, state=_encode(self.timeline), timeline=rows)
-        return self._with_archive(change) if self.row.ended else change
-
-    def _with_archive(self, change: Change) -> Change:
-        """At the outcome the log is read once more, from its beginning: no fold has to hold all of it."""
-        entries = list(archive(_events(read(self.path, report=_ignore))))
-        return msgspec.structs.replace(
-            change,
+    def fold(self, events: list[Event]) -> Change:
+        first = not self.row.last_seq
+        self.row = row_fold(self.row, events)
+        self.timeline, told = timeline_fold(self.timeline, events)
+        if not self.row.ended:
+            return Change(row=self.row, state=_encode(self.timeline), timeline=told)
+        # A log that was read at once is at hand. Any other is read once more: no fold has to hold all of it.
+        entries = archive(events if first else _events(read(self.path, report=_ignore)))
+        return Change(
+            row=self.row,
+            state=b"",
+            timeline=told,
             archive=pack(entries) if entries else None,
             search=search_text(self.row, entries),
         )
@@ -69,6 +67,14 @@ class _Followed:
 def pack(entries: list[ArchiveEntry]) -> bytes:
     # A fixed time, so that the same log gives the same bytes.
     return gzip.compress(_encode(entries), 6, mtime=0)
+
+
+class _Batch:
+    """What goes into the store in one transaction."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.events = 0
 
 
 class Ingest:
@@ -97,7 +103,7 @@ class Ingest:
                 while True:
                     if not await self.step():
                         await anyio.sleep(INGEST_PAUSE_SECONDS)
-            except StoreError:
+            except* StoreError:
                 # From what the store has, once more.
                 self._followed.clear()
                 await anyio.sleep(INGEST_RETRY_SECONDS)
@@ -109,7 +115,7 @@ class Ingest:
         if everything:
             known = await self._store.known_runs() | await self._store.buried()
             for run_id in await anyio.to_thread.run_sync(self._oldest_first, known):
-                await self._take_up(run_id)
+                self._follow(run_id, RunRow(), Timeline())
 
     def _oldest_first(self, known: set[str]) -> list[str]:
         """Runs that have no row, by when they began: rows are numbered in that order."""
@@ -120,39 +126,55 @@ class Ingest:
         return [run_id for _, run_id in sorted(began)]
 
     async def step(self) -> int:
-        """One batch: what was announced, and what the open logs have got. Gives the number of events."""
+        """What was announced, and what the open logs have got. Gives the number of events."""
         announced, place = self._storage.announced(self._place)
         for run_id in announced:
             await self._take_up(run_id)
-        changes: list[Change] = []
-        taken = 0
-        for followed in list(self._followed.values()):
-            if entries := followed.poll():
-                changes.append(await anyio.to_thread.run_sync(followed.fold, entries))
-                taken += len(entries)
-            if taken >= INGEST_EVENTS:
-                break
-        if changes:
-            await self._store.apply(changes)
-            await self._tell(changes)
+        batch = await self._batch()
+        taken = batch.events
+        while batch.changes:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._keep, batch.changes)
+                # Where there is more, it is folded while this is stored.
+                batch = await self._batch() if batch.events >= INGEST_EVENTS else _Batch()
+            taken += batch.events
         if place != self._place:
             await self._store.set_place(place)
             self._place = place
-        for change in changes:
-            if change.row.ended:
-                del self._followed[change.row.id]
         return taken
 
+    async def _batch(self) -> _Batch:
+        return await anyio.to_thread.run_sync(self._fold) if self._followed else _Batch()
+
+    def _fold(self) -> _Batch:
+        """What the open logs have got, about as much of it as goes into one transaction."""
+        batch = _Batch()
+        for run_id, followed in list(self._followed.items()):
+            if events := followed.poll():
+                batch.changes.append(followed.fold(events))
+                batch.events += len(events)
+            if followed.row.ended:
+                del self._followed[run_id]
+            if batch.events >= INGEST_EVENTS:
+                break
+        return batch
+
+    async def _keep(self, changes: list[Change]) -> None:
+        await self._store.apply(changes)
+        await self._tell(changes)
+
+    def _follow(self, run_id: str, row: RunRow, timeline: Timeline) -> None:
+        if run_id not in self._followed:
+            self._followed[run_id] = _Followed(self._storage.log_path(run_id), row, timeline)
+
     async def _take_up(self, run_id: str) -> None:
-        path = self._storage.log_path(run_id)
-        if run_id in self._followed or not path.exists():
+        if run_id in self._followed or not self._storage.log_path(run_id).exists():
             return
         folded = await self._store.folded(run_id)
         row = folded.row if folded else RunRow()
         if row.ended:
             return
-        timeline = _decode_timeline(folded.state) if folded and folded.state else Timeline()
-        self._followed[run_id] = _Followed(path, row, timeline)
+        self._follow(run_id, row, _decode_timeline(folded.state) if folded and folded.state else Timeline())
 
     # For whoever shows lists.
 
@@ -197,7 +219,7 @@ class _Listener:
 def _events(entries: Iterable[Entry]) -> Iterable[Event]:
     for entry in entries:
         try:
-            yield decode(entry.raw)
+            yield decode(entry.raw, entry.type)
         except InvalidEvent:
             # No envelope to be read; the file has it, and `verify` names it.
             continue

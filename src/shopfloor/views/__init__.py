@@ -1,8 +1,8 @@
 """Pure functions from a log to a shape that somebody reads. No clock, no I/O."""
 
-from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive, cut
+from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
-from shopfloor.views.row import RunRow, as_text, row_step
+from shopfloor.views.row import RunRow, row_fold
 from shopfloor.views.search import search_text
 from shopfloor.views.stream import StreamState, begin, resumed, silently, stream_step
 from shopfloor.views.stream_events import (
@@ -36,7 +36,8 @@ from shopfloor.views.stream_events import (
     encode_event,
 )
 from shopfloor.views.stream_texts import Told
-from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_step
+from shopfloor.views.text import cut
+from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import Load, Row, tree
 from shopfloor.views.waiting import Waits, waits_step
 
@@ -83,7 +84,6 @@ __all__ = [
     "WorkerResult",
     "WorkerStart",
     "archive",
-    "as_text",
     "begin",
     "by_parent",
     "cut",
@@ -92,11 +92,11 @@ __all__ = [
     "outline",
     "preview",
     "resumed",
-    "row_step",
+    "row_fold",
     "search_text",
     "silently",
     "stream_step",
-    "timeline_step",
+    "timeline_fold",
     "tree",
     "waits_step",
 ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from shopfloor.limits import TIMELINE_OPEN_CALLS
 from shopfloor.log import (
@@ -20,6 +21,7 @@ from shopfloor.log import (
     Usage,
     UserMessage,
 )
+from shopfloor.views.text import as_text
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,33 +59,40 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.completed_at is not None
 
 
-def row_step(row: RunRow, event: Event) -> RunRow:
-    change: dict[str, Any]
-    match event.payload:
-        case RunStarted() as started:
-            change = _started(row, event, started)
-        case RunCompleted() as ended:
-            change = _completed(row, event, ended)
-        case StepCompleted() as step:
-            # A run's own totals, where it has them, replace this at the outcome.
-            change = {"usage": _sum(row.usage, step.usage), "cost_usd": _cost(row.cost_usd, step.cost)}
-        case UserMessage() | AssistantMessage():
-            change = {"messages": row.messages + 1}
-        case ToolCall() as call:
-            change = {"tool_calls": row.tool_calls + 1}
-            if call.awaits:
-                change |= {"awaits": (*row.awaits, call.call_id)[-TIMELINE_OPEN_CALLS:], "status": "waiting"}
-        case ToolResult() as result if result.call_id in row.awaits:
-            awaits = tuple(one for one in row.awaits if one != result.call_id)
-            change = {"awaits": awaits, "status": "waiting" if awaits else "running"}
-        case _:
-            change = {}
-    return msgspec.structs.replace(row, last_seq=event.seq, **change)
+def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
+    """The row after the events, the next of its run."""
+    last_seq, messages, tool_calls = row.last_seq, row.messages, row.tool_calls
+    for event in events:
+        last_seq = event.seq
+        match event.payload:
+            case AssistantMessage() | UserMessage():
+                messages += 1
+            case ToolCall() as call:
+                tool_calls += 1
+                if call.awaits:
+                    row = _waiting(row, (*row.awaits, call.call_id)[-TIMELINE_OPEN_CALLS:])
+            case ToolResult() as result:
+                if result.call_id in row.awaits:
+                    row = _waiting(row, tuple(one for one in row.awaits if one != result.call_id))
+            case StepCompleted() as step:
+                # A run's own totals, where it has them, replace this at the outcome.
+                row = replace(row, usage=_sum(row.usage, step.usage), cost_usd=_cost(row.cost_usd, step.cost))
+            case RunStarted() as started:
+                row = replace(row, **_started(row, event, started))
+            case RunCompleted() as ended:
+                row = replace(row, **_completed(row, event, ended))
+            case _:
+                pass
+    return replace(row, last_seq=last_seq, messages=messages, tool_calls=tool_calls)
+
+
+def _waiting(row: RunRow, awaits: tuple[str, ...]) -> RunRow:
+    return replace(row, awaits=awaits, status="waiting" if awaits else "running")
 
 
 def _started(row: RunRow, event: Event, started: RunStarted) -> dict[str, Any]:
     change: dict[str, Any] = {"attempt": started.attempt, "host": started.host}
-    if row.last_seq:
+    if row.id:
         return change
     return change | {
         "id": event.run_id,
@@ -104,7 +113,7 @@ def _started(row: RunRow, event: Event, started: RunStarted) -> dict[str, Any]:
 def _completed(row: RunRow, event: Event, ended: RunCompleted) -> dict[str, Any]:
     return {
         "status": ended.status,
-        "result": as_text(ended.result),
+        "result": None if ended.result is None else as_text(ended.result),
         "error_code": ended.error and ended.error.code,
         "error_message": ended.error and ended.error.message,
         "completed_at": event.timestamp,
@@ -113,13 +122,6 @@ def _completed(row: RunRow, event: Event, ended: RunCompleted) -> dict[str, Any]
         "cost_usd": ended.cost.usd if ended.cost else row.cost_usd,
         "awaits": (),
     }
-
-
-def as_text(value: Any) -> str | None:
-    """A result as somebody reads it: text as it is, anything else as JSON."""
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _sum(one: Usage, other: Usage | None) -> Usage:

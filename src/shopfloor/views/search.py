@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shopfloor.limits import SEARCH_TEXT_BYTES
-from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, cut
+from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem
 from shopfloor.views.row import RunRow
+from shopfloor.views.text import cut
 
 
 def search_text(row: RunRow, entries: Iterable[ArchiveEntry]) -> str:

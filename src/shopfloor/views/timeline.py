@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal, cast
 
@@ -10,6 +10,7 @@ import msgspec
 
 from shopfloor.limits import ARCHIVE_ARGS_BYTES, PREVIEW_CHARS, TIMELINE_OPEN_CALLS
 from shopfloor.log import (
+    AssistantMessage,
     CallCompleted,
     CallStarted,
     Event,
@@ -19,8 +20,9 @@ from shopfloor.log import (
     StepStarted,
     ToolCall,
     ToolResult,
+    UserMessage,
 )
-from shopfloor.views.archive import cut
+from shopfloor.views.text import as_text, cut
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
 _SUMMARY_TOOL = "update_summary"
@@ -28,7 +30,7 @@ _SUMMARY_TOOL = "update_summary"
 _TELLING = ("command", "file_path", "path", "url", "query", "pattern", "prompt", "description")
 
 
-class TimelineRow(msgspec.Struct, frozen=True):
+class TimelineRow(msgspec.Struct, frozen=True, gc=False):
     """`seq` and `n` say which event it comes from, and which of its rows it is."""
 
     seq: int
@@ -45,57 +47,65 @@ class Timeline(msgspec.Struct, frozen=True):
     told: str | None = None
 
 
-def timeline_step(state: Timeline, event: Event) -> tuple[Timeline, list[TimelineRow]]:
-    said: list[tuple[TimelineType, dict[str, Any]]] = []
-    match event.payload:
-        case RunStarted() as run:
-            said = [("status", {"status": "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"})]
-        case RunCompleted() as run:
-            if run.error and _cut(run.error.message) != state.told:
-                said.append(("error", {"message": _cut(run.error.message), "code": run.error.code}))
-            said.append(("status", {"status": run.status}))
-        case StepStarted() | CallStarted() as step:
-            said = [("status", {"status": step.name})]
-        case StepCompleted() | CallCompleted() as step:
-            if step.error:
-                said = [("error", {"message": _cut(step.error), "step": event.path})]
-                state = msgspec.structs.replace(state, told=_cut(step.error))
-        case ToolCall() as call:
-            state, said = _call(state, event, call)
-        case ToolResult() as result:
-            state, said = _result(state, event, result)
-        case _:
-            pass
-    rows = [TimelineRow(event.seq, n, kind, data, event.timestamp) for n, (kind, data) in enumerate(said)]
-    return state, rows
+def timeline_fold(state: Timeline, events: Iterable[Event]) -> tuple[Timeline, list[TimelineRow]]:
+    """The state after the events, the next of its run, and what they add to the timeline."""
+    open_calls, told = state.open_calls.copy(), state.told
+    rows: list[TimelineRow] = []
+    for event in events:
+        match event.payload:
+            case AssistantMessage() | UserMessage():
+                continue
+            case ToolCall() as call:
+                open_calls[call.call_id] = event.timestamp
+                if len(open_calls) > TIMELINE_OPEN_CALLS:
+                    del open_calls[next(iter(open_calls))]
+                rows.append(_call(event, call))
+            case ToolResult() as result:
+                began = open_calls.pop(result.call_id, None)
+                if result.name != _SUMMARY_TOOL or result.fidelity != "router":
+                    rows.append(_result(event, result, began))
+            case StepStarted() | CallStarted() as step:
+                rows.append(_row(event, "status", {"status": step.name}))
+            case StepCompleted() | CallCompleted() as step if step.error:
+                told = _cut(step.error)
+                rows.append(_row(event, "error", {"message": told, "step": event.path}))
+            case RunStarted() as run:
+                status = "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"
+                rows.append(_row(event, "status", {"status": status}))
+            case RunCompleted() as run:
+                rows += _outcome(event, run, told)
+            case _:
+                pass
+    return Timeline(open_calls, told), rows
 
 
-def _call(state: Timeline, event: Event, call: ToolCall) -> tuple[Timeline, list[tuple[TimelineType, dict[str, Any]]]]:
-    open_calls = {**state.open_calls, call.call_id: event.timestamp}
-    if len(open_calls) > TIMELINE_OPEN_CALLS:
-        del open_calls[next(iter(open_calls))]
-    state = msgspec.structs.replace(state, open_calls=open_calls)
+def _row(event: Event, kind: TimelineType, data: dict[str, Any], n: int = 0) -> TimelineRow:
+    return TimelineRow(event.seq, n, kind, data, event.timestamp)
+
+
+def _outcome(event: Event, run: RunCompleted, told: str | None) -> list[TimelineRow]:
+    status = {"status": run.status}
+    if run.error is None or _cut(run.error.message) == told:
+        return [_row(event, "status", status)]
+    error = {"message": _cut(run.error.message), "code": run.error.code}
+    return [_row(event, "error", error), _row(event, "status", status, 1)]
+
+
+def _call(event: Event, call: ToolCall) -> TimelineRow:
     given: Any = call.input
     if call.name == _SUMMARY_TOOL and call.fidelity == "router" and isinstance(given, dict):
-        return state, [("status", {"status": _cut(str(cast("dict[str, Any]", given).get("summary")))})]
-    return state, [("tool_started", {"tool_name": call.name, "preview": preview(call.input)})]
+        return _row(event, "status", {"status": _cut(str(cast("dict[str, Any]", given).get("summary")))})
+    return _row(event, "tool_started", {"tool_name": call.name, "preview": preview(given)})
 
 
-def _result(
-    state: Timeline, event: Event, result: ToolResult
-) -> tuple[Timeline, list[tuple[TimelineType, dict[str, Any]]]]:
-    began = state.open_calls.get(result.call_id)
-    rest = {call_id: at for call_id, at in state.open_calls.items() if call_id != result.call_id}
-    state = msgspec.structs.replace(state, open_calls=rest)
-    if result.name == _SUMMARY_TOOL and result.fidelity == "router":
-        return state, []
+def _result(event: Event, result: ToolResult, began: str | None) -> TimelineRow:
     took = result.duration_ms
     if took is None and began is not None:
         took = _ms_between(began, event.timestamp)
     data: dict[str, Any] = {"tool_name": result.name, "duration_ms": took}
     if result.error is not None:
         data["error"] = result.error[:PREVIEW_CHARS]
-    return state, [("tool_completed", data)]
+    return _row(event, "tool_completed", data)
 
 
 def _cut(text: str) -> str:
@@ -115,9 +125,10 @@ def preview(value: Any) -> str:
     """The most telling part of a tool's input, on one line, at most 200 characters."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        telling = next((fields[name] for name in _TELLING if isinstance(fields.get(name), str)), None)
-        value = telling if telling is not None else json.dumps(fields, ensure_ascii=False)
-    elif not isinstance(value, str):
-        value = json.dumps(value, ensure_ascii=False)
+        for name in _TELLING:
+            if isinstance(told := fields.get(name), str):
+                value = told
+                break
+    value = as_text(value)
     line = " ".join(value[: PREVIEW_CHARS * 4].split())
     return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
