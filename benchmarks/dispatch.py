@@ -13,7 +13,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from benchmarks.harness import Result, rate, say, scratch
-from benchmarks.queues import counted, peer
+from benchmarks.queues import counted, peer, until
 from benchmarks.works import NO_STEPS, NOTHING, Shift, shift, write_workers
 from shopfloor.adapters.local import LocalLogReader
 from shopfloor.log import new_run_id
@@ -24,6 +24,7 @@ DISPATCHERS = 8
 LIMIT_SECONDS = 0.05
 _ENDED = "SELECT sum(n) FROM run_counts WHERE status = 'completed'"
 _POLL_SECONDS = 0.02
+_PATIENCE_SECONDS = 300.0
 _EVENTS = 2
 """Of a run that does nothing: begun and ended; each gives a row of the timeline."""
 
@@ -36,8 +37,9 @@ async def _runs(at_work: Shift, worker: str, count: int) -> float:
     wanted = ended() + count
     begin = perf_counter()
     await at_work.dispatch_many(worker, count, DISPATCHERS)
-    while ended() < wanted:
-        await anyio.sleep(_POLL_SECONDS)
+    with anyio.fail_after(_PATIENCE_SECONDS):
+        while ended() < wanted:
+            await anyio.sleep(_POLL_SECONDS)
     return (perf_counter() - begin) / count
 
 
@@ -58,8 +60,9 @@ async def _starts(at_work: Shift, count: int) -> list[float]:
 
 
 def _check(storage: Storage) -> None:
-    """Every run that is listed has its timeline, or nothing was measured."""
-    runs = counted(storage.database, _ENDED)()
+    """Every run has its outcome and its timeline, or nothing was measured."""
+    runs = counted(storage.database, "SELECT count(*) FROM worker_runs")()
+    until(counted(storage.database, _ENDED), runs)
     rows = counted(storage.database, "SELECT count(*) FROM worker_events")()
     if rows != _EVENTS * runs:
         raise RuntimeError(f"{runs:,} runs have {rows:,} rows in their timelines, not {_EVENTS} each")

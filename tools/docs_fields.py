@@ -50,7 +50,7 @@ def without_null(annotation: Any) -> Any:
     """What a field holds where it is present at all."""
     if not _is_union(annotation):
         return annotation
-    return Union[tuple(one for one in get_args(annotation) if one is not NoneType)]  # noqa: UP007
+    return Union[tuple(one for one in get_args(annotation) if one not in (NoneType, msgspec.UnsetType))]  # noqa: UP007
 
 
 def type_name(annotation: Any) -> str:

@@ -205,3 +205,5 @@ TOOL_COMPLAINT_CHARS: Final = 500
 # Going on after failures.
 RUN_RETRY_SECONDS: Final = 2.0
 """How long a run that could not be recorded is left alone before it is gone on with."""
+SLUG_CHARS: Final = 100
+"""How long a worker's slug may be."""

@@ -79,7 +79,7 @@ class Office(msgspec.Struct, frozen=True):
         from shopfloor.server import Services, Tokens
 
         async def delete(run_id: str, *, force: bool) -> list[str]:
-            return await delete_run(self.storage, self.store, run_id, force=force)
+            return await delete_run(self.storage, self.store, self.queue, run_id, force=force)
 
         return Services(
             store=self.store,
@@ -281,10 +281,18 @@ async def serve_storage(
         async with local_office(storage) as office, local_works(office, workers or Workers()) as works:
             await office.ingest.catch_up(everything=True)
             await take_over(storage, office.queue)
+            await office.queue.show_queued()
             async with anyio.create_task_group() as tasks:
 
                 async def keeper() -> None:
-                    await keep(storage, office.store, office.ingest, keep_seconds=keep_seconds, go_on=works.host.go_on)
+                    await keep(
+                        storage,
+                        office.store,
+                        office.queue,
+                        office.ingest,
+                        keep_seconds=keep_seconds,
+                        go_on=works.host.go_on,
+                    )
 
                 tasks.start_soon(works.host.run)
                 tasks.start_soon(keeper)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from shopfloor.adapters.sqlite import SqliteStore
+from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.engine import Ingest, delete_run, end_orphan, is_orphan, prune
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
 from shopfloor.log import CallStarted, RunCompleted, RunError, RunStarted, StepStarted, Verifier, decode, new_run_id
@@ -45,7 +45,7 @@ def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(
         storage.log_path(child).with_suffix(suffix).write_bytes(b"half a line")
 
     async def work(store: SqliteStore) -> None:
-        assert set(await delete_run(storage, store, root)) == {root, child, grandchild}
+        assert set(await delete_run(storage, store, SqliteQueue(store), root)) == {root, child, grandchild}
         await store.clear_views()
         again = Ingest(storage, store)
         await again.catch_up(everything=True)
@@ -77,14 +77,14 @@ def test_only_what_has_ended_can_be_deleted_and_what_failed_only_by_force(storag
 
     async def work(store: SqliteStore) -> None:
         with pytest.raises(RunRunning):
-            await delete_run(storage, store, running, force=True)
+            await delete_run(storage, store, SqliteQueue(store), running, force=True)
         with pytest.raises(RunRunning):
-            await delete_run(storage, store, parent_of_running)
+            await delete_run(storage, store, SqliteQueue(store), parent_of_running)
         with pytest.raises(NeedsForce):
-            await delete_run(storage, store, failed)
-        assert await delete_run(storage, store, failed, force=True) == [failed]
+            await delete_run(storage, store, SqliteQueue(store), failed)
+        assert await delete_run(storage, store, SqliteQueue(store), failed, force=True) == [failed]
         with pytest.raises(RunNotFound):
-            await delete_run(storage, store, failed, force=True)
+            await delete_run(storage, store, SqliteQueue(store), failed, force=True)
 
     with_store(storage, work)
 
@@ -95,8 +95,8 @@ def test_pruning_goes_by_when_a_run_ended_and_leaves_the_pinned_ones(storage: St
 
     async def work(store: SqliteStore) -> None:
         await store.pin(runs[0], pinned=True)
-        assert await prune(storage, store, before="2000-01-01T00:00:00.000Z") == 0
-        assert await prune(storage, store, before="2999-01-01T00:00:00.000Z") == 4
+        assert await prune(storage, store, SqliteQueue(store), before="2000-01-01T00:00:00.000Z") == 0
+        assert await prune(storage, store, SqliteQueue(store), before="2999-01-01T00:00:00.000Z") == 4
         assert await store.known_runs() == {runs[0], running}
         assert (await store.list_runs(RunFilter(), limit=9)).total == 2
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import aclosing
 
 import anyio
 
 from shopfloor.cli.arguments import Parser
 from shopfloor.cli.asking import ask
+from shopfloor.cli.following import Events, Following
 from shopfloor.cli.ordering import add_order, asked_of, explained, find_worker, input_of, is_served
-from shopfloor.client import Client
+from shopfloor.cli.run_worker import look_of
+from shopfloor.client import Client, Start, WorkerResult
 from shopfloor.errors import ShopfloorError, UsageError
+from shopfloor.limits import QUEUED_PAUSE_SECONDS
 from shopfloor.wiring import Workers
 
 EXAMPLES = """\
@@ -66,9 +70,6 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
 
 
 def _follow(args: Namespace, run_id: str) -> int:
-    from shopfloor.cli.following import Events, Following
-    from shopfloor.cli.run_worker import look_of
-
     if not args.quiet:
         print(f"shopfloor: dispatched {run_id}; it goes on if you leave", file=sys.stderr)
     following = Following(look_of(args), cancels=False)
@@ -76,8 +77,31 @@ def _follow(args: Namespace, run_id: str) -> int:
     async def follow(client: Client) -> int:
         def begin(abort: anyio.Event) -> Events:
             del abort
-            return client.workers.stream(run_id)
+            return _told(client, run_id)
 
         return await following.follow(client, begin)
 
     return ask(args, follow, hear=following.hear)
+
+
+async def _told(client: Client, run_id: str) -> Events:
+    """What the run does, until it has ended: also where it waits for so long that nobody writes its log meanwhile."""
+    after = 0
+    while True:
+        async with aclosing(client.workers.stream(run_id, after=after)) as events:
+            async for event in events:
+                if not (after and isinstance(event, Start)):
+                    yield event
+                if isinstance(event, WorkerResult):
+                    return
+        after = await _written_on(client, run_id)
+
+
+async def _written_on(client: Client, run_id: str) -> int:
+    """Where the log stood, once it goes on or has its outcome."""
+    after = (await client.api.run(run_id))["last_seq"]
+    while True:
+        detail = await client.api.run(run_id)
+        if detail["last_seq"] > after or detail["completed_at"] is not None:
+            return after
+        await anyio.sleep(QUEUED_PAUSE_SECONDS)

@@ -33,7 +33,7 @@ def run(args: Namespace) -> int:
     async def work() -> int:
         async with local_office(storage) as office:
             await office.ingest.catch_up()
-            return await prune(storage, office.store, before=before, archives_only=args.archives_only)
+            return await prune(storage, office.store, office.queue, before=before, archives_only=args.archives_only)
 
     pruned = anyio.run(work)
     what = "archived transcripts" if args.archives_only else "runs"

@@ -27,6 +27,7 @@ def run(args: Namespace) -> int:
         async with local_office(storage) as office:
             await office.store.clear_views()
             events = await office.ingest.catch_up(everything=True)
+            await office.queue.show_queued()
             return events, len(await office.store.known_runs())
 
     events, runs = anyio.run(rebuild)

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any, cast
 
 from shopfloor.cli.arguments import Parser
-from shopfloor.cli.asking import ask, named_run
+from shopfloor.cli.asking import ask, ended, named_run
 from shopfloor.cli.following import WAITING_EXIT, complaint
 from shopfloor.cli.live import text_of
 from shopfloor.cli.style import safe
@@ -38,9 +38,7 @@ def run(args: Namespace) -> int:
         detail = await client.api.run(run_id)
         if args.wait and detail["completed_at"] is None:
             _say_how_it_stands(detail)
-            async for _ in client.workers.stream(run_id):
-                pass
-            return detail, await _outcome(client, run_id, 0)
+            detail = await ended(client, run_id)
         if detail["completed_at"] is None:
             return detail, None
         return detail, await _outcome(client, run_id, detail["last_seq"] - 1)
@@ -64,17 +62,11 @@ def _say_how_it_stands(detail: dict[str, Any]) -> None:
 
 async def _outcome(client: Client, run_id: str, after: int) -> dict[str, Any]:
     """The outcome as the log has it: the whole, where a row may have been cut."""
-    last: dict[str, Any] = {}
-    more = True
-    while more:
-        page = await client.api.get(f"/api/runs/{run_id}/log", after=after, limit=1000)
-        events = cast("list[dict[str, Any]]", page["events"])
-        if not events:
-            break
-        last, after, more = events[-1], events[-1]["seq"], bool(page["more"])
-    if last.get("type") != "run.completed":
-        raise RunFailed(f"the log of run {run_id} ends without an outcome", hint="its host may be gone")
-    return cast("dict[str, Any]", last["payload"])
+    page = await client.api.get(f"/api/runs/{run_id}/log", after=after, limit=1)
+    events = cast("list[dict[str, Any]]", page["events"])
+    if not events or events[-1]["type"] != "run.completed":
+        raise RunFailed(f"the log of run {run_id} ends without an outcome", hint="`shopfloor show` shows what there is")
+    return cast("dict[str, Any]", events[-1]["payload"])
 
 
 def _complain(outcome: dict[str, Any]) -> int:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.host import Duty, Host
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.keeper import keep, reconcile, take_over
-    from shopfloor.engine.reconcile import HOST_LOST, end_orphan, is_orphan
+    from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
     from shopfloor.engine.retention import delete_run, prune
     from shopfloor.engine.run import Run
     from shopfloor.engine.workers import (
@@ -80,7 +80,7 @@ __getattr__ = _lazily(
         "host": ("Duty", "Host"),
         "ingest": ("Ingest", "pack"),
         "keeper": ("keep", "reconcile", "take_over"),
-        "reconcile": ("HOST_LOST", "end_orphan", "is_orphan"),
+        "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),
         "retention": ("delete_run", "prune"),
         "run": ("Run",),
         "workers.definition": ("Retry",),

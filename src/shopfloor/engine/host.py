@@ -17,7 +17,7 @@ from shopfloor.engine.attempt import Attempt, Trying
 from shopfloor.engine.conduct import conduct
 from shopfloor.engine.interpreter import Interpreter
 from shopfloor.engine.journal import Journal, read_journal
-from shopfloor.engine.reconcile import can_go_on, end_orphan
+from shopfloor.engine.orphans import can_go_on, end_orphan
 from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.slots import HostSlot, Slots
 from shopfloor.engine.steps.tools import tools_of
@@ -230,8 +230,10 @@ class Host:
 
     async def _attempt(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None) -> None:
         parent = order.parent_run_id if order else await self._parent_of(run_id)
+        # Asked before it is opened, which makes one.
+        has_log = order is None or await self._reader.page(run_id, limit=1) is not None
         async with self._logs.open(run_id, parent_run_id=parent) as log:
-            journal = await read_journal(self._reader, run_id)
+            journal = await read_journal(self._reader, run_id) if has_log else Journal(run_id)
             if journal.outcome is not None or (journal.first is None and order is None):
                 return
             attempt = Attempt(journal, log, slot=slot, on_idle=self._idle)

@@ -10,11 +10,11 @@ import anyio
 import anyio.to_thread
 
 from shopfloor.engine.ingest import Ingest
-from shopfloor.engine.reconcile import can_go_on, end_orphan, is_alive, is_orphan
+from shopfloor.engine.orphans import can_go_on, end_orphan, is_alive, is_orphan
 from shopfloor.engine.retention import prune
 from shopfloor.errors import ShopfloorError
 from shopfloor.limits import HOST_CHECK_SECONDS, RETENTION_CHECK_SECONDS
-from shopfloor.log import timestamp_of
+from shopfloor.log import now, timestamp_of
 from shopfloor.ports import Queue, Store
 from shopfloor.record import Storage
 
@@ -32,15 +32,17 @@ async def reconcile(storage: Storage, store: Store, go_on: GoOn | None = None) -
     others are ended. What waits for somebody outside needs no host.
     """
     changed = 0
-    for run_id in await store.open_runs():
-        item = await store.get_run(run_id)
-        if item is None or item.row.awaits or not is_orphan(storage, run_id, item.row.host):
+    for run in await store.unattended():
+        if not is_orphan(storage, run.id, run.host):
             continue
-        if not can_go_on(storage, run_id):
-            changed += await anyio.to_thread.run_sync(end_orphan, storage, run_id)
+        if not can_go_on(storage, run.id):
+            changed += await anyio.to_thread.run_sync(end_orphan, storage, run.id)
         elif go_on is not None:
-            go_on(run_id)
+            go_on(run.id)
             changed += 1
+    if go_on is not None:
+        for run_id in await store.due(now()):
+            go_on(run_id)
     return changed
 
 
@@ -53,14 +55,20 @@ async def take_over(storage: Storage, queue: Queue) -> None:
 
 
 async def keep(
-    storage: Storage, store: Store, ingest: Ingest, *, keep_seconds: float | None = None, go_on: GoOn | None = None
+    storage: Storage,
+    store: Store,
+    queue: Queue,
+    ingest: Ingest,
+    *,
+    keep_seconds: float | None = None,
+    go_on: GoOn | None = None,
 ) -> None:
     """Goes on until it is cancelled."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ingest.run)
         tasks.start_soon(_reconcile_for_ever, storage, store, go_on)
         if keep_seconds is not None:
-            tasks.start_soon(_prune_for_ever, storage, store, keep_seconds)
+            tasks.start_soon(_prune_for_ever, storage, store, queue, keep_seconds)
 
 
 async def _reconcile_for_ever(storage: Storage, store: Store, go_on: GoOn | None) -> None:
@@ -73,11 +81,11 @@ async def _reconcile_for_ever(storage: Storage, store: Store, go_on: GoOn | None
             _log.warning("cannot reconcile: %s", error)
 
 
-async def _prune_for_ever(storage: Storage, store: Store, keep_seconds: float) -> None:
+async def _prune_for_ever(storage: Storage, store: Store, queue: Queue, keep_seconds: float) -> None:
     while True:
         before = timestamp_of(int((time.time() - keep_seconds) * 1000))
         try:
-            await prune(storage, store, before=before)
+            await prune(storage, store, queue, before=before)
         except (ShopfloorError, OSError) as error:
             _log.warning("cannot prune: %s", error)
         await anyio.sleep(RETENTION_CHECK_SECONDS)

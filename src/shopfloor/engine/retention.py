@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
-from shopfloor.ports import RunFilter, RunItem, Store
+from shopfloor.ports import Queue, RunFilter, RunItem, Store
 from shopfloor.record import Storage, torn_files
 
 _BATCH = 500
 
 
-async def delete_run(storage: Storage, store: Store, run_id: str, *, force: bool = False) -> list[str]:
+async def delete_run(storage: Storage, store: Store, queue: Queue, run_id: str, *, force: bool = False) -> list[str]:
     """Deletes a run and its sub-runs; a failed one only by `force`. Gives the ids of what is gone."""
     family = await _family(store, run_id)
     for item in family:
@@ -21,6 +21,7 @@ async def delete_run(storage: Storage, store: Store, run_id: str, *, force: bool
     gone = [item.row.id for item in reversed(family)]
     for one in gone:
         await _erase(storage, store, one)
+    await queue.forget(gone)
     return gone
 
 
@@ -50,7 +51,7 @@ async def _erase(storage: Storage, store: Store, run_id: str) -> None:
     await store.delete(run_id)
 
 
-async def prune(storage: Storage, store: Store, *, before: str, archives_only: bool = False) -> int:
+async def prune(storage: Storage, store: Store, queue: Queue, *, before: str, archives_only: bool = False) -> int:
     """Deletes what ended before that time and is not pinned, or its archive alone; gives how many runs that was."""
     pruned = 0
     done: set[str] = set()
@@ -62,6 +63,8 @@ async def prune(storage: Storage, store: Store, *, before: str, archives_only: b
             else:
                 await _erase(storage, store, run_id)
             pruned += 1
+        if not archives_only:
+            await queue.forget(expired)
     if pruned:
         await store.compact()
     return pruned

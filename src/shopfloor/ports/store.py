@@ -67,6 +67,13 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True):
     state: bytes
 
 
+class OpenRun(msgspec.Struct, frozen=True):
+    """A run that has not ended, and the host of its newest attempt."""
+
+    id: str
+    host: str | None
+
+
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What the next events of a run do to its views. Applied once: what the row is past already changes nothing."""
 
@@ -111,6 +118,14 @@ class Store(Protocol):
 
     async def open_runs(self) -> list[str]:
         """The runs whose rows say that they have not ended."""
+        ...
+
+    async def unattended(self) -> list[OpenRun]:
+        """Those of them that need a host: begun, and not waiting for somebody outside."""
+        ...
+
+    async def due(self, now: str) -> list[str]:
+        """The runs of which a wait has ended by that time."""
         ...
 
     async def apply(self, changes: Sequence[Change]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
 import anyio
 import msgspec
@@ -29,6 +29,7 @@ from shopfloor.server.parameters import (
 from shopfloor.server.services import Services
 from shopfloor.server.shapes import Problem, item_of
 from shopfloor.server.sse import EventStream, Frames, closing, frame, log_frame
+from shopfloor.server.watchers import watchers_of
 
 _END = frame(b"end", b"{}")
 _READY = frame(b"ready", b"{}")
@@ -61,7 +62,8 @@ async def stream_run(
     # Asked now, while the answer can still be another one.
     if await served.logs.page(run_id, limit=1) is None:
         raise RunNotFound(f"there is no log of a run {run_id}")
-    return _stream(request, served, _run_frames(served.logs, run_id, place))
+    within = watchers_of(request).watching(run_id)
+    return _stream(request, served, _run_frames(served.logs, run_id, place), within=within)
 
 
 @router.get(
@@ -78,9 +80,11 @@ async def stream_page(
     return _stream(request, served, _row_frames(served.changes), *followed)
 
 
-def _stream(request: Request, served: Services, *sources: Frames) -> EventStream:
+def _stream(
+    request: Request, served: Services, *sources: Frames, within: AbstractContextManager[None] | None = None
+) -> EventStream:
     stopping: anyio.Event = request.app.state.stopping
-    return EventStream(*sources, heartbeat=served.heartbeat_seconds, stopping=stopping)
+    return EventStream(*sources, heartbeat=served.heartbeat_seconds, stopping=stopping, within=within)
 
 
 async def _run_frames(logs: LogReader, run_id: str, after: int) -> Frames:

@@ -113,14 +113,7 @@ def _up_to_finish(events: list[StreamEvent]) -> bool:
 def _framed(events: list[StreamEvent], seq: int | None) -> list[bytes]:
     """The last has the id: only with it is all told that the log has up to there."""
     last = len(events) - 1
-    return [told_frame(_encoded(event), seq if place == last else None) for place, event in enumerate(events)]
-
-
-def _encoded(event: StreamEvent) -> bytes:
-    if isinstance(event, ErrorEvent) and not event.retryable:
-        # Clients go by it: that it is not retryable is said, not left out.
-        return _encode({**msgspec.to_builtins(event), "retryable": False})
-    return encode_event(event)
+    return [told_frame(encode_event(event), seq if place == last else None) for place, event in enumerate(events)]
 
 
 def event_of(error: ShopfloorError) -> ErrorEvent:
@@ -133,4 +126,4 @@ def event_of(error: ShopfloorError) -> ErrorEvent:
 
 def refusal(error: ShopfloorError) -> Response:
     """The answer where nothing runs: the stream of one error."""
-    return Response(told_frame(_encoded(event_of(error))) + _DONE, error.status, HEADERS)
+    return Response(told_frame(encode_event(event_of(error))) + _DONE, error.status, HEADERS)

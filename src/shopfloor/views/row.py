@@ -8,24 +8,27 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shopfloor.limits import TIMELINE_OPEN_CALLS
 from shopfloor.log import (
     AssistantMessage,
+    CallCompleted,
+    CallStarted,
     Cost,
     Event,
     RunCompleted,
     RunStarted,
     StepCompleted,
+    StepStarted,
     ToolCall,
     ToolResult,
     Usage,
     UserMessage,
 )
 from shopfloor.views.text import as_text
+from shopfloor.views.waiting import NOTHING, Waits, waits_step
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the fold and the row at once. Bounded: of the calls that wait, the newest thousand are known."""
+    """The state of the fold and the row at once. Bounded, as what it waits for is."""
 
     id: str = ""
     parent_run_id: str | None = None
@@ -51,8 +54,17 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     messages: int = 0
     usage: Usage = Usage()
     cost_usd: float | None = None
-    awaits: tuple[str, ...] = ()
+    waits: Waits = NOTHING
+    outside: bool = False
+    """It waits, and somebody outside has to act: it needs no host until then."""
+    wake_at: str | None = None
+    """When the first of its waits ends by itself."""
     last_seq: int = 0
+
+    @property
+    def awaits(self) -> tuple[str, ...]:
+        """The calls that somebody outside has to answer."""
+        return tuple(self.waits.calls)
 
     @property
     def ended(self) -> bool:
@@ -61,7 +73,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
     """The row after the events, the next of its run."""
-    last_seq, messages, tool_calls = row.last_seq, row.messages, row.tool_calls
+    last_seq, messages, tool_calls, waits = row.last_seq, row.messages, row.tool_calls, row.waits
     for event in events:
         last_seq = event.seq
         match event.payload:
@@ -70,29 +82,40 @@ def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
             case ToolCall() as call:
                 tool_calls += 1
                 if call.awaits:
-                    row = _waiting(row, (*row.awaits, call.call_id)[-TIMELINE_OPEN_CALLS:])
+                    waits = waits_step(waits, event)
             case ToolResult() as result:
-                if result.call_id in row.awaits:
-                    row = _waiting(row, tuple(one for one in row.awaits if one != result.call_id))
+                if result.call_id in waits.calls:
+                    waits = waits_step(waits, event)
+            case StepStarted() | CallStarted() | CallCompleted():
+                waits = waits_step(waits, event)
             case StepCompleted() as step:
+                waits = waits_step(waits, event)
                 # A run's own totals, where it has them, replace this at the outcome.
-                row = replace(row, usage=_sum(row.usage, step.usage), cost_usd=_cost(row.cost_usd, step.cost))
+                if step.usage or step.cost:
+                    row = replace(row, usage=_sum(row.usage, step.usage), cost_usd=_cost(row.cost_usd, step.cost))
             case RunStarted() as started:
                 row = replace(row, **_started(row, event, started))
             case RunCompleted() as ended:
                 row = replace(row, **_completed(row, event, ended))
             case _:
                 pass
-    return replace(row, last_seq=last_seq, messages=messages, tool_calls=tool_calls)
-
-
-def _waiting(row: RunRow, awaits: tuple[str, ...]) -> RunRow:
-    return replace(row, awaits=awaits, status="waiting" if awaits else "running")
+    waits = NOTHING if row.ended else waits
+    waiting = waits.waiting
+    return replace(
+        row,
+        last_seq=last_seq,
+        messages=messages,
+        tool_calls=tool_calls,
+        waits=waits,
+        status=row.status if row.ended else "waiting" if waiting else "running",
+        outside=waiting and waits.outside,
+        wake_at=waits.wake_at,
+    )
 
 
 def _started(row: RunRow, event: Event, started: RunStarted) -> dict[str, Any]:
     change: dict[str, Any] = {"attempt": started.attempt, "host": started.host}
-    if row.id:
+    if row.attempt:
         return change
     return change | {
         "id": event.run_id,
@@ -120,7 +143,6 @@ def _completed(row: RunRow, event: Event, ended: RunCompleted) -> dict[str, Any]
         "duration_ms": ended.duration_ms,
         "usage": ended.usage or row.usage,
         "cost_usd": ended.cost.usd if ended.cost else row.cost_usd,
-        "awaits": (),
     }
 
 

@@ -141,7 +141,7 @@ class UsageEvent(_Event, frozen=True, kw_only=True, tag="usage"):
 class ErrorEvent(_Event, frozen=True, kw_only=True, tag="error"):
     message: str
     error_type: str
-    retryable: bool = False
+    retryable: bool
     retry_after: float | None = None
     hint: str | None = None
 

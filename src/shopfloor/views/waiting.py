@@ -68,9 +68,8 @@ def waits_step(state: Waits, event: Event) -> Waits:
             return msgspec.structs.replace(state, steps=_bounded(opened))
         case StepCompleted() | CallCompleted():
             place = _place(event)
-            if place not in state.steps:
-                return state
-            return msgspec.structs.replace(state, steps={one: n for one, n in state.steps.items() if one != place})
+            ended = state if place not in state.calls.values() else _without(state, place)
+            return msgspec.structs.replace(ended, steps={one: n for one, n in state.steps.items() if one != place})
         case ToolCall(awaits=awaits, call_id=call_id) if awaits is not None:
             place = _place(event)
             others = tuple(one for one in state.coming if one != place)
@@ -88,6 +87,17 @@ def waits_step(state: Waits, event: Event) -> Waits:
             )
         case _:
             return state
+
+
+def _without(state: Waits, place: str) -> Waits:
+    """A step that has ended waits for nothing any more."""
+    calls = {call: at for call, at in state.calls.items() if at != place}
+    return msgspec.structs.replace(
+        state,
+        calls=calls,
+        until={call: at for call, at in state.until.items() if call in calls},
+        coming=tuple(one for one in state.coming if one != place),
+    )
 
 
 def _place(event: Event) -> str:

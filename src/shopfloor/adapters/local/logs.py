@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
+import anyio
 import anyio.to_thread
 
 from shopfloor.adapters.local.live import Live
@@ -66,6 +67,19 @@ class LocalLogs:
 
     @asynccontextmanager
     async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[LocalLog]:
+        # Making a file safe takes as long as the disk likes; and whatever was opened is closed again.
+        with anyio.CancelScope(shield=True):
+            recorder = await anyio.to_thread.run_sync(self._open, run_id, parent_run_id)
+        try:
+            if recorder.repaired and self._on_repair:
+                self._on_repair(recorder.repaired)
+            yield LocalLog(recorder, self._live, masked=self._mask is not None)
+        finally:
+            recorder.close()
+            # Whoever follows to the writer's end need not wait for it either.
+            self._live.wake(run_id)
+
+    def _open(self, run_id: str, parent_run_id: str | None) -> Recorder:
         path = self._storage.log_path(run_id)
         new = not path.exists()
         recorder = Recorder(
@@ -75,17 +89,14 @@ class LocalLogs:
             durability=self._durability,
             mask=self._mask,
         )
-        try:
-            if new:
-                # When the file is there: whoever hears of it looks at once, and does not look again.
+        if new:
+            # When the file is there: whoever hears of it looks at once, and does not look again.
+            try:
                 self._announce(run_id)
-            if recorder.repaired and self._on_repair:
-                self._on_repair(recorder.repaired)
-            yield LocalLog(recorder, self._live, masked=self._mask is not None)
-        finally:
-            recorder.close()
-            # Whoever follows to the writer's end need not wait for it either.
-            self._live.wake(run_id)
+            except BaseException:
+                recorder.close()
+                raise
+        return recorder
 
     def _announce(self, run_id: str) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from shopfloor.errors import InvalidParameter
-from shopfloor.ports import Change, Channel, Folded, RunFilter, RunItem, RunPage, TimelineItem
+from shopfloor.ports import Change, Channel, Folded, OpenRun, RunFilter, RunItem, RunPage, TimelineItem
 from shopfloor.views import RunRow
 
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -98,6 +98,16 @@ class MemoryStore:
     async def open_runs(self) -> list[str]:
         """The runs whose rows say that they have not ended."""
         return [run_id for run_id, kept in self._runs.items() if not kept.row.ended]
+
+    async def unattended(self) -> list[OpenRun]:
+        """Those of them that need a host: begun, and not waiting for somebody outside."""
+        rows = [kept.row for kept in self._runs.values()]
+        return [OpenRun(row.id, row.host) for row in rows if not row.ended and row.attempt and not row.outside]
+
+    async def due(self, now: str) -> list[str]:
+        """The runs of which a wait has ended by that time."""
+        rows = [kept.row for kept in self._runs.values()]
+        return [row.id for row in rows if row.wake_at is not None and row.wake_at <= now]
 
     async def apply(self, changes: Sequence[Change]) -> None:
         """All of them in one transaction."""

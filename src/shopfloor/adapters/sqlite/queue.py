@@ -56,8 +56,9 @@ _FORGET: Final = tuple(f"DELETE FROM {table} WHERE run_id = ?" for table in ("di
 
 class SqliteQueue:
     def __init__(self, store: SqliteStore) -> None:
-        self._writer = store._writer  # pyright: ignore[reportPrivateUsage] - one file has one writing thread
-        self._store_read = store._read  # pyright: ignore[reportPrivateUsage] - and its readers are counted
+        # One file has one writing thread, and its readers are counted.
+        self._writer = store.writer
+        self._store_read = store.read
 
     async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         # Nobody holds a thread while it waits: as many as like can wait at once, and share a transaction.

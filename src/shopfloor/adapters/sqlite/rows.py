@@ -11,23 +11,23 @@ from sqlalchemy import Column, RowMapping
 from shopfloor.adapters.sqlite.schema import worker_runs
 from shopfloor.log import Usage
 from shopfloor.ports import RunItem, TimelineItem
-from shopfloor.views import RunRow
+from shopfloor.views import RunRow, Waits
 
-_PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in ("usage", "awaits", "channel_name"))
+_PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in ("usage", "waits", "channel_name"))
 """The fields that are columns as they are."""
 _LISTED = tuple(name for name in _PLAIN if name != "result")
 """Those that a list shows: a result can be long."""
-_BESIDE = ("usage", "awaits")
+_BESIDE = ("usage", "waits")
 _OF_ITEM = ("num", "event_count", "has_transcript")
 
 _decode_usage = msgspec.json.Decoder(Usage).decode
-_decode_awaits = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_waits = msgspec.json.Decoder(Waits).decode
 
 
 def columns_of(row: RunRow) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(row, name) for name in _PLAIN}
     values["usage"] = None if row.usage == Usage() else msgspec.json.encode(row.usage).decode()
-    values["awaits"] = msgspec.json.encode(row.awaits).decode() if row.awaits else None
+    values["waits"] = None if row.waits == _NO_WAITS else msgspec.json.encode(row.waits).decode()
     return values
 
 
@@ -39,12 +39,12 @@ def row_columns(*, listed: bool) -> list[Column[Any]]:
 def item_of(found: Sequence[Any], *, listed: bool) -> RunItem:
     """A row of `row_columns`, then the channel's name, the pin and, for a search, the snippet."""
     names = _LISTED if listed else _PLAIN
-    usage, awaits, number, events, archived, channel_name, pinned, *snippet = found[len(names) :]
+    usage, waits, number, events, archived, channel_name, pinned, *snippet = found[len(names) :]
     row = RunRow(
         **dict(zip(names, found, strict=False)),
         channel_name=channel_name,
         usage=_decode_usage(usage) if usage else _NOTHING,
-        awaits=_decode_awaits(awaits) if awaits else (),
+        waits=_decode_waits(waits) if waits else _NO_WAITS,
     )
     return RunItem(
         row=row,
@@ -58,6 +58,7 @@ def item_of(found: Sequence[Any], *, listed: bool) -> RunItem:
 
 
 _NOTHING = Usage()
+_NO_WAITS = Waits()
 
 
 def timeline_item_of(found: RowMapping) -> TimelineItem:

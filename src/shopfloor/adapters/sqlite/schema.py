@@ -34,11 +34,12 @@ worker_runs = Table(
     Column("messages", Integer, nullable=False),
     Column("usage", Text),
     Column("cost_usd", Float),
-    Column("awaits", Text),
     Column("last_seq", Integer, nullable=False),
     Column("event_count", Integer, nullable=False),
     Column("has_transcript", Boolean, nullable=False),
     Column("wake_at", Text),
+    Column("waits", Text),
+    Column("outside", Boolean, nullable=False),
 )
 
 worker_events = Table(

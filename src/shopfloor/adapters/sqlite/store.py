@@ -28,7 +28,7 @@ from shopfloor.adapters.sqlite.schema import (
     worker_transcripts,
 )
 from shopfloor.limits import DATABASE_READERS
-from shopfloor.ports import Change, Channel, Folded, RunFilter, RunItem, RunPage, TimelineItem
+from shopfloor.ports import Change, Channel, Folded, OpenRun, RunFilter, RunItem, RunPage, TimelineItem
 
 T = TypeVar("T")
 _PLACE = "announcements"
@@ -37,7 +37,7 @@ _PLACE = "announcements"
 class SqliteStore:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._writer = Writer(engine)
+        self.writer = Writer(engine)
         self._readers = anyio.CapacityLimiter(DATABASE_READERS)
         # Of its own, so that writes that wait for a locked database keep nobody from reading.
         self._waiting = anyio.CapacityLimiter(DATABASE_READERS)
@@ -47,7 +47,7 @@ class SqliteStore:
     async def open(cls, path: Path) -> SqliteStore:
         return cls(await anyio.to_thread.run_sync(open_database, path))
 
-    async def _read(self, job: Callable[[Connection], T]) -> T:
+    async def read(self, job: Callable[[Connection], T]) -> T:
         def work() -> T:
             try:
                 with self._engine.connect() as connection:
@@ -58,7 +58,7 @@ class SqliteStore:
         return await anyio.to_thread.run_sync(work, limiter=self._readers)
 
     async def _write(self, job: Callable[[Connection], T]) -> T:
-        future = self._writer.submit(job)
+        future = self.writer.submit(job)
         return await anyio.to_thread.run_sync(future.result, limiter=self._waiting)
 
     # Reading.
@@ -74,25 +74,25 @@ class SqliteStore:
             items = found[:limit]
             return RunPage(items=items, total=total, next=queries.cursor_of(items[-1]) if more and items else None)
 
-        return await self._read(job)
+        return await self.read(job)
 
     async def get_run(self, run_id: str) -> RunItem | None:
-        found = await self._read(lambda connection: connection.execute(queries.one(run_id)).first())
+        found = await self.read(lambda connection: connection.execute(queries.one(run_id)).first())
         return item_of(found, listed=False) if found is not None else None
 
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
         events = worker_events.c
         query = select(worker_events).where(events.worker_id == run_id, events.id > after)
         query = query.order_by(events.id).limit(limit)
-        found = await self._read(lambda connection: connection.execute(query).mappings().all())
+        found = await self.read(lambda connection: connection.execute(query).mappings().all())
         return [timeline_item_of(row) for row in found]
 
     async def archive(self, run_id: str) -> bytes | None:
         query = select(worker_transcripts.c.transcript).where(worker_transcripts.c.worker_id == run_id)
-        return await self._read(lambda connection: connection.execute(query).scalar())
+        return await self.read(lambda connection: connection.execute(query).scalar())
 
     async def channels(self) -> list[Channel]:
-        found = await self._read(lambda connection: connection.execute(select(channels).order_by(channels.c.id)).all())
+        found = await self.read(lambda connection: connection.execute(select(channels).order_by(channels.c.id)).all())
         return [Channel(id=row.id, name=row.name) for row in found]
 
     async def folded(self, run_id: str) -> Folded | None:
@@ -104,13 +104,22 @@ class SqliteStore:
             state = connection.execute(query).scalar()
             return Folded(row=item_of(found, listed=False).row, state=state or b"") if found is not None else None
 
-        return await self._read(job)
+        return await self.read(job)
 
     async def _ids(self, query: Any) -> list[str]:
-        return await self._read(lambda connection: list(connection.execute(query).scalars()))
+        return await self.read(lambda connection: list(connection.execute(query).scalars()))
 
     async def open_runs(self) -> list[str]:
         return await self._ids(select(worker_runs.c.id).where(worker_runs.c.completed_at.is_(None)))
+
+    async def unattended(self) -> list[OpenRun]:
+        runs = worker_runs.c
+        query = select(runs.id, runs.host).where(runs.completed_at.is_(None), runs.attempt > 0, runs.outside.is_(False))
+        found = await self.read(lambda connection: connection.execute(query).all())
+        return [OpenRun(row.id, row.host) for row in found]
+
+    async def due(self, now: str) -> list[str]:
+        return await self._ids(select(worker_runs.c.id).where(worker_runs.c.wake_at <= now))
 
     async def known_runs(self) -> set[str]:
         return set(await self._ids(select(worker_runs.c.id)))
@@ -125,7 +134,7 @@ class SqliteStore:
 
     async def place(self) -> int:
         query = select(settings.c.value).where(settings.c.name == _PLACE)
-        return int(await self._read(lambda connection: connection.execute(query).scalar()) or 0)
+        return int(await self.read(lambda connection: connection.execute(query).scalar()) or 0)
 
     # Writing.
 
@@ -198,5 +207,5 @@ class SqliteStore:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            await anyio.to_thread.run_sync(self._writer.close)
+            await anyio.to_thread.run_sync(self.writer.close)
             self._engine.dispose()

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from shopfloor.limits import SLUG_CHARS
+
 InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any"]
 
 INTERNAL_TOOLS = frozenset({"ask", "log_question", "update_summary"})
@@ -254,7 +256,7 @@ _NO_WORD = re.compile(r"[\W_]+")
 
 def is_slug(name: str) -> bool:
     """Whether a worker may be called so: lower-case letters, digits and `-` between them."""
-    return _SLUG.fullmatch(name) is not None
+    return len(name) <= SLUG_CHARS and _SLUG.fullmatch(name) is not None
 
 
 def segment_of(name: str) -> str:

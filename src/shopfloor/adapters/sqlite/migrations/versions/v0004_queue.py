@@ -29,6 +29,14 @@ _STATEMENTS = (
     "CREATE TABLE dispatch_keys (key TEXT PRIMARY KEY, run_id TEXT NOT NULL, asked BLOB NOT NULL)",
     "CREATE INDEX idx_dispatch_keys_run ON dispatch_keys(run_id)",
     "ALTER TABLE worker_runs ADD COLUMN wake_at TEXT",
+    "ALTER TABLE worker_runs ADD COLUMN waits TEXT",
+    "ALTER TABLE worker_runs ADD COLUMN outside BOOLEAN NOT NULL DEFAULT 0",
+    """
+    UPDATE worker_runs SET outside = 1,
+        waits = json_object('calls', (SELECT json_group_object(value, '') FROM json_each(awaits)))
+    WHERE awaits IS NOT NULL
+    """,
+    "ALTER TABLE worker_runs DROP COLUMN awaits",
     "CREATE INDEX idx_worker_runs_wake ON worker_runs(wake_at) WHERE wake_at IS NOT NULL",
 )
 

@@ -1,0 +1,67 @@
+"""What a further try does: it really tries again."""
+
+import pytest
+from tests.engine.floor import Floor
+from tests.model_server.script import Text, Turn
+from tests.model_server.server import ModelServer
+
+from shopfloor.log import StepStarted, ToolCall, UserMessage
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_tool_that_failed_is_called_again(floor: Floor, tmp_path):
+    tools = tmp_path / "flaky_tools.py"
+    tools.write_text(
+        f"""
+def flaky(given):
+    with open({str(tmp_path / "calls")!r}, "a+") as file:
+        file.write("x")
+        file.seek(0)
+        if len(file.read()) < 3:
+            raise ValueError("not yet")
+    return "at last"
+"""
+    )
+    floor.worker(
+        "flaky",
+        f"""
+        tools: {{flaky: {{description: '', handler: '{tools}:flaky'}}}}
+        steps: {{Try: {{block: tool-call, tool: flaky, retry: {{limit: 3, delay: 0}}, output: GOT}}}}
+        output: GOT
+        """,
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("flaky")
+        assert (await shift.ended(run_id)).result == "at last"
+    payloads = [event.payload for event in floor.events(run_id)]
+    assert len({one.call_id for one in payloads if isinstance(one, ToolCall)}) == 3
+    assert [one.try_ for one in payloads if isinstance(one, StepStarted)] == [1, 2, 3]
+
+
+async def test_a_model_whose_answer_has_the_wrong_shape_is_told_and_asked_again(
+    floor: Floor, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    for key, value in model_server.env.items():
+        monkeypatch.setenv(key, value)
+    model_server.say(Turn(say=[Text(text='{"n": "no"}')]), Turn(say=[Text(text='{"n": 7}')]))
+    floor.worker(
+        "shaped",
+        """
+        steps:
+          Start: {block: start-thread, model: local/test}
+          Say: {block: add-message, text: A number.}
+          Answer:
+            block: next-message
+            schema: {type: object, properties: {n: {type: integer}}, required: [n]}
+            retry: {limit: 2, delay: 0}
+            output: GOT
+        output: GOT
+        """,
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("shaped")
+        assert (await shift.ended(run_id)).result == {"n": 7}
+    assert len(model_server.asked()) == 2
+    said = [event.payload for event in floor.events(run_id) if isinstance(event.payload, UserMessage)]
+    assert len(said) == 2

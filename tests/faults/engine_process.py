@@ -1,0 +1,203 @@
+"""A host in a process of its own that can be told when to die: by the number of events that its logs have got."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import httpx  # noqa: F401 - loaded once, for all the processes that are forked from here
+import msgspec
+
+from shopfloor.adapters import models, sqlite  # noqa: F401 - as above
+from shopfloor.engine.keeper import keep, reconcile, take_over
+from shopfloor.errors import RunEnded, RunNotFound
+from shopfloor.log import RunCompleted, ToolCall, ToolResult, decode
+from shopfloor.ports import Asked, CallResult
+from shopfloor.record import Recorder, Storage, read
+from shopfloor.wiring import Office, Workers, Works, local_office, local_works
+
+DONE, TOO_LONG, STOPPED = 0, 3, 4
+PATIENCE = 30.0
+
+
+class Life(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host does from its start to its end."""
+
+    storage: Path
+    workers: Path
+    run_id: str
+    slots: int = 4
+    dispatch: tuple[str, dict[str, Any]] | None = None
+    """A worker and its input; None where the run is there already."""
+    act: Literal["kill", "stop", "cancel"] | None = None
+    at: int = 0
+    """At which event of the storage's logs, as they are written in this life; 0 where it is done at the start."""
+    before: bool = False
+    """True where that event is not to be written any more."""
+    answers: bool = True
+    """Whether somebody is there who answers what is asked."""
+    env: dict[str, str] = {}
+
+
+class Trap:
+    """Counts the events that are written, and acts at the one that it was told."""
+
+    def __init__(self, life: Life, act: Callable[[], None]) -> None:
+        self._life = life
+        self._act = act
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def set(self) -> None:
+        append = Recorder.append
+
+        @functools.wraps(append)
+        def counted(recorder: Recorder, *args: Any, **options: Any) -> Any:
+            with self._lock:
+                self._count += 1
+                here = self._count == self._life.at
+            if here and self._life.before:
+                self._act()
+            entry = append(recorder, *args, **options)
+            if here and not self._life.before:
+                self._act()
+            return entry
+
+        Recorder.append = counted  # type: ignore[method-assign]
+
+
+def live(life: Life) -> None:
+    os.environ.update(life.env)
+    # As in a process of its own: what a test makes an error of is none here.
+    warnings.resetwarnings()
+    sys.exit(anyio.run(_live, life))
+
+
+async def _live(life: Life) -> int:
+    storage = Storage(life.storage)
+    code = DONE
+    async with (
+        local_office(storage) as office,
+        local_works(office, Workers(folders=(life.workers,), slots=life.slots)) as works,
+    ):
+        await office.ingest.catch_up(everything=True)
+        await take_over(storage, office.queue)
+        async with anyio.create_task_group() as tasks:
+            shift = _Shift(life, storage, office, works, tasks.cancel_scope)
+            Trap(life, shift.act).set()
+            started = anyio.Event()
+
+            async def begin() -> None:
+                started.set()
+
+            async def keeper() -> None:
+                await keep(storage, office.store, office.ingest, go_on=works.host.go_on)
+
+            tasks.start_soon(functools.partial(works.host.run, started=begin))
+            tasks.start_soon(keeper)
+            await started.wait()
+            with anyio.move_on_after(PATIENCE) as patience:
+                await shift.until_the_end()
+                tasks.cancel_scope.cancel()
+            if patience.cancelled_caught:
+                code = TOO_LONG
+                tasks.cancel_scope.cancel()
+        await office.ingest.catch_up()
+    return STOPPED if shift.stopped else code
+
+
+class _Shift:
+    def __init__(self, life: Life, storage: Storage, office: Office, works: Works, scope: anyio.CancelScope) -> None:
+        self._life = life
+        self._storage = storage
+        self._office = office
+        self._works = works
+        self._scope = scope
+        self._loop: Any = None
+        self._cancel = anyio.Event()
+        self.stopped = False
+
+    def act(self) -> None:
+        match self._life.act:
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "stop":
+                self.stopped = True
+                self._loop.call_soon_threadsafe(self._scope.cancel)
+            case "cancel":
+                self._loop.call_soon_threadsafe(self._cancel.set)
+            case None:
+                pass
+
+    async def until_the_end(self) -> None:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        if self._life.dispatch is not None:
+            worker, given = self._life.dispatch
+            await self._works.works.dispatch(Asked(worker=worker, input=given, run_id=self._life.run_id))
+        elif self._life.act == "cancel" and not self._life.at:
+            self._cancel.set()
+        await reconcile(self._storage, self._office.store, self._works.host.go_on)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._cancel_when_told)
+            answered = set[str]()
+            while not self._over():
+                if self._life.answers:
+                    await self._answer_all(answered)
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+
+    async def _cancel_when_told(self) -> None:
+        await self._cancel.wait()
+        with contextlib.suppress(RunEnded):
+            await self._works.works.cancel(self._life.run_id, reason="told to")
+
+    def _over(self) -> bool:
+        logs = list(self._storage.transcripts.glob("*.jsonl"))
+        own = self._storage.log_path(self._life.run_id)
+        return own in logs and all(
+            isinstance(_events(path)[-1:] and _events(path)[-1].payload, RunCompleted) for path in logs
+        )
+
+    async def _answer_all(self, answered: set[str]) -> None:
+        for path in self._storage.transcripts.glob("*.jsonl"):
+            payloads = [event.payload for event in _events(path)]
+            done = {one.call_id for one in payloads if isinstance(one, ToolResult)}
+            for call in payloads:
+                if isinstance(call, ToolCall) and call.awaits and call.call_id not in done | answered:
+                    answered.add(call.call_id)
+                    with contextlib.suppress(RunEnded, RunNotFound):
+                        await self._works.works.answer(path.stem, [CallResult(call_id=call.call_id, result="yes")])
+
+
+def _events(path: Path) -> list[Any]:
+    return [decode(entry.raw) for entry in read(path, report=lambda problem: None)]
+
+
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload([__name__])
+
+
+def lived(life: Life) -> int:
+    """Lives it in a process of its own; the exit code, below 0 where a signal ended it."""
+    process = _forks.Process(target=live, args=(life,))
+    process.start()
+    process.join(PATIENCE + 15)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+    code = process.exitcode
+    process.close()
+    assert code is not None
+    return code

@@ -1,0 +1,178 @@
+"""`shopfloor up` is killed, stopped, or told to cancel, with runs in the middle of everything."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.test_run import processes_with, wait_until
+from tests.faults.engine_server import MODEL, SHOPFLOOR, STATES, Shop
+from tests.model_server.server import ModelServer, in_thread
+
+from shopfloor.limits import STOPPED_HOST_SECONDS
+from shopfloor.log import CallStarted
+
+ONCE = {f"before {state}" for state in STATES}
+COUNTS = {f"count {letter}{number}" for letter in "ab" for number in (1, 2)}
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with in_thread(MODEL) as server:
+        yield server
+
+
+@pytest.fixture
+def shop(tmp_path: Path, model: ModelServer) -> Iterator[Shop]:
+    shop = Shop(tmp_path, **model.env)
+    yield shop
+    shop.go.touch()
+
+
+def codes(shop: Shop, runs: dict[str, str]) -> dict[str, str | None]:
+    """How each ended: its result's kind, or its error's code."""
+    ended = {state: shop.outcome(run_id) for state, run_id in runs.items()}
+    return {state: end and (end.error.code if end.error else end.status) for state, end in ended.items()}
+
+
+def test_a_server_killed_in_the_middle_of_everything_goes_on_with_it(shop: Shop, model: ModelServer):
+    with shop.up() as server:
+        runs = server.start_all()
+        wait_until(lambda: len(model.asked()) == 1, "the model to be asked")
+        server.kill()
+    wait_until(lambda: shop.children() == [], "the command to be ended with its host")
+    shop.go.touch()
+    with shop.up() as server:
+        server.answer_all(runs)
+        shop.all_ended()
+    expected = dict.fromkeys(STATES, "completed") | {"acting": "outcome_unknown", "command": "outcome_unknown"}
+    assert codes(shop, runs) == expected
+    for state, step in (("acting", "act"), ("command", "do")):
+        outcome = shop.outcome(runs[state])
+        assert outcome is not None
+        assert outcome.error is not None
+        assert step in outcome.error.message
+    noted = shop.noted()
+    assert {what: noted[what] for what in ONCE | COUNTS} == dict.fromkeys(ONCE | COUNTS, 1)
+    assert (noted["reading"], noted["acting"], noted["one"], noted["loop a1"]) == (4, 1, 2, 2), noted
+    assert len(model.asked()) == 2
+    assert (shop.outcome(runs["model"]) or pytest.fail("no outcome")).result == "all of it"
+
+
+def test_a_server_that_is_told_to_stop_leaves_everything_so_that_the_next_goes_on(shop: Shop, model: ModelServer):
+    with shop.up() as server:
+        runs = server.start_all()
+        wait_until(lambda: len(model.asked()) == 1, "the model to be asked")
+        assert server.stop() == 0
+    assert shop.children() == []
+    shop.go.touch()
+    with shop.up() as server:
+        server.answer_all(runs)
+        shop.all_ended()
+    expected = dict.fromkeys(STATES, "completed") | {"acting": "outcome_unknown", "command": "host_stopped"}
+    assert codes(shop, runs) == expected
+    noted = shop.noted()
+    assert {what: noted[what] for what in ONCE | COUNTS} == dict.fromkeys(ONCE | COUNTS, 1)
+    assert len(model.asked()) == 2
+
+
+@pytest.mark.req("SDK-25")
+@pytest.mark.parametrize("host", ["alive", "killed"])
+def test_runs_in_the_middle_of_everything_are_cancelled(shop: Shop, model: ModelServer, host: str):
+    with shop.up() as server:
+        runs = server.start_all()
+        if host == "alive":
+            cancel_all(server, runs)
+            ended = shop.all_ended()
+            assert model.wait_for_end() == "left"
+        else:
+            server.kill()
+    if host == "killed":
+        with shop.up() as server:
+            cancel_all(server, runs)
+            ended = shop.all_ended()
+    assert codes(shop, runs) == dict.fromkeys(STATES, "cancelled")
+    children = [event.child_run_id for event in shop.events(runs["sub-run"]) if isinstance(event.payload, CallStarted)]
+    assert [ended[child or ""].status for child in children] == ["cancelled"]
+    assert {outcome.status for outcome in ended.values()} == {"cancelled"}
+    assert shop.children() == []
+
+
+def cancel_all(server, runs: dict[str, str]) -> None:
+    for run_id in runs.values():
+        server.post(f"/api/runs/{run_id}/cancel", reason="enough")
+
+
+def test_queued_runs_are_cancelled_without_being_begun(shop: Shop):
+    with shop.up("--slots", "1") as server:
+        first = server.dispatch("command")
+        wait_until(lambda: "before command" in shop.noted(), "the first to run")
+        queued = [server.dispatch("reading", WHAT=f"queued {n}") for n in range(3)]
+        for run_id in queued:
+            server.post(f"/api/runs/{run_id}/cancel", reason="not that one")
+        wait_until(lambda: all(shop.outcome(run_id) for run_id in queued), "their outcomes")
+        assert shop.outcome(first) is None
+        shop.go.touch()
+        ended = shop.all_ended()
+    assert {ended[run_id].status for run_id in queued} == {"cancelled"}
+    assert ended[first].status == "completed"
+    assert set(shop.noted()) == {"before command"}
+
+
+def test_runs_that_wait_for_a_slot_after_a_restart_can_be_cancelled(shop: Shop):
+    with shop.up() as server:
+        runs = [server.dispatch("reading", WHAT=str(n)) for n in range(4)]
+        wait_until(lambda: shop.noted()["reading"] == 4, "all to be in the middle")
+        server.kill()
+    with shop.up("--slots", "1") as server:
+        wait_until(lambda: shop.noted()["reading"] == 5, "one of them to go on")
+        for run_id in runs:
+            server.post(f"/api/runs/{run_id}/cancel", reason="enough")
+        ended = shop.all_ended(seconds=20)
+    assert {outcome.status for outcome in ended.values()} == {"cancelled"}
+
+
+def test_a_run_of_a_process_that_was_stopped_is_cancelled_by_a_server_that_comes_later(shop: Shop):
+    words = ["run", "-q", "command", "--workers", str(shop.folder / "workers")]
+    given = ["-i", f"NOTES={shop.notes}", "-i", f"GO={shop.go}"]
+    alone = subprocess.Popen([SHOPFLOOR, *words, *given], env=shop.env, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: len(shop.children()) > 0, "its command to run")
+        os.kill(alone.pid, signal.SIGSTOP)
+        with shop.up() as server:
+            (run_id,) = shop.runs()
+            began = time.monotonic()
+            server.post(f"/api/runs/{run_id}/cancel", reason="it hangs")
+            ended = shop.all_ended(seconds=STOPPED_HOST_SECONDS + 30)
+            assert time.monotonic() - began > STOPPED_HOST_SECONDS - 1
+            assert ended[run_id].status == "cancelled"
+            assert alone.wait(10) == -signal.SIGKILL
+            wait_until(lambda: shop.children() == [], "nobody to be left")
+    finally:
+        alone.kill()
+        alone.wait()
+
+
+def test_a_run_without_a_server_stays_with_its_process_when_a_server_comes(shop: Shop):
+    words = ["run", "-q", "command", "--workers", str(shop.folder / "workers")]
+    given = ["-i", f"NOTES={shop.notes}", "-i", f"GO={shop.go}"]
+    alone = subprocess.Popen([SHOPFLOOR, *words, *given], env=shop.env, stdout=subprocess.PIPE, text=True)
+    wait_until(lambda: len(shop.children()) > 0, "its command to run")
+    with shop.up():
+        time.sleep(2.5)
+        (run_id,) = shop.runs()
+        assert shop.outcome(run_id) is None
+        shop.go.touch()
+        printed, _ = alone.communicate(timeout=30)
+        assert alone.returncode == 0
+        assert "through" in printed
+        shop.all_ended()
+    attempts = [event.payload for event in shop.events(run_id) if event.type == "run.started"]
+    assert len(attempts) == 1
+    assert shop.noted() == {"before command": 1}
+    assert processes_with(shop.mark) == []
