@@ -10,21 +10,17 @@ from time import perf_counter
 
 import anyio
 import anyio.from_thread
-import anyio.to_thread
 
 from benchmarks.harness import Result, rate, say, scratch
 from benchmarks.queues import counted, peer, until
-from benchmarks.works import NO_STEPS, NOTHING, Shift, shift, write_workers
+from benchmarks.works import NO_STEPS, NOTHING, POLL_SECONDS, Shift, shift, write_workers
 from shopfloor.adapters.local import LocalLogReader
 from shopfloor.log import new_run_id
 from shopfloor.ports import Asked
 from shopfloor.record import Storage
 
-DISPATCHERS = 8
 LIMIT_SECONDS = 0.05
 _ENDED = "SELECT sum(n) FROM run_counts WHERE status = 'completed'"
-_POLL_SECONDS = 0.02
-_PATIENCE_SECONDS = 300.0
 _EVENTS = 2
 """Of a run that does nothing: begun and ended; each gives a row of the timeline."""
 
@@ -33,14 +29,7 @@ Side = Callable[[], float]
 
 
 async def _runs(at_work: Shift, worker: str, count: int) -> float:
-    ended = counted(at_work.office.storage.database, _ENDED)
-    wanted = ended() + count
-    begin = perf_counter()
-    await at_work.dispatch_many(worker, count, DISPATCHERS)
-    with anyio.fail_after(_PATIENCE_SECONDS):
-        while ended() < wanted:
-            await anyio.sleep(_POLL_SECONDS)
-    return (perf_counter() - begin) / count
+    return await at_work.add(worker, count, "completed") / count
 
 
 async def _starts(at_work: Shift, count: int) -> list[float]:
@@ -55,7 +44,7 @@ async def _starts(at_work: Shift, count: int) -> list[float]:
             if batch:
                 break
         found.append(perf_counter() - begin)
-        await anyio.sleep(_POLL_SECONDS)
+        await anyio.sleep(POLL_SECONDS)
     return sorted(found)
 
 

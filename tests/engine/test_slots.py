@@ -46,7 +46,7 @@ async def test_branches_with_sub_runs_on_one_slot(family: Floor):
 
 
 async def test_no_more_runs_are_worked_on_than_there_are_slots(floor: Floor):
-    floor.worker("slow", "steps: {Do: {block: command, command: 'sleep 0.1'}}\noutput: done")
+    floor.worker("slow", "steps: {Do: {block: command, command: 'sleep 0.1'}}\noutput: all done")
     async with floor.open(slots=2) as shift:
         runs = [await shift.dispatch("slow") for _ in range(6)]
         for run_id in runs:
@@ -66,7 +66,7 @@ async def test_no_more_runs_are_worked_on_than_there_are_slots(floor: Floor):
 
 
 async def test_a_sub_run_that_waits_can_be_cancelled_with_its_whole_tree(floor: Floor):
-    floor.worker("asks", "steps: {Ask: {block: tool-call, tool: ask, input: {question: Well?}, output: Y}}\noutput: Y")
+    floor.worker("asks", "steps: {Ask: {block: tool-call, tool: ask, input: {question: 'Well?'}, output: Y}}\noutput: Y")
     floor.worker("mother", "steps: {Call: {block: run-worker, worker: asks, output: Y}}\noutput: Y")
     floor.worker("grandmother", "steps: {Call: {block: run-worker, worker: mother, output: Y}}\noutput: Y")
     async with floor.open(slots=1) as shift:
@@ -89,7 +89,7 @@ async def test_a_branch_that_fails_ends_the_command_of_another(floor: Floor):
             branches:
               long: {Do: {block: command, command: 'sleep 60'}}
               bad: {Do: {block: command, command: 'sleep 0.2; exit 3'}}
-        output: never
+        output: well done
         """,
     )
     async with floor.open() as shift:
@@ -101,7 +101,7 @@ async def test_a_branch_that_fails_ends_the_command_of_another(floor: Floor):
 
 
 async def test_a_branch_that_fails_takes_the_sub_run_of_another_with_it(floor: Floor):
-    floor.worker("long", "steps: {Do: {block: command, command: 'sleep 60'}}\noutput: done")
+    floor.worker("long", "steps: {Do: {block: command, command: 'sleep 60'}}\noutput: all done")
     floor.worker(
         "quarrel",
         """
@@ -111,7 +111,7 @@ async def test_a_branch_that_fails_takes_the_sub_run_of_another_with_it(floor: F
             branches:
               long: {Call: {block: run-worker, worker: long}}
               bad: {Do: {block: command, command: 'sleep 0.5; exit 3'}}
-        output: never
+        output: well done
         """,
     )
     async with floor.open() as shift:

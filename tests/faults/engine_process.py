@@ -101,7 +101,7 @@ async def _live(life: Life) -> int:
                 started.set()
 
             async def keeper() -> None:
-                await keep(storage, office.store, office.ingest, go_on=works.host.go_on)
+                await keep(storage, office.store, office.queue, office.ingest, go_on=works.host.go_on)
 
             tasks.start_soon(functools.partial(works.host.run, started=begin))
             tasks.start_soon(keeper)

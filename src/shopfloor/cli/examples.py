@@ -11,6 +11,7 @@ import anyio
 
 from shopfloor.cli.arguments import storage_of
 from shopfloor.cli.asking import ask
+from shopfloor.cli.remote import is_remote
 from shopfloor.client import Client
 from shopfloor.engine import Cancellation, CommandRun, run_command
 from shopfloor.log import new_run_id
@@ -30,14 +31,15 @@ _WORKERS: dict[str, dict[str, Any]] = {
 }
 
 
-def make_example_runs(args: Namespace) -> bool:
+def make_example_runs(args: Namespace) -> None:
     """Records a few, and asks for others that whoever serves next makes; unless the storage has runs already."""
     storage = storage_of(args)
     if next(storage.run_ids(), None) is not None:
-        return False
+        return
     _record_commands(storage)
-    ask(args, _dispatch_workers)
-    return True
+    # They are for the server that is about to start, never for one somewhere else.
+    if not is_remote():
+        ask(args, _dispatch_workers)
 
 
 async def _dispatch_workers(client: Client) -> None:

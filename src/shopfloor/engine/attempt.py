@@ -103,6 +103,8 @@ class Attempt:
         self.left = anyio.Event()
         """Set when it is to be left, whatever for."""
         self.idle_since: float | None = None
+        self.stirred = False
+        """Whether something was written since: then a branch may be on its way, though the others wait."""
         self._log = log
         self._slot = slot
         self._slot_lock = anyio.Lock()
@@ -131,7 +133,8 @@ class Attempt:
                     raise
                 await anyio.sleep(STORAGE_RETRY_SECONDS)
             else:
-                self._last_seq = entry.seq
+                self._last_seq = max(self._last_seq, entry.seq)
+                self._stir()
                 self.journal.take(
                     Event(
                         seq=entry.seq,
@@ -315,8 +318,10 @@ class Attempt:
             yield
         finally:
             self._waiting -= 1
-            if self.leaving is None:
+            # While other branches wait, this one needs a slot only when it works.
+            if self.leaving is None and not self._waiting:
                 await self._need_slot()
+                self._look_idle()
 
     async def pause(self, seconds: float) -> None:
         """A wait that only this attempt knows of."""
@@ -338,7 +343,11 @@ class Attempt:
         async with self._slot_lock:
             if self.idle_since is not None:
                 await self._slot.take()
-                self.idle_since = None
+                self.idle_since, self.stirred = None, False
+
+    def _stir(self) -> None:
+        if self.idle_since is not None:
+            self.idle_since, self.stirred = time.monotonic(), True
 
     @property
     def suspendable(self) -> bool:

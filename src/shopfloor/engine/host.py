@@ -255,7 +255,7 @@ class Host:
             await self._tell(run_id, parent)
             # Without an outcome the order stays: it came when the run was being left already.
             await self._queue.done(taken)
-        elif attempt.leaving == "suspended" and not journal.waits.waiting:
+        elif attempt.leaving == "suspended" and (attempt.stirred or not journal.waits.waiting):
             # What it waited for came while it was being left.
             self._again.add(run_id)
 

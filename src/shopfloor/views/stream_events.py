@@ -141,7 +141,8 @@ class UsageEvent(_Event, frozen=True, kw_only=True, tag="usage"):
 class ErrorEvent(_Event, frozen=True, kw_only=True, tag="error"):
     message: str
     error_type: str
-    retryable: bool
+    # By a factory, so that `false` is said and not left out: clients go by it.
+    retryable: bool = msgspec.field(default_factory=bool)
     retry_after: float | None = None
     hint: str | None = None
 

@@ -41,6 +41,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many characters were told."""
     checksum: int = 0
     """Of those characters: by it the whole is known to begin with them, and they need not be kept."""
+    ended: bool = False
+    """The message has gone on to its next block: as far as anybody knows, this was all of it."""
 
     def and_then(self, text: str) -> Told:
         return msgspec.structs.replace(self, length=self.length + len(text), checksum=_checksum(text, self.checksum))
@@ -87,12 +89,24 @@ def piece_told(texts: Texts, delta: Delta) -> Telling:
         told = _begun(texts, key, delta, place)
         if told is None or len(texts.open) >= OPEN_BRANCHES:
             return texts, events
-        events.append(_start(told, delta.tool_name or ""))
-    if delta.offset != told.length or delta.kind != told.kind:
+        texts, more = _next_block(texts, delta.message_id)
+        events += [*more, _start(told, delta.tool_name or "")]
+    if told.ended or delta.offset != told.length or delta.kind != told.kind:
         return texts, events
     if delta.text:
         events.append(_delta(told, delta.text))
     return msgspec.structs.replace(texts, open={**texts.open, key: told.and_then(delta.text)}), events
+
+
+def _next_block(texts: Texts, message_id: str) -> Telling:
+    """Ends the blocks of a message that were being told, because the next one begins."""
+    events: list[StreamEvent] = []
+    opened = dict(texts.open)
+    for key, told in texts.open.items():
+        if told.message_id == message_id:
+            events += _end(told)
+            opened[key] = msgspec.structs.replace(told, ended=True)
+    return msgspec.structs.replace(texts, open=opened), events
 
 
 def _begun(texts: Texts, key: str, delta: Delta, place: str) -> Told | None:
@@ -134,7 +148,9 @@ def _whole(texts: Texts, block: Told, text: str) -> Telling:
     key = block.id
     told = texts.open.get(key)
     events: list[StreamEvent] = []
-    if told is not None and (told.kind != block.kind or not told.begins(text)):
+    if told is not None and told.ended and told.length == len(text) and told.begins(text):
+        return _closed(texts, key), []
+    if told is not None and (told.ended or told.kind != block.kind or not told.begins(text)):
         # Somebody began to say this and was cut off; what was told cannot be taken back.
         texts, events = _cut_off(texts, key, told)
         told = None
@@ -209,7 +225,7 @@ def _delta(told: Told, text: str) -> StreamEvent:
 
 
 def _end(told: Told) -> list[StreamEvent]:
-    return [] if told.kind == "tool_input" else [_ENDS[told.kind](id=told.id)]
+    return [] if told.ended or told.kind == "tool_input" else [_ENDS[told.kind](id=told.id)]
 
 
 def _checksum(text: str, before: int = 0) -> int:

@@ -85,7 +85,7 @@ def test_a_body_says_that_its_events_broke_off() -> None:
         raise ExecutionCancelled("enough")
 
     assert (
-        b'"errorType":"server_unreachable","hint":"look"}\n\ndata: {"type":"finish","finishReason":"error"}'
+        b'"errorType":"server_unreachable","retryable":false,"hint":"look"}\n\ndata: {"type":"finish","finishReason":"error"}'
         in body_of(broken())
     )
     assert b'"finishReason":"cancelled"}\n\ndata: [DONE]' in body_of(cancelled())

@@ -425,7 +425,7 @@ def test_what_is_refused_is_an_error_event_and_raised_by_generate(
     code: str, status: int, error: type[Exception]
 ) -> None:
     async def test(server: Scripted, client: Client) -> None:
-        refused = {"type": "error", "message": "no", "errorType": code, "hint": "look"}
+        refused = {"type": "error", "message": "no", "errorType": code, "retryable": False, "hint": "look"}
         problem = as_json({"error": {"code": code, "message": "no", "hint": "look"}}, status)
         for answer in (Answer([sse(refused, DONE)], status), Answer([sse(refused)], status), problem):
             server.executions = [answer, answer]

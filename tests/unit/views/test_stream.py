@@ -176,7 +176,12 @@ def test_a_failed_run_tells_the_error_the_result_and_the_finish() -> None:
 
 def test_a_failed_run_that_does_not_say_why_still_has_an_error() -> None:
     _, events = told(*log(RunCompleted(name="x", kind="worker", status="failed")))
-    assert events[0] == {"type": "error", "message": "the run has failed", "errorType": "run_failed"}
+    assert events[0] == {
+        "type": "error",
+        "message": "the run has failed",
+        "errorType": "run_failed",
+        "retryable": False,
+    }
 
 
 def test_a_cancelled_run_has_a_result_with_an_error_and_no_error_event() -> None:

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
-import anyio
 import anyio.to_thread
 
 from shopfloor.adapters.local.live import Live
@@ -67,9 +66,8 @@ class LocalLogs:
 
     @asynccontextmanager
     async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[LocalLog]:
-        # Making a file safe takes as long as the disk likes; and whatever was opened is closed again.
-        with anyio.CancelScope(shield=True):
-            recorder = await anyio.to_thread.run_sync(self._open, run_id, parent_run_id)
+        # Making a new name safe takes as long as the disk likes. A cancel waits for it, so what is opened is closed.
+        recorder = await anyio.to_thread.run_sync(self._open, run_id, parent_run_id)
         try:
             if recorder.repaired and self._on_repair:
                 self._on_repair(recorder.repaired)
