@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,6 +111,8 @@ class Works(msgspec.Struct, frozen=True):
 
     host: Host
     works: LocalWorks
+    warm_up: Callable[[], None]
+    """Loads what is slow to load; for a thread of its own."""
 
 
 class Workers(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +162,7 @@ async def local_works(
         )
         works.wake, works.take_in = host.wake, host.take_in
         try:
-            yield Works(host, works)
+            yield Works(host, works, models.warm_up)
         finally:
             await models.aclose()
 
@@ -265,6 +268,7 @@ async def serve_storage(
 ) -> None:
     """`shopfloor up`: all roles in one process, until it is told to stop. `on_started` gets the URL and the token."""
     import anyio
+    import anyio.to_thread
 
     from shopfloor.client import Address
     from shopfloor.engine import keep, take_over
@@ -279,7 +283,6 @@ async def serve_storage(
             on_started(url, token)
 
         async with local_office(storage) as office, local_works(office, workers or Workers()) as works:
-            await office.ingest.catch_up(everything=True)
             await take_over(storage, office.queue)
             await office.queue.show_queued()
             async with anyio.create_task_group() as tasks:
@@ -296,6 +299,7 @@ async def serve_storage(
 
                 tasks.start_soon(works.host.run)
                 tasks.start_soon(keeper)
+                tasks.start_soon(partial(anyio.to_thread.run_sync, works.warm_up, abandon_on_cancel=True))
                 app = create_app(office.services(works.works, allowed_hosts=allowed_hosts))
                 await serve(app, host, port, started)
                 tasks.cancel_scope.cancel()

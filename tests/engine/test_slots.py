@@ -66,7 +66,9 @@ async def test_no_more_runs_are_worked_on_than_there_are_slots(floor: Floor):
 
 
 async def test_a_sub_run_that_waits_can_be_cancelled_with_its_whole_tree(floor: Floor):
-    floor.worker("asks", "steps: {Ask: {block: tool-call, tool: ask, input: {question: 'Well?'}, output: Y}}\noutput: Y")
+    floor.worker(
+        "asks", "steps: {Ask: {block: tool-call, tool: ask, input: {question: 'Well?'}, output: Y}}\noutput: Y"
+    )
     floor.worker("mother", "steps: {Call: {block: run-worker, worker: asks, output: Y}}\noutput: Y")
     floor.worker("grandmother", "steps: {Call: {block: run-worker, worker: mother, output: Y}}\noutput: Y")
     async with floor.open(slots=1) as shift:

@@ -23,7 +23,7 @@ from shopfloor.engine.keeper import keep, reconcile, take_over
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.log import RunCompleted, ToolCall, ToolResult, decode
 from shopfloor.ports import Asked, CallResult
-from shopfloor.record import Recorder, Storage, read
+from shopfloor.record import Recorder, Storage, last_entry, read
 from shopfloor.wiring import Office, Workers, Works, local_office, local_works
 
 DONE, TOO_LONG, STOPPED = 0, 3, 4
@@ -47,6 +47,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     answers: bool = True
     """Whether somebody is there who answers what is asked."""
     env: dict[str, str] = {}
+    patience: float = PATIENCE
 
 
 class Trap:
@@ -106,7 +107,7 @@ async def _live(life: Life) -> int:
             tasks.start_soon(functools.partial(works.host.run, started=begin))
             tasks.start_soon(keeper)
             await started.wait()
-            with anyio.move_on_after(PATIENCE) as patience:
+            with anyio.move_on_after(life.patience) as patience:
                 await shift.until_the_end()
                 tasks.cancel_scope.cancel()
             if patience.cancelled_caught:
@@ -165,10 +166,7 @@ class _Shift:
 
     def _over(self) -> bool:
         logs = list(self._storage.transcripts.glob("*.jsonl"))
-        own = self._storage.log_path(self._life.run_id)
-        return own in logs and all(
-            isinstance(_events(path)[-1:] and _events(path)[-1].payload, RunCompleted) for path in logs
-        )
+        return self._storage.log_path(self._life.run_id) in logs and all(map(_has_outcome, logs))
 
     async def _answer_all(self, answered: set[str]) -> None:
         for path in self._storage.transcripts.glob("*.jsonl"):
@@ -179,6 +177,11 @@ class _Shift:
                     answered.add(call.call_id)
                     with contextlib.suppress(RunEnded, RunNotFound):
                         await self._works.works.answer(path.stem, [CallResult(call_id=call.call_id, result="yes")])
+
+
+def _has_outcome(path: Path) -> bool:
+    last = last_entry(path)
+    return last is not None and last.type == RunCompleted.event_type
 
 
 def _events(path: Path) -> list[Any]:
@@ -193,7 +196,7 @@ def lived(life: Life) -> int:
     """Lives it in a process of its own; the exit code, below 0 where a signal ended it."""
     process = _forks.Process(target=live, args=(life,))
     process.start()
-    process.join(PATIENCE + 15)
+    process.join(life.patience + 15)
     if process.exitcode is None:
         process.kill()
         process.join()

@@ -65,6 +65,12 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     native_schemas: bool
 
 
+def is_set_up(env: Mapping[str, str]) -> bool:
+    """Whether the environment names a key or an address of any provider."""
+    usual = {name for stock in STOCK.values() for name in (*stock.key_variables, *stock.url_variables)}
+    return any(name in usual or name.startswith("SHOPFLOOR_MODEL_") for name, value in env.items() if value)
+
+
 def environment_name(provider: str, what: Literal["URL", "KEY"]) -> str:
     return f"SHOPFLOOR_MODEL_{re.sub(r'[^A-Z0-9]', '_', provider.upper())}_{what}"
 

@@ -5,6 +5,7 @@ A model's client takes seconds to import, so nothing here loads it before it is 
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from shopfloor.adapters.models.endpoints import STOCK, Endpoint, endpoint_of, environment_name
+from shopfloor.adapters.models.endpoints import STOCK, Endpoint, endpoint_of, environment_name, is_set_up
 from shopfloor.adapters.models.scripted import ScriptedModels
 from shopfloor.errors import RequestRejected, ShopfloorError, UnknownModel
 from shopfloor.ports import ModelRequest, Reply, ReplyDelta
@@ -37,9 +38,9 @@ class LocalModels:
         self._route(model, UnknownModel)
 
     def warm_up(self) -> None:
-        """Loads what is slow to load. Blocks for seconds: for a thread of its own."""
-        if _installed():
-            import shopfloor.adapters.models.remote  # noqa: F401 # pyright: ignore[reportUnusedImport]
+        """Loads what is slow to load, where models are set up. Blocks for seconds: for a thread of its own."""
+        if _installed() and is_set_up(self._env):
+            importlib.import_module("shopfloor.adapters.models.remote")
 
     async def reply(self, request: ModelRequest) -> AsyncIterator[ReplyDelta | Reply]:
         endpoint = self._route(request.model, RequestRejected)

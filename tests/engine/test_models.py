@@ -1,0 +1,196 @@
+"""Model steps against a model server on loopback, over real HTTP: answers, tools, shapes, limits, and what goes wrong."""
+
+import pytest
+from tests.engine.floor import Floor
+from tests.model_server.script import Failure, Text, ToolUse, Turn
+from tests.model_server.server import ModelServer
+
+from shopfloor.log import AssistantMessage, StepStarted, ToolCall, ToolResult
+
+pytestmark = pytest.mark.anyio
+
+CLAUDE = "anthropic/claude-sonnet-4-6"
+ASKS = f"""
+    steps:
+      Start: {{block: start-thread, model: {CLAUDE}}}
+      Say: {{block: add-message, text: hello}}
+      Answer: {{block: next-message, output: SAID, retry: {{limit: 0}}}}
+    output: SAID
+"""
+
+
+@pytest.fixture(autouse=True)
+def provider(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
+    """Every provider is the scripted server."""
+    for name, value in model_server.env.items():
+        monkeypatch.setenv(name, value)
+    return model_server
+
+
+@pytest.mark.req("SDK-31")
+@pytest.mark.parametrize(
+    ("failure", "code", "retryable"),
+    [
+        (Failure(status=500), "provider_error", True),
+        (Failure(status=429, type="rate_limit_error"), "rate_limit_error", True),
+        (Failure(status=529, type="overloaded_error"), "provider_overloaded", True),
+        (Failure(status=401, type="authentication_error"), "authentication_error", False),
+        (Failure(status=400, type="invalid_request_error"), "invalid_request_error", False),
+    ],
+)
+async def test_what_a_provider_refuses_is_told_as_what_it_is(
+    floor: Floor, provider: ModelServer, failure: Failure, code: str, retryable: bool
+):
+    floor.worker("asks", ASKS)
+    provider.say(Turn(fail=failure, times=0))
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("asks"))
+    assert outcome.status == "failed"
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.error.retryable) == (code, retryable)
+
+
+async def test_what_passes_is_asked_again_and_what_does_not_is_not(floor: Floor, provider: ModelServer):
+    floor.worker("asks", ASKS.replace("limit: 0", "limit: 2, delay: 0.01"))
+    provider.say(Turn(fail=Failure(status=500), times=2), Turn(say=[Text(text="third time")]))
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("asks")
+        assert (await shift.ended(run_id)).result == "third time"
+        assert len(provider.asked()) == 3
+        tries = [event.payload.try_ for event in floor.events(run_id) if isinstance(event.payload, StepStarted)]
+        assert max(tries) == 3
+        provider.say(Turn(fail=Failure(status=401), times=0))
+        assert (await shift.ended(await shift.dispatch("asks"))).status == "failed"
+        assert len(provider.asked()) == 1
+
+
+async def test_a_rate_limit_is_waited_for_and_burns_no_retries(floor: Floor, provider: ModelServer):
+    floor.worker("asks", ASKS)
+    limited = Failure(status=429, type="rate_limit_error", headers={"Retry-After": "0"})
+    provider.say(Turn(fail=limited, times=3), Turn(say=[Text(text="at last")]))
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("asks")
+        assert (await shift.ended(run_id)).result == "at last"
+    tries = [event.payload.try_ for event in floor.events(run_id) if isinstance(event.payload, StepStarted)]
+    assert set(tries) == {1}
+    assert len(provider.asked()) == 4
+
+
+async def test_the_backup_answers_where_the_model_cannot(floor: Floor, provider: ModelServer):
+    floor.worker("asks", ASKS.replace(CLAUDE, f"{CLAUDE}, backupModel: openai/gpt-5"))
+    provider.say(Turn(path="messages", fail=Failure(status=529), times=0), Turn(say=[Text(text="from the backup")]))
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("asks")
+        assert (await shift.ended(run_id)).result == "from the backup"
+    models = [event.payload.model for event in floor.events(run_id) if isinstance(event.payload, AssistantMessage)]
+    assert models[-1] is not None
+    assert "gpt" in models[-1]
+
+
+async def test_a_model_calls_tools_of_the_server_and_of_the_client_and_then_answers(
+    floor: Floor, provider: ModelServer
+):
+    (floor.folder / "both").mkdir(parents=True)
+    (floor.folder / "both" / "sums.py").write_text("def add(given):\n    return given['a'] + given['b']\n")
+    floor.worker(
+        "both",
+        f"""
+        tools:
+          add: {{description: Adds., parameters: {{a: {{type: integer}}, b: {{type: integer}}}}, handler: 'sums.py:add'}}
+          look-up: {{description: Looks up., parameters: {{word: {{type: string}}}}}}
+        steps:
+          Start: {{block: start-thread, model: {CLAUDE}, tools: [add, look-up]}}
+          Say: {{block: add-message, text: go}}
+          Answer: {{block: next-message, output: SAID}}
+        output: SAID
+        """,
+    )
+    provider.say(
+        Turn(
+            say=[
+                Text(text="Let me see."),
+                ToolUse(name="look-up", input={"word": "moon"}, id="toolu_1"),
+                ToolUse(name="add", input={"a": 2, "b": 3}, id="toolu_2"),
+                ToolUse(name="look-up", input={"word": "sun"}, id="toolu_3"),
+                ToolUse(name="nonsense", input={}, id="toolu_4"),
+            ]
+        ),
+        Turn(say=[Text(text="all found")]),
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("both")
+        row = await shift.row(run_id, "waiting")
+        assert set(row.row.awaits) == {"toolu_1", "toolu_3"}
+        await shift.answer(run_id, "toolu_1", "a satellite")
+        await shift.answer(run_id, "toolu_3", "a star")
+        assert (await shift.ended(run_id)).result == "all found"
+    events = [event.payload for event in floor.events(run_id)]
+    assert sorted(one.call_id for one in events if isinstance(one, ToolCall)) == [f"toolu_{n}" for n in (1, 2, 3, 4)]
+    results = {one.call_id: (one.output, one.error) for one in events if isinstance(one, ToolResult)}
+    assert results["toolu_2"] == (5, None)
+    assert results["toolu_4"] == (None, "there is no tool 'nonsense'")
+    told = provider.asked()[1].body
+    assert "a satellite" in str(told)
+    assert "a star" in str(told)
+
+
+async def test_a_model_that_goes_on_calling_tools_is_stopped(floor: Floor, provider: ModelServer):
+    floor.worker(
+        "endless",
+        f"""
+        steps:
+          Start: {{block: start-thread, model: {CLAUDE}, tools: [update_summary], maxSteps: 3}}
+          Say: {{block: add-message, text: go}}
+          Answer: {{block: next-message, output: SAID}}
+        output: SAID
+        """,
+    )
+    provider.say(Turn(say=[ToolUse(name="update_summary", input={"summary": "on and on"})], times=0))
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("endless"))
+    assert outcome.error is not None
+    assert outcome.error.code == "execution_error"
+    assert "3 turns" in outcome.error.message
+    assert len(provider.asked()) == 3
+
+
+async def test_an_answer_has_the_shape_that_was_asked_for(floor: Floor, provider: ModelServer):
+    schema = "{type: object, properties: {n: {type: integer}}, required: [n], additionalProperties: false}"
+    floor.worker(
+        "shaped", ASKS.replace("output: SAID,", f"output: SAID, schema: {schema},").replace(CLAUDE, "openai/gpt-5")
+    )
+    provider.say(Turn(say=[Text(text='{"n": 7}')]))
+    async with floor.open() as shift:
+        assert await shift.result("shaped") == {"n": 7}
+        provider.say(Turn(say=[Text(text='{"n": "seven"}')]))
+        failed = await shift.ended(await shift.dispatch("shaped"))
+    assert failed.error is not None
+    assert "shape" in failed.error.message
+
+
+@pytest.mark.req("SDK-32")
+async def test_a_tool_that_fails_is_a_tool_error(floor: Floor):
+    (floor.folder / "breaks").mkdir(parents=True)
+    (floor.folder / "breaks" / "bad.py").write_text("def bad(given):\n    raise ValueError('no such luck')\n")
+    floor.worker(
+        "breaks",
+        """
+        tools: {bad: {description: Fails., handler: 'bad.py:bad'}}
+        steps: {Call: {block: tool-call, tool: bad}}
+        """,
+    )
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("breaks"))
+    assert outcome.error is not None
+    assert outcome.error.code == "tool_error"
+    assert "no such luck" in outcome.error.message
+
+
+@pytest.mark.req("SDK-33")
+async def test_a_step_that_fails_is_an_execution_error(floor: Floor):
+    floor.worker("fails", "steps: {Do: {block: command, command: 'exit 7'}}")
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("fails"))
+    assert outcome.error is not None
+    assert outcome.error.code == "execution_error"
+    assert "exit code 7" in outcome.error.message
