@@ -17,6 +17,7 @@ VARIABLES = {
     "SHOPFLOOR_STORAGE": "The folder in which runs are kept. Without it: `storage` in the user's data folder.",
     "SHOPFLOOR_DISK_LOW_WATER": "Bytes that must stay free on the disk: below that no run is started, and running ones "
     "are ended while they can still be recorded.",
+    "SHOPFLOOR_SLOTS": "How many runs `shopfloor up` works on at once, where `--slots` does not say it.",
     "SHOPFLOOR_URL": "A server to ask, instead of the files here: `list`, `status`, `show` and `tail` are of its runs.",
     "SHOPFLOOR_TOKEN": "The token for that server; for a server of your own, the token that it takes as an admin's.",
     "NO_COLOR": "Not empty: no colours, unless `--color always`.",
@@ -24,7 +25,8 @@ VARIABLES = {
 }
 # By the names of the constants in minder.py.
 MARKERS = {
-    "RUN_MARKER": "The id of the run that the process belongs to. What carries it ends with the run.",
+    "RUN_MARKER": "The id of the run that the process belongs to.",
+    "CHILD_MARKER": "A mark of the command's own. What carries it ends with the command.",
     "HOST_MARKER": "The host that executes the run. What carries it ends with the host.",
 }
 

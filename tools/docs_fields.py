@@ -39,7 +39,7 @@ def _field_rows(cls: type[msgspec.Struct]) -> list[tuple[str, ...]]:
     may_be_left_out = cls.__struct_config__.omit_defaults
     rows: list[tuple[str, ...]] = []
     for field in msgspec.structs.fields(cls):
-        optional = may_be_left_out and not field.required
+        optional = (may_be_left_out and not field.required) or field.default is msgspec.UNSET
         json_type = type_name(without_null(field.type) if optional else field.type)
         present = "optional" if optional else "always"
         rows.append((code(field.encode_name), json_type, present, docs.get(field.name, "")))

@@ -18,7 +18,8 @@ import anyio
 import httpx  # noqa: F401 - loaded once, for all the processes that are forked from here
 import msgspec
 
-from shopfloor.adapters import models, sqlite  # noqa: F401 - as above
+from shopfloor.adapters import sqlite  # noqa: F401 - as above
+from shopfloor.adapters.models import remote  # noqa: F401 - as above
 from shopfloor.engine.keeper import keep, reconcile, take_over
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.log import RunCompleted, ToolCall, ToolResult, decode

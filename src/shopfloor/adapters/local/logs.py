@@ -103,9 +103,13 @@ class LocalLogs:
             raise storage_error(error, f"cannot write to {self._storage.root}") from error
 
     def room(self) -> int:
-        make_folder(self._storage.transcripts)
+        folder = self._storage.transcripts
         try:
-            disk = os.statvfs(self._storage.transcripts)
+            try:
+                disk = os.statvfs(folder)
+            except FileNotFoundError:
+                make_folder(folder)
+                disk = os.statvfs(folder)
         except OSError as error:
-            raise storage_error(error, f"cannot look at {self._storage.transcripts}") from error
+            raise storage_error(error, f"cannot look at {folder}") from error
         return disk.f_bavail * disk.f_frsize - self._low_water
