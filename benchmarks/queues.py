@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from time import perf_counter, sleep
+from typing import Any
 
 WORKERS = 2
 _POLL_SECONDS = 0.02
@@ -38,8 +40,9 @@ def peer(name: str, folder: Path) -> Iterator[Tasks]:
         raise RuntimeError("no pipes")
 
     def tasks(count: int) -> float:
-        print(count, file=given, flush=True)
-        answer = said.readline()
+        with _going(process):
+            print(count, file=given, flush=True)
+            answer = said.readline()
         if not answer:
             raise RuntimeError(f"{name} broke off: exit code {process.wait()}")
         return float(answer)
@@ -47,8 +50,21 @@ def peer(name: str, folder: Path) -> Iterator[Tasks]:
     try:
         yield tasks
     finally:
+        process.send_signal(signal.SIGCONT)
         given.close()
         process.wait(30)
+
+
+@contextmanager
+def _going(*processes: subprocess.Popen[Any]) -> Iterator[None]:
+    """Has these go on, and stops them afterwards: who looks for work all the time would slow the others' rounds."""
+    for process in processes:
+        process.send_signal(signal.SIGCONT)
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGSTOP)
 
 
 def counted(database: Path, query: str) -> Callable[[], int]:
@@ -95,17 +111,18 @@ def _bare(folder: Path) -> Iterator[Tasks]:
 
         def tasks(count: int) -> float:
             wanted = ended() + count
-            begin = perf_counter()
-            for _ in range(count):
-                connection.execute("INSERT INTO tasks (state) VALUES (0)")
-            until(ended, wanted)
-            return perf_counter() - begin
+            with _going(*workers):
+                begin = perf_counter()
+                for _ in range(count):
+                    connection.execute("INSERT INTO tasks (state) VALUES (0)")
+                until(ended, wanted)
+                return perf_counter() - begin
 
         try:
             yield tasks
         finally:
             for worker in workers:
-                worker.terminate()
+                worker.kill()
                 worker.wait()
 
 

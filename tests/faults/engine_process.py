@@ -6,6 +6,7 @@ import contextlib
 import functools
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import threading
@@ -115,6 +116,8 @@ async def _live(life: Life) -> int:
                 code = TOO_LONG
                 tasks.cancel_scope.cancel()
         await office.ingest.catch_up()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    (life.storage / "peak").write_text(str(peak))
     return STOPPED if shift.stopped else code
 
 

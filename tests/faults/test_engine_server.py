@@ -43,7 +43,7 @@ def codes(shop: Shop, runs: dict[str, str]) -> dict[str, str | None]:
 def test_a_server_killed_in_the_middle_of_everything_goes_on_with_it(shop: Shop, model: ModelServer):
     with shop.up() as server:
         runs = server.start_all()
-        wait_until(lambda: len(model.asked()) == 1, "the model to be asked")
+        wait_until(lambda: len(model.asked()) == 1, "the model to be asked", 60)
         server.kill()
     wait_until(lambda: shop.children() == [], "the command to be ended with its host")
     shop.go.touch()
@@ -67,7 +67,7 @@ def test_a_server_killed_in_the_middle_of_everything_goes_on_with_it(shop: Shop,
 def test_a_server_that_is_told_to_stop_leaves_everything_so_that_the_next_goes_on(shop: Shop, model: ModelServer):
     with shop.up() as server:
         runs = server.start_all()
-        wait_until(lambda: len(model.asked()) == 1, "the model to be asked")
+        wait_until(lambda: len(model.asked()) == 1, "the model to be asked", 60)
         assert server.stop() == 0
     assert shop.children() == []
     shop.go.touch()
@@ -87,6 +87,7 @@ def test_runs_in_the_middle_of_everything_are_cancelled(shop: Shop, model: Model
     with shop.up() as server:
         runs = server.start_all()
         if host == "alive":
+            wait_until(lambda: len(model.asked()) == 1, "the model to be asked", 60)
             cancel_all(server, runs)
             ended = shop.all_ended()
             assert model.wait_for_end() == "left"
@@ -142,7 +143,7 @@ def test_a_run_of_a_process_that_was_stopped_is_cancelled_by_a_server_that_comes
     given = ["-i", f"NOTES={shop.notes}", "-i", f"GO={shop.go}"]
     alone = subprocess.Popen([SHOPFLOOR, *words, *given], env=shop.env, stdout=subprocess.DEVNULL)
     try:
-        wait_until(lambda: len(shop.children()) > 0, "its command to run")
+        wait_until(lambda: len(shop.children()) > 0, "its command to run", 60)
         os.kill(alone.pid, signal.SIGSTOP)
         with shop.up() as server:
             (run_id,) = shop.runs()
@@ -162,7 +163,7 @@ def test_a_run_without_a_server_stays_with_its_process_when_a_server_comes(shop:
     words = ["run", "-q", "command", "--workers", str(shop.folder / "workers")]
     given = ["-i", f"NOTES={shop.notes}", "-i", f"GO={shop.go}"]
     alone = subprocess.Popen([SHOPFLOOR, *words, *given], env=shop.env, stdout=subprocess.PIPE, text=True)
-    wait_until(lambda: len(shop.children()) > 0, "its command to run")
+    wait_until(lambda: len(shop.children()) > 0, "its command to run", 60)
     with shop.up():
         time.sleep(2.5)
         (run_id,) = shop.runs()
@@ -175,4 +176,4 @@ def test_a_run_without_a_server_stays_with_its_process_when_a_server_comes(shop:
     attempts = [event.payload for event in shop.events(run_id) if event.type == "run.started"]
     assert len(attempts) == 1
     assert shop.noted() == {"before command": 1}
-    assert processes_with(shop.mark) == []
+    wait_until(lambda: processes_with(shop.mark) == [], "nobody to be left")

@@ -35,7 +35,8 @@ class LocalHosts:
         return card is not None and card.alone
 
     def interrupt(self, host: str) -> None:
-        self._signal(host, signal.SIGINT)
+        # Not INT: a shell has what it starts in the background ignore that.
+        self._signal(host, signal.SIGTERM)
 
     def kill(self, host: str) -> None:
         self._signal(host, signal.SIGKILL)
