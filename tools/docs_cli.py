@@ -48,7 +48,8 @@ def cli_page() -> str:
 
 _EXIT_CODES = """\
 `shopfloor run` exits with the code of the command; with 128 and the signal's number where a signal cancelled it or
-killed the command; with 141 where whoever read its output went away. `verify` exits with 1 where a rule is broken, and
+killed the command; with 141 where whoever read its output went away. `run`, `result` and `dispatch --wait` exit with 75
+where the run waits for somebody, or has not ended yet. `verify` exits with 1 where a rule is broken, and
 `tail` with 1 where the run ended without an outcome. Errors of Shopfloor itself are listed in [errors](errors.md)."""
 
 

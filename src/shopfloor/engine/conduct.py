@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 
 from shopfloor.engine.attempt import Attempt, Finished, Trying, readable
+from shopfloor.engine.journal import Journal
 from shopfloor.errors import RunFailed, ShopfloorError, StepFailed, StorageError
-from shopfloor.log import RunCompleted, RunError, Status, Usage
+from shopfloor.log import RunCompleted, RunError, Status, Usage, now
 
 
 async def conduct(
@@ -72,8 +74,17 @@ def _outcome(attempt: Attempt, status: Status, error: RunError | None, result: A
         result=result,
         usage=journal.usage if journal.usage != Usage() else None,
         cost=journal.cost,
-        duration_ms=round((time.monotonic() - began) * 1000),
+        duration_ms=_duration_ms(journal, began),
     )
+
+
+def _duration_ms(journal: Journal, began: float) -> int:
+    """From the first attempt on; what lay between attempts only the calendar knows."""
+    here = round((time.monotonic() - began) * 1000)
+    if not journal.started_at:
+        return here
+    since = datetime.fromisoformat(now()) - datetime.fromisoformat(journal.started_at)
+    return max(here, round(since.total_seconds() * 1000))
 
 
 def error_of(failure: ShopfloorError) -> RunError:

@@ -55,6 +55,8 @@ class Journal(msgspec.Struct):
     run_id: str
     parent_run_id: str | None = None
     first: RunStarted | None = None
+    started_at: str = ""
+    """When the first attempt began; empty where that is this one."""
     attempt: int = 0
     last_seq: int = 0
     steps: dict[Place, StepRecord] = {}
@@ -77,7 +79,7 @@ class Journal(msgspec.Struct):
             case RunStarted() as started:
                 self.attempt = started.attempt
                 if self.first is None:
-                    self.first, self.parent_run_id = started, event.parent_run_id
+                    self.first, self.parent_run_id, self.started_at = started, event.parent_run_id, event.timestamp
             case RunCompleted() as outcome:
                 self.outcome = outcome
             case StepStarted() | CallStarted() as step:
