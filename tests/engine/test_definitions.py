@@ -20,19 +20,18 @@ YAML = """
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_worker_in_python_that_has_changed_does_not_go_on_with_a_run(floor: Floor, restarted: bool):
     floor.python("asks", ASKS)
-    async with floor.open(idle_seconds=300.0 if restarted else 0.0) as shift:
+    async with floor.open(idle_seconds=0.0) as shift:
         run_id = await shift.dispatch("asks")
         call_id = await waits(shift, run_id)
-        if not restarted:
-            await shift.until(lambda: not shift.host.busy, "the run to be let go")
-            floor.python("asks", ASKS.replace('"once"', '"twice"'))
-            await shift.answer(run_id, call_id, "yes")
-            outcome = await shift.ended(run_id)
-    if restarted:
+        await shift.until(lambda: not shift.host.busy, "the run to be let go")
         floor.python("asks", ASKS.replace('"once"', '"twice"'))
-        async with floor.open() as shift:
+        if not restarted:
             await shift.answer(run_id, call_id, "yes")
-            outcome = await shift.ended(run_id)
+            await shift.ended(run_id)
+    async with floor.open() as shift:
+        if restarted:
+            await shift.answer(run_id, call_id, "yes")
+        outcome = await shift.ended(run_id)
     assert outcome.status == "failed"
     assert outcome.error is not None
     assert outcome.error.code == "definition_changed"

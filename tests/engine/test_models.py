@@ -76,6 +76,16 @@ async def test_a_rate_limit_is_waited_for_and_burns_no_retries(floor: Floor, pro
     assert len(provider.asked()) == 4
 
 
+async def test_a_limit_that_lasts_too_long_is_told_with_when_to_come_back(floor: Floor, provider: ModelServer):
+    floor.worker("asks", ASKS)
+    provider.say(Turn(fail=Failure(status=429, type="rate_limit_error", headers={"Retry-After": "7200"}), times=0))
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("asks"))
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.error.retry_after) == ("rate_limit_error", 7200.0)
+    assert len(provider.asked()) == 1
+
+
 async def test_the_backup_answers_where_the_model_cannot(floor: Floor, provider: ModelServer):
     floor.worker("asks", ASKS.replace(CLAUDE, f"{CLAUDE}, backupModel: openai/gpt-5"))
     provider.say(Turn(path="messages", fail=Failure(status=529), times=0), Turn(say=[Text(text="from the backup")]))

@@ -88,7 +88,7 @@ def live(life: Life) -> None:
 
 async def _live(life: Life) -> int:
     storage = Storage(life.storage)
-    code = DONE
+    code, shift = DONE, None
     async with (
         local_office(storage) as office,
         local_works(office, Workers(folders=(life.workers,), slots=life.slots)) as works,
@@ -118,7 +118,7 @@ async def _live(life: Life) -> int:
         await office.ingest.catch_up()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     (life.storage / "peak").write_text(str(peak))
-    return STOPPED if shift.stopped else code
+    return STOPPED if shift is not None and shift.stopped else code
 
 
 class _Shift:

@@ -86,17 +86,17 @@ def test_a_server_that_is_told_to_stop_leaves_everything_so_that_the_next_goes_o
 def test_runs_in_the_middle_of_everything_are_cancelled(shop: Shop, model: ModelServer, host: str):
     with shop.up() as server:
         runs = server.start_all()
-        if host == "alive":
-            wait_until(lambda: len(model.asked()) == 1, "the model to be asked", 60)
-            cancel_all(server, runs)
-            ended = shop.all_ended()
-            assert model.wait_for_end() == "left"
-        else:
+        wait_until(lambda: len(model.asked()) == 1, "the model to be asked", 60)
+        if host == "killed":
             server.kill()
-    if host == "killed":
-        with shop.up() as server:
+        else:
             cancel_all(server, runs)
-            ended = shop.all_ended()
+            shop.all_ended()
+            assert model.wait_for_end() == "left"
+    with shop.up() as server:
+        if host == "killed":
+            cancel_all(server, runs)
+        ended = shop.all_ended()
     assert codes(shop, runs) == dict.fromkeys(STATES, "cancelled")
     children = [event.child_run_id for event in shop.events(runs["sub-run"]) if isinstance(event.payload, CallStarted)]
     assert [ended[child or ""].status for child in children] == ["cancelled"]

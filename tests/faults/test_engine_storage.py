@@ -58,7 +58,8 @@ def test_a_log_that_cannot_be_written_for_a_while_loses_no_run(shop: Shop, state
         ended = shop.all_ended()
         assert server.process.poll() is None
     codes = {"command": "outcome_unknown", "reading": None}
-    assert (ended[run_id].error and ended[run_id].error.code) == codes[state]
+    error = ended[run_id].error
+    assert (error.code if error else None) == codes[state]
     assert sum(isinstance(event.payload, RunStarted) for event in shop.events(run_id)) == 2
 
 

@@ -1,0 +1,111 @@
+"""Workers in Python, and kinds of step in Python, on a real host."""
+
+import pytest
+from tests.engine.floor import Floor
+
+from shopfloor.log import StepStarted, ToolCall
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_function_is_a_worker_and_its_steps_are_on_record(floor: Floor):
+    floor.python(
+        "adds",
+        """
+        import asyncio
+        from shopfloor import Run, tool, worker
+
+        @tool(read_only=True)
+        def double(n: int) -> int:
+            "Doubles a number."
+            return 2 * n
+
+        @worker(slug="adds", tools=[double])
+        async def adds(run: Run, NUMBERS: list, GREETING: str = "hello"):
+            "Adds numbers up."
+            total = 0
+            for number in run.input["NUMBERS"]:
+                total += await run.step("add", lambda: number)
+            printed = await run.command("echo here", name="print")
+            said, other = await asyncio.gather(
+                run.model("script/echo", GREETING, name="say"),
+                run.worker("hello", {"NAME": "Ada"}, name="greet"),
+            )
+            await run.summary("nearly there")
+            await run.log_question("Was that right?")
+            doubled = await run.tool("double", {"n": total})
+            return {"total": total, "printed": printed.stdout, "exit": printed.exit_code, "said": said,
+                    "other": other, "doubled": doubled}
+        """,
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("adds", NUMBERS=[1, 2, 3])
+        result = (await shift.ended(run_id)).result
+    assert (result["total"], result["printed"], result["exit"], result["doubled"]) == (6, "here\n", 0, 12)
+    assert result["said"].startswith("hello")
+    assert result["other"].startswith("Hello, Ada!")
+    events = floor.events(run_id)
+    begun = [(event.path, event.iteration) for event in events if isinstance(event.payload, StepStarted)]
+    assert begun[:4] == [("add", 0), ("add", 1), ("add", 2), ("print", 0)]
+    called = [event.payload.name for event in events if isinstance(event.payload, ToolCall)]
+    assert called == ["update_summary", "log_question", "double"]
+
+
+async def test_what_a_worker_raises_is_why_its_run_failed(floor: Floor):
+    floor.python(
+        "raises",
+        """
+        from shopfloor import Run, worker
+
+        @worker
+        async def raises(run: Run):
+            raise KeyError("nothing there")
+        """,
+    )
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("raises"))
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.error.message) == ("execution_error", "KeyError: 'nothing there'")
+
+
+async def test_a_step_that_gives_what_is_no_json_fails_and_says_so(floor: Floor):
+    floor.python(
+        "odd",
+        """
+        from shopfloor import Run, worker
+
+        @worker
+        async def odd(run: Run):
+            await run.step("look", lambda: object())
+        """,
+    )
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("odd"))
+    assert outcome.error is not None
+    assert "'look' gave what is no JSON" in outcome.error.message
+
+
+async def test_a_kind_of_its_own_is_a_step_like_any_other(floor: Floor):
+    home = floor.folder / "scores"
+    home.mkdir(parents=True)
+    (home / "kinds.py").write_text(
+        "async def score(run, text, bonus=0):\n"
+        "    size = await run.step('measure', lambda: len(text))\n"
+        "    return {'score': size + bonus}\n"
+    )
+    floor.worker(
+        "scores",
+        """
+        input: {TEXT: {type: string}}
+        kinds: {score: 'kinds.py:score'}
+        steps: {Rate: {block: score, text: '{{TEXT}}', bonus: 10, output: RATED}}
+        output: RATED
+        """,
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("scores", TEXT="abc")
+        assert (await shift.ended(run_id)).result == {"score": 13}
+    steps = [
+        (event.path, event.payload.kind) for event in floor.events(run_id) if isinstance(event.payload, StepStarted)
+    ]
+    assert steps == [("rate", "score"), ("rate.measure", "step")]
