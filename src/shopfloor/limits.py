@@ -79,6 +79,8 @@ SNIPPET_WORDS: Final = 16
 """How many words around a hit are shown."""
 INGEST_EVENTS: Final = 2_000
 """How many events go into the views in one transaction, at about that many."""
+INGEST_RUNS: Final = 500
+"""How many runs are looked up at once when their logs are taken up."""
 INGEST_PAUSE_SECONDS: Final = 0.05
 """How often logs of other processes are looked at."""
 INGEST_RETRY_SECONDS: Final = 1.0

@@ -89,7 +89,7 @@ async def views_of(store: Store, run_id: str) -> Any:
 
 async def test_a_run_that_is_not_there_is_nothing_anywhere(store: Store) -> None:
     assert await store.get_run(RUN_ID) is None
-    assert await store.folded(RUN_ID) is None
+    assert await store.folded([RUN_ID]) == {}
     assert await store.timeline(RUN_ID, limit=10) == []
     assert await store.archive(RUN_ID) is None
     assert await store.pin(RUN_ID, pinned=True) is False
@@ -272,7 +272,7 @@ async def test_totals_follow_a_run_through_its_states(store: Store) -> None:
 async def test_a_fold_is_carried_on_from_where_it_was_kept(store: Store) -> None:
     events = golden("claude-code")
     for event in events:
-        known = await store.folded(event.run_id)
+        known = (await store.folded([event.run_id])).get(event.run_id)
         fold = Fold(known.row, known.state) if known else Fold()
         await store.apply([fold.take([event])])
     item, timeline, _ = await views_of(store, events[0].run_id)
@@ -283,7 +283,7 @@ async def test_a_fold_is_carried_on_from_where_it_was_kept(store: Store) -> None
 async def test_an_ended_run_still_says_how_far_it_is(store: Store) -> None:
     events = run("a")
     await keep(store, events)
-    known = await store.folded(events[0].run_id)
+    known = (await store.folded([events[0].run_id])).get(events[0].run_id)
     assert known is not None
     assert known.row == whole(events).row
 
@@ -716,7 +716,7 @@ async def test_what_is_deleted_is_gone_from_everywhere(store: Store) -> None:
     await store.delete(run_id)
     await store.delete(run_id)
     assert await store.get_run(run_id) is None
-    assert await store.folded(run_id) is None
+    assert await store.folded([run_id]) == {}
     assert await store.timeline(run_id, limit=9) == []
     assert await store.archive(run_id) is None
     assert await shown(store, search="alpha hello") == [other]
@@ -805,7 +805,7 @@ async def test_many_may_write_and_read_at_once(store: Store) -> None:
             page = await store.list_runs(ALL, limit=100)
             assert len(page.items) == page.total
             assert change.row.id in ids(page)
-            known = await store.folded(change.row.id)
+            known = (await store.folded([change.row.id])).get(change.row.id)
             assert known is not None
             assert known.row == change.row
 

@@ -111,6 +111,7 @@ class Shift:
 
     async def row(self, run_id: str, status: str) -> RunItem:
         """The run as lists show it, once it has that status."""
+        item: RunItem | None = None
         with anyio.move_on_after(PATIENCE):
             while True:
                 item = await self.office.store.get_run(run_id)

@@ -262,7 +262,8 @@ def test_a_run_is_cancelled_at_any_event_with_all_its_sub_runs(tmp_path: Path, w
         if outcome.status == "cancelled":
             assert outcome.error is not None
             assert outcome.error.message == "told to"
-            assert set(told.values()) <= {"cancelled", "completed"}, told
+            # A sub-run whose host is dead may have found out that it was cut off before it could be told.
+            assert set(told.values()) <= {"cancelled", "completed", *(["failed"] if how == "dead" else [])}, told
         else:
             # It was over before it could be told.
             assert outcome.status == "completed" or how == "dead", outcome

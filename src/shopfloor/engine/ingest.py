@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,10 +12,10 @@ import anyio.to_thread
 import msgspec
 
 from shopfloor.errors import FileMissing, InvalidEvent, StoreError
-from shopfloor.limits import INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS
+from shopfloor.limits import INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS, INGEST_RUNS
 from shopfloor.log import Entry, Event, decode
 from shopfloor.ports import Change, RunItem, Store
-from shopfloor.record import Cursor, Problem, Storage, read
+from shopfloor.record import Cursor, Problem, Storage, is_locked, read
 from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, row_fold, search_text, timeline_fold
 
 _encode = msgspec.json.Encoder().encode
@@ -46,6 +46,11 @@ class _Followed:
             # Deleted meanwhile.
             pass
         return []
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing will come until somebody opens it, which is announced: it waits, and nobody is at it."""
+        return self.row.outside and not is_locked(self.path)
 
     def fold(self, events: list[Event]) -> Change:
         first = not self.row.last_seq
@@ -110,8 +115,7 @@ class Ingest:
 
     async def _begin(self, *, everything: bool) -> None:
         self._place = await self._store.place()
-        for run_id in await self._store.open_runs():
-            await self._take_up(run_id)
+        await self._take_up(await self._store.open_runs())
         if everything:
             known = await self._store.known_runs() | await self._store.buried()
             for run_id in await anyio.to_thread.run_sync(self._oldest_first, known):
@@ -128,8 +132,7 @@ class Ingest:
     async def step(self) -> int:
         """What was announced, and what the open logs have got. Gives the number of events."""
         announced, place = self._storage.announced(self._place)
-        for run_id in announced:
-            await self._take_up(run_id)
+        await self._take_up(announced)
         batch = await self._batch()
         taken = batch.events
         while batch.changes:
@@ -153,8 +156,10 @@ class Ingest:
             if events := followed.poll():
                 batch.changes.append(followed.fold(events))
                 batch.events += len(events)
-            if followed.row.ended:
+            elif followed.rests:
                 del self._followed[run_id]
+            if followed.row.ended:
+                self._followed.pop(run_id, None)
             if batch.events >= INGEST_EVENTS:
                 break
         return batch
@@ -167,14 +172,19 @@ class Ingest:
         if run_id not in self._followed:
             self._followed[run_id] = _Followed(self._storage.log_path(run_id), row, timeline)
 
-    async def _take_up(self, run_id: str) -> None:
-        if run_id in self._followed or not self._storage.log_path(run_id).exists():
-            return
-        folded = await self._store.folded(run_id)
-        row = folded.row if folded else RunRow()
-        if row.ended:
-            return
-        self._follow(run_id, row, _decode_timeline(folded.state) if folded and folded.state else Timeline())
+    async def _take_up(self, run_ids: Sequence[str]) -> None:
+        """Follows the logs of runs from where their views are, those that have not ended."""
+        new = [one for one in run_ids if one not in self._followed and self._storage.log_path(one).exists()]
+        for first in range(0, len(new), INGEST_RUNS):
+            some = new[first : first + INGEST_RUNS]
+            known = await self._store.folded(some)
+            for run_id in some:
+                folded = known.get(run_id)
+                if folded is None:
+                    self._follow(run_id, RunRow(), Timeline())
+                elif not folded.row.ended:
+                    timeline = _decode_timeline(folded.state) if folded.state else Timeline()
+                    self._follow(run_id, folded.row, timeline)
 
     # For whoever shows lists.
 

@@ -42,6 +42,7 @@ from shopfloor.errors import StepFailed, ToolFailed
 from shopfloor.limits import LOOP_ROUNDS
 from shopfloor.log import TextBlock
 
+_TERMINAL = "terminal"
 BEGIN = "Begin."
 """What a model is told in a thread in which nobody has said anything: every provider wants something."""
 
@@ -92,6 +93,7 @@ class Interpreter:
         definition = self._definition
         values = {name: variable.default for name, variable in definition.variables.items()} | self._given
         scope = Scope(values, {})
+        self._finish_as_begun()
         await self._steps(definition.steps, scope)
         return output_value(definition, values)
 
@@ -304,18 +306,31 @@ class Interpreter:
     async def _terminal(self, name: str, step: Terminal, scope: Scope, place: Place) -> None:
         if step.when is not None and not holds(step.when, scope.values):
             return
-        await self._compose(name, "terminal", step, place, _nothing)
         output = fill(step.output, scope.values)
         if isinstance(step.output, str) and step.output in scope.values:
             output = scope.values[step.output]
-        message = fill(step.message, scope.values) if step.message else None
+        failed = None
         if step.status == "failed":
-            raise Finished(output, failed=str(message or "the worker ended the run as failed"))
-        raise Finished(output)
+            failed = str(fill(step.message, scope.values) if step.message else "the worker ended the run as failed")
+
+        async def ended(trying: Trying) -> StepResult:
+            return StepResult({"output": output, "failed": failed})
+
+        raise finished(await self._attempt.step(place, ended, name=name, kind=_TERMINAL, repeatable=True))
+
+    def _finish_as_begun(self) -> None:
+        """A run that has come to its end ends there, whatever other branches were at."""
+        for step in self._attempt.journal.steps.values():
+            if step.kind == _TERMINAL and step.done is not None and step.done.error is None:
+                raise finished(step.done.result)
 
     def _set(self, name: str | None, value: Any, scope: Scope) -> None:
         if name is not None:
             scope.values[name] = value
+
+
+def finished(result: dict[str, Any]) -> Finished:
+    return Finished(result["output"], failed=result["failed"])
 
 
 async def _nothing() -> None:

@@ -49,7 +49,8 @@ async def reconcile(storage: Storage, store: Store, go_on: GoOn | None = None) -
 async def take_over(storage: Storage, queue: Queue) -> None:
     """What hosts that are gone had claimed and not begun is queued again."""
     claimed = [(run_id, host) for run_id, host in await queue.claimed() if not is_alive(storage, host)]
-    begun = [run_id for run_id, _ in claimed if storage.log_path(run_id).exists()]
+    # A log with nothing in it is of a host that died before it could write what was asked for.
+    begun = [run_id for run_id, _ in claimed if can_go_on(storage, run_id)]
     await queue.started(begun)
     await queue.release([run_id for run_id, _ in claimed if run_id not in begun])
 
@@ -66,15 +67,16 @@ async def keep(
     """Goes on until it is cancelled."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ingest.run)
-        tasks.start_soon(_reconcile_for_ever, storage, store, go_on)
+        tasks.start_soon(_reconcile_for_ever, storage, store, queue, go_on)
         if keep_seconds is not None:
             tasks.start_soon(_prune_for_ever, storage, store, queue, keep_seconds)
 
 
-async def _reconcile_for_ever(storage: Storage, store: Store, go_on: GoOn | None) -> None:
+async def _reconcile_for_ever(storage: Storage, store: Store, queue: Queue, go_on: GoOn | None) -> None:
     while True:
         await anyio.sleep(HOST_CHECK_SECONDS)
         try:
+            await take_over(storage, queue)
             await reconcile(storage, store, go_on)
         except (ShopfloorError, OSError) as error:
             # The next look may go better; a run that cannot be ended must not stop the others' rows.

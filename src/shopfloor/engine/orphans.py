@@ -29,7 +29,8 @@ def is_orphan(storage: Storage, run_id: str, host: str | None) -> bool:
 
 def can_go_on(storage: Storage, run_id: str) -> bool:
     """Whether its log says what was to be done, so that another attempt can do the rest."""
-    first = next(read(storage.log_path(run_id), limit=1, report=lambda problem: None), None)
+    path = storage.log_path(run_id)
+    first = next(read(path, limit=1, report=lambda problem: None), None) if path.exists() else None
     if first is None:
         return False
     payload = decode(first.raw).payload
@@ -47,6 +48,7 @@ def end_orphan(storage: Storage, run_id: str, *, cancelled: str | None = None) -
         return False
     # A log has one writer, and a run one outcome: whoever else is ending this run keeps us out, or has kept us out.
     with contextlib.suppress(LogBusy, RunEnded), Recorder(path, run_id) as recorder:
+        storage.announce(run_id)
         open_steps = [step for step in run.steps.values() if not step.done]
         for step in reversed(open_steps):
             _end_step(recorder, step)

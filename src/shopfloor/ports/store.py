@@ -112,8 +112,8 @@ class Store(Protocol):
 
     # What keeps the views.
 
-    async def folded(self, run_id: str) -> Folded | None:
-        """How far the views of a run are; None where there are none yet."""
+    async def folded(self, run_ids: Sequence[str]) -> dict[str, Folded]:
+        """How far the views of runs are; those that have none yet are left out."""
         ...
 
     async def open_runs(self) -> list[str]:

@@ -79,7 +79,6 @@ class LocalLogs:
 
     def _open(self, run_id: str, parent_run_id: str | None) -> Recorder:
         path = self._storage.log_path(run_id)
-        new = not path.exists()
         recorder = Recorder(
             path,
             run_id,
@@ -87,13 +86,13 @@ class LocalLogs:
             durability=self._durability,
             mask=self._mask,
         )
-        if new:
-            # When the file is there: whoever hears of it looks at once, and does not look again.
-            try:
-                self._announce(run_id)
-            except BaseException:
-                recorder.close()
-                raise
+        # When the file is there: whoever hears of it looks at once. Also of one that was there before: nobody keeps
+        # looking at a log that has long been at rest.
+        try:
+            self._announce(run_id)
+        except BaseException:
+            recorder.close()
+            raise
         return recorder
 
     def _announce(self, run_id: str) -> None:

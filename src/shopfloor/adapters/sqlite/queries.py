@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -34,7 +35,15 @@ def listing(wanted: RunFilter) -> Select[Any]:
 
 
 def one(run_id: str) -> Select[Any]:
-    return select(*row_columns(listed=False), *_beside()).select_from(_joined()).where(worker_runs.c.id == run_id)
+    return _whole().where(worker_runs.c.id == run_id)
+
+
+def several(run_ids: Sequence[str]) -> Select[Any]:
+    return _whole().where(worker_runs.c.id.in_(run_ids))
+
+
+def _whole() -> Select[Any]:
+    return select(*row_columns(listed=False), *_beside()).select_from(_joined())
 
 
 def _beside() -> list[ColumnElement[Any]]:

@@ -95,14 +95,14 @@ class SqliteStore:
         found = await self.read(lambda connection: connection.execute(select(channels).order_by(channels.c.id)).all())
         return [Channel(id=row.id, name=row.name) for row in found]
 
-    async def folded(self, run_id: str) -> Folded | None:
-        query = select(worker_folds.c.state).where(worker_folds.c.worker_id == run_id)
+    async def folded(self, run_ids: Sequence[str]) -> dict[str, Folded]:
+        query = select(worker_folds).where(worker_folds.c.worker_id.in_(run_ids))
 
-        def job(connection: Connection) -> Folded | None:
+        def job(connection: Connection) -> dict[str, Folded]:
             # In one transaction: a row and a state of different times would fold some events twice.
-            found = connection.execute(queries.one(run_id)).first()
-            state = connection.execute(query).scalar()
-            return Folded(row=item_of(found, listed=False).row, state=state or b"") if found is not None else None
+            rows = [item_of(found, listed=False).row for found in connection.execute(queries.several(run_ids))]
+            states: dict[str, bytes] = {found.worker_id: found.state for found in connection.execute(query)}
+            return {row.id: Folded(row=row, state=states.get(row.id, b"")) for row in rows}
 
         return await self.read(job)
 
