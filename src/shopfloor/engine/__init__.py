@@ -9,7 +9,8 @@ from shopfloor.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from shopfloor.engine.cancel import Cancellation
     from shopfloor.engine.command import CommandRun, Outcome, run_command
-    from shopfloor.engine.host import Duty, Host
+    from shopfloor.engine.duty import Duty
+    from shopfloor.engine.host import Host
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.keeper import keep, reconcile, take_over
     from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
@@ -77,7 +78,8 @@ __getattr__ = _lazily(
     {
         "cancel": ("Cancellation",),
         "command": ("CommandRun", "Outcome", "run_command"),
-        "host": ("Duty", "Host"),
+        "duty": ("Duty",),
+        "host": ("Host",),
         "ingest": ("Ingest", "pack"),
         "keeper": ("keep", "reconcile", "take_over"),
         "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),

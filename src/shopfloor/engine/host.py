@@ -5,29 +5,28 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 import msgspec
 
-from shopfloor.engine.attempt import Attempt, Trying
+from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.conduct import conduct
+from shopfloor.engine.duty import Duty
 from shopfloor.engine.interpreter import Interpreter
-from shopfloor.engine.journal import Journal, read_journal
-from shopfloor.engine.orphans import can_go_on, end_orphan
+from shopfloor.engine.journal import Journal, last_event, read_journal
+from shopfloor.engine.orders import Orders
 from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.slots import HostSlot, Slots
 from shopfloor.engine.steps.tools import tools_of
+from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.workers.catalogue import Catalogue
 from shopfloor.engine.workers.definition import Definition, definition_hash
 from shopfloor.engine.workers.python import arguments_of
 from shopfloor.engine.works import LocalWorks
 from shopfloor.engine.workshop import Workshop
 from shopfloor.errors import (
-    ConflictError,
     DefinitionChanged,
     LogBusy,
     RunEnded,
@@ -43,16 +42,12 @@ from shopfloor.limits import (
     IDLE_RUNS,
     IDLE_SECONDS,
     RUN_RETRY_SECONDS,
-    STOPPED_HOST_SECONDS,
 )
-from shopfloor.log import FORMAT, Event, RunCompleted, RunStarted, decode, new_run_id, now
-from shopfloor.ports import Asked, Dispatch, Hosts, LogReader, Logs, Models, Order, Processes, Queue
+from shopfloor.log import FORMAT, RunCompleted, RunStarted, decode
+from shopfloor.ports import Dispatch, Hosts, LogReader, Logs, Models, Processes, Queue
 from shopfloor.record import Storage
 
 _log = logging.getLogger("shopfloor.engine")
-
-Duty = Literal["all", "own", "cancels"]
-"""What a host takes up: whatever there is; runs that it was asked for itself; or cancels of runs that have no host."""
 
 
 class Host:
@@ -77,18 +72,15 @@ class Host:
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.id = host
-        self._storage = storage
-        self._hosts = hosts
         self._logs = logs
         self._reader = reader
         self._queue = queue
-        self._works = works
         self._processes = processes
         self._models = models
         self._catalogue = catalogue
         self._cwd = cwd
         self._slots = Slots(slots)
-        self._duty = duty
+        self._duty: Duty = duty
         self._idle_seconds = idle_seconds
         self._live: dict[str, Attempt] = {}
         self._begun: set[str] = set()
@@ -98,17 +90,26 @@ class Host:
         self._again: set[str] = set()
         """Those to be taken up once more when they have been left."""
         self._started: list[str] = []
-        self._taken: dict[str, list[int]] = {}
-        """Orders whose run has them, but whose log not yet."""
-        self._pressed: dict[str, float] = {}
-        """Since when another host has been asked to cancel a run."""
         self._news = anyio.Event()
         self._stopping = False
         self._tasks: anyio.abc.TaskGroup
+        self._sub_runs = SubRuns(self, reader=reader, queue=queue, works=works)
+        self._orders = Orders(self, storage=storage, hosts=hosts, reader=reader, queue=queue, works=works)
 
     def wake(self) -> None:
         """Something has been ordered, or has ended."""
         self._news.set()
+
+    @property
+    def duty(self) -> Duty:
+        return self._duty
+
+    def live(self, run_id: str) -> Attempt | None:
+        return self._live.get(run_id)
+
+    def has(self, run_id: str) -> bool:
+        """Whether it is live, or about to be."""
+        return run_id in self._begun
 
     @property
     def busy(self) -> bool:
@@ -141,7 +142,7 @@ class Host:
     async def _look(self) -> None:
         try:
             await self._forget_started()
-            await self._obey()
+            await self._orders.obey()
             if self._duty == "all":
                 await self._claim()
             self._let_go()
@@ -182,6 +183,19 @@ class Host:
         else:
             self._begin(run_id, self._slots.slot(), None)
 
+    def cancel(self, run_id: str, reason: str, order: Dispatch | None = None) -> None:
+        """Takes up a run only to end it: for that it needs no slot."""
+        self._begin(run_id, self._slots.slot(), order, reason)
+
+    def leave_line(self, run_id: str, reason: str) -> bool:
+        """Ends the wait of a run for its slot, since it is cancelled; False where it does not wait for one."""
+        if run_id not in self._lined_up:
+            return False
+        waiting, reasons = self._lined_up[run_id]
+        reasons.append(reason)
+        waiting.cancel()
+        return True
+
     def _begin(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None = None) -> None:
         if not self._stopping:
             self._begun.add(run_id)
@@ -196,7 +210,7 @@ class Host:
         finally:
             slot.give()
             self._begun.discard(run_id)
-            self._taken.pop(run_id, None)
+            self._orders.forget(run_id)
             self.wake()
         if run_id in self._again:
             self._again.discard(run_id)
@@ -246,15 +260,14 @@ class Host:
                     attempt.cancel(cancel)
                 self.wake()
                 outcome = await conduct(
-                    attempt, lambda: self._work(attempt), before_end=lambda: self._cancel_children(attempt)
+                    attempt, lambda: self._work(attempt), before_end=lambda: self._sub_runs.cancel_open(attempt)
                 )
             finally:
                 del self._live[run_id]
-        taken = self._taken.pop(run_id, [])
         if outcome is not None:
             await self._tell(run_id, parent)
             # Without an outcome the order stays: it came when the run was being left already.
-            await self._queue.done(taken)
+            await self._orders.settle(run_id)
         elif attempt.leaving == "suspended" and (attempt.stirred or not journal.waits.waiting):
             # What it waited for came while it was being left.
             self._again.add(run_id)
@@ -295,7 +308,7 @@ class Host:
             raise StepFailed("the log does not say what was to be done: it cannot be gone on with")
         definition = msgspec.convert(first.definition, Definition)
         workshop = Workshop(
-            models=self._models, processes=self._processes, call_worker=self._call_worker, cwd=first.cwd or self._cwd
+            models=self._models, processes=self._processes, call_worker=self._sub_runs.call, cwd=first.cwd or self._cwd
         )
         given = first.input or {}
         if definition.function is None:
@@ -309,78 +322,7 @@ class Host:
         run = Run(attempt, workshop, given=given, tools=tools_of(definition))
         return as_json(definition.slug, await worker.function(run, **arguments_of(worker.function, given)))
 
-    # Sub-runs.
-
-    async def _call_worker(self, attempt: Attempt, trying: Trying, worker: str, given: dict[str, Any]) -> Any:
-        first = attempt.journal.first
-        record = attempt.journal.steps.get(trying.place)
-        child = record.child_run_id if trying.resumed and record else None
-        outcome = await self._outcome_of(child) if child is not None else None
-        if outcome is None:
-            asked = Asked(
-                worker=worker,
-                input=given,
-                owner=first.agent_id if first else None,
-                channel_id=first.channel_id if first else None,
-                channel_name=first.channel_name if first else None,
-                parent_run_id=attempt.run_id,
-                root_run_id=(first.root_run_id if first else None) or attempt.run_id,
-                run_id=child or new_run_id(),
-                cwd=first.cwd if first else None,
-            )
-            outcome = await self._await_child(attempt, trying, asked, known=child is not None)
-        if outcome.status == "completed":
-            return outcome.result
-        why = outcome.error.message if outcome.error else outcome.status
-        raise StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}")
-
-    async def _await_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> RunCompleted:
-        child = asked.run_id or ""
-        try:
-            with attempt.child(child) as ended:
-                if not known or not await self._reader.page(child, limit=1):
-                    await self._order_child(attempt, trying, asked, known=known)
-                elif self._duty == "own":
-                    self.go_on(child)
-                async with attempt.waiting():
-                    while (outcome := await self._outcome_of(child)) is None:
-                        await ended.wait()
-            return outcome
-        except anyio.get_cancelled_exc_class():
-            if attempt.leaving not in ("suspended", "stopped"):
-                with anyio.CancelScope(shield=True):
-                    await self._cancel(child, attempt.cancellation.reason or "its parent went on without it")
-            raise
-
-    async def _order_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> None:
-        order = self._works.order_of(asked)
-        if not known:
-            await attempt.child_started(trying, order.run_id, asked.worker, asked.input)
-        try:
-            await self.take_in(order)
-        except ConflictError:
-            # An earlier attempt has ordered it, and it is still queued.
-            if not known:
-                raise
-
-    async def _outcome_of(self, run_id: str) -> RunCompleted | None:
-        event = await self._last_event(run_id)
-        return event.payload if event is not None and isinstance(event.payload, RunCompleted) else None
-
-    async def _last_event(self, run_id: str) -> Event | None:
-        entries = await self._reader.page(run_id, before=_FAR, limit=1)
-        return decode(entries[-1].raw) if entries else None
-
-    async def _cancel_children(self, attempt: Attempt) -> None:
-        """Sub-runs that nobody waits for any more when this run ends go with it."""
-        for _, step in attempt.journal.open_steps():
-            if step.child_run_id is not None:
-                await self._cancel(step.child_run_id, attempt.cancellation.reason or "its parent has ended")
-
-    async def _cancel(self, run_id: str, reason: str) -> None:
-        order = Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
-        await self._queue.put(order)
-        self.wake()
+    # Ends.
 
     async def _tell(self, run_id: str, parent: str | None) -> None:
         """The outcome is in the log: whoever waits for it may know."""
@@ -388,80 +330,9 @@ class Host:
             return
         waiting = self._live.get(parent)
         if waiting is None or not waiting.child_ended(run_id) or waiting.leaving is not None:
-            event = await self._last_event(parent)
+            event = await last_event(self._reader, parent)
             if event is not None and not isinstance(event.payload, RunCompleted):
                 self.go_on(parent)
-
-    # Orders.
-
-    async def _obey(self) -> None:
-        done: list[int] = []
-        for number, order in await self._queue.orders():
-            attempt = self._live.get(order.run_id)
-            if attempt is not None:
-                done += await self._hand_over(attempt, number, order)
-            elif order.kind == "cancel" and order.run_id in self._lined_up:
-                self._leave_line(order)
-            elif order.run_id not in self._begun:
-                done += await self._take_up(number, order)
-        await self._queue.done(done)
-
-    def _leave_line(self, order: Order) -> None:
-        waiting, reasons = self._lined_up[order.run_id]
-        reasons.append(str(order.body.get("reason") or "cancelled"))
-        waiting.cancel()
-
-    async def _hand_over(self, attempt: Attempt, number: int, order: Order) -> list[int]:
-        taken = self._taken.setdefault(order.run_id, [])
-        if number in taken:
-            return []
-        try:
-            await attempt.deliver(order)
-        except (StorageError, RunEnded):
-            # It stays an order until a log has it.
-            return []
-        if order.kind != "cancel":
-            return [number]
-        taken.append(number)
-        return []
-
-    async def _take_up(self, number: int, order: Order) -> list[int]:
-        """An order for a run that is not live here: whoever is left to it has to see to it."""
-        cancel = str(order.body.get("reason") or "cancelled") if order.kind == "cancel" else None
-        if self._duty == "own" or (self._duty == "cancels" and cancel is None):
-            return []
-        queued = await self._queue.claim_one(order.run_id, self.id) if cancel is not None else None
-        if queued is not None:
-            self._begin(order.run_id, self._slots.slot(), queued, cancel)
-            return []
-        last = await self._last_event(order.run_id)
-        if last is None:
-            return []
-        if isinstance(last.payload, RunCompleted):
-            return [number]
-        host = await self._works.host_of(order.run_id)
-        if host is not None and host != self.id and self._hosts.alive(host):
-            self._press(order, host)
-        elif can_go_on(self._storage, order.run_id):
-            self._begin(order.run_id, self._slots.slot(), None, cancel)
-        elif cancel is not None:
-            end = partial(end_orphan, self._storage, order.run_id, cancelled=cancel)
-            await anyio.to_thread.run_sync(end)
-        return []
-
-    def _press(self, order: Order, host: str) -> None:
-        """A host that does nothing but this run takes up a cancel soon, or is ended: it may be stopped."""
-        if order.kind != "cancel" or not self._hosts.alone(host):
-            return
-        asked = self._pressed.get(order.run_id)
-        if asked is None:
-            self._pressed[order.run_id] = time.monotonic()
-            if not can_go_on(self._storage, order.run_id):
-                # A bare command: its host looks for no orders.
-                self._hosts.interrupt(host)
-        elif time.monotonic() - asked > STOPPED_HOST_SECONDS:
-            self._pressed.pop(order.run_id)
-            self._hosts.kill(host)
 
     async def _forget_started(self) -> None:
         """Logs have these: their orders go, many at once."""
@@ -490,6 +361,3 @@ class Host:
         if self._live and self._logs.room() < 0:
             for attempt in self._live.values():
                 attempt.fail(StorageFull("the disk is nearly full: the run was ended while it can still be recorded"))
-
-
-_FAR = 2**53

@@ -28,6 +28,9 @@ from shopfloor.log import (
 from shopfloor.ports import LogReader
 from shopfloor.views import Waits, waits_step
 
+_FAR = 2**53
+"""After any event."""
+
 
 class Place(NamedTuple):
     """Where in a run something happens: the step's path, and which round of the innermost loop."""
@@ -123,6 +126,17 @@ async def read_journal(reader: LogReader, run_id: str) -> Journal:
     async for event in events_of(reader, run_id):
         journal.take(event)
     return journal
+
+
+async def last_event(reader: LogReader, run_id: str) -> Event | None:
+    entries = await reader.page(run_id, before=_FAR, limit=1)
+    return decode(entries[-1].raw) if entries else None
+
+
+async def outcome_of(reader: LogReader, run_id: str) -> RunCompleted | None:
+    """The outcome of a run; None where it has none, or not yet."""
+    event = await last_event(reader, run_id)
+    return event.payload if event is not None and isinstance(event.payload, RunCompleted) else None
 
 
 async def events_of(reader: LogReader, run_id: str) -> AsyncIterator[Event]:

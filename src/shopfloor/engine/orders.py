@@ -1,0 +1,138 @@
+"""Orders: what somebody asked of runs, handed to whoever is at them, or taken up where nobody is."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Protocol
+
+import anyio.to_thread
+
+from shopfloor.engine.attempt import Attempt
+from shopfloor.engine.duty import Duty
+from shopfloor.engine.journal import last_event
+from shopfloor.engine.orphans import can_go_on, end_orphan
+from shopfloor.engine.works import LocalWorks
+from shopfloor.errors import RunEnded, StorageError
+from shopfloor.limits import STOPPED_HOST_SECONDS
+from shopfloor.log import RunCompleted
+from shopfloor.ports import Dispatch, Hosts, LogReader, Order, Queue
+from shopfloor.record import Storage
+
+
+class Worked(Protocol):
+    """A host, as its orders see it."""
+
+    id: str
+
+    @property
+    def duty(self) -> Duty: ...
+
+    def live(self, run_id: str) -> Attempt | None: ...
+
+    def has(self, run_id: str) -> bool: ...
+
+    def go_on(self, run_id: str) -> None: ...
+
+    def cancel(self, run_id: str, reason: str, order: Dispatch | None = None) -> None: ...
+
+    def leave_line(self, run_id: str, reason: str) -> bool: ...
+
+
+class Orders:
+    def __init__(
+        self, host: Worked, *, storage: Storage, hosts: Hosts, reader: LogReader, queue: Queue, works: LocalWorks
+    ) -> None:
+        self._host = host
+        self._storage = storage
+        self._hosts = hosts
+        self._reader = reader
+        self._queue = queue
+        self._works = works
+        self._taken: dict[str, list[int]] = {}
+        """Orders whose run has them, but whose log not yet."""
+        self._pressed: dict[str, float] = {}
+        """Since when another host has been asked to cancel a run."""
+
+    async def settle(self, run_id: str) -> None:
+        """The run has its outcome: what was ordered of it is in its log."""
+        await self._queue.done(self._taken.pop(run_id, []))
+
+    def forget(self, run_id: str) -> None:
+        """The run was left: what no log has stays an order."""
+        self._taken.pop(run_id, None)
+
+    async def obey(self) -> None:
+        done: list[int] = []
+        for number, order in await self._queue.orders():
+            attempt = self._host.live(order.run_id)
+            if attempt is not None:
+                done += await self._hand_over(attempt, number, order)
+            elif order.kind == "cancel" and self._host.leave_line(order.run_id, reason_of(order)):
+                continue
+            elif not self._host.has(order.run_id):
+                done += await self._take_up(number, order)
+        await self._queue.done(done)
+
+    async def _hand_over(self, attempt: Attempt, number: int, order: Order) -> list[int]:
+        taken = self._taken.setdefault(order.run_id, [])
+        if number in taken:
+            return []
+        try:
+            await attempt.deliver(order)
+        except (StorageError, RunEnded):
+            # It stays an order until a log has it.
+            return []
+        if order.kind != "cancel":
+            return [number]
+        taken.append(number)
+        return []
+
+    async def _take_up(self, number: int, order: Order) -> list[int]:
+        """An order for a run that is not live here: whoever is left to it has to see to it."""
+        cancel = reason_of(order) if order.kind == "cancel" else None
+        duty = self._host.duty
+        if duty == "own" or (duty == "cancels" and cancel is None):
+            return []
+        queued = await self._queue.claim_one(order.run_id, self._host.id) if cancel is not None else None
+        if queued is not None and cancel is not None:
+            self._host.cancel(order.run_id, cancel, queued)
+            return []
+        last = await last_event(self._reader, order.run_id)
+        if last is None:
+            return []
+        if isinstance(last.payload, RunCompleted):
+            return [number]
+        host = await self._works.host_of(order.run_id)
+        if host is not None and host != self._host.id and self._hosts.alive(host):
+            self._press(order, host)
+        elif not can_go_on(self._storage, order.run_id):
+            await self._end(order.run_id, cancel)
+        elif cancel is not None:
+            self._host.cancel(order.run_id, cancel)
+        else:
+            self._host.go_on(order.run_id)
+        return []
+
+    async def _end(self, run_id: str, cancel: str | None) -> None:
+        """A run that nobody can go on with: it can only be cancelled."""
+        if cancel is not None:
+            await anyio.to_thread.run_sync(partial(end_orphan, self._storage, run_id, cancelled=cancel))
+
+    def _press(self, order: Order, host: str) -> None:
+        """A host that does nothing but this run takes up a cancel soon, or is ended: it may be stopped."""
+        if order.kind != "cancel" or not self._hosts.alone(host):
+            return
+        asked = self._pressed.get(order.run_id)
+        if asked is None:
+            self._pressed[order.run_id] = time.monotonic()
+            if not can_go_on(self._storage, order.run_id):
+                # A bare command: its host looks for no orders.
+                self._hosts.interrupt(host)
+        elif time.monotonic() - asked > STOPPED_HOST_SECONDS:
+            self._pressed.pop(order.run_id)
+            self._hosts.kill(host)
+
+
+def reason_of(order: Order) -> str:
+    return str(order.body.get("reason") or "cancelled")

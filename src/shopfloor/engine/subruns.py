@@ -1,0 +1,99 @@
+"""Sub-runs: a worker that is called by another, linked both ways."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import anyio
+
+from shopfloor.engine.attempt import Attempt, Trying
+from shopfloor.engine.duty import Duty
+from shopfloor.engine.journal import outcome_of
+from shopfloor.engine.works import LocalWorks
+from shopfloor.errors import ConflictError, StepFailed
+from shopfloor.log import RunCompleted, new_run_id, now
+from shopfloor.ports import Asked, Dispatch, LogReader, Order, Queue
+
+
+class Taker(Protocol):
+    """Whoever takes up runs."""
+
+    @property
+    def duty(self) -> Duty: ...
+
+    def wake(self) -> None: ...
+
+    def go_on(self, run_id: str) -> None: ...
+
+    async def take_in(self, order: Dispatch) -> str: ...
+
+
+class SubRuns:
+    def __init__(self, host: Taker, *, reader: LogReader, queue: Queue, works: LocalWorks) -> None:
+        self._host = host
+        self._reader = reader
+        self._queue = queue
+        self._works = works
+
+    async def call(self, attempt: Attempt, trying: Trying, worker: str, given: dict[str, Any]) -> Any:
+        first = attempt.journal.first
+        record = attempt.journal.steps.get(trying.place)
+        child = record.child_run_id if trying.resumed and record else None
+        outcome = await outcome_of(self._reader, child) if child is not None else None
+        if outcome is None:
+            asked = Asked(
+                worker=worker,
+                input=given,
+                owner=first.agent_id if first else None,
+                channel_id=first.channel_id if first else None,
+                channel_name=first.channel_name if first else None,
+                parent_run_id=attempt.run_id,
+                root_run_id=(first.root_run_id if first else None) or attempt.run_id,
+                run_id=child or new_run_id(),
+                cwd=first.cwd if first else None,
+            )
+            outcome = await self._await_child(attempt, trying, asked, known=child is not None)
+        if outcome.status == "completed":
+            return outcome.result
+        why = outcome.error.message if outcome.error else outcome.status
+        raise StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}")
+
+    async def _await_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> RunCompleted:
+        child = asked.run_id or ""
+        try:
+            with attempt.child(child) as ended:
+                if not known or not await self._reader.page(child, limit=1):
+                    await self._order_child(attempt, trying, asked, known=known)
+                elif self._host.duty == "own":
+                    self._host.go_on(child)
+                async with attempt.waiting():
+                    while (outcome := await outcome_of(self._reader, child)) is None:
+                        await ended.wait()
+            return outcome
+        except anyio.get_cancelled_exc_class():
+            if attempt.leaving not in ("suspended", "stopped"):
+                with anyio.CancelScope(shield=True):
+                    await self._cancel(child, attempt.cancellation.reason or "its parent went on without it")
+            raise
+
+    async def _order_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> None:
+        order = self._works.order_of(asked)
+        if not known:
+            await attempt.child_started(trying, order.run_id, asked.worker, asked.input)
+        try:
+            await self._host.take_in(order)
+        except ConflictError:
+            # An earlier attempt has ordered it, and it is still queued.
+            if not known:
+                raise
+
+    async def cancel_open(self, attempt: Attempt) -> None:
+        """Sub-runs that nobody waits for any more when this run ends go with it."""
+        for _, step in attempt.journal.open_steps():
+            if step.child_run_id is not None:
+                await self._cancel(step.child_run_id, attempt.cancellation.reason or "its parent has ended")
+
+    async def _cancel(self, run_id: str, reason: str) -> None:
+        order = Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
+        await self._queue.put(order)
+        self._host.wake()
