@@ -29,13 +29,13 @@ format: $(READY) ## Put the code into shape
 test: $(READY) check ## Every check and every test, with coverage
 	@tools/system-packages.sh jq unshare:util-linux
 	@rm -f .coverage .coverage.*
-	@echo "==> tests" && COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest -n 2 $(ARGS)
+	@echo "==> tests" && COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest -n 3 --durations=25 $(ARGS)
 	@$(BIN)/coverage combine -q && $(BIN)/coverage report --format=total | xargs -I% echo "==> coverage of src/: % %"
 	@$(BIN)/coverage report > .coverage-report.txt || { cat .coverage-report.txt; exit 1; }
 
 test-long: $(READY) ## The same suites with more cases and time
 	@tools/system-packages.sh jq unshare:util-linux
-	@SHOPFLOOR_TEST_LONG=1 $(BIN)/pytest -n 2 $(ARGS)
+	@SHOPFLOOR_TEST_LONG=1 $(BIN)/pytest -n 3 $(ARGS)
 
 bench: $(READY) ## Measure us against the limit or a peer, as ratios
 	@$(BIN)/python -c 'import dbos, orjson' 2>/dev/null || $(BIN)/python -m pip install -q --group bench

@@ -103,13 +103,14 @@ def test_many_ask_at_once_over_one_pool(model_server: ModelServer, tmp_path: Pat
     assert len(replies) == len(model_server.asked()) == 20
 
 
-def test_the_slow_import_waits_until_a_model_is_asked() -> None:
+@pytest.mark.parametrize(("env", "loaded"), [({}, "False"), ({"OPENAI_API_KEY": "sk-x"}, "True")])
+def test_the_slow_import_waits_for_a_warm_up_where_models_are_set_up(env: dict[str, str], loaded: str) -> None:
     done = python(
-        "import sys; from shopfloor.adapters.models import LocalModels; models = LocalModels();"
+        f"import sys; from shopfloor.adapters.models import LocalModels; models = LocalModels(env={env!r});"
         "models.check('openai/gpt-5'); models.check('script/hello');"
         "print('pydantic_ai' in sys.modules); models.warm_up(); print('pydantic_ai' in sys.modules)"
     )
-    assert (done.stdout.split(), done.stderr) == (["False", "True"], "")
+    assert (done.stdout.split(), done.stderr) == (["False", loaded], "")
 
 
 def test_without_the_extra_the_hint_says_how_to_get_it() -> None:
