@@ -209,3 +209,5 @@ RUN_RETRY_SECONDS: Final = 2.0
 """How long a run that could not be recorded is left alone before it is gone on with."""
 SLUG_CHARS: Final = 100
 """How long a worker's slug may be."""
+WORKER_FUNCTIONS: Final = 1_000
+"""Of how many workers what is computed from their definition is kept."""

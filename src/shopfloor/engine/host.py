@@ -22,7 +22,7 @@ from shopfloor.engine.slots import HostSlot, Slots
 from shopfloor.engine.steps.tools import tools_of
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.workers.catalogue import Catalogue
-from shopfloor.engine.workers.definition import Definition, definition_hash
+from shopfloor.engine.workers.definition import Definition
 from shopfloor.engine.workers.python import arguments_of
 from shopfloor.engine.works import LocalWorks
 from shopfloor.engine.workshop import Workshop
@@ -38,6 +38,7 @@ from shopfloor.errors import (
 )
 from shopfloor.limits import (
     ENGINE_PAUSE_SECONDS,
+    GROUP_COMMIT_SECONDS,
     HOST_SLOTS,
     IDLE_RUNS,
     IDLE_SECONDS,
@@ -89,7 +90,8 @@ class Host:
         """Those that wait for a slot; and why they need none any more, where they are cancelled."""
         self._again: set[str] = set()
         """Those to be taken up once more when they have been left."""
-        self._started: list[str] = []
+        self._started: list[tuple[float, str]] = []
+        """Runs whose orders are still kept, each with when its log had it."""
         self._news = anyio.Event()
         self._stopping = False
         self._tasks: anyio.abc.TaskGroup
@@ -137,7 +139,7 @@ class Host:
             for attempt in list(self._live.values()):
                 attempt.leave("stopped")
             await anyio.sleep(0.005)
-        await self._forget_started()
+        await self._forget_started(everything=True)
 
     async def _look(self) -> None:
         try:
@@ -218,15 +220,8 @@ class Host:
 
     async def _tried(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None) -> bool:
         """False where it could not be tried, or not be recorded: it is ours, and nobody else will see to it."""
-        if cancel is None:
-            reasons: list[str] = []
-            with anyio.CancelScope() as waiting:
-                self._lined_up[run_id] = (waiting, reasons)
-                try:
-                    await slot.take()
-                finally:
-                    del self._lined_up[run_id]
-            cancel = reasons[0] if reasons else None
+        if cancel is None and not slot.held:
+            cancel = await self._wait_in_line(run_id, slot)
         try:
             # From here on only the attempt itself decides when it is left.
             with anyio.CancelScope(shield=True):
@@ -242,12 +237,21 @@ class Host:
             _log.exception("run %s cannot be gone on with", run_id)
         return True
 
+    async def _wait_in_line(self, run_id: str, slot: HostSlot) -> str | None:
+        """Waits for the slot; gives the reason where the run is cancelled meanwhile."""
+        reasons: list[str] = []
+        with anyio.CancelScope() as waiting:
+            self._lined_up[run_id] = (waiting, reasons)
+            try:
+                await slot.take()
+            finally:
+                del self._lined_up[run_id]
+        return reasons[0] if reasons else None
+
     async def _attempt(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None) -> None:
         parent = order.parent_run_id if order else await self._parent_of(run_id)
-        # Asked before it is opened, which makes one.
-        has_log = order is None or await self._reader.page(run_id, limit=1) is not None
         async with self._logs.open(run_id, parent_run_id=parent) as log:
-            journal = await read_journal(self._reader, run_id) if has_log else Journal(run_id)
+            journal = await read_journal(self._reader, run_id) if log.seq else Journal(run_id)
             if journal.outcome is not None or (journal.first is None and order is None):
                 return
             attempt = Attempt(journal, log, slot=slot, on_idle=self._idle)
@@ -255,7 +259,7 @@ class Host:
             try:
                 await attempt.append(self._run_started(journal, order))
                 if order is not None:
-                    self._started.append(run_id)
+                    self._started.append((time.monotonic(), run_id))
                 if cancel is not None:
                     attempt.cancel(cancel)
                 self.wake()
@@ -314,7 +318,7 @@ class Host:
         if definition.function is None:
             return await Interpreter(attempt, workshop, definition, given).run()
         worker = self._catalogue.get(definition.slug)
-        if worker.function is None or definition_hash(worker.definition) != first.definition_hash:
+        if worker.function is None or worker.hash != first.definition_hash:
             raise DefinitionChanged(
                 f"the worker {definition.slug!r} is not the one that this run began with",
                 hint="put the earlier one back, or start a new run",
@@ -334,9 +338,11 @@ class Host:
             if event is not None and not isinstance(event.payload, RunCompleted):
                 self.go_on(parent)
 
-    async def _forget_started(self) -> None:
-        """Logs have these: their orders go, many at once."""
-        started, self._started = self._started, []
+    async def _forget_started(self, *, everything: bool = False) -> None:
+        """Logs have these: their orders go, many at once, when that is on disk too."""
+        before = time.monotonic() - (0 if everything else 2 * GROUP_COMMIT_SECONDS)
+        started = [run_id for at, run_id in self._started if at <= before]
+        self._started = [one for one in self._started if one[0] > before]
         if started:
             await self._queue.started(started)
 

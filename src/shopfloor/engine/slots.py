@@ -28,18 +28,18 @@ class HostSlot:
 
     def __init__(self, free: anyio.Semaphore) -> None:
         self._free = free
-        self._held = False
+        self.held = False
 
     async def take(self) -> None:
-        if not self._held:
+        if not self.held:
             await self._free.acquire()
-            self._held = True
+            self.held = True
 
     def take_now(self) -> None:
         self._free.acquire_nowait()
-        self._held = True
+        self.held = True
 
     def give(self) -> None:
-        if self._held:
-            self._held = False
+        if self.held:
+            self.held = False
             self._free.release()

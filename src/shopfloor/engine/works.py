@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
-
 from shopfloor.engine.journal import read_journal
 from shopfloor.engine.workers.catalogue import Catalogue, Worker
-from shopfloor.engine.workers.definition import definition_hash
 from shopfloor.engine.workers.inputs import checked_input, input_schema
 from shopfloor.errors import RunEnded, RunNotFound, StorageFull, UnknownCall
 from shopfloor.limits import PREVIEW_CHARS
@@ -65,8 +62,8 @@ class LocalWorks:
             channel_id=asked.channel_id or "api",
             channel_name=asked.channel_name or asked.channel_id or "api",
             queued_at=now(),
-            definition=msgspec.to_builtins(worker.definition),
-            definition_hash=definition_hash(worker.definition),
+            definition=worker.as_data,
+            definition_hash=worker.hash,
             parent_run_id=asked.parent_run_id,
             root_run_id=asked.root_run_id or run_id,
             cwd=asked.cwd,

@@ -82,7 +82,9 @@ def checked_run_id(text: str) -> str:
 def timestamp_of(ms: int) -> str:
     """Milliseconds since 1970 as RFC 3339 in UTC."""
     seconds, rest = divmod(ms, 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:03d}Z"
+    # Not by strftime, which looks up the time zone each time.
+    year, month, day, hour, minute, second, *_ = time.gmtime(seconds)
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}.{rest:03d}Z"
 
 
 def now() -> str:

@@ -17,6 +17,11 @@ class Log(Protocol):
     @property
     def run_id(self) -> str: ...
 
+    @property
+    def seq(self) -> int:
+        """Of the last event; 0 where there is none yet."""
+        ...
+
     async def append(
         self, payload: Payload, *, path: str = "", iteration: int = 0, child_run_id: str | None = None
     ) -> Entry:

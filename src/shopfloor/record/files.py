@@ -20,6 +20,8 @@ force_to_disk = getattr(os, "fdatasync", os.fsync)
 def make_folder(folder: Path) -> None:
     """The folder and those above it, for nobody but us."""
     try:
+        if folder.is_dir():
+            return
         missing = [one for one in (folder, *folder.parents) if not one.exists()]
         for one in reversed(missing):
             one.mkdir(mode=FOLDER_MODE, exist_ok=True)

@@ -50,7 +50,7 @@ _END = ord("\n")
 _OUTCOME = RunCompleted.event_type
 _DURABLE_AT_ONCE: dict[Durability, tuple[str, ...]] = {
     Durability.OS: (),
-    Durability.GROUP: ("run.", "step."),
+    Durability.GROUP: (_OUTCOME, "step."),
     Durability.EVENT: ("",),
 }
 """How the types of those events begin that are forced to disk before they are acknowledged."""
@@ -123,12 +123,11 @@ class Recorder:
                 f"another process is writing the log of {self.run_id}",
                 hint="a log has one writer; read it with `shopfloor tail` or wait until the run ends",
             )
-        if self._durability is not Durability.OS:
-            sync_folder(self.path.parent)
         return descriptor
 
     def _repair(self) -> Tail:
         size = os.fstat(self._descriptor).st_size
+        self._new_name = not size
         tail = find_tail(self._descriptor, size)
         if tail.end < size:
             try:
@@ -239,8 +238,15 @@ class Recorder:
         now = os.fstat(self._descriptor)
         if now.st_nlink == 0 or now.st_size <= self._written[1]:
             raise OSError(errno.EIO, "somebody deleted or cut the file")
-        force_to_disk(self._descriptor)
+        self._force()
         self._unsynced = False
+
+    def _force(self) -> None:
+        force_to_disk(self._descriptor)
+        if self._new_name:
+            # What is on disk under a name that is not would be lost with it.
+            sync_folder(self.path.parent)
+            self._new_name = False
 
     def _undo(self, error: OSError) -> StorageError:
         """Takes back what was written of a line that is not to count."""
@@ -260,7 +266,7 @@ class Recorder:
         """After a failure or an interruption: takes back what does not count, before anything else is written."""
         try:
             self._cut_back()
-            force_to_disk(self._descriptor)
+            self._force()
         except OSError as error:
             raise storage_error(error, f"cannot write to {self.path}") from error
         self._failure = None
@@ -272,7 +278,7 @@ class Recorder:
                 return
             self._unsynced = False
             try:
-                force_to_disk(self._descriptor)
+                self._force()
             except OSError as error:
                 self._failure = error
                 self._ready = False

@@ -28,6 +28,10 @@ class LocalLog:
     def run_id(self) -> str:
         return self.recorder.run_id
 
+    @property
+    def seq(self) -> int:
+        return self.recorder.seq
+
     async def append(
         self, payload: Payload, *, path: str = "", iteration: int = 0, child_run_id: str | None = None
     ) -> Entry:
@@ -66,8 +70,7 @@ class LocalLogs:
 
     @asynccontextmanager
     async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[LocalLog]:
-        # Making a new name safe takes as long as the disk likes. A cancel waits for it, so what is opened is closed.
-        recorder = await anyio.to_thread.run_sync(self._open, run_id, parent_run_id)
+        recorder = self._open(run_id, parent_run_id)
         try:
             if recorder.repaired and self._on_repair:
                 self._on_repair(recorder.repaired)

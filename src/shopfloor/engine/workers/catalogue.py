@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -9,9 +10,9 @@ from typing import Any, cast
 
 import msgspec
 
-from shopfloor.engine.workers.definition import Definition, is_slug
+from shopfloor.engine.workers.definition import Definition, definition_hash, is_slug
 from shopfloor.engine.workers.loading import load_file, load_module
-from shopfloor.engine.workers.parsing import WORKER_FILE, parse_worker, prompt_files
+from shopfloor.engine.workers.parsing import PROMPTS_FOLDER, WORKER_FILE, parse_worker
 from shopfloor.engine.workers.problems import Problem, closest, invalid_worker
 from shopfloor.engine.workers.python import PythonWorker
 from shopfloor.errors import InvalidWorker, ShopfloorError, WorkerNotFound
@@ -33,6 +34,15 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     """Where it is from, for people."""
     problems: tuple[Problem, ...] = ()
+    as_data: Any = None
+    """The definition as a run's log keeps it."""
+    hash: str = ""
+    """Of the definition."""
+
+    def __post_init__(self) -> None:
+        # Once, and not for every run.
+        msgspec.structs.force_setattr(self, "as_data", msgspec.to_builtins(self.definition))
+        msgspec.structs.force_setattr(self, "hash", definition_hash(self.definition))
 
 
 def default_folders(storage_root: Path, named: Sequence[Path] = ()) -> list[Path]:
@@ -50,7 +60,7 @@ class Catalogue:
     def __init__(self, folders: Sequence[Path], modules: Sequence[str] = ()) -> None:
         self._folders = list(dict.fromkeys(folders))
         self._modules = list(modules)
-        self._read: dict[Path, tuple[Fingerprint, tuple[Worker, ...]]] = {}
+        self._read: dict[str, tuple[Fingerprint, tuple[Worker, ...]]] = {}
         self._named = {name: _in_module(load_module(name), name) for name in modules if not name.endswith(".py")}
         self._installed: list[Worker] | None = None
         for name in self._modules:
@@ -80,7 +90,7 @@ class Catalogue:
                     return worker
         if is_slug(slug):
             for folder in self._folders:
-                for worker in self._of_folder(folder / slug):
+                for worker in self._of_folder(f"{folder}/{slug}"):
                     return worker
         return next((worker for worker in self._of_packages() if worker.definition.slug == slug), None)
 
@@ -96,29 +106,29 @@ class Catalogue:
             yield from self._of_module(name)
         for folder in self._folders:
             for inside in _folders_in(folder):
-                yield from self._of_folder(inside)
+                yield from self._of_folder(str(inside))
         yield from self._of_packages()
 
     def _of_module(self, name: str) -> tuple[Worker, ...]:
         if name in self._named:
             return self._named[name]
         path = Path(name).expanduser().absolute()
-        return self._kept(path, lambda: self._of_file(path, name))
+        return self._kept(str(path), lambda: self._of_file(path, name))
 
     def _of_file(self, path: Path, name: str) -> tuple[Worker, ...]:
         try:
             return _in_module(load_file(path), name)
         except InvalidWorker as error:
-            if path not in self._read:
+            if str(path) not in self._read:
                 raise
             # It could be loaded before, and somebody is at work on it: that must not hide the other workers.
             problems = (Problem(path, 1, error.message),)
-            return tuple(msgspec.structs.replace(worker, problems=problems) for worker in self._read[path][1])
+            return tuple(msgspec.structs.replace(worker, problems=problems) for worker in self._read[str(path)][1])
 
-    def _of_folder(self, folder: Path) -> tuple[Worker, ...]:
-        return self._kept(folder, lambda: _in_folder(folder))
+    def _of_folder(self, folder: str) -> tuple[Worker, ...]:
+        return self._kept(folder, lambda: _in_folder(Path(folder)))
 
-    def _kept(self, path: Path, read: Callable[[], tuple[Worker, ...]]) -> tuple[Worker, ...]:
+    def _kept(self, path: str, read: Callable[[], tuple[Worker, ...]]) -> tuple[Worker, ...]:
         """What was read there, read again only where a file changed."""
         now = _fingerprint(path)
         before, workers = self._read.get(path, (None, ()))
@@ -146,16 +156,24 @@ def _folders_in(folder: Path) -> list[Path]:
         return []
 
 
-def _fingerprint(path: Path) -> Fingerprint:
-    files = [path / WORKER_FILE, path / PYTHON_FILE, *prompt_files(path)] if path.is_dir() else [path]
+def _fingerprint(name: str) -> Fingerprint:
+    """By plain names: it is asked for every run."""
+    files = [name, f"{name}/{WORKER_FILE}", f"{name}/{PYTHON_FILE}", *_prompts_in(f"{name}/{PROMPTS_FOLDER}")]
     found: list[tuple[str, int, int]] = []
     for file in files:
         try:
-            seen = file.stat()
+            seen = os.stat(file)  # noqa: PTH116 - a Path for each would cost more than the look
         except OSError:
             continue
-        found.append((str(file), seen.st_mtime_ns, seen.st_size))
+        found.append((file, seen.st_mtime_ns, seen.st_size))
     return tuple(found)
+
+
+def _prompts_in(folder: str) -> list[str]:
+    try:
+        return [f"{folder}/{name}" for name in sorted(os.listdir(folder)) if name.endswith(".md")]
+    except OSError:
+        return []
 
 
 def _in_folder(folder: Path) -> tuple[Worker, ...]:

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import (
     Annotated,
     Any,
@@ -26,6 +27,7 @@ import msgspec
 from shopfloor.engine.workers.definition import Definition, InputField, InputType, ToolDefinition, is_slug
 from shopfloor.engine.workers.loading import load_object
 from shopfloor.errors import InvalidWorker, ToolFailed
+from shopfloor.limits import WORKER_FUNCTIONS
 
 __all__ = ["PythonTool", "PythonWorker", "arguments_of", "load_object", "tool", "worker"]
 
@@ -159,11 +161,17 @@ def tool(
 
 def arguments_of(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the inputs that the function takes; all of them where it takes `**anything`."""
+    taken = _taken_by(function)
+    return {name: value for name, value in values.items() if taken is None or name in taken}
+
+
+@lru_cache(maxsize=WORKER_FUNCTIONS)
+def _taken_by(function: Callable[..., Any]) -> frozenset[str] | None:
+    """The inputs that a function takes; None where it takes any."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return dict(values)
-    taken = {parameter.name for parameter in parameters}
-    return {name: value for name, value in values.items() if name in taken}
+        return None
+    return frozenset(parameter.name for parameter in parameters)
 
 
 def _named_parameters(function: Callable[..., Any], where: str, *, skip: int) -> list[tuple[inspect.Parameter, Any]]:
