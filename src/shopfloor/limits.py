@@ -19,6 +19,8 @@ DROP_WARNING_SECONDS: Final = 1.0
 """How often at most a slow subscriber is warned of."""
 DISK_LOW_WATER_BYTES: Final = 200 * 1000 * 1000
 """With less than this free, new runs are refused and running ones end (`SHOPFLOOR_DISK_LOW_WATER`)."""
+DISK_THREADS: Final = 32
+"""How many logs are forced to disk at once."""
 DISK_CHECK_SECONDS: Final = 1.0
 """How often a run looks at what is free."""
 STORAGE_PATIENCE_SECONDS: Final = 5.0

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 
-import anyio.to_thread
+import anyio
 
 from shopfloor.adapters.local.live import Live
 from shopfloor.errors import storage_error
-from shopfloor.limits import DISK_LOW_WATER_BYTES
+from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS
 from shopfloor.log import Delta, Entry, Payload
 from shopfloor.record import Durability, Hook, Recorder, Repair, Storage, make_folder
+
+_disk = ThreadPoolExecutor(DISK_THREADS, "shopfloor-disk")
+"""Those who wait for the disk, so that nobody else has to."""
 
 
 class LocalLog:
@@ -37,8 +42,12 @@ class LocalLog:
     ) -> Entry:
         write = partial(self.recorder.append, payload, path=path, iteration=iteration, child_run_id=child_run_id)
         if self.recorder.waits_for_disk(payload):
-            # Forcing to disk takes as long as the disk likes: not on the loop's time.
-            entry = await anyio.to_thread.run_sync(write)
+            # Forcing to disk takes as long as the disk likes: not on the loop's time. Nobody leaves before it is done:
+            # what is written is written.
+            forced = asyncio.wrap_future(_disk.submit(write))
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((forced,))
+            entry = forced.result()
         else:
             entry = write()
         self._live.wake(self.run_id)
