@@ -213,3 +213,5 @@ SLUG_CHARS: Final = 100
 """How long a worker's slug may be."""
 WORKER_FUNCTIONS: Final = 1_000
 """Of how many workers what is computed from their definition is kept."""
+ORDER_PATIENCE_SECONDS: Final = 60.0
+"""How long an order of a run that nobody knows is kept: it may yet be dispatched."""

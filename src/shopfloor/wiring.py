@@ -294,7 +294,7 @@ async def serve_storage(
                         office.queue,
                         office.ingest,
                         keep_seconds=keep_seconds,
-                        go_on=works.host.go_on,
+                        go_on=works.host.adopt,
                     )
 
                 tasks.start_soon(works.host.run)

@@ -66,7 +66,7 @@ class Floor:
                 tasks.start_soon(works.host.run)
 
                 async def keeper() -> None:
-                    await keep(self.storage, office.store, office.queue, office.ingest, go_on=works.host.go_on)
+                    await keep(self.storage, office.store, office.queue, office.ingest, go_on=works.host.adopt)
 
                 tasks.start_soon(keeper)
                 yield Shift(self, office, works)

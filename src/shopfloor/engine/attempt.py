@@ -162,6 +162,15 @@ class Attempt:
             )
         )
 
+    @property
+    def on_disk(self) -> bool:
+        """Whether a power cut would take nothing of what is written."""
+        return self._log.on_disk
+
+    async def force(self) -> None:
+        """Returns when all that is written is on disk."""
+        await self._log.force()
+
     def said(self, place: Place) -> list[Said]:
         return self.journal.said.get(place, [])
 
@@ -320,8 +329,9 @@ class Attempt:
             self._waiting -= 1
             # While other branches wait, this one needs a slot only when it works.
             if self.leaving is None and not self._waiting:
-                await self._need_slot()
-                self._look_idle()
+                # Counted as work: a run that is on its way must not be let go while it waits for its slot.
+                async with self.working():
+                    pass
 
     async def pause(self, seconds: float) -> None:
         """A wait that only this attempt knows of."""
@@ -390,11 +400,12 @@ class Attempt:
     async def deliver(self, order: Order) -> None:
         """Takes up an order: when this returns the log has it, or it means nothing here."""
         if order.kind == "cancel":
-            self.cancel(str(order.body.get("reason") or "cancelled"))
+            if self.leaving != "cancelled":
+                self.cancel(str(order.body.get("reason") or "cancelled"))
             return
         call_id = str(order.body.get("call_id"))
         async with self._settling:
-            if order.kind != "answer" or call_id not in self.journal.calls:
+            if order.kind != "answer" or call_id not in self.journal.awaited:
                 return
             place, call = self.journal.calls[call_id]
             result = ToolResult(
@@ -426,6 +437,7 @@ class Attempt:
         event = self._children.get(run_id)
         if event is not None:
             event.set()
+            self._stir()
         return event is not None
 
 

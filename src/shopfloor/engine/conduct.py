@@ -12,7 +12,7 @@ import anyio.lowlevel
 
 from shopfloor.engine.attempt import Attempt, Finished, Trying, readable
 from shopfloor.engine.journal import Journal
-from shopfloor.errors import RunFailed, ShopfloorError, StepFailed, StorageError
+from shopfloor.errors import InvalidEvent, RunFailed, ShopfloorError, StepFailed, StorageError
 from shopfloor.log import RunCompleted, RunError, Status, Usage, now
 
 
@@ -52,7 +52,12 @@ async def conduct(
     with anyio.CancelScope(shield=True):
         await before_end()
         await end_open_steps(attempt, error.message if error else "the worker went on without it")
-        await attempt.append(outcome)
+        try:
+            await attempt.append(outcome)
+        except InvalidEvent as wrong:
+            error = RunError(code=StepFailed.code, message=f"what it gave cannot be recorded: {wrong.message}")
+            outcome = _outcome(attempt, "failed", error, None, began)
+            await attempt.append(outcome)
     return outcome
 
 

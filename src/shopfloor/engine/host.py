@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import msgspec
 
 from shopfloor.engine.attempt import Attempt
@@ -17,6 +19,7 @@ from shopfloor.engine.duty import Duty
 from shopfloor.engine.interpreter import Interpreter
 from shopfloor.engine.journal import Journal, last_event, read_journal
 from shopfloor.engine.orders import Orders
+from shopfloor.engine.orphans import end_orphan
 from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.slots import HostSlot, Slots
 from shopfloor.engine.steps.tools import tools_of
@@ -35,16 +38,16 @@ from shopfloor.errors import (
     StorageError,
     StorageFull,
     StoreError,
+    UnexpectedError,
 )
 from shopfloor.limits import (
     ENGINE_PAUSE_SECONDS,
-    GROUP_COMMIT_SECONDS,
     HOST_SLOTS,
     IDLE_RUNS,
     IDLE_SECONDS,
     RUN_RETRY_SECONDS,
 )
-from shopfloor.log import FORMAT, RunCompleted, RunStarted, decode
+from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, decode
 from shopfloor.ports import Dispatch, Hosts, LogReader, Logs, Models, Processes, Queue
 from shopfloor.record import Storage
 
@@ -73,6 +76,7 @@ class Host:
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.id = host
+        self._storage = storage
         self._logs = logs
         self._reader = reader
         self._queue = queue
@@ -90,8 +94,8 @@ class Host:
         """Those that wait for a slot; and why they need none any more, where they are cancelled."""
         self._again: set[str] = set()
         """Those to be taken up once more when they have been left."""
-        self._started: list[tuple[float, str]] = []
-        """Runs whose orders are still kept, each with when its log had it."""
+        self._started: list[tuple[str, Attempt]] = []
+        """Runs whose orders are still kept."""
         self._news = anyio.Event()
         self._stopping = False
         self._tasks: anyio.abc.TaskGroup
@@ -139,7 +143,7 @@ class Host:
             for attempt in list(self._live.values()):
                 attempt.leave("stopped")
             await anyio.sleep(0.005)
-        await self._forget_started(everything=True)
+        await self._forget_started()
 
     async def _look(self) -> None:
         try:
@@ -149,9 +153,9 @@ class Host:
                 await self._claim()
             self._let_go()
             self._mind_the_disk()
-        except ShopfloorError as error:
+        except (ShopfloorError, OSError) as error:
             # The next look may go better; what runs, runs.
-            _log.warning("cannot look for work: %s", error.message)
+            _log.warning("cannot look for work: %s", error)
 
     # Taking up runs.
 
@@ -185,6 +189,11 @@ class Host:
         else:
             self._begin(run_id, self._slots.slot(), None)
 
+    def adopt(self, run_id: str) -> None:
+        """Takes up a run that has a log and no host, unless it is taken up already."""
+        if run_id not in self._begun:
+            self._begin(run_id, self._slots.slot(), None)
+
     def cancel(self, run_id: str, reason: str, order: Dispatch | None = None) -> None:
         """Takes up a run only to end it: for that it needs no slot."""
         self._begin(run_id, self._slots.slot(), order, reason)
@@ -207,6 +216,8 @@ class Host:
         try:
             done = await self._tried(run_id, slot, order, cancel)
             while not done:
+                # What the last try was told and did not record is told anew.
+                self._orders.forget(run_id)
                 await anyio.sleep(RUN_RETRY_SECONDS)
                 done = await self._tried(run_id, slot, order, cancel)
         finally:
@@ -233,9 +244,16 @@ class Host:
             _log.warning("run %s cannot be gone on with for now: %s", run_id, error.message)
             slot.give()
             return not isinstance(error, StorageError | StoreError)
-        except Exception:  # noqa: BLE001 - a defect of ours in one run must not take the others with it
+        except Exception as error:  # noqa: BLE001 - a defect of ours in one run must not take the others with it
             _log.exception("run %s cannot be gone on with", run_id)
+            await self._end_broken(run_id, error)
         return True
+
+    async def _end_broken(self, run_id: str, error: Exception) -> None:
+        """Nobody else will end it, as long as we live."""
+        failure = RunError(code=UnexpectedError.code, message=f"a defect of Shopfloor: {type(error).__name__}: {error}")
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(partial(end_orphan, self._storage, run_id, failure=failure))
 
     async def _wait_in_line(self, run_id: str, slot: HostSlot) -> str | None:
         """Waits for the slot; gives the reason where the run is cancelled meanwhile."""
@@ -259,7 +277,7 @@ class Host:
             try:
                 await attempt.append(self._run_started(journal, order))
                 if order is not None:
-                    self._started.append((time.monotonic(), run_id))
+                    self._started.append((run_id, attempt))
                 if cancel is not None:
                     attempt.cancel(cancel)
                 self.wake()
@@ -338,17 +356,19 @@ class Host:
             if event is not None and not isinstance(event.payload, RunCompleted):
                 self.go_on(parent)
 
-    async def _forget_started(self, *, everything: bool = False) -> None:
-        """Logs have these: their orders go, many at once, when that is on disk too."""
-        before = time.monotonic() - (0 if everything else 2 * GROUP_COMMIT_SECONDS)
-        started = [run_id for at, run_id in self._started if at <= before]
-        self._started = [one for one in self._started if one[0] > before]
+    async def _forget_started(self) -> None:
+        """The logs of these are on disk: their orders go, many at once."""
+        started = [run_id for run_id, attempt in self._started if attempt.on_disk]
+        self._started = [one for one in self._started if not one[1].on_disk]
         if started:
             await self._queue.started(started)
 
     # Those that wait.
 
     def _idle(self, attempt: Attempt) -> None:
+        if self._duty == "own":
+            # Nobody would take it up again.
+            return
         idle = sorted(
             (one for one in self._live.values() if one.suspendable and one.leaving is None),
             key=lambda one: one.idle_since or 0.0,
@@ -358,6 +378,8 @@ class Host:
 
     def _let_go(self) -> None:
         """A run that has waited long is left: what it waits for is in its log."""
+        if self._duty == "own":
+            return
         before = time.monotonic() - self._idle_seconds
         for attempt in self._live.values():
             if attempt.suspendable and attempt.idle_since is not None and attempt.idle_since < before:

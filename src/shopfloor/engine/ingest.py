@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from shopfloor.errors import FileMissing, InvalidEvent, StoreError
+from shopfloor.errors import FileMissing, InvalidEvent, StorageError, StoreError
 from shopfloor.limits import INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS, INGEST_RUNS
 from shopfloor.log import Entry, Event, decode
 from shopfloor.ports import Change, RunItem, Store
@@ -42,15 +42,17 @@ class _Followed:
                         if events := list(_events(entries)):
                             return events
                 self._read_size = size
-        except (FileNotFoundError, FileMissing):
-            # Deleted meanwhile.
+        except (OSError, FileMissing, StorageError):
+            # Deleted meanwhile, or not to be read just now: the next look may go better.
             pass
         return []
 
-    @property
     def rests(self) -> bool:
         """Whether nothing will come until somebody opens it, which is announced: it waits, and nobody is at it."""
-        return self.row.outside and not is_locked(self.path)
+        try:
+            return self.row.outside and not is_locked(self.path)
+        except OSError:
+            return False
 
     def fold(self, events: list[Event]) -> Change:
         first = not self.row.last_seq
@@ -108,7 +110,7 @@ class Ingest:
                 while True:
                     if not await self.step():
                         await anyio.sleep(INGEST_PAUSE_SECONDS)
-            except* StoreError:
+            except* (StoreError, StorageError, OSError):
                 # From what the store has, once more.
                 self._followed.clear()
                 await anyio.sleep(INGEST_RETRY_SECONDS)
@@ -153,10 +155,12 @@ class Ingest:
         """What the open logs have got, about as much of it as goes into one transaction."""
         batch = _Batch()
         for run_id, followed in list(self._followed.items()):
+            # Asked before reading: what was written before the writer went away is still read.
+            rests = followed.rests()
             if events := followed.poll():
                 batch.changes.append(followed.fold(events))
                 batch.events += len(events)
-            elif followed.rests:
+            elif rests:
                 del self._followed[run_id]
             if followed.row.ended:
                 self._followed.pop(run_id, None)

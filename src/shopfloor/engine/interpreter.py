@@ -47,6 +47,9 @@ BEGIN = "Begin."
 """What a model is told in a thread in which nobody has said anything: every provider wants something."""
 
 
+ROUND = "ROUND"
+
+
 class Scope(msgspec.Struct, frozen=True):
     """Where steps are: what they see, and how their places begin."""
 
@@ -59,10 +62,22 @@ class Scope(msgspec.Struct, frozen=True):
         path = ".".join((*((self.path,) if self.path else ()), *segments))
         return msgspec.structs.replace(self, path=path, iteration=self.iteration if iteration is None else iteration)
 
+    def counted(self, segment: str, number: int) -> Scope:
+        """A round of a loop on a condition."""
+        inner = self.inner(segment, str(number), iteration=number)
+        return msgspec.structs.replace(inner, values=_Counted({ROUND: number}, self.values))
+
     def round(self, segment: str, number: int, values: dict[str, Any]) -> Scope:
         """A round of a loop over items: what it sets is its own."""
         inner = self.inner(segment, str(number), iteration=number)
         return msgspec.structs.replace(inner, values=ChainMap(values, self.values), threads=ChainMap({}, self.threads))
+
+
+class _Counted(ChainMap[str, Any]):
+    """The number of the round is the round's own; what its steps set is everybody's."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.maps[1][key] = value
 
 
 class Interpreter:
@@ -105,7 +120,7 @@ class Interpreter:
         place = Place(scope.inner(segment_of(name)).path, scope.iteration)
         await self._doers[type(step)](name, step, scope, place)
 
-    async def _compose(self, name: str, kind: str, step: Step, place: Place, work: Callable[[], Awaitable[Any]]) -> Any:
+    async def _compose(self, name: str, kind: str, place: Place, work: Callable[[], Awaitable[Any]]) -> Any:
         """A step that does nothing by itself, so it can be gone on with at any time.
 
         One that is done is walked again, for what its steps set: every one of them is known.
@@ -118,7 +133,7 @@ class Interpreter:
         if known is not None and known.done is not None and known.done.error is None:
             return await work()
 
-        return await self._attempt.step(place, composed, name=name, kind=kind, retry=step.retry, repeatable=True)
+        return await self._attempt.step(place, composed, name=name, kind=kind, repeatable=True)
 
     # Threads.
 
@@ -134,7 +149,7 @@ class Interpreter:
             backup_model=step.backup_model,
             messages=[],
         )
-        await self._compose(name, "start-thread", step, place, _nothing)
+        await self._compose(name, "start-thread", place, _nothing)
 
     async def _add_message(self, name: str, step: AddMessage, scope: Scope, place: Place) -> None:
         thread = self._thread(step.thread, scope)
@@ -148,7 +163,7 @@ class Interpreter:
         async def said() -> None:
             await say(self._attempt, thread, place, [*blocks], role=step.role)
 
-        await self._compose(name, "add-message", step, place, said)
+        await self._compose(name, "add-message", place, said)
 
     async def _next_message(self, name: str, step: NextMessage, scope: Scope, place: Place) -> None:
         thread = self._thread(step.thread, scope)
@@ -168,7 +183,7 @@ class Interpreter:
         value: Any = as_markdown(thread)
         if step.format == "json":
             value = msgspec.to_builtins(thread.messages)
-        await self._compose(name, "serialize-thread", step, place, _nothing)
+        await self._compose(name, "serialize-thread", place, _nothing)
         self._set(step.output, value, scope)
 
     def _thread(self, name: str, scope: Scope) -> Thread:
@@ -234,16 +249,17 @@ class Interpreter:
     async def _custom(self, name: str, step: Custom, scope: Scope, place: Place) -> None:
         function = load_object(self._definition.kinds[step.kind])
         given = fill(step.with_, scope.values)
-        run = Run(
-            self._attempt,
-            self._workshop,
-            given=given,
-            tools=self._tools,
-            path=place.path,
-            iteration=place.iteration,
-        )
 
         async def called(trying: Trying) -> StepResult:
+            # Anew for each try: its steps are counted from the first again, and what is done of them is known.
+            run = Run(
+                self._attempt,
+                self._workshop,
+                given=given,
+                tools=self._tools,
+                path=place.path,
+                iteration=place.iteration,
+            )
             return StepResult(await function(run, **given))
 
         value = await self._attempt.step(place, called, name=name, kind=step.kind, retry=step.retry, repeatable=True)
@@ -260,7 +276,7 @@ class Interpreter:
         async def all_branches() -> None:
             await together(branch, list(step.branches), step.concurrency or len(step.branches))
 
-        await self._compose(name, "parallel", step, place, all_branches)
+        await self._compose(name, "parallel", place, all_branches)
 
     async def _for_each(self, name: str, step: ForEach, scope: Scope, place: Place) -> None:
         items: Any = fill(step.each, scope.values)
@@ -272,7 +288,7 @@ class Interpreter:
         kept: list[Any] = [None] * len(todo)
 
         async def one(number: int) -> None:
-            inner = scope.round(segment_of(name), number, {step.as_: todo[number], "ROUND": number})
+            inner = scope.round(segment_of(name), number, {step.as_: todo[number], ROUND: number})
             await self._steps(step.steps, inner)
             kept[number] = inner.values.get(step.collect) if step.collect else None
 
@@ -288,20 +304,20 @@ class Interpreter:
             await each()
             return kept if step.output else None
 
-        self._set(step.output, await self._compose(name, "for_each", step, place, collected), scope)
+        self._set(step.output, await self._compose(name, "for_each", place, collected), scope)
 
     async def _while(self, name: str, step: While, scope: Scope, place: Place) -> None:
         async def rounds() -> None:
             for number in range(min(step.max_rounds, LOOP_ROUNDS)):
-                scope.values["ROUND"] = number
-                if not holds(step.condition, scope.values):
+                inner = scope.counted(segment_of(name), number)
+                if not holds(step.condition, inner.values):
                     return
-                await self._steps(step.steps, scope.inner(segment_of(name), str(number), iteration=number))
+                await self._steps(step.steps, inner)
                 await anyio.lowlevel.checkpoint()
             if holds(step.condition, scope.values):
                 raise StepFailed(f"{name!r} did not end after {step.max_rounds:,} rounds", hint="raise `maxRounds`")
 
-        await self._compose(name, "while", step, place, rounds)
+        await self._compose(name, "while", place, rounds)
 
     async def _terminal(self, name: str, step: Terminal, scope: Scope, place: Place) -> None:
         if step.when is not None and not holds(step.when, scope.values):

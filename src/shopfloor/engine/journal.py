@@ -109,6 +109,11 @@ class Journal(msgspec.Struct):
         if cost is not None and cost.usd is not None:
             self.cost = msgspec.structs.replace(cost, usd=cost.usd + ((self.cost and self.cost.usd) or 0.0))
 
+    @property
+    def awaited(self) -> set[str]:
+        """The open calls that somebody outside has to answer."""
+        return {call_id for call_id, (_, call) in self.calls.items() if call.awaits is not None}
+
     def open_steps(self) -> list[tuple[Place, StepRecord]]:
         """The innermost last."""
         return [(place, step) for place, step in self.steps.items() if step.done is None]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -13,11 +15,13 @@ from shopfloor.engine.duty import Duty
 from shopfloor.engine.journal import last_event
 from shopfloor.engine.orphans import can_go_on, end_orphan
 from shopfloor.engine.works import LocalWorks
-from shopfloor.errors import RunEnded, StorageError
-from shopfloor.limits import STOPPED_HOST_SECONDS
-from shopfloor.log import RunCompleted
+from shopfloor.errors import RunEnded, ShopfloorError, StorageError
+from shopfloor.limits import ORDER_PATIENCE_SECONDS, STOPPED_HOST_SECONDS
+from shopfloor.log import RunCompleted, timestamp_of
 from shopfloor.ports import Dispatch, Hosts, LogReader, Order, Queue
 from shopfloor.record import Storage
+
+_log = logging.getLogger("shopfloor.engine")
 
 
 class Worked(Protocol):
@@ -51,6 +55,8 @@ class Orders:
         self._works = works
         self._taken: dict[str, list[int]] = {}
         """Orders whose run has them, but whose log not yet."""
+        self._recorded: dict[int, Attempt] = {}
+        """Orders that a log has, perhaps not on disk yet."""
         self._pressed: dict[str, float] = {}
         """Since when another host has been asked to cancel a run."""
 
@@ -63,30 +69,40 @@ class Orders:
         self._taken.pop(run_id, None)
 
     async def obey(self) -> None:
-        done: list[int] = []
+        done = [number for number, attempt in self._recorded.items() if attempt.on_disk]
         for number, order in await self._queue.orders():
-            attempt = self._host.live(order.run_id)
-            if attempt is not None:
-                done += await self._hand_over(attempt, number, order)
-            elif order.kind == "cancel" and self._host.leave_line(order.run_id, reason_of(order)):
+            if number in self._recorded:
                 continue
-            elif not self._host.has(order.run_id):
-                done += await self._take_up(number, order)
+            try:
+                done += await self._obey(number, order)
+            except (ShopfloorError, OSError) as error:
+                # One that cannot be taken up now must not keep the others waiting.
+                _log.warning("an order of run %s waits: %s", order.run_id, error)
         await self._queue.done(done)
+        for number in done:
+            self._recorded.pop(number, None)
 
-    async def _hand_over(self, attempt: Attempt, number: int, order: Order) -> list[int]:
+    async def _obey(self, number: int, order: Order) -> list[int]:
+        """Those that are done with by this."""
+        attempt = self._host.live(order.run_id)
+        if attempt is not None:
+            await self._hand_over(attempt, number, order)
+            return []
+        if order.kind == "cancel" and self._host.leave_line(order.run_id, reason_of(order)):
+            return []
+        return [] if self._host.has(order.run_id) else await self._take_up(number, order)
+
+    async def _hand_over(self, attempt: Attempt, number: int, order: Order) -> None:
+        """It stays an order until a log has it, on disk."""
         taken = self._taken.setdefault(order.run_id, [])
         if number in taken:
-            return []
-        try:
+            return
+        with suppress(StorageError, RunEnded):
             await attempt.deliver(order)
-        except (StorageError, RunEnded):
-            # It stays an order until a log has it.
-            return []
-        if order.kind != "cancel":
-            return [number]
-        taken.append(number)
-        return []
+            if order.kind == "cancel":
+                taken.append(number)
+            else:
+                self._recorded[number] = attempt
 
     async def _take_up(self, number: int, order: Order) -> list[int]:
         """An order for a run that is not live here: whoever is left to it has to see to it."""
@@ -100,7 +116,7 @@ class Orders:
             return []
         last = await last_event(self._reader, order.run_id)
         if last is None:
-            return []
+            return await self._of_nobody(number, order)
         if isinstance(last.payload, RunCompleted):
             return [number]
         host = await self._works.host_of(order.run_id)
@@ -113,6 +129,11 @@ class Orders:
         else:
             self._host.go_on(order.run_id)
         return []
+
+    async def _of_nobody(self, number: int, order: Order) -> list[int]:
+        """A run that has no log: it is about to begin, or it never will."""
+        old = order.created_at < timestamp_of(int((time.time() - ORDER_PATIENCE_SECONDS) * 1000))
+        return [number] if old and not await self._works.knows(order.run_id) else []
 
     async def _end(self, run_id: str, cancel: str | None) -> None:
         """A run that nobody can go on with: it can only be cancelled."""

@@ -37,10 +37,10 @@ def can_go_on(storage: Storage, run_id: str) -> bool:
     return isinstance(payload, RunStarted) and payload.definition is not None
 
 
-def end_orphan(storage: Storage, run_id: str, *, cancelled: str | None = None) -> bool:
+def end_orphan(storage: Storage, run_id: str, *, cancelled: str | None = None, failure: RunError | None = None) -> bool:
     """Writes the outcome that the host can no longer write; False where there is one, or somebody at it, after all.
 
-    `cancelled` is the reason, where somebody asked for its end.
+    `cancelled` is the reason, where somebody asked for its end; `failure` why it failed, where it is not the host.
     """
     path = storage.log_path(run_id)
     run = outline(decode(entry.raw) for entry in read(path, report=lambda problem: None))
@@ -52,7 +52,7 @@ def end_orphan(storage: Storage, run_id: str, *, cancelled: str | None = None) -
         open_steps = [step for step in run.steps.values() if not step.done]
         for step in reversed(open_steps):
             _end_step(recorder, step)
-        recorder.append(_cancelled(run, cancelled) if cancelled is not None else _outcome(run, open_steps))
+        recorder.append(_cancelled(run, cancelled) if cancelled is not None else _outcome(run, open_steps, failure))
         return True
     return False
 
@@ -68,7 +68,7 @@ def _cancelled(run: Outline, reason: str) -> RunCompleted:
     return RunCompleted(name=run.name, kind=run.kind, status="cancelled", error=error)
 
 
-def _outcome(run: Outline, open_steps: list[Step]) -> RunCompleted:
+def _outcome(run: Outline, open_steps: list[Step], failure: RunError | None) -> RunCompleted:
     at = f", while it was at {', '.join(step.path for step in open_steps)}" if open_steps else ""
     error = RunError(code=HOST_LOST, message=f"the process that ran this is gone{at}", retryable=True)
-    return RunCompleted(name=run.name, kind=run.kind, status="failed", error=error)
+    return RunCompleted(name=run.name, kind=run.kind, status="failed", error=failure or error)

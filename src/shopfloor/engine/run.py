@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal
 
 import anyio.to_thread
@@ -21,6 +22,9 @@ from shopfloor.engine.workers.definition import Retry, segment_of
 from shopfloor.engine.workers.python import PythonTool
 from shopfloor.engine.workshop import Workshop
 from shopfloor.errors import DefinitionChanged, StepFailed, ToolFailed
+
+_inside: ContextVar[str | None] = ContextVar("inside", default=None)
+"""The step of a worker's own that is being done."""
 
 
 class Run:
@@ -52,6 +56,10 @@ class Run:
 
     def _place(self, name: str, kind: str) -> Place:
         """Where the next step of that name is: the same name again is the next round."""
+        if (outer := _inside.get()) is not None:
+            raise StepFailed(
+                f"the step {outer!r} cannot have the step {name!r} inside it", hint="a step is done as a whole"
+            )
         segment = segment_of(name)
         path = f"{self._path}.{segment}" if self._path else segment
         place = Place(path, self._iteration + self._used[path])
@@ -74,11 +82,16 @@ class Run:
 
         async def called(trying: Trying) -> StepResult:
             async with self._attempt.working():
-                if inspect.iscoroutinefunction(work):
-                    value = await work(*args)
-                else:
-                    value = await anyio.to_thread.run_sync(work, *args)
-                    value = await value if inspect.isawaitable(value) else value
+                token = _inside.set(name)
+                try:
+                    if inspect.iscoroutinefunction(work):
+                        value = await work(*args)
+                    else:
+                        # A thread cannot be stopped: who leaves does not wait for it.
+                        value = await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True)
+                        value = await value if inspect.isawaitable(value) else value
+                finally:
+                    _inside.reset(token)
             return StepResult(as_json(name, value))
 
         return await self._attempt.step(

@@ -70,17 +70,20 @@ class LocalWorks:
             idempotency_key=asked.idempotency_key,
         )
 
+    async def knows(self, run_id: str) -> bool:
+        return await self._store.get_run(run_id) is not None
+
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
         journal = await read_journal(self._reader, run_id)
         if journal.first is None:
             raise RunNotFound(f"there is no run {run_id} that waits for anything")
         for one in results:
-            if one.call_id not in journal.calls and one.call_id not in journal.results:
-                known = ", ".join(journal.calls) or "none"
+            if one.call_id not in journal.awaited and one.call_id not in journal.results:
+                known = ", ".join(sorted(journal.awaited)) or "none"
                 raise UnknownCall(
                     f"the run {run_id} made no call {one.call_id!r}", hint=f"the calls that wait are: {known}"
                 )
-        fresh = [one for one in results if one.call_id in journal.calls]
+        fresh = [one for one in results if one.call_id in journal.awaited]
         if journal.outcome is not None and fresh:
             raise RunEnded(f"the run {run_id} has ended: nothing waits for an answer any more")
         for one in fresh:

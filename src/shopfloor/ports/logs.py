@@ -28,6 +28,15 @@ class Log(Protocol):
         """Returns when the log's authority has the event."""
         ...
 
+    @property
+    def on_disk(self) -> bool:
+        """Whether a power cut would take nothing of what was appended."""
+        ...
+
+    async def force(self) -> None:
+        """Returns when all that was appended is on disk."""
+        ...
+
     def tell(self, delta: Delta) -> None:
         """Passes on text as it is being typed, to whoever follows with deltas. It is not kept."""
         ...

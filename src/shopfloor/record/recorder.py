@@ -100,6 +100,7 @@ class Recorder:
         self._sync_lock = threading.Lock()
         self._ready = False
         self._unsynced = False
+        self._syncing = False
         self._failure: OSError | None = None
         self._clock = (0.0, 0.0, "")
         self._descriptor = self._open(new=new)
@@ -276,12 +277,19 @@ class Recorder:
         with self._sync_lock:
             if self._descriptor < 0 or not self._unsynced:
                 return
-            self._unsynced = False
+            self._syncing, self._unsynced = True, False
             try:
                 self._force()
             except OSError as error:
                 self._failure = error
                 self._ready = False
+            finally:
+                self._syncing = False
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether all that was written is on disk, as far as this durability goes."""
+        return not (self._unsynced or self._syncing or self._failure)
 
     def subscribe(self, name: str | None = None, capacity: int = SUBSCRIBER_EVENTS) -> Subscription:
         """Live events from the next one on."""

@@ -56,7 +56,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     waits: Waits = NOTHING
     outside: bool = False
-    """It waits, and somebody outside has to act: it needs no host until then."""
+    """It waits, and nothing can happen until somebody outside acts: it needs no host until then."""
     wake_at: str | None = None
     """When the first of its waits ends by itself."""
     last_seq: int = 0
@@ -74,8 +74,9 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
 def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
     """The row after the events, the next of its run."""
     last_seq, messages, tool_calls, waits = row.last_seq, row.messages, row.tool_calls, row.waits
+    last: Event | None = None
     for event in events:
-        last_seq = event.seq
+        last, last_seq = event, event.seq
         match event.payload:
             case AssistantMessage() | UserMessage():
                 messages += 1
@@ -108,9 +109,17 @@ def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
         tool_calls=tool_calls,
         waits=waits,
         status=row.status if row.ended else "waiting" if waiting else "running",
-        outside=waiting and waits.outside,
+        outside=row.outside if last is None else waiting and _rests(last),
         wake_at=waits.wake_at,
     )
+
+
+def _rests(last: Event | None) -> bool:
+    """Whether nothing can happen until somebody outside acts: the last that happened is that they were asked.
+
+    After anything else another branch may be between two steps, which no log tells; so somebody has to look.
+    """
+    return last is not None and isinstance(last.payload, ToolCall) and last.payload.awaits is not None
 
 
 def _started(row: RunRow, event: Event, started: RunStarted) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
 import anyio
 
@@ -17,6 +18,7 @@ from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS
 from shopfloor.log import Delta, Entry, Payload
 from shopfloor.record import Durability, Hook, Recorder, Repair, Storage, make_folder
 
+T = TypeVar("T")
 _disk = ThreadPoolExecutor(DISK_THREADS, "shopfloor-disk")
 """Those who wait for the disk, so that nobody else has to."""
 
@@ -42,21 +44,31 @@ class LocalLog:
     ) -> Entry:
         write = partial(self.recorder.append, payload, path=path, iteration=iteration, child_run_id=child_run_id)
         if self.recorder.waits_for_disk(payload):
-            # Forcing to disk takes as long as the disk likes: not on the loop's time. Nobody leaves before it is done:
-            # what is written is written.
-            forced = asyncio.wrap_future(_disk.submit(write))
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait((forced,))
-            entry = forced.result()
+            entry = await _on_disk_time(write)
         else:
             entry = write()
         self._live.wake(self.run_id)
         return entry
 
+    @property
+    def on_disk(self) -> bool:
+        return self.recorder.on_disk
+
+    async def force(self) -> None:
+        await _on_disk_time(self.recorder.sync_pending)
+
     def tell(self, delta: Delta) -> None:
         # In pieces a secret cannot be seen: where something is to be masked, only the whole is told, by the log.
         if not self._masked:
             self._live.tell(self.run_id, delta)
+
+
+async def _on_disk_time(work: Callable[[], T]) -> T:
+    """Forcing to disk takes as long as the disk likes: not on the loop's time. Nobody leaves before it is done."""
+    forced = asyncio.wrap_future(_disk.submit(work))
+    with anyio.CancelScope(shield=True):
+        await asyncio.wait((forced,))
+    return forced.result()
 
 
 class LocalLogs:

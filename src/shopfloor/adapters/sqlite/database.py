@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import QueuePool
 
 from shopfloor.errors import DatabaseBusy, DatabaseTooNew, StoreError, storage_error
@@ -36,7 +36,8 @@ def open_engine(path: Path) -> Engine:
     def prepare(connection: sqlite3.Connection, record: object) -> None:
         # SQLAlchemy says when a transaction begins, not the driver.
         connection.isolation_level = None
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "recursive_triggers=ON"):
+        # FULL: an order that was acknowledged survives a power cut. Those that come together share the wait.
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "recursive_triggers=ON"):
             connection.execute(f"PRAGMA {pragma}")
         connection.execute(f"PRAGMA busy_timeout={int(DATABASE_PATIENCE_SECONDS * 1000)}")
 
@@ -172,7 +173,7 @@ class Writer:
 
 
 def _told(error: BaseException) -> BaseException:
-    if not isinstance(error, OperationalError | sqlite3.OperationalError):
+    if not isinstance(error, DatabaseError | sqlite3.DatabaseError):
         return error
     said = readable(error)
     said.__cause__ = error
@@ -184,9 +185,9 @@ def driver(connection: Connection) -> sqlite3.Connection:
     return cast("sqlite3.Connection", connection.connection.driver_connection)
 
 
-def readable(error: OperationalError | sqlite3.OperationalError) -> StoreError:
+def readable(error: DatabaseError | sqlite3.DatabaseError) -> StoreError:
     """What the driver says, as an error of ours."""
-    said = str(error.orig if isinstance(error, OperationalError) else error)
+    said = str(error.orig if isinstance(error, DatabaseError) else error)
     if "locked" in said or "busy" in said:
         return DatabaseBusy("the database is held by another process", hint="try again in a moment")
     return StoreError(f"the database cannot be used: {said}", hint="check the disk; the logs themselves are safe")

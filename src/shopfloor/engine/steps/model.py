@@ -11,7 +11,7 @@ import msgspec
 
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
 from shopfloor.engine.journal import Place, Said, added
-from shopfloor.engine.steps.threads import INTERRUPTED, Thread, last_reply, messages_of, text_of, uses_of
+from shopfloor.engine.steps.threads import INTERRUPTED, Thread, is_whole, last_reply, messages_of, text_of, uses_of
 from shopfloor.engine.steps.tools import Tools
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import ProviderError, RateLimited, StepFailed
@@ -64,7 +64,7 @@ class ModelStep:
             if reply is None or all(use.tool_id in self._attempt.journal.results for use in uses_of(reply)):
                 if reply is not None and not uses_of(reply):
                     return self._result(said, reply.blocks)
-                if sum(isinstance(one, AssistantMessage) for one in said) >= self._thread.max_steps:
+                if sum(is_whole(one) for one in said) >= self._thread.max_steps:
                     break
                 await self._ask(trying)
             else:

@@ -65,6 +65,11 @@ def result_block(result: ToolResult) -> ToolResultBlock:
     return ToolResultBlock(fidelity="router", tool_id=result.call_id, tool_content=content)
 
 
+def is_whole(one: Said) -> bool:
+    """Whether it is a message of the model's that was not cut off."""
+    return isinstance(one, AssistantMessage) and one.stop_reason != INTERRUPTED
+
+
 def last_reply(said: Sequence[Said]) -> AssistantMessage | None:
     """The newest whole message of the model; None where something was said to it since."""
     for one in reversed(said):

@@ -146,6 +146,9 @@ class Tools:
                 f"a crash cut off the call of {use.tool_name!r}: whether it was done is not known",
                 hint="look at what it did; a tool marked `readOnly` is called again",
             )
+        if not tool.read_only:
+            # Intent before effect: a power cut must not make us forget that it was called.
+            await attempt.force()
         began = time.monotonic()
         output: Any = None
         error: str | None = None

@@ -83,6 +83,9 @@ class Condition(_Part, frozen=True, kw_only=True):
 
 class _Step(_Part, frozen=True, kw_only=True, tag_field="block"):
     description: str | None = None
+
+
+class _Tried(_Step, frozen=True, kw_only=True):
     retry: Retry | None = None
 
 
@@ -114,7 +117,7 @@ class AddMessage(_Step, frozen=True, kw_only=True, tag="add-message"):
     input: list[str] = []
 
 
-class NextMessage(_Step, frozen=True, kw_only=True, tag="next-message"):
+class NextMessage(_Tried, frozen=True, kw_only=True, tag="next-message"):
     """Has the model answer, with as many tool calls as it likes."""
 
     thread: str = "main"
@@ -124,7 +127,7 @@ class NextMessage(_Step, frozen=True, kw_only=True, tag="next-message"):
     """With it the answer is JSON of this shape."""
 
 
-class CallTool(_Step, frozen=True, kw_only=True, tag="tool-call"):
+class CallTool(_Tried, frozen=True, kw_only=True, tag="tool-call"):
     """Calls a tool of the worker without a model."""
 
     tool: str
@@ -140,7 +143,7 @@ class SerializeThread(_Step, frozen=True, kw_only=True, tag="serialize-thread"):
     output: str | None = None
 
 
-class RunWorker(_Step, frozen=True, kw_only=True, tag="run-worker"):
+class RunWorker(_Tried, frozen=True, kw_only=True, tag="run-worker"):
     """A sub-run: a worker called by this one."""
 
     worker: str
@@ -148,7 +151,7 @@ class RunWorker(_Step, frozen=True, kw_only=True, tag="run-worker"):
     output: str | None = None
 
 
-class CommandStep(_Step, frozen=True, kw_only=True, tag="command"):
+class CommandStep(_Tried, frozen=True, kw_only=True, tag="command"):
     """A shell command. A value put into it is quoted."""
 
     command: str
@@ -200,7 +203,7 @@ class Terminal(_Step, frozen=True, kw_only=True, tag="terminal"):
     """Only where this holds."""
 
 
-class Custom(_Step, frozen=True, kw_only=True, tag="custom"):
+class Custom(_Tried, frozen=True, kw_only=True, tag="custom"):
     """A kind of the worker's own: a Python function that `kinds` names. In YAML the kind itself is the `block`."""
 
     kind: str
