@@ -215,3 +215,7 @@ WORKER_FUNCTIONS: Final = 1_000
 """Of how many workers what is computed from their definition is kept."""
 ORDER_PATIENCE_SECONDS: Final = 60.0
 """How long an order of a run that nobody knows is kept: it may yet be dispatched."""
+SUB_RUN_DEPTH: Final = 32
+"""How many runs may be above a run."""
+REQUEST_BYTES: Final = 10 * 1024 * 1024
+"""The largest body of a request."""

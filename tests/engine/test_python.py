@@ -65,7 +65,63 @@ async def test_what_a_worker_raises_is_why_its_run_failed(floor: Floor):
     async with floor.open() as shift:
         outcome = await shift.ended(await shift.dispatch("raises"))
     assert outcome.error is not None
-    assert (outcome.error.code, outcome.error.message) == ("execution_error", "KeyError: 'nothing there'")
+    assert outcome.error.code == "execution_error"
+    assert outcome.error.message == "KeyError: 'nothing there' (worker.py:6)"
+
+
+@pytest.mark.parametrize("what", ["sys.exit(3)", "raise KeyboardInterrupt", "await run.step('leave', sys.exit, 3)"])
+async def test_what_would_end_a_program_ends_only_its_run(floor: Floor, what: str):
+    floor.python(
+        "leaves",
+        f"""
+        import sys
+        from shopfloor import Run, worker
+
+        @worker
+        async def leaves(run: Run):
+            {what}
+        """,
+    )
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("leaves"))
+        assert outcome.status == "failed"
+        assert (await shift.ended(await shift.dispatch("hello", NAME="Ada"))).status == "completed"
+
+
+async def test_a_step_has_no_steps_inside_it(floor: Floor):
+    floor.python(
+        "nests",
+        """
+        from shopfloor import Run, worker
+
+        @worker
+        async def nests(run: Run):
+            async def inside():
+                return await run.worker("hello", {"NAME": "Ada"})
+            await run.step("outside", inside)
+        """,
+    )
+    async with floor.open(slots=1) as shift:
+        outcome = await shift.ended(await shift.dispatch("nests"))
+    assert outcome.error is not None
+    assert "'outside' cannot have the step 'hello' inside it" in outcome.error.message
+
+
+async def test_what_is_too_large_to_be_recorded_fails_the_run(floor: Floor):
+    floor.python(
+        "large",
+        """
+        from shopfloor import Run, worker
+
+        @worker
+        async def large(run: Run):
+            return "x" * (65 * 1024 * 1024)
+        """,
+    )
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("large"))
+    assert outcome.error is not None
+    assert "cannot be recorded" in outcome.error.message
 
 
 async def test_a_step_that_gives_what_is_no_json_fails_and_says_so(floor: Floor):
@@ -109,3 +165,28 @@ async def test_a_kind_of_its_own_is_a_step_like_any_other(floor: Floor):
         (event.path, event.payload.kind) for event in floor.events(run_id) if isinstance(event.payload, StepStarted)
     ]
     assert steps == [("rate", "score"), ("rate.measure", "step")]
+
+
+async def test_a_further_try_of_such_a_step_does_not_repeat_what_is_done_in_it(floor: Floor, tmp_path):
+    home = floor.folder / "charges"
+    home.mkdir(parents=True)
+    (home / "kinds.py").write_text(
+        f"from pathlib import Path\n"
+        f"async def pay(run):\n"
+        f"    def charge():\n"
+        f"        with Path({str(tmp_path / 'charged')!r}).open('a') as file:\n"
+        f"            file.write('x')\n"
+        f"    await run.step('charge', charge)\n"
+        f"    await run.step('confirm', lambda: 1 / 0)\n"
+    )
+    floor.worker(
+        "charges",
+        """
+        kinds: {pay: 'kinds.py:pay'}
+        steps: {Pay: {block: pay, retry: {limit: 2, delay: 0}}}
+        """,
+    )
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("charges"))
+    assert outcome.status == "failed"
+    assert (tmp_path / "charged").read_text() == "x"

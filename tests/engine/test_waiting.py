@@ -148,3 +148,61 @@ async def test_a_run_that_waits_can_be_cancelled(floor: Floor, state: str):
         await shift.row(run_id, "cancelled")
         with pytest.raises(RunEnded):
             await shift.cancel(run_id)
+
+
+async def test_nobody_can_answer_a_call_that_the_host_executes_itself(floor: Floor):
+    (floor.folder / "slow").mkdir(parents=True)
+    (floor.folder / "slow" / "tools.py").write_text(
+        "import time\ndef slow(given):\n    time.sleep(1)\n    return 'real'\n"
+    )
+    floor.worker(
+        "slow",
+        """
+        tools: {slow: {description: Takes a while., handler: 'tools.py:slow'}}
+        steps: {Call: {block: tool-call, tool: slow, output: GOT}}
+        output: GOT
+        """,
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("slow")
+        call_id = await waits(shift, run_id)
+        with pytest.raises(UnknownCall):
+            await shift.answer(run_id, call_id, "forged")
+        assert (await shift.ended(run_id)).result == "real"
+
+
+async def test_a_branch_that_was_cut_off_goes_on_while_another_waits(floor: Floor, tmp_path):
+    floor.worker(
+        "two-ways",
+        f"""
+        tools: {{look: {{description: Looks.}}}}
+        steps:
+          Both:
+            block: parallel
+            branches:
+              waits: {{Look: {{block: tool-call, tool: look, output: SEEN}}}}
+              works:
+                Work:
+                  block: command
+                  command: 'echo x >> {tmp_path}/tries; test $(wc -l < {tmp_path}/tries) -ge 2 || sleep 60'
+                  retry: {{limit: 3, delay: 0, always: true}}
+                  output: DONE
+        output: SEEN
+        """,
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("two-ways")
+        call_id = await waits(shift, run_id)
+        await shift.until((tmp_path / "tries").exists, "the other branch's work")
+    async with floor.open() as shift:
+        await shift.until(lambda: (tmp_path / "tries").read_text() == "x\nx\n", "that it is tried again")
+        await shift.answer(run_id, call_id, "seen")
+        assert (await shift.ended(run_id)).result == "seen"
+
+
+async def test_a_worker_that_calls_itself_comes_to_an_end(floor: Floor):
+    floor.worker("again", "steps: {Call: {block: run-worker, worker: again}}")
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("again"))
+    assert outcome.error is not None
+    assert "is the most" in outcome.error.message

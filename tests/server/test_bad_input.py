@@ -11,8 +11,8 @@ from tests.server.runs import Runs, begun, ended, record
 from tests.server.shop import opened
 
 from shopfloor.adapters.memory import MemoryStore
+from shopfloor.limits import REQUEST_BYTES
 from shopfloor.record import Storage
-from shopfloor.server.limits import BODY_BYTES
 
 LIST, DETAIL, EVENTS = "/api/agents/workers", "/api/agents/workers/detail", "/api/agents/workers/events"
 UNKNOWN = RUN_ID
@@ -159,7 +159,7 @@ def _pieces(size: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_body_that_is_too_large_is_refused(client: httpx.Client, announced: bool) -> None:
-    size = BODY_BYTES + 2**16
+    size = REQUEST_BYTES + 2**16
     content = b" " * size if announced else _pieces(size)
     problem(client.post(f"/api/runs/{UNKNOWN}/pin", content=content), 413, "body_too_large")
 
@@ -168,7 +168,7 @@ def test_a_body_that_is_too_large_is_refused(client: httpx.Client, announced: bo
 def test_a_body_that_just_fits_is_read(own_storage: Storage, announced: bool) -> None:
     run_id = record(own_storage, begun(), ended())
     text = b'{"pinned": true}'
-    filling = b" " * (BODY_BYTES - len(text))
+    filling = b" " * (REQUEST_BYTES - len(text))
     content = text + filling if announced else iter((text, filling))
     with opened(own_storage) as shop, shop.client() as client:
         got = client.post(f"/api/runs/{run_id}/pin", content=content, headers={"Content-Type": "application/json"})

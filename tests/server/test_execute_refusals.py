@@ -9,8 +9,9 @@ from tests.samples import RUN_ID
 from tests.server.shop import Shop
 from tests.server.working import executed, go_on, start, told, working, written
 
+from shopfloor.limits import REQUEST_BYTES
 from shopfloor.record import Storage
-from shopfloor.server.limits import BODY_BYTES, BODY_DEPTH
+from shopfloor.server.limits import BODY_DEPTH
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,7 @@ def test_a_parameter_is_refused(client: httpx.Client) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused(client: httpx.Client) -> None:
-    got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x" * BODY_BYTES}))
+    got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x" * REQUEST_BYTES}))
     assert got.status_code == 413
 
 

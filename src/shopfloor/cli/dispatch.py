@@ -11,7 +11,7 @@ import anyio
 from shopfloor.cli.arguments import Parser
 from shopfloor.cli.asking import ask
 from shopfloor.cli.following import Events, Following
-from shopfloor.cli.ordering import add_order, asked_of, explained, find_worker, input_of, is_served
+from shopfloor.cli.ordering import add_order, asked_of, explained, find_worker, input_of, is_served, refuse_workers
 from shopfloor.cli.run_worker import look_of
 from shopfloor.client import Client, Start, WorkerResult
 from shopfloor.errors import ShopfloorError, UsageError
@@ -42,6 +42,7 @@ def run(args: Namespace) -> int:
 
 
 def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> int:
+    refuse_workers(args)
     served = is_served(args)
     if wait and not served:
         raise UsageError(

@@ -111,6 +111,14 @@ def _folder(args: Namespace) -> str | None:
     return str(folder)
 
 
+def refuse_workers(args: Namespace) -> None:
+    """A server has workers of its own: others of the same names would be run than those that are named here."""
+    if args.workers and is_served(args):
+        raise UsageError(
+            "a server is running, and it has workers of its own", hint="give --workers to `shopfloor up` instead"
+        )
+
+
 def is_served(args: Namespace) -> bool:
     """Whether there is a server that has what is asked."""
     from shopfloor.client import find_server
@@ -127,8 +135,9 @@ def explained(error: ShopfloorError, args: Namespace) -> ShopfloorError:
         from shlex import quote
 
         return WorkerNotFound(error.message, hint=f"for a command: shopfloor run --command {quote(args.worker)}")
-    if args.workers and is_served(args):
-        return WorkerNotFound(error.message, hint="a server is running: give --workers to `shopfloor up`")
+    if is_served(args):
+        there = "a server is running; it looks for workers where it was started, and in its --workers"
+        return WorkerNotFound(error.message, hint=f"{error.hint}; {there}" if error.hint else there)
     return error
 
 

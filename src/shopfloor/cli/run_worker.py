@@ -12,7 +12,7 @@ import anyio
 from shopfloor.cli.asking import ask
 from shopfloor.cli.following import Events, Following
 from shopfloor.cli.live import Look
-from shopfloor.cli.ordering import asked_of, explained, find_worker, input_of
+from shopfloor.cli.ordering import asked_of, explained, find_worker, input_of, refuse_workers
 from shopfloor.cli.style import Style
 from shopfloor.cli.tool_commands import handlers_of
 from shopfloor.client import CallResult, Client
@@ -25,6 +25,7 @@ def run_worker(args: Namespace) -> int:
         from shopfloor.cli.dispatch import dispatch
 
         return dispatch(args)
+    refuse_workers(args)
     following = Following(look_of(args))
 
     async def run(client: Client) -> int:

@@ -11,8 +11,8 @@ import httpx
 import msgspec
 
 from shopfloor.client.sse import Frame, frames
-from shopfloor.errors import AmbiguousRun, RunNotFound, ServerUnreachable, ShopfloorError, error_of
-from shopfloor.limits import REQUEST_SECONDS
+from shopfloor.errors import AmbiguousRun, BodyTooLarge, RunNotFound, ServerUnreachable, ShopfloorError, error_of
+from shopfloor.limits import REQUEST_BYTES, REQUEST_SECONDS
 from shopfloor.log import Delta, Entry, is_run_id
 
 _PAGE: Final = 1_000
@@ -126,7 +126,14 @@ class Api:
     @asynccontextmanager
     async def posted(self, path: str, body: Any) -> AsyncGenerator[httpx.Response]:
         """The answer to a body, still to come."""
-        async with self.opened("POST", path, content=msgspec.json.encode(body), headers=_JSON) as answer:
+        content = msgspec.json.encode(body)
+        if len(content) > REQUEST_BYTES:
+            # Refused there before it is read, and a connection that breaks off in the middle says nothing.
+            raise BodyTooLarge(
+                f"what is sent has {len(content):,} bytes, and {REQUEST_BYTES:,} is the most",
+                hint="hand over a file's name instead of what is in it",
+            )
+        async with self.opened("POST", path, content=content, headers=_JSON) as answer:
             yield answer
 
     async def find_run(self, said: str) -> str:

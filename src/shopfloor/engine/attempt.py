@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
 
 import anyio
@@ -213,7 +215,7 @@ class Attempt:
             except StorageError:
                 # It cannot be written down either: the run as a whole has to see to it.
                 raise
-            except Exception as error:  # noqa: BLE001 - a worker's own code may raise anything
+            except WORKERS_OWN as error:
                 failure = readable(error)
                 await self.end(trying, error=failure)
                 try_, resumed = await self._again(retry, try_, failure), False
@@ -453,7 +455,11 @@ def failure_of(done: StepCompleted | CallCompleted) -> RunFailed:
     return kind(done.error or "the step failed")
 
 
-def readable(error: Exception) -> RunFailed:
+WORKERS_OWN = (Exception, SystemExit, KeyboardInterrupt)
+"""What a worker's own code may raise: also what would end a program ends only its run."""
+
+
+def readable(error: BaseException) -> RunFailed:
     """What went wrong in a step, as an error of ours."""
     if isinstance(error, RunFailed):
         return error
@@ -461,8 +467,9 @@ def readable(error: Exception) -> RunFailed:
         return readable(cast("ExceptionGroup[Exception]", error).exceptions[0])
     if isinstance(error, ShopfloorError):
         return StepFailed(error.message, hint=error.hint)
-    said = str(error)
-    return StepFailed(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    *_, where = [None, *traceback.extract_tb(error.__traceback__)]
+    return StepFailed(f"{said} ({Path(where.filename).name}:{where.lineno})" if where else said)
 
 
 def _seconds_until(until: str | None) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from shopfloor.engine.attempt import Attempt, Finished, Trying, readable
+from shopfloor.engine.attempt import WORKERS_OWN, Attempt, Finished, Trying, readable
 from shopfloor.engine.journal import Journal
 from shopfloor.errors import InvalidEvent, RunFailed, ShopfloorError, StepFailed, StorageError
 from shopfloor.log import RunCompleted, RunError, Status, Usage, now
@@ -36,7 +36,7 @@ async def conduct(
             failure = StepFailed(finished.failed) if finished.failed is not None else None
         except StorageError as error:
             failure = error
-        except Exception as error:  # noqa: BLE001 - a worker's own code may raise anything
+        except WORKERS_OWN as error:
             failure = readable(error)
     # A worker may make an error of its own out of being left; that is no reason of the run's.
     left = attempt.leaving if attempt.scope.cancelled_caught or failure is not None else None

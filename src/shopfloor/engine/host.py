@@ -320,7 +320,7 @@ class Host:
             definition_hash=order.definition_hash,
             idempotency_key=order.idempotency_key,
             cwd=order.cwd,
-            parent={"run_id": order.parent_run_id} if order.parent_run_id else None,
+            parent={"run_id": order.parent_run_id, "depth": order.depth} if order.parent_run_id else None,
             format=FORMAT,
         )
 

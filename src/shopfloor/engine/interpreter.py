@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from shopfloor.engine.attempt import Attempt, Finished, StepResult, Trying
+from shopfloor.engine.attempt import WORKERS_OWN, Attempt, Finished, StepResult, Trying
 from shopfloor.engine.journal import Place
 from shopfloor.engine.run import Run
 from shopfloor.engine.steps.command import CommandWork
@@ -356,14 +356,14 @@ async def _nothing() -> None:
 async def together(work: Callable[[Any], Awaitable[None]], todo: list[Any], at_once: int) -> None:
     """All of them, at most so many at a time. The first that fails ends the others, and is raised."""
     limiter = anyio.CapacityLimiter(max(1, at_once))
-    raised: list[Exception] = []
+    raised: list[BaseException] = []
     async with anyio.create_task_group() as tasks:
 
         async def one(item: Any) -> None:
             try:
                 async with limiter:
                     await work(item)
-            except Exception as error:  # noqa: BLE001 - it goes on where all of them have ended
+            except WORKERS_OWN as error:
                 raised.append(error)
                 tasks.cancel_scope.cancel()
 

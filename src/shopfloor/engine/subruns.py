@@ -11,6 +11,7 @@ from shopfloor.engine.duty import Duty
 from shopfloor.engine.journal import outcome_of
 from shopfloor.engine.works import LocalWorks
 from shopfloor.errors import ConflictError, StepFailed
+from shopfloor.limits import SUB_RUN_DEPTH
 from shopfloor.log import RunCompleted, new_run_id, now
 from shopfloor.ports import Asked, Dispatch, LogReader, Order, Queue
 
@@ -40,6 +41,11 @@ class SubRuns:
         record = attempt.journal.steps.get(trying.place)
         child = record.child_run_id if trying.resumed and record else None
         outcome = await outcome_of(self._reader, child) if child is not None else None
+        depth = int((first.parent or {}).get("depth", 0) if first else 0) + 1
+        if depth > SUB_RUN_DEPTH:
+            raise StepFailed(
+                f"{worker!r} would be {depth} runs deep, and {SUB_RUN_DEPTH} is the most", hint="does it call itself?"
+            )
         if outcome is None:
             asked = Asked(
                 worker=worker,
@@ -49,6 +55,7 @@ class SubRuns:
                 channel_name=first.channel_name if first else None,
                 parent_run_id=attempt.run_id,
                 root_run_id=(first.root_run_id if first else None) or attempt.run_id,
+                depth=depth,
                 run_id=child or new_run_id(),
                 cwd=first.cwd if first else None,
             )

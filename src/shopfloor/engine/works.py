@@ -66,6 +66,7 @@ class LocalWorks:
             definition_hash=worker.hash,
             parent_run_id=asked.parent_run_id,
             root_run_id=asked.root_run_id or run_id,
+            depth=asked.depth,
             cwd=asked.cwd,
             idempotency_key=asked.idempotency_key,
         )

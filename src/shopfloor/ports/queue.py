@@ -27,6 +27,8 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     definition_hash: str
     parent_run_id: str | None = None
     root_run_id: str
+    depth: int = 0
+    """How many runs are above it."""
     cwd: str | None = None
     """The folder it works in; the host's own where it is None."""
     idempotency_key: str | None = None

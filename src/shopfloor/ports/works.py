@@ -21,6 +21,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The folder it works in."""
     parent_run_id: str | None = None
     root_run_id: str | None = None
+    depth: int = 0
+    """How many runs are above it."""
     run_id: str | None = None
     """Its id, where that is decided already."""
 

@@ -6,7 +6,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shopfloor.errors import BodyTooLarge
-from shopfloor.server.limits import BODY_BYTES
+from shopfloor.limits import REQUEST_BYTES
 from shopfloor.server.problems import problem_of
 
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -15,7 +15,7 @@ _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 class BodyLimit:
     """ASGI middleware that takes a body in whole, and refuses one that is too large before anybody works on it."""
 
-    def __init__(self, app: ASGIApp, *, most: int = BODY_BYTES) -> None:
+    def __init__(self, app: ASGIApp, *, most: int = REQUEST_BYTES) -> None:
         self._app = app
         self._most = most
 

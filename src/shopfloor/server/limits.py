@@ -21,8 +21,6 @@ WORDS_MOST_CHARS: Final = 1_000
 """The longest filter, search or cursor."""
 
 # What comes in and goes out.
-BODY_BYTES: Final = 10 * 1024 * 1024
-"""The largest body of a request."""
 BODY_DEPTH: Final = 100
 """How deep a body may be nested."""
 SLUG_MOST_CHARS: Final = 200

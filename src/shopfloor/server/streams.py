@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import RunNotFound
 from shopfloor.limits import SHARED_CHUNKS
-from shopfloor.log import Delta, Entry
+from shopfloor.log import Delta, Entry, RunStarted, decode
 from shopfloor.ports import Changes, LogReader
 from shopfloor.record import Reset
 from shopfloor.server.answers import Served, streams
@@ -60,10 +60,12 @@ async def stream_run(
     """A run's log as server-sent events: what is there, and then what comes."""
     place = event_place(last_event_id, after)
     # Asked now, while the answer can still be another one.
-    if await served.logs.page(run_id, limit=1) is None:
+    first = await served.logs.page(run_id, limit=1)
+    if first is None:
         raise RunNotFound(f"there is no log of a run {run_id}")
     within = watchers_of(request).watching(run_id)
-    return _stream(request, served, _run_frames(served.logs, run_id, place), within=within)
+    patient = served.works is not None and _can_go_on(first)
+    return _stream(request, served, _run_frames(served.logs, run_id, place, patient=patient), within=within)
 
 
 @router.get(
@@ -87,10 +89,16 @@ def _stream(
     return EventStream(*sources, heartbeat=served.heartbeat_seconds, stopping=stopping, within=within)
 
 
-async def _run_frames(logs: LogReader, run_id: str, after: int) -> Frames:
+def _can_go_on(first: list[Entry]) -> bool:
+    """Whether a run whose writer is gone is gone on with here, so that there is something to wait for."""
+    payload = decode(first[0].raw).payload if first else None
+    return isinstance(payload, RunStarted) and payload.definition is not None
+
+
+async def _run_frames(logs: LogReader, run_id: str, after: int, *, patient: bool) -> Frames:
     # Deleted under our eyes: then there is no more of it.
     with suppress(RunNotFound):
-        async with closing(logs.follow(run_id, after=after, deltas=True)) as batches:
+        async with closing(logs.follow(run_id, after=after, deltas=True, patient=patient)) as batches:
             async for batch in batches:
                 yield _framed(batch)
     yield _END

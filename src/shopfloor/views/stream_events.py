@@ -8,7 +8,10 @@ import msgspec
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True, gc=False):
-    pass
+    @property
+    def type(self) -> str:
+        """What it is, in the word of the wire."""
+        return str(self.__struct_config__.tag)
 
 
 class Start(_Event, frozen=True, kw_only=True, tag="start"):

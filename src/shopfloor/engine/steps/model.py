@@ -14,7 +14,7 @@ from shopfloor.engine.journal import Place, Said, added
 from shopfloor.engine.steps.threads import INTERRUPTED, Thread, is_whole, last_reply, messages_of, text_of, uses_of
 from shopfloor.engine.steps.tools import Tools
 from shopfloor.engine.workers.definition import Retry
-from shopfloor.errors import ProviderError, RateLimited, StepFailed
+from shopfloor.errors import ProviderError, RateLimited, RequestRejected, StepFailed, UnknownModel
 from shopfloor.limits import MODEL_TRIES, PROVIDER_WORDS_CHARS, RATE_LIMIT_WAIT_SECONDS, RATE_LIMIT_WAITS
 from shopfloor.log import AssistantMessage, Block, Cost, TextBlock, ThinkingBlock, ToolUseBlock, Usage, UserMessage
 from shopfloor.ports import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage
@@ -107,6 +107,9 @@ class ModelStep:
         for _ in range(RATE_LIMIT_WAITS):
             try:
                 await self._answer(trying, model)
+            except UnknownModel as unknown:
+                # No further try would find it.
+                raise RequestRejected(unknown.message, hint=unknown.hint) from unknown
             except RateLimited as limited:
                 if limited.retry_after is None or limited.retry_after > RATE_LIMIT_WAIT_SECONDS:
                     raise
