@@ -312,8 +312,10 @@ def test_beside_a_server_the_run_is_the_servers(server, shopfloor, workers, tmp_
     log = up.get(f"/api/runs/{row['id']}/log", limit=1)["events"]
     assert log[0]["payload"]["cwd"] == str(tmp_path)
     assert shopfloor("run", "fails").returncode == 1
-    missing = shopfloor("run", "nothing", "--workers", str(workers))
-    assert "hint: a server is running: give --workers to `shopfloor up`" in missing.stderr
+    named = shopfloor("run", "hello", "-i", "NAME=Ada", "--workers", str(workers))
+    assert (named.returncode, named.stdout) == (2, "")
+    assert "hint: give --workers to `shopfloor up` instead" in named.stderr
+    assert "it looks for workers where it was started" in shopfloor("run", "nothing").stderr
 
 
 def test_a_detached_run_goes_on_by_itself(server, shopfloor):

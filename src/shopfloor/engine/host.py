@@ -278,6 +278,9 @@ class Host:
                 await attempt.append(self._run_started(journal, order))
                 if order is not None:
                     self._started.append((run_id, attempt))
+                if order is None and cancel is None:
+                    # One that was cut off is not gone on with only to be cancelled then.
+                    cancel = await self._orders.cancel_of(run_id)
                 if cancel is not None:
                     attempt.cancel(cancel)
                 self.wake()

@@ -64,6 +64,14 @@ class Orders:
         """The run has its outcome: what was ordered of it is in its log."""
         await self._queue.done(self._taken.pop(run_id, []))
 
+    async def cancel_of(self, run_id: str) -> str | None:
+        """Why the run is to be cancelled, where that is ordered; it counts as handed over then."""
+        for number, order in await self._queue.orders():
+            if order.run_id == run_id and order.kind == "cancel":
+                self._taken.setdefault(run_id, []).append(number)
+                return reason_of(order)
+        return None
+
     def forget(self, run_id: str) -> None:
         """The run was left: what no log has stays an order."""
         self._taken.pop(run_id, None)

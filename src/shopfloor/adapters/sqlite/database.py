@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import QueuePool
 
 from shopfloor.errors import DatabaseBusy, DatabaseTooNew, StoreError, storage_error
@@ -173,7 +173,11 @@ class Writer:
 
 
 def _told(error: BaseException) -> BaseException:
+    # What is left of the general kind is a file that is no database, or a broken one.
+    broken = type(error) in (DatabaseError, sqlite3.DatabaseError)
     if not isinstance(error, DatabaseError | sqlite3.DatabaseError):
+        return error
+    if not broken and not isinstance(error, OperationalError | sqlite3.OperationalError):
         return error
     said = readable(error)
     said.__cause__ = error
