@@ -111,7 +111,7 @@ PAYLOADS: dict[str, Payload] = {
         cost=_COST,
         duration_ms=10,
     ),
-    "step.started": StepStarted(**_STEP, process=_PROCESS, session=_SESSION),
+    "step.started": StepStarted(**_STEP, process=_PROCESS, session=_SESSION, branches=["left", "right"]),
     "step.completed": StepCompleted(**_ENDED),
     "step.call_workflow.started": CallStarted(
         name="titles", kind="call_workflow", try_=2, worker="hello", input={"name": "Ada"}

@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,9 +132,15 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def local_works(
-    office: Office, workers: Workers, *, duty: Duty = "all", alone: bool = False, idle_seconds: float = IDLE_SECONDS
+    office: Office,
+    workers: Workers,
+    *,
+    duty: Duty = "all",
+    alone: bool = False,
+    idle_seconds: float = IDLE_SECONDS,
+    shop: Shop | None = None,
 ) -> AsyncGenerator[Works]:
-    """A host in this process. It does nothing until its `run` is started."""
+    """A host in this process, in a shop that is open already or in one of its own. It begins with its `run`."""
     from shopfloor.adapters.models import LocalModels
     from shopfloor.engine import Catalogue, Host, LocalWorks, default_folders
 
@@ -142,17 +148,18 @@ async def local_works(
     catalogue = Catalogue(default_folders(storage.root, workers.folders), workers.modules)
     models = LocalModels()
     reader = LocalLogReader(storage, live=office.live)
-    with local_shop(storage, live=office.live, alone=alone) as shop:
-        works = LocalWorks(catalogue=catalogue, queue=office.queue, store=office.store, logs=shop.logs, reader=reader)
+    own = nullcontext(shop) if shop else local_shop(storage, live=office.live, alone=alone)
+    with own as opened:
+        works = LocalWorks(catalogue=catalogue, queue=office.queue, store=office.store, logs=opened.logs, reader=reader)
         host = Host(
-            shop.host,
+            opened.host,
             storage=storage,
             hosts=LocalHosts(storage),
-            logs=shop.logs,
+            logs=opened.logs,
             reader=reader,
             queue=office.queue,
             works=works,
-            processes=shop.processes,
+            processes=opened.processes,
             models=models,
             catalogue=catalogue,
             cwd=str(Path.cwd()),

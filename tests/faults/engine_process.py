@@ -9,9 +9,8 @@ import os
 import resource
 import signal
 import sys
-import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,10 +22,10 @@ from shopfloor.adapters import sqlite  # noqa: F401 - as above
 from shopfloor.adapters.models import remote  # noqa: F401 - as above
 from shopfloor.engine.keeper import keep, reconcile, take_over
 from shopfloor.errors import RunEnded, RunNotFound
-from shopfloor.log import RunCompleted, ToolCall, ToolResult, decode
-from shopfloor.ports import Asked, CallResult
-from shopfloor.record import Recorder, Storage, last_entry, read
-from shopfloor.wiring import Office, Workers, Works, local_office, local_works
+from shopfloor.log import Delta, Entry, Payload, RunCompleted, ToolCall, ToolResult, decode
+from shopfloor.ports import Asked, CallResult, Log, Logs
+from shopfloor.record import Storage, last_entry, read
+from shopfloor.wiring import Office, Workers, Works, local_office, local_shop, local_works
 
 DONE, TOO_LONG, STOPPED = 0, 3, 4
 PATIENCE = 30.0
@@ -55,28 +54,68 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
 class Trap:
     """Counts the events that are written, and acts at the one that it was told."""
 
-    def __init__(self, life: Life, act: Callable[[], None]) -> None:
+    def __init__(self, life: Life) -> None:
         self._life = life
-        self._act = act
         self._count = 0
-        self._lock = threading.Lock()
+        self.act: Callable[[], None] = lambda: None
 
-    def set(self) -> None:
-        append = Recorder.append
+    async def around(self, write: Callable[[], Awaitable[Entry]]) -> Entry:
+        self._count += 1
+        here = self._count == self._life.at
+        if here and self._life.before:
+            self.act()
+        entry = await write()
+        if here and not self._life.before:
+            self.act()
+        return entry
 
-        @functools.wraps(append)
-        def counted(recorder: Recorder, *args: Any, **options: Any) -> Any:
-            with self._lock:
-                self._count += 1
-                here = self._count == self._life.at
-            if here and self._life.before:
-                self._act()
-            entry = append(recorder, *args, **options)
-            if here and not self._life.before:
-                self._act()
-            return entry
 
-        Recorder.append = counted  # type: ignore[method-assign]
+class TrappedLog:
+    """A log as the engine sees it, with a trap in it."""
+
+    def __init__(self, log: Log, trap: Trap) -> None:
+        self._log = log
+        self._trap = trap
+
+    @property
+    def run_id(self) -> str:
+        return self._log.run_id
+
+    @property
+    def seq(self) -> int:
+        return self._log.seq
+
+    @property
+    def on_disk(self) -> bool:
+        return self._log.on_disk
+
+    async def force(self) -> None:
+        await self._log.force()
+
+    def tell(self, delta: Delta) -> None:
+        self._log.tell(delta)
+
+    async def append(
+        self, payload: Payload, *, path: str = "", iteration: int = 0, child_run_id: str | None = None
+    ) -> Entry:
+        write = functools.partial(self._log.append, payload, path=path, iteration=iteration, child_run_id=child_run_id)
+        return await self._trap.around(write)
+
+
+class TrappedLogs:
+    """The logs of a host, with a trap in them."""
+
+    def __init__(self, logs: Logs, trap: Trap) -> None:
+        self._logs = logs
+        self._trap = trap
+
+    @contextlib.asynccontextmanager
+    async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[TrappedLog]:
+        async with self._logs.open(run_id, parent_run_id=parent_run_id) as log:
+            yield TrappedLog(log, self._trap)
+
+    def room(self) -> int:
+        return self._logs.room()
 
 
 def live(life: Life) -> None:
@@ -88,23 +127,25 @@ def live(life: Life) -> None:
 
 async def _live(life: Life) -> int:
     storage = Storage(life.storage)
-    code, shift = DONE, None
-    async with (
-        local_office(storage) as office,
-        local_works(office, Workers(folders=(life.workers,), slots=life.slots)) as works,
-    ):
+    code, shift, trap = DONE, None, Trap(life)
+    async with contextlib.AsyncExitStack() as opened:
+        office = await opened.enter_async_context(local_office(storage))
+        shop = opened.enter_context(local_shop(storage, live=office.live, alone=False))
+        trapped = msgspec.structs.replace(shop, logs=TrappedLogs(shop.logs, trap))
+        workers = Workers(folders=(life.workers,), slots=life.slots)
+        works = await opened.enter_async_context(local_works(office, workers, shop=trapped))
         await office.ingest.catch_up(everything=True)
         await take_over(storage, office.queue)
         async with anyio.create_task_group() as tasks:
             shift = _Shift(life, storage, office, works, tasks.cancel_scope)
-            Trap(life, shift.act).set()
+            trap.act = shift.act
             started = anyio.Event()
 
             async def begin() -> None:
                 started.set()
 
             async def keeper() -> None:
-                await keep(storage, office.store, office.queue, office.ingest, go_on=works.host.go_on)
+                await keep(storage, office.store, office.queue, office.ingest, go_on=works.host.adopt)
 
             tasks.start_soon(functools.partial(works.host.run, started=begin))
             tasks.start_soon(keeper)
@@ -153,7 +194,7 @@ class _Shift:
             await self._works.works.dispatch(Asked(worker=worker, input=given, run_id=self._life.run_id))
         elif self._life.act == "cancel" and not self._life.at:
             self._cancel.set()
-        await reconcile(self._storage, self._office.store, self._works.host.go_on)
+        await reconcile(self._storage, self._office.store, self._works.host.adopt)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._cancel_when_told)
             answered = set[str]()

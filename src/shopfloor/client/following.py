@@ -7,13 +7,12 @@ from contextlib import aclosing
 from typing import TypeVar
 
 import anyio
-import msgspec
 
 from shopfloor.client.api import Api, LostEnd
-from shopfloor.errors import InvalidEvent, RunNotFound, ServerUnreachable
+from shopfloor.errors import RunNotFound, ServerUnreachable
 from shopfloor.limits import QUEUED_PAUSE_SECONDS, RECONNECT_PAUSE_SECONDS, RECONNECT_TRIES
-from shopfloor.log import Delta, Entry, ToolResult, decode
-from shopfloor.views import StreamEvent, StreamState, stream_step
+from shopfloor.log import Entry
+from shopfloor.views import StreamEvent, StreamState, answered_by, entry_step
 
 T = TypeVar("T")
 Step = tuple[StreamState, list[StreamEvent]]
@@ -53,9 +52,9 @@ async def replayed(api: Api, run_id: str, *, to: int | None = None, answered: Co
         async for entry in entries:
             if to is not None and entry.seq > to:
                 break
-            if answered and _result_of(entry) in answered:
+            if answered and answered_by(entry) in answered:
                 break
-            state, _ = _folded(state, entry)
+            state, _ = entry_step(state, entry)
     return state
 
 
@@ -73,7 +72,7 @@ async def followed(api: Api, run_id: str, state: StreamState) -> AsyncGenerator[
                     if isinstance(one, Entry) and one.seq > state.seq + 1:
                         state, missed = await _missed(api, run_id, state, one.seq)
                         yield state, missed
-                    state, told = _folded(state, one)
+                    state, told = entry_step(state, one)
                     yield state, told
             return
         except RunNotFound as missing:
@@ -98,26 +97,6 @@ async def _missed(api: Api, run_id: str, state: StreamState, before: int) -> Ste
         async for entry in entries:
             if entry.seq >= before:
                 break
-            state, more = _folded(state, entry)
+            state, more = entry_step(state, entry)
             told += more
     return state, told
-
-
-def _folded(state: StreamState, one: Entry | Delta) -> Step:
-    if isinstance(one, Delta):
-        return stream_step(state, one)
-    try:
-        return stream_step(state, decode(one.raw))
-    except InvalidEvent:
-        # It cannot be read at all; the log has it, and what follows can be told without it.
-        return msgspec.structs.replace(state, seq=max(state.seq, one.seq)), []
-
-
-def _result_of(entry: Entry) -> str | None:
-    if entry.type != ToolResult.event_type:
-        return None
-    try:
-        payload = decode(entry.raw).payload
-    except InvalidEvent:
-        return None
-    return payload.call_id if isinstance(payload, ToolResult) else None

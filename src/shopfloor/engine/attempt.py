@@ -77,6 +77,7 @@ class Trying(msgspec.Struct):
     kind: str
     try_: int
     began: float
+    branches: list[str] | None = None
     resumed: bool = False
     """True where the log has a beginning of it from an earlier attempt."""
 
@@ -188,6 +189,7 @@ class Attempt:
         retry: Retry | None = None,
         repeatable: bool = False,
         starts_itself: bool = False,
+        branches: list[str] | None = None,
     ) -> Any:
         """Does a step once, whatever dies: what the log has is not done again.
 
@@ -200,7 +202,7 @@ class Attempt:
         resumed = repeatable and record is not None and record.done is None
         try_ = record.try_ if record is not None and resumed else await self._next_try(place, record, retry)
         while True:
-            trying = Trying(place, name, kind, try_, time.monotonic(), resumed)
+            trying = Trying(place, name, kind, try_, time.monotonic(), branches, resumed)
             if not resumed and not starts_itself:
                 await self.begin(trying)
             try:
@@ -224,7 +226,9 @@ class Attempt:
                 return result.value
 
     async def begin(self, trying: Trying, process: Process | None = None) -> None:
-        started = StepStarted(name=trying.name, kind=trying.kind, try_=trying.try_, process=process)
+        started = StepStarted(
+            name=trying.name, kind=trying.kind, try_=trying.try_, process=process, branches=trying.branches
+        )
         await self.append(started, trying.place)
 
     async def end(self, trying: Trying, result: StepResult | None = None, error: ShopfloorError | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, cast
 
 import anyio
@@ -39,7 +39,7 @@ from shopfloor.engine.workers.loading import load_object
 from shopfloor.engine.workers.values import fill, fill_shell, holds, output_value
 from shopfloor.engine.workshop import Workshop
 from shopfloor.errors import StepFailed, ToolFailed
-from shopfloor.limits import LOOP_ROUNDS
+from shopfloor.limits import LOOP_ROUNDS, OPEN_BRANCHES
 from shopfloor.log import TextBlock
 
 _TERMINAL = "terminal"
@@ -120,7 +120,14 @@ class Interpreter:
         place = Place(scope.inner(segment_of(name)).path, scope.iteration)
         await self._doers[type(step)](name, step, scope, place)
 
-    async def _compose(self, name: str, kind: str, place: Place, work: Callable[[], Awaitable[Any]]) -> Any:
+    async def _compose(
+        self,
+        name: str,
+        kind: str,
+        place: Place,
+        work: Callable[[], Awaitable[Any]],
+        branches: Sequence[str] = (),
+    ) -> Any:
         """A step that does nothing by itself, so it can be gone on with at any time.
 
         One that is done is walked again, for what its steps set: every one of them is known.
@@ -133,7 +140,9 @@ class Interpreter:
         if known is not None and known.done is not None and known.done.error is None:
             return await work()
 
-        return await self._attempt.step(place, composed, name=name, kind=kind, repeatable=True)
+        return await self._attempt.step(
+            place, composed, name=name, kind=kind, repeatable=True, branches=[*branches[:OPEN_BRANCHES]] or None
+        )
 
     # Threads.
 
@@ -274,9 +283,11 @@ class Interpreter:
             await self._steps(step.branches[branch_name], scope.inner(segment, segment_of(branch_name)))
 
         async def all_branches() -> None:
-            await together(branch, list(step.branches), step.concurrency or len(step.branches))
+            await together(branch, list(step.branches), at_once)
 
-        await self._compose(name, "parallel", place, all_branches)
+        at_once = step.concurrency or len(step.branches)
+        begun = [segment_of(one) for one, steps in [*step.branches.items()][:at_once] if _is_told_of(steps)]
+        await self._compose(name, "parallel", place, all_branches, begun)
 
     async def _for_each(self, name: str, step: ForEach, scope: Scope, place: Place) -> None:
         items: Any = fill(step.each, scope.values)
@@ -304,7 +315,8 @@ class Interpreter:
             await each()
             return kept if step.output else None
 
-        self._set(step.output, await self._compose(name, "for_each", place, collected), scope)
+        begun = [str(number) for number in range(min(step.concurrency, len(todo)))] if _is_told_of(step.steps) else []
+        self._set(step.output, await self._compose(name, "for_each", place, collected, begun), scope)
 
     async def _while(self, name: str, step: While, scope: Scope, place: Place) -> None:
         async def rounds() -> None:
@@ -347,6 +359,12 @@ class Interpreter:
 
 def finished(result: dict[str, Any]) -> Finished:
     return Finished(result["output"], failed=result["failed"])
+
+
+def _is_told_of(steps: dict[str, Step]) -> bool:
+    """Whether the log sees these begin, whatever their values are."""
+    first = next(iter(steps.values()), None)
+    return first is not None and not (isinstance(first, Terminal) and first.when is not None)
 
 
 async def _nothing() -> None:

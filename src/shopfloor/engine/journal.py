@@ -26,7 +26,7 @@ from shopfloor.log import (
     decode,
 )
 from shopfloor.ports import LogReader
-from shopfloor.views import Waits, waits_step
+from shopfloor.views import Waits, added, waits_step
 
 _FAR = 2**53
 """After any event."""
@@ -117,12 +117,6 @@ class Journal(msgspec.Struct):
     def open_steps(self) -> list[tuple[Place, StepRecord]]:
         """The innermost last."""
         return [(place, step) for place, step in self.steps.items() if step.done is None]
-
-
-def added(one: Usage, other: Usage | None) -> Usage:
-    if other is None:
-        return one
-    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
 
 
 async def read_journal(reader: LogReader, run_id: str) -> Journal:

@@ -172,6 +172,8 @@ class StepStarted(_StepPayload, frozen=True, kw_only=True):
     """The process that will do it, already there and waiting to be let go."""
     session: Session | None = None
     """The session that serves it, for an agent."""
+    branches: list[str] | None = None
+    """The path segments that it begins at once, for one with branches."""
 
 
 class _Ended(_StepPayload, frozen=True, kw_only=True):

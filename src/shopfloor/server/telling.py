@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from shopfloor.errors import (
     DatabaseBusy,
-    InvalidEvent,
     OutcomeUnknown,
     RunFailed,
     RunNotFound,
@@ -18,11 +17,21 @@ from shopfloor.errors import (
     StorageError,
 )
 from shopfloor.limits import JOURNAL_PAGE_EVENTS
-from shopfloor.log import Delta, Entry, RunStarted, ToolResult, decode
+from shopfloor.log import Delta, Entry, RunStarted, decode
 from shopfloor.ports import LogReader
 from shopfloor.record import Reset
 from shopfloor.server.sse import HEADERS, Frames, closing, told_frame
-from shopfloor.views import DONE, ErrorEvent, Finish, StreamEvent, StreamState, begin, encode_event, stream_step
+from shopfloor.views import (
+    DONE,
+    ErrorEvent,
+    Finish,
+    StreamEvent,
+    StreamState,
+    answered_by,
+    begin,
+    encode_event,
+    entry_step,
+)
 
 _encode = msgspec.json.Encoder().encode
 _DONE: Final = told_frame(DONE.encode())
@@ -39,7 +48,7 @@ async def told(logs: LogReader, run_id: str, state: StreamState, finished: Calla
                     # The log has lost its end: what is written there from now on is told from there on.
                     state = await replayed(logs, run_id, to=one.last)
                     continue
-                state, events = _folded(state, one)
+                state, events = entry_step(state, one)
                 if over := _up_to_finish(events):
                     finished()
                 frames += _framed(events, None if isinstance(one, Delta) else one.seq)
@@ -58,9 +67,9 @@ async def replayed(
     """The state of a stream that has told the log up to `to`, or up to the first result of the calls `answered`."""
     state = StreamState()
     async for entry in _entries(logs, run_id):
-        if (to is not None and entry.seq > to) or (answered and _result_of(entry) in answered):
+        if (to is not None and entry.seq > to) or (answered and answered_by(entry) in answered):
             break
-        state, _ = _folded(state, entry)
+        state, _ = entry_step(state, entry)
     return state
 
 
@@ -79,26 +88,6 @@ async def _entries(logs: LogReader, run_id: str) -> AsyncIterator[Entry]:
         for entry in entries:
             yield entry
         after = entries[-1].seq
-
-
-def _folded(state: StreamState, one: Entry | Delta) -> tuple[StreamState, list[StreamEvent]]:
-    if isinstance(one, Delta):
-        return stream_step(state, one)
-    try:
-        return stream_step(state, decode(one.raw))
-    except InvalidEvent:
-        # It cannot be read at all; the log has it, and what follows can be told without it.
-        return msgspec.structs.replace(state, seq=max(state.seq, one.seq)), []
-
-
-def _result_of(entry: Entry) -> str | None:
-    if entry.type != ToolResult.event_type:
-        return None
-    try:
-        payload = decode(entry.raw).payload
-    except InvalidEvent:
-        return None
-    return payload.call_id if isinstance(payload, ToolResult) else None
 
 
 def _up_to_finish(events: list[StreamEvent]) -> bool:

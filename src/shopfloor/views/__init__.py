@@ -2,9 +2,9 @@
 
 from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
-from shopfloor.views.row import RunRow, row_fold
+from shopfloor.views.row import RunRow, added, row_fold
 from shopfloor.views.search import search_text
-from shopfloor.views.stream import StreamState, begin, resumed, silently, stream_step
+from shopfloor.views.stream import StreamState, answered_by, begin, entry_step, resumed, silently, stream_step
 from shopfloor.views.stream_events import (
     DONE,
     BlockEnd,
@@ -83,12 +83,15 @@ __all__ = [
     "Waits",
     "WorkerResult",
     "WorkerStart",
+    "added",
+    "answered_by",
     "archive",
     "begin",
     "by_parent",
     "cut",
     "decode_event",
     "encode_event",
+    "entry_step",
     "outline",
     "preview",
     "resumed",

@@ -93,7 +93,7 @@ def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
                 waits = waits_step(waits, event)
                 # A run's own totals, where it has them, replace this at the outcome.
                 if step.usage or step.cost:
-                    row = replace(row, usage=_sum(row.usage, step.usage), cost_usd=_cost(row.cost_usd, step.cost))
+                    row = replace(row, usage=added(row.usage, step.usage), cost_usd=_cost(row.cost_usd, step.cost))
             case RunStarted() as started:
                 row = replace(row, **_started(row, event, started))
             case RunCompleted() as ended:
@@ -155,16 +155,11 @@ def _completed(row: RunRow, event: Event, ended: RunCompleted) -> dict[str, Any]
     }
 
 
-def _sum(one: Usage, other: Usage | None) -> Usage:
+def added(one: Usage, other: Usage | None) -> Usage:
+    """Tokens of both."""
     if other is None:
         return one
-    return Usage(
-        input=one.input + other.input,
-        output=one.output + other.output,
-        cache_read=one.cache_read + other.cache_read,
-        cache_write=one.cache_write + other.cache_write,
-        reasoning=one.reasoning + other.reasoning,
-    )
+    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
 
 
 def _cost(known: float | None, cost: Cost | None) -> float | None:

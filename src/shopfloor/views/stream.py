@@ -7,12 +7,14 @@ from typing import Any, cast
 
 import msgspec
 
+from shopfloor.errors import InvalidEvent
 from shopfloor.limits import STREAM_AHEAD_DELTAS
 from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
     CallStarted,
     Delta,
+    Entry,
     Event,
     RunCompleted,
     RunStarted,
@@ -20,6 +22,7 @@ from shopfloor.log import (
     StepStarted,
     ToolCall,
     ToolResult,
+    decode,
 )
 from shopfloor.views.stream_events import (
     BlockEnd,
@@ -276,3 +279,24 @@ def _description(definition: Any) -> str | None:
         return None
     said: Any = cast("dict[str, Any]", definition).get("description")
     return said if isinstance(said, str) else None
+
+
+def entry_step(state: StreamState, one: Entry | Delta) -> tuple[StreamState, list[StreamEvent]]:
+    """The same of a line that is not decoded yet. One that cannot be read is passed over: the log has it."""
+    if isinstance(one, Delta):
+        return stream_step(state, one)
+    try:
+        return stream_step(state, decode(one.raw))
+    except InvalidEvent:
+        return msgspec.structs.replace(state, seq=max(state.seq, one.seq)), []
+
+
+def answered_by(entry: Entry) -> str | None:
+    """The call that a line has the result of."""
+    if entry.type != ToolResult.event_type:
+        return None
+    try:
+        payload = decode(entry.raw).payload
+    except InvalidEvent:
+        return None
+    return payload.call_id if isinstance(payload, ToolResult) else None

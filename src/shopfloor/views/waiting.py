@@ -32,7 +32,7 @@ class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
     until: dict[str, str] = {}
     """When a wait ends by itself, by call."""
     coming: tuple[str, ...] = ()
-    """The places of steps that have announced more calls: they are not waiting yet."""
+    """Where more has been announced, calls of a step or branches of one, and is not there yet: it does not wait."""
 
     @property
     def waiting(self) -> bool:
@@ -65,10 +65,14 @@ def waits_step(state: Waits, event: Event) -> Waits:
             return state if isinstance(event.payload, RunStarted) else NOTHING
         case StepStarted() | CallStarted() as step:
             opened = {**state.steps, _place(event): int(isinstance(step, CallStarted))}
-            return msgspec.structs.replace(state, steps=_bounded(opened))
+            begun = {event.path, *_outside(event.path)}
+            coming = tuple(one for one in state.coming if one not in begun)
+            if isinstance(step, StepStarted) and step.branches:
+                coming += tuple(f"{event.path}.{branch}" for branch in step.branches)
+            return msgspec.structs.replace(state, steps=_bounded(opened), coming=coming[-OPEN_BRANCHES:])
         case StepCompleted() | CallCompleted():
             place = _place(event)
-            ended = state if place not in state.calls.values() else _without(state, place)
+            ended = _without(state, place) if state.coming or place in state.calls.values() else state
             return msgspec.structs.replace(ended, steps={one: n for one, n in state.steps.items() if one != place})
         case ToolCall(awaits=awaits, call_id=call_id) if awaits is not None:
             place = _place(event)
@@ -96,7 +100,7 @@ def _without(state: Waits, place: str) -> Waits:
         state,
         calls=calls,
         until={call: at for call, at in state.until.items() if call in calls},
-        coming=tuple(one for one in state.coming if one != place),
+        coming=tuple(one for one in state.coming if one != place and _path(place) not in _outside(one)),
     )
 
 

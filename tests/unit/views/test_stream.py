@@ -394,6 +394,27 @@ def test_a_branch_that_works_holds_up_the_request() -> None:
     assert types(events) == ["block-end", "tool-request", "finish"]
 
 
+def test_branches_that_are_announced_hold_up_the_request_until_they_wait_too() -> None:
+    both = StepStarted(name="both", kind="parallel", try_=1, branches=["a", "b"])
+    call_of = {name: (call(f"c-{name}", kind="client_tool"), {"path": f"both.{name}.look-up"}) for name in "ab"}
+    state, events = told(
+        *log((both, {"path": "both"}), (STEP, {"path": "both.a.look-up"}), call_of["a"]),
+    )
+    assert "finish" not in types(events)
+    state, events = told(*log((STEP, {"path": "both.b.look-up"}), first=4), state=state)
+    assert "finish" not in types(events)
+    _, events = told(*log(call_of["b"], first=5), state=state)
+    assert [one["toolCallId"] for one in events[-2]["toolCalls"]] == ["c-a", "c-b"]
+
+
+def test_branches_of_a_step_that_has_ended_are_not_waited_for() -> None:
+    both = StepStarted(name="both", kind="parallel", try_=1, branches=["a", "b"])
+    ended = StepCompleted(name="both", kind="parallel", try_=1)
+    asking = [(STEP, {"path": "ask"}), (call("c1", kind="client_tool"), {"path": "ask"})]
+    _, events = told(*log((both, {"path": "both"}), (ended, {"path": "both"}), *asking))
+    assert types(events[-2:]) == ["tool-request", "finish"]
+
+
 def test_a_question_is_told_at_once_and_finishes_where_the_run_waits_for_nothing_else() -> None:
     asked = {"question": "Which?", "options": ["a", 1]}
     state, events = told(*log(STARTED, STEP, call("q", "ask", asked, "question")))
