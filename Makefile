@@ -1,6 +1,6 @@
 # Two commands serve a newcomer: `make run` and `make test`. Each sets up what it needs in .venv.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check format bench docs setup clean
+.PHONY: help run test test-agents test-long check format bench docs setup clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -28,13 +28,19 @@ format: $(READY) ## Put the code into shape
 
 test: $(READY) check ## Every check and every test, with coverage
 	@tools/system-packages.sh jq unshare:util-linux
+	@$(BIN)/python tools/agents.py claude codex
 	@rm -f .coverage .coverage.*
 	@echo "==> tests" && COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest -n 3 --durations=25 $(ARGS)
 	@$(BIN)/coverage combine -q && $(BIN)/coverage report --format=total | xargs -I% echo "==> coverage of src/: % %"
 	@$(BIN)/coverage report > .coverage-report.txt || { cat .coverage-report.txt; exit 1; }
 
+test-agents: $(READY) ## The real Gemini, Copilot and OpenCode against a scripted model
+	@$(BIN)/python tools/agents.py gemini copilot opencode
+	@$(BIN)/pytest -n 2 -m more_agents tests/agents $(ARGS)
+
 test-long: $(READY) ## The same suites with more cases and time
 	@tools/system-packages.sh jq unshare:util-linux
+	@$(BIN)/python tools/agents.py claude codex
 	@SHOPFLOOR_TEST_LONG=1 $(BIN)/pytest -n 3 $(ARGS)
 
 bench: $(READY) ## Measure us against the limit or a peer, as ratios

@@ -17,7 +17,7 @@ from time import perf_counter
 import anyio
 import anyio.to_thread
 
-from benchmarks.harness import Result, rate, say, scratch
+from benchmarks.harness import Result, rate, resident_bytes, say, scratch
 from benchmarks.startup import first_answer, up
 from benchmarks.works import ASKS, SLEEPS, Shift, shift, write_workers
 from shopfloor.adapters.local import LocalLogReader
@@ -28,14 +28,6 @@ from shopfloor.record import Storage
 
 _TASKS = 10_000
 _ANSWER_LIMIT_SECONDS = 0.05
-
-
-def _rss() -> int:
-    """The memory of this process, in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError("the system does not say how much memory is used")
 
 
 async def _answer(at_work: Shift, count: int) -> float:
@@ -64,7 +56,7 @@ async def _host(folder: Path, slots: int) -> None:
         }
         while line := await anyio.to_thread.run_sync(sys.stdin.readline):
             name, count = line.split()
-            said = _rss() if name == "rss" else await orders[name](int(count))
+            said = resident_bytes() if name == "rss" else await orders[name](int(count))
             print(said, flush=True)
 
 
@@ -94,12 +86,12 @@ def _hosting(folder: Path, slots: int = HOST_SLOTS) -> Iterator[Callable[[str, i
 async def _bare_tasks() -> float:
     """The memory of a task that waits, and nothing else."""
     never, each = anyio.Event(), 0.0
-    before = _rss()
+    before = resident_bytes()
     async with anyio.create_task_group() as tasks:
         for _ in range(_TASKS):
             tasks.start_soon(never.wait)
         await anyio.sleep(0.1)
-        each = (_rss() - before) / _TASKS
+        each = (resident_bytes() - before) / _TASKS
         tasks.cancel_scope.cancel()
     return each
 

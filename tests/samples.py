@@ -21,7 +21,11 @@ from shopfloor.log import (
     CommandBlock,
     Cost,
     Event,
+    FileChange,
+    Initialisation,
+    Limit,
     Line,
+    Note,
     Payload,
     Process,
     RunCompleted,
@@ -59,14 +63,38 @@ BLOCKS: dict[str, Block] = {
     "tool_use": ToolUseBlock(fidelity="agent_emitted", tool_name="Bash", tool_id="t1", tool_input={"command": "ls"}),
     "tool_result": ToolResultBlock(fidelity="agent_emitted", tool_id="t1", tool_content=[{"text": "a"}]),
     "command": CommandBlock(fidelity="router", command="make"),
-    "stream": StreamBlock(fidelity="agent_emitted", chunk="{oops", unparsed=True),
+    "stream": StreamBlock(fidelity="agent_emitted", chunk="{oops", unparsed=True, raw="e29vcHM="),
 }
 """One of each block, with every field filled."""
 
 _PROCESS = Process(pid=7, command="/bin/sh", args=["-c", "make"], cwd="/tmp")
-_SESSION = Session(provider="codex", access_mode="api", session_id="s", process=_PROCESS, capabilities={"resume": True})
+_SESSION = Session(
+    provider="codex", access_mode="api", session_id="s", process=_PROCESS, capabilities={"resume": True}, resumed=True
+)
 _USAGE = Usage(input=1, output=2, cache_read=3, cache_write=4, reasoning=5)
 _COST = Cost(usd=0.5, source="prices", prices="2026-11")
+_LIMIT = Limit(kind="tokens", status="warning", current=0.8, max=1.0, reset_at=TIMESTAMP, window="five_hour")
+_READY = Initialisation(
+    session_id="s",
+    model="opus",
+    version="2.1",
+    cwd="/tmp",
+    tools=["Bash"],
+    permission_mode="default",
+    context_tokens=9,
+)
+_NOTE = Note(
+    kind="retry",
+    message="later",
+    code="rate_limit_error",
+    status=429,
+    try_=1,
+    tries=5,
+    retry_after=1.5,
+    limit=_LIMIT,
+    ready=_READY,
+)
+_FILE = FileChange(path="/tmp/a", action="modify", lines_added=1, lines_removed=2, diff="@@")
 _STEP: dict[str, Any] = {"name": "build", "kind": "command", "try_": 1}
 _ENDED: dict[str, Any] = _STEP | {
     "error": "exit code 1",
@@ -75,7 +103,10 @@ _ENDED: dict[str, Any] = _STEP | {
     "result": {"exit_code": 1},
     "usage": _USAGE,
     "cost": _COST,
-    "rate_limits": [{"resets_at": 1}],
+    "sub_usage": _USAGE,
+    "sub_cost": _COST,
+    "session": _SESSION,
+    "rate_limits": [_LIMIT],
     "duration_ms": 9,
 }
 
@@ -109,6 +140,8 @@ PAYLOADS: dict[str, Payload] = {
         result="out",
         usage=_USAGE,
         cost=_COST,
+        sub_usage=_USAGE,
+        sub_cost=_COST,
         duration_ms=10,
     ),
     "step.started": StepStarted(**_STEP, process=_PROCESS, session=_SESSION, branches=["left", "right"]),
@@ -117,7 +150,7 @@ PAYLOADS: dict[str, Payload] = {
         name="titles", kind="call_workflow", try_=2, worker="hello", input={"name": "Ada"}
     ),
     "step.call_workflow.completed": CallCompleted(**_ENDED | {"name": "titles", "kind": "call_workflow", "try_": 2}),
-    "message.user": UserMessage(system_prompt="be kind", blocks=list(BLOCKS.values())),
+    "message.user": UserMessage(system_prompt="be kind", synthetic=True, clock="reader", blocks=list(BLOCKS.values())),
     "message.assistant": AssistantMessage(
         message_id="m",
         session_id="s",
@@ -125,6 +158,9 @@ PAYLOADS: dict[str, Payload] = {
         usage=_USAGE,
         cost=_COST,
         stop_reason="end_turn",
+        synthetic=True,
+        note=_NOTE,
+        clock="reader",
         blocks=list(BLOCKS.values()),
     ),
     "tool.call": ToolCall(
@@ -134,9 +170,19 @@ PAYLOADS: dict[str, Payload] = {
         output=None,
         fidelity="router",
         awaits=Awaits(kind="question", until=TIMESTAMP),
+        clock="reader",
     ),
     "tool.result": ToolResult(
-        name="ask", call_id="c", input=None, output="42", error="late", duration_ms=3, fidelity="agent_emitted"
+        name="ask",
+        call_id="c",
+        input=None,
+        output="42",
+        error="late",
+        duration_ms=3,
+        exit_code=1,
+        files=[_FILE],
+        clock="reader",
+        fidelity="agent_emitted",
     ),
 }
 """One of each event's payload, with every field filled."""

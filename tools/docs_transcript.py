@@ -1,10 +1,32 @@
 """docs/reference/transcript.md: the format of a transcript, as the code has it."""
 
-from shopfloor.log import BLOCK_TYPES, PAYLOAD_TYPES, RULES, Awaits, Cost, Line, Process, RunError, Session, Usage
+import msgspec
+
+from shopfloor.log import (
+    BLOCK_TYPES,
+    PAYLOAD_TYPES,
+    RULES,
+    Awaits,
+    Cost,
+    FileChange,
+    Initialisation,
+    Limit,
+    Line,
+    Note,
+    Process,
+    RunError,
+    Session,
+    Usage,
+)
 from tools import docs_record
 from tools.docs_fields import field_table
 from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import SOURCE, attribute_docs, parsed, summary
+
+OBJECTS: tuple[type[msgspec.Struct], ...] = (
+    *(Process, Session, Usage, Cost, RunError, Awaits),
+    *(Note, Initialisation, Limit, FileChange),
+)
 
 INTRO = """\
 A transcript is the log of one run: every fact about the run, in the order in which it happened, one JSON object to a
@@ -29,7 +51,7 @@ def transcript_page() -> str:
         docs_record.file_section(),
         section("The envelope", "Every line has these fields, in this order.", field_table(Line)),
         _events(),
-        section("Objects in payloads", *(_object(cls) for cls in (Process, Session, Usage, Cost, RunError, Awaits))),
+        section("Objects in payloads", *map(_object, OBJECTS)),
         _blocks(),
         section("Fidelity", attribute_docs(parsed(SOURCE / "log" / "blocks.py").body)["Fidelity"]),
         section("The rules", "What `shopfloor verify` checks.", table(("rule", "says"), _rule_rows())),
@@ -48,7 +70,7 @@ def _events() -> str:
     return section("Event types", "There are ten.", table(("type", "what happened"), rows), PIECES, *events)
 
 
-def _object(cls: type[Process | Session | Usage | Cost | RunError | Awaits]) -> str:
+def _object(cls: type[msgspec.Struct]) -> str:
     return section(cls.__name__, summary(cls), field_table(cls), level=3)
 
 

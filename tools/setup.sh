@@ -9,4 +9,4 @@ python=${1:-python3}
   echo "The venv module is missing: on Debian or Ubuntu 'apt-get install python3-venv', then again." >&2; exit 1; }; }
 echo "==> installing Shopfloor and its development tools into .venv (about a minute, once)"
 .venv/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-.venv/bin/python -m pip install --quiet --editable '.[models]' --group dev
+.venv/bin/python -m pip install --quiet --editable '.[models,claude]' --group dev

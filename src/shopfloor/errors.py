@@ -13,8 +13,10 @@
     │   ├── InvalidInput            what a worker is given does not fit what it takes
     │   ├── InvalidWorker           a definition that cannot be run as it is
     │   ├── UnknownModel            no provider answers under that name
+    │   ├── UnsupportedOption       a provider that cannot be asked so
     │   └── UnknownCall             a result for a call that nobody made
     ├── NotFoundError               what was named is not there
+    │   ├── ProviderNotFound        no provider of that name
     │   ├── RunNotFound             no run of that name
     │   ├── WorkerNotFound          no worker of that name
     │   └── FileMissing             no transcript file of that name
@@ -48,6 +50,10 @@
     │   │   └── RequestRejected     it does not accept the request
     │   ├── ToolFailed              a tool did not do what it was called for
     │   ├── StepFailed              a step did not end well
+    │   ├── AgentFailed             an agent did not do what it was asked for
+    │   ├── AgentMissing            its program is not installed
+    │   ├── BudgetExceeded          it has spent what it was allowed to
+    │   ├── TurnsExceeded           it has used the turns that it was allowed
     │   ├── OutcomeUnknown          a crash cut off a step that must not be done twice
     │   ├── DefinitionChanged       a worker in Python that is not the one the run began with
     │   ├── AnswerTimeout           nobody answered in time
@@ -66,6 +72,7 @@ where there is something to do, a `hint` that says what.
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -134,6 +141,10 @@ class UnknownModel(InputError):
     code = "unknown_model"
 
 
+class UnsupportedOption(InputError):
+    code = "unsupported_option"
+
+
 class UnknownCall(InputError):
     code = "unknown_call"
     status = 409
@@ -143,6 +154,10 @@ class NotFoundError(ShopfloorError):
     code = "not_found"
     status = 404
     exit_code = 4
+
+
+class ProviderNotFound(NotFoundError):
+    code = "provider_not_found"
 
 
 class RunNotFound(NotFoundError):
@@ -302,6 +317,23 @@ class StepFailed(RunFailed):
     code = "execution_error"
 
 
+class AgentFailed(RunFailed):
+    code = "agent_error"
+
+
+class AgentMissing(RunFailed):
+    code = "agent_not_installed"
+    exit_code = 127
+
+
+class BudgetExceeded(RunFailed):
+    code = "budget_exceeded"
+
+
+class TurnsExceeded(RunFailed):
+    code = "max_turns_exceeded"
+
+
 class OutcomeUnknown(RunFailed):
     code = "outcome_unknown"
 
@@ -348,6 +380,8 @@ class UnexpectedError(ShopfloorError):
     exit_code = 70
 
 
+_CANDIDATES, _TELLING = 5, 6
+"""How many runs that may be meant are named, and by how many characters more."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -362,6 +396,15 @@ def storage_error(error: OSError, doing: str, *, reading: bool = False) -> Stora
     if error.errno in _NOT_ALLOWED:
         return StorageUnwritable(reason, hint="make the folder writable, or point SHOPFLOOR_STORAGE at one that is")
     return StorageFailed(reason, hint="check the disk and the folder that SHOPFLOOR_STORAGE names")
+
+
+def ambiguous_run(said: str, fitting: Sequence[str]) -> AmbiguousRun:
+    """The error where these runs fit what somebody said, with as much of each as tells some of them apart."""
+    some = [run_id[: len(said) + _TELLING] for run_id in sorted(fitting)[:_CANDIDATES]]
+    more = ["…"] if len(fitting) > len(some) else []
+    return AmbiguousRun(
+        f"{len(fitting)} runs begin with {said!r}: {', '.join([*some, *more])}", hint="give more characters"
+    )
 
 
 def every_error() -> list[type[ShopfloorError]]:

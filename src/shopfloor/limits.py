@@ -97,6 +97,8 @@ ARCHIVE_RESULT_BYTES: Final = 50_000
 """A tool's result, or a command's output, in the archived transcript."""
 ARCHIVE_ARGS_BYTES: Final = 2_000
 """A tool's arguments in the archived transcript."""
+SIGNAL_FACTS: Final = 1_000
+"""How many open sessions, open calls of theirs, and files that they changed the signals of a run remember."""
 OPEN_BRANCHES: Final = 1_000
 """How many open steps, and how many open calls, of a run are known to its row."""
 TIMELINE_OPEN_CALLS: Final = 1_000
@@ -173,10 +175,22 @@ ENGINE_PAUSE_SECONDS: Final = 0.5
 """How often a host looks for orders that nobody told it of."""
 STOPPED_HOST_SECONDS: Final = 10.0
 """How long a host that does nothing but one run has to take up a cancel, before it is ended."""
-SERVER_STOP_SECONDS: Final = 15.0
+SERVER_STOP_SECONDS: Final = 20.0
 """How long a server in a thread has to end when its process does."""
 EXECUTE_GRACE_SECONDS: Final = 10.0
 """How long after its client has gone an execution goes on, unless it is detached."""
+LEAVING_SECONDS: Final = 15.0
+"""How long a worker that is told to stop has to leave; then it is left behind. Commands are stopped well before."""
+
+# Agents.
+AGENT_LINE_BYTES: Final = 32 * 1024 * 1024
+"""The longest line of an agent that is read as a whole; what is longer is kept in pieces, as not understood."""
+AGENT_VERSION_SECONDS: Final = 15.0
+"""How long an agent may take to say its version."""
+AGENT_STDERR_CHARS: Final = 8_000
+"""How much of the end of what an agent prints on stderr is looked at."""
+AGENT_DIFF_CHARS: Final = 20_000
+"""How much of a diff is kept with a change of a file."""
 
 # Streams to clients, and the SDK.
 STREAM_AHEAD_DELTAS: Final = 1_000
@@ -203,6 +217,8 @@ OUTCOME_PAUSE_SECONDS: Final = 0.1
 """How often it is looked whether a run that was cancelled has ended."""
 PROGRESS_PAUSE_SECONDS: Final = 0.1
 """How often the line that says what is being done is drawn anew."""
+SILENCE_SECONDS: Final = 1.0
+"""How long a run that is followed may be silent before it is looked whether a sub-run waits for somebody."""
 TOOL_COMPLAINT_CHARS: Final = 500
 """How much of what a tool's command complained of is passed on: the end of it."""
 

@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import msgspec
 from shopfloor.adapters.local import Live, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
 from shopfloor.errors import ServerRunning, ServerUnreachable, UsageError
 from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_SLOTS, IDLE_SECONDS, LOG_MODE, SERVER_STOP_SECONDS
-from shopfloor.ports import Logs, Processes
+from shopfloor.ports import AgentExit, Logs, Processes, ProviderInfo
 from shopfloor.record import Durability, Hook, Storage, lock, make_folder, open_for_append
 from shopfloor.version import __version__
 
@@ -90,6 +90,7 @@ class Office(msgspec.Struct, frozen=True):
             version=__version__,
             delete_run=delete,
             works=works,
+            providers=find_providers,
             allowed_hosts=allowed_hosts,
         )
 
@@ -142,15 +143,25 @@ async def local_works(
 ) -> AsyncGenerator[Works]:
     """A host in this process, in a shop that is open already or in one of its own. It begins with its `run`."""
     from shopfloor.adapters.models import LocalModels
-    from shopfloor.engine import Catalogue, Host, LocalWorks, default_folders
+    from shopfloor.adapters.providers import NAMES, price, provider
+    from shopfloor.engine import AgentDesk, Catalogue, Host, LocalWorks, bare_definitions, default_folders
 
     storage = office.storage
-    catalogue = Catalogue(default_folders(storage.root, workers.folders), workers.modules)
+    folders = default_folders(storage.root, workers.folders)
+    catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES))
     models = LocalModels()
     reader = LocalLogReader(storage, live=office.live)
     own = nullcontext(shop) if shop else local_shop(storage, live=office.live, alone=alone)
     with own as opened:
         works = LocalWorks(catalogue=catalogue, queue=office.queue, store=office.store, logs=opened.logs, reader=reader)
+        agents = AgentDesk(
+            provider=provider,
+            processes=opened.processes,
+            logs=opened.logs,
+            reader=reader,
+            prices=price,
+            env=os.environ,
+        )
         host = Host(
             opened.host,
             storage=storage,
@@ -161,6 +172,7 @@ async def local_works(
             works=works,
             processes=opened.processes,
             models=models,
+            agents=agents,
             catalogue=catalogue,
             cwd=str(Path.cwd()),
             slots=workers.slots,
@@ -168,10 +180,35 @@ async def local_works(
             idle_seconds=idle_seconds,
         )
         works.wake, works.take_in = host.wake, host.take_in
+        works.check = agents.check
         try:
             yield Works(host, works, models.warm_up)
         finally:
             await models.aclose()
+
+
+def provider_names() -> tuple[str, ...]:
+    """Whom a task can be handed to without any worker."""
+    from shopfloor.adapters.providers import API_KEYS, NAMES
+
+    return (*NAMES, *API_KEYS)
+
+
+def find_providers() -> list[ProviderInfo]:
+    """What this machine has of them. It takes a second or two: every program is asked for its version."""
+    from shopfloor.adapters.providers import found_providers
+
+    return found_providers(os.environ, Path.home())
+
+
+def transcript_of(
+    provider: str, chunks: Iterable[bytes], *, source: str | None, ended: AgentExit | None
+) -> Iterator[bytes]:
+    """The lines of the transcript of what an agent printed."""
+    from shopfloor.adapters.providers import normaliser, price
+    from shopfloor.engine import transcribed
+
+    return transcribed(provider, normaliser(provider), chunks, prices=price, source=source, ended=ended)
 
 
 @asynccontextmanager

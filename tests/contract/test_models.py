@@ -186,7 +186,7 @@ def test_usage_is_told(asking: Asking) -> None:
     assert reply.usage.input > 0
     assert reply.usage.output > 0
     if not asking.is_script:
-        assert (reply.usage.input, reply.usage.output, reply.usage.cache_read) == (1000, 50, 300)
+        assert (reply.usage.input, reply.usage.output, reply.usage.cache_read) == (700, 50, 300)
     if asking.provider in {"openai", "google", "compatible"}:
         assert reply.usage.reasoning == 10
 

@@ -17,7 +17,8 @@ from shopfloor.adapters.memory import MemoryQueue, MemoryStore
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import ConflictError
 from shopfloor.log import new_run_id
-from shopfloor.ports import Channel, Dispatch, Order, Queue, RunFilter, Store
+from shopfloor.ports import Change, Channel, Dispatch, Order, Queue, RunFilter, Store
+from shopfloor.views import RunRow, Waits
 
 pytestmark = pytest.mark.anyio
 
@@ -299,6 +300,22 @@ async def test_thousands_of_dispatches_at_once_are_all_kept(queue: Queue, store:
 
 
 # Orders
+
+
+async def test_a_run_that_waits_tells_which_of_its_calls_are_answered(queue: Queue, store: Store) -> None:
+    run_id, other = new_run_id(), new_run_id()
+    waits = Waits(calls={"c1": "ask", "c2": "ask"})
+    for one in (run_id, other):
+        row = RunRow(id=one, status="waiting", started_at=at(0), waits=waits, last_seq=3)
+        await store.apply([Change(row=row, state=b"", timeline=[])])
+    await queue.put(answer(run_id, "c2"))
+    await queue.put(Order(id="cancel", run_id=run_id, kind="cancel", body={}, created_at=at(0)))
+    seen, unseen = await store.get_run(run_id), await store.get_run(other)
+    assert (seen and seen.answered, unseen and unseen.answered) == (("c2",), ())
+    await queue.done([number for number, _ in await queue.orders()])
+    taken = await store.get_run(run_id)
+    assert taken is not None
+    assert taken.answered == ()
 
 
 async def test_orders_come_oldest_first_and_once(queue: Queue) -> None:

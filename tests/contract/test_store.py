@@ -769,6 +769,21 @@ async def test_a_rebuild_gives_the_same_views_and_keeps_what_is_no_view(store: S
     assert await store.known_runs() == set(kept[:-1])
 
 
+async def test_only_views_that_are_past_the_end_of_a_log_are_taken_back(store: Store) -> None:
+    first, second = run("one", *steps(3), said("hello")), run("two", *steps(3))
+    kept = await keep(store, first, second)
+    await store.pin(kept[0], pinned=True)
+    before = await views_of(store, kept[1])
+    await store.take_back(kept[1], second[-1].seq)
+    assert await views_of(store, kept[1]) == before
+    await store.take_back(kept[0], 2)
+    assert (await store.get_run(kept[0]), await store.timeline(kept[0], limit=9)) == (None, [])
+    assert await shown(store, search="hello") == []
+    await keep(store, first[:2])
+    item = await item_of(store, kept[0])
+    assert (item.row.last_seq, item.pinned) == (2, True)
+
+
 # The rest
 
 

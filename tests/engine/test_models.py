@@ -76,6 +76,27 @@ async def test_a_rate_limit_is_waited_for_and_burns_no_retries(floor: Floor, pro
     assert len(provider.asked()) == 4
 
 
+async def test_a_rate_limit_is_seen_as_waiting_and_lasts_over_a_restart(floor: Floor, provider: ModelServer):
+    floor.worker("asks", ASKS)
+    limited = Failure(status=429, type="rate_limit_error", headers={"Retry-After": "3"})
+    provider.say(Turn(fail=limited), Turn(say=[Text(text="at last")]))
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("asks")
+        await shift.row(run_id, "waiting")
+        (call,) = [event.payload for event in floor.events(run_id) if isinstance(event.payload, ToolCall)]
+        assert call.awaits is not None
+        assert (call.name, call.awaits.kind) == ("rate_limit", "rate_limit")
+        assert call.awaits.until is not None
+    assert len(provider.asked()) == 1
+    async with floor.open() as shift:
+        assert (await shift.ended(run_id)).result == "at last"
+    calls = [event.payload for event in floor.events(run_id) if isinstance(event.payload, ToolCall)]
+    assert len(calls) == 1
+    results = [event for event in floor.events(run_id) if isinstance(event.payload, ToolResult)]
+    assert results[0].timestamp >= call.awaits.until
+    assert len(provider.asked()) == 2
+
+
 async def test_a_limit_that_lasts_too_long_is_told_with_when_to_come_back(floor: Floor, provider: ModelServer):
     floor.worker("asks", ASKS)
     provider.say(Turn(fail=Failure(status=429, type="rate_limit_error", headers={"Retry-After": "7200"}), times=0))

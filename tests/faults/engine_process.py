@@ -28,7 +28,7 @@ from shopfloor.record import Storage, last_entry, read
 from shopfloor.wiring import Office, Workers, Works, local_office, local_shop, local_works
 
 DONE, TOO_LONG, STOPPED = 0, 3, 4
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +96,17 @@ class TrappedLog:
         self._log.tell(delta)
 
     async def append(
-        self, payload: Payload, *, path: str = "", iteration: int = 0, child_run_id: str | None = None
+        self,
+        payload: Payload,
+        *,
+        path: str = "",
+        iteration: int = 0,
+        child_run_id: str | None = None,
+        at: str | None = None,
     ) -> Entry:
-        write = functools.partial(self._log.append, payload, path=path, iteration=iteration, child_run_id=child_run_id)
+        write = functools.partial(
+            self._log.append, payload, path=path, iteration=iteration, child_run_id=child_run_id, at=at
+        )
         return await self._trap.around(write)
 
 
@@ -241,11 +249,15 @@ def lived(life: Life) -> int:
     """Lives it in a process of its own; the exit code, below 0 where a signal ended it."""
     process = _forks.Process(target=live, args=(life,))
     process.start()
-    process.join(life.patience + 15)
-    if process.exitcode is None:
+    # On a busy machine it may take long until it lives, and until it is gone.
+    process.join(2 * life.patience)
+    hangs = process.exitcode is None
+    if hangs:
         process.kill()
         process.join()
     code = process.exitcode
     process.close()
+    # Not to be taken for one that died when it was told to.
+    assert not hangs, f"it did not end in {2 * life.patience:g} s"
     assert code is not None
     return code

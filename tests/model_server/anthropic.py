@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from tests.model_server.frames import Frame, sse
+from tests.model_server.frames import Frame, sse, words
 from tests.model_server.script import Failure, Text, Thinking, Tokens, ToolUse, Turn, call_id, chunks
 
 
@@ -14,11 +14,17 @@ class Anthropic:
     def replies(self, body: Any) -> int:
         return sum(message.get("role") == "assistant" for message in body.get("messages", []))
 
+    def said(self, body: Any) -> list[str]:
+        users = [message for message in body.get("messages", []) if message.get("role") == "user"]
+        return [text for message in users for text in words(message.get("content"))]
+
     def streams(self, path: str, body: Any) -> bool:
         return bool(body.get("stream"))
 
     def stream(self, turn: Turn, body: Any, n: int) -> Iterator[Frame]:
-        message = {**self._message(turn, body, n), "content": [], "stop_reason": None}
+        # What has been written is not known when a message begins: one token stands there, and the sum comes at its end.
+        begun = {**_usage(turn.usage), "output_tokens": 1}
+        message = {**self._message(turn, body, n), "content": [], "stop_reason": None, "usage": begun}
         yield _event({"type": "message_start", "message": message})
         yield _event({"type": "ping"})
         for place, said in enumerate(turn.say):

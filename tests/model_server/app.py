@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -12,12 +13,14 @@ from tests.model_server.frames import Dialect, Frame
 from tests.model_server.gemini import Gemini
 from tests.model_server.openai_chat import OpenAIChat
 from tests.model_server.openai_responses import OpenAIResponses
+from tests.model_server.scenarios import script_of
 from tests.model_server.script import Failure, Play, Script, Turn
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+_SCENARIO = re.compile(r"/s/[^/]+/[^/]+/[^/]+(?=/|$)")
 _OVER = Failure(status=500, message="the script has no turn left for this request")
 
 
@@ -27,35 +30,49 @@ class Cut(Exception):
 
 class ModelServerApp:
     def __init__(self, script: Script) -> None:
-        self._play = Play(script)
+        self._plays = {"": Play(script)}
+        """By the beginning of the address: one for whoever asks without any, and one for each run of a scenario."""
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        path, method = scope["path"], scope["method"]
+        method = scope["method"]
+        place, path = _parted(scope["path"])
         body = await _read(receive)
         dialect = _dialect(path)
-        if path == "/_requests":
-            await _whole(send, self._play.asked)
+        play = self._play(place)
+        if play is None:
+            await _whole(send, {"error": {"message": f"there is no scenario {place}"}}, status=404)
+        elif path == "/_requests":
+            await _whole(send, play.asked)
         elif path == "/_script":
-            self._play.over.set()
-            self._play = Play(msgspec.json.decode(body, type=Script))
+            play.over.set()
+            self._plays[place] = Play(msgspec.json.decode(body, type=Script))
             await _whole(send, {})
         elif path.endswith("/count_tokens"):
             await _whole(send, {"input_tokens": len(body) // 4})
         elif method == "POST" and dialect is not None:
             headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-            await self._answer(dialect, path, msgspec.json.decode(body), headers, receive, send)
+            await self._answer(play, dialect, path, msgspec.json.decode(body), headers, receive, send)
         elif path.endswith("/models"):
             await _whole(send, {"object": "list", "data": []})
         else:
             await _whole(send, {"error": {"message": f"there is no {path}"}}, status=200 if method == "HEAD" else 404)
 
+    def _play(self, place: str) -> Play | None:
+        """The play for an address: a scenario's begins when somebody comes for it."""
+        if place not in self._plays:
+            _, _, agent, scenario, _ = place.split("/")
+            script = script_of(agent, scenario)
+            if script is None:
+                return None
+            self._plays[place] = Play(script)
+        return self._plays[place]
+
     async def _answer(
-        self, dialect: Dialect, path: str, body: Any, headers: dict[str, str], receive: Receive, send: Send
+        self, play: Play, dialect: Dialect, path: str, body: Any, headers: dict[str, str], receive: Receive, send: Send
     ) -> None:
-        play = self._play
-        n, turn = play.ask(path, body, headers, dialect.replies(body))
+        n, turn = play.ask(path, body, headers, replies=dialect.replies(body), said=dialect.said(body))
         if turn is None:
             turn = Turn(fail=_OVER)
         ends: list[str] = []
@@ -117,6 +134,12 @@ def _with_faults(dialect: Dialect, turn: Turn, frames: Iterator[Frame]) -> Itera
                 return
             pieces += 1
         yield frame
+
+
+def _parted(path: str) -> tuple[str, str]:
+    """`/s/<agent>/<scenario>/<key>` and what comes after it; nothing and all of it where it does not begin so."""
+    found = _SCENARIO.match(path)
+    return (found[0], path[found.end() :]) if found else ("", path)
 
 
 def _dialect(path: str) -> Dialect | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.model_server.frames import Frame, sse
+from tests.model_server.frames import Frame, sse, words
 from tests.model_server.script import Failure, Text, Thinking, Tokens, ToolUse, Turn, call_id, chunks
 
 _STATUS = {
@@ -27,6 +27,10 @@ class Gemini:
 
     def replies(self, body: Any) -> int:
         return sum(message.get("role") == "model" for message in body.get("contents", []))
+
+    def said(self, body: Any) -> list[str]:
+        users = [message for message in body.get("contents", []) if message.get("role") == "user"]
+        return [text for message in users for text in words(message.get("parts"))]
 
     def streams(self, path: str, body: Any) -> bool:
         return ":streamGenerateContent" in path

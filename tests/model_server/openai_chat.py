@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from tests.model_server.frames import Frame, sse
+from tests.model_server.frames import Frame, sse, words
 from tests.model_server.script import Failure, Text, Thinking, Tokens, ToolUse, Turn, call_id, chunks
 
 
 class OpenAIChat:
     def replies(self, body: Any) -> int:
         return sum(message.get("role") == "assistant" for message in body.get("messages", []))
+
+    def said(self, body: Any) -> list[str]:
+        users = [message for message in body.get("messages", []) if message.get("role") == "user"]
+        return [text for message in users for text in words(message.get("content"))]
 
     def streams(self, path: str, body: Any) -> bool:
         return bool(body.get("stream"))

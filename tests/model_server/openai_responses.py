@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from tests.model_server.frames import Frame, sse
+from tests.model_server.frames import Frame, sse, words
 from tests.model_server.script import Failure, Said, Text, Thinking, Tokens, ToolUse, Turn, call_id, chunks
 
 
@@ -17,6 +17,11 @@ class OpenAIResponses:
         given = body.get("input", [])
         mine = [_is_reply(item) for item in given] if isinstance(given, list) else []
         return sum(is_mine for is_mine, _ in itertools.groupby(mine))
+
+    def said(self, body: Any) -> list[str]:
+        given = body.get("input", [])
+        items = given if isinstance(given, list) else [{"role": "user", "content": given}]
+        return [text for item in items if item.get("role") == "user" for text in words(item.get("content"))]
 
     def streams(self, path: str, body: Any) -> bool:
         return bool(body.get("stream"))
@@ -52,6 +57,10 @@ class OpenAIResponses:
                     yield event("response.reasoning_summary_text.done", **at, summary_index=0, text=said.thinking)
                     kind = "response.reasoning_summary_part.done"
                     yield event(kind, **at, summary_index=0, part=item["summary"][0])
+                case ToolUse(text=str() as text):
+                    for piece in chunks(text, turn.chunk):
+                        yield event("response.custom_tool_call_input.delta", piece=True, **at, delta=piece)
+                    yield event("response.custom_tool_call_input.done", **at, input=text)
                 case ToolUse():
                     for piece in chunks(item["arguments"], turn.chunk):
                         yield event("response.function_call_arguments.delta", piece=True, **at, delta=piece)
@@ -105,8 +114,13 @@ def _item(turn: Turn, said: Said, place: int, n: int) -> dict[str, Any]:
             summary = [{"type": "summary_text", "text": said.thinking}]
             same = {"type": "reasoning", "summary": summary, "encrypted_content": said.signature}
             return {"id": f"rs_{n}_{place}", **same}
+        case ToolUse(text=str() as text):
+            call = {"call_id": call_id(turn, place, n), "name": said.name, "input": text}
+            return {"id": f"ctc_{n}_{place}", "type": "custom_tool_call", "status": "completed", **call}
         case ToolUse():
+            group = {"namespace": said.namespace} if said.namespace else {}
             return {
+                **group,
                 "id": f"fc_{n}_{place}",
                 "type": "function_call",
                 "status": "completed",
@@ -117,7 +131,14 @@ def _item(turn: Turn, said: Said, place: int, n: int) -> dict[str, Any]:
 
 
 def _opened(item: dict[str, Any]) -> dict[str, Any]:
-    empty = {"content": [], "summary": [], "arguments": "", "encrypted_content": None, "status": "in_progress"}
+    empty = {
+        "content": [],
+        "summary": [],
+        "arguments": "",
+        "input": "",
+        "encrypted_content": None,
+        "status": "in_progress",
+    }
     return {key: empty.get(key, value) for key, value in item.items()}
 
 

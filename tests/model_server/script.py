@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import msgspec
+
+_AGENT_ID = re.compile(r"agent_id\W+([0-9a-f-]{36})")
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -28,6 +31,10 @@ class ToolUse(_Part, frozen=True, kw_only=True, tag_field="type", tag="tool_use"
     """Made up where it is left out."""
     signature: str | None = None
     """Gemini only: base64."""
+    text: str | None = None
+    """Responses only, instead of `input`: what a tool is given that takes text."""
+    namespace: str | None = None
+    """Responses only: the group that the tool is in."""
 
 
 Said = Text | Thinking | ToolUse
@@ -65,7 +72,12 @@ class Turn(_Part, frozen=True, kw_only=True):
     """Only where the body has this in it."""
     replies_before: int | None = None
     """Only where the thread has so many messages of the assistant's."""
+    tools: bool | None = None
+    """Only where the request offers tools; or, with false, where it offers none."""
     # How it is said.
+    fill: bool = False
+    """Whether what is said has words in braces: `{asked}` is all that the user has said, `{n}` the request's number,
+    `{agent_id}` the agent that the thread told of last."""
     chunk: int = 12
     """Characters in a piece."""
     wait: float = 0
@@ -118,25 +130,54 @@ class Play:
         """Set when there is another script: then nobody hangs any more."""
         self._used = [0] * len(script.turns)
 
-    def ask(self, path: str, body: Any, headers: dict[str, str], replies: int) -> tuple[int, Turn | None]:
+    def ask(
+        self, path: str, body: Any, headers: dict[str, str], *, replies: int, said: list[str]
+    ) -> tuple[int, Turn | None]:
         text = msgspec.json.encode(body).decode()
-        number = next((n for n, turn in enumerate(self.script.turns) if self._fits(n, turn, path, text, replies)), None)
-        if number is not None:
-            self._used[number] += 1
+        turns = enumerate(self.script.turns)
+        number = next((n for n, turn in turns if self._fits(n, turn, path, body, text, replies)), None)
         n = len(self.asked)
         self.asked.append(Asked(n=n, path=path, body=body, headers=headers, turn=number))
-        return n, None if number is None else self.script.turns[number]
+        if number is None:
+            return n, None
+        self._used[number] += 1
+        turn = self.script.turns[number]
+        if turn.fill:
+            agents = _AGENT_ID.findall(text)
+            words = {"{asked}": " | ".join(said), "{n}": str(n), "{agent_id}": agents[-1] if agents else ""}
+            turn = filled(turn, words)
+        return n, turn
 
     def ended(self, n: int, how: str) -> None:
         self.asked[n] = msgspec.structs.replace(self.asked[n], end=how)
 
-    def _fits(self, n: int, turn: Turn, path: str, text: str, replies: int) -> bool:
+    def _fits(self, n: int, turn: Turn, path: str, body: Any, text: str, replies: int) -> bool:
         return (
             (turn.times == 0 or self._used[n] < turn.times)
             and (turn.path is None or turn.path in path)
             and (turn.match is None or turn.match in text)
             and (turn.replies_before is None or turn.replies_before == replies)
+            and (turn.tools is None or turn.tools == bool(body.get("tools")))
         )
+
+
+def filled(turn: Turn, words: dict[str, str]) -> Turn:
+    """The turn with each of these words replaced in what it says."""
+
+    def fill(value: Any) -> Any:
+        match value:
+            case str():
+                for word, meaning in words.items():
+                    value = value.replace(word, meaning)
+                return value
+            case dict():
+                return {key: fill(item) for key, item in value.items()}
+            case list():
+                return [fill(item) for item in value]
+            case _:
+                return value
+
+    return msgspec.structs.replace(turn, say=msgspec.convert(fill(msgspec.to_builtins(turn.say)), list[Said]))
 
 
 def chunks(text: str, size: int) -> list[str]:

@@ -44,6 +44,10 @@ class ModelServer:
             time.sleep(0.02)
         return ends[n]
 
+    def scenario(self, agent: str, name: str, key: str) -> ModelServer:
+        """The same server as one run of an agent sees it: `url` is its base URL, `asked` is what it has asked."""
+        return ModelServer(f"{self.url}/s/{agent}/{name}/{key}")
+
     @property
     def env(self) -> dict[str, str]:
         """The environment in which every provider is this server."""

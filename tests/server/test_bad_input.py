@@ -71,6 +71,13 @@ def test_a_bad_parameter_is_named(client: httpx.Client, address: str, asked: Any
     assert name in problem(client.get(address, params=asked), 400, "invalid_parameter")["message"]
 
 
+@pytest.mark.parametrize("said", ["yesterday", "2026-02-30T00:00:00Z", "2026-02-20", "2026-02-20T10:00:00Z\n"])
+@pytest.mark.parametrize("name", ["since", "until"])
+def test_a_time_that_is_none_is_said_with_one_that_is(client: httpx.Client, name: str, said: str) -> None:
+    error = problem(client.get(LIST, params={name: said}), 400, "invalid_parameter")
+    assert error["message"] == f"{name}: {said!r} is not a time as in RFC 3339, e.g. 2026-02-23T10:30:00Z"
+
+
 @pytest.mark.parametrize("bad", ["x", "..%2F..%2Fetc", "%00", UNKNOWN.upper(), UNKNOWN[:-1], UNKNOWN + "0"])
 @pytest.mark.parametrize(
     "address",

@@ -148,9 +148,8 @@ def test_calls_that_got_no_result_are_asked_for_again(client: httpx.Client) -> N
 def test_a_run_that_waits_says_for_what(client: httpx.Client) -> None:
     run_id, (call,) = asked_for(executed(client, "asker", start()))
     becomes(client, run_id, "waiting")
-    assert detail(client, run_id)["awaits"] == [
-        {"call_id": call, "kind": "client_tool", "name": "look-up", "input": {"word": "moon"}, "until": None}
-    ]
+    asked = {"call_id": call, "kind": "client_tool", "name": "look-up", "input": {"word": "moon"}, "until": None}
+    assert detail(client, run_id)["awaits"] == [{"run_id": run_id, **asked, "answered": False}]
     assert client.post(f"/api/runs/{run_id}/answer", json={"call_id": call, "answer": "a stone"}).json() == {
         "run_id": run_id
     }

@@ -1,5 +1,6 @@
 """What is asked of runs over HTTP: that there be one, that it end, that it go on."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from tests.samples import RUN_ID
-from tests.server.shop import Shop, opened
+from tests.server.shop import PATIENCE, Shop, opened
 from tests.server.test_bad_input import problem
 from tests.server.test_description import CHECKS
 from tests.server.working import becomes, executed, start, working, written
@@ -106,6 +107,30 @@ def test_an_answer_can_say_that_there_is_none(client: httpx.Client) -> None:
     assert "no such word" in detail(client, run_id)["error"]["message"]
 
 
+def test_a_run_that_somebody_is_at_or_that_has_ended_is_not_gone_on_with(client: httpx.Client) -> None:
+    waits, ended = made(client, "asker"), made(client, "echo", input={"TEXT": "x"})
+    becomes(client, waits, "waiting")
+    becomes(client, ended, "done")
+    assert problem(client.post(f"/api/runs/{waits}/resume"), 409, "run_running")["hint"]
+    assert problem(client.post(f"/api/runs/{ended}/resume"), 409, "run_ended")["hint"]
+
+
+def test_a_run_that_nobody_is_at_is_gone_on_with(tmp_path: Path) -> None:
+    storage, workers = Storage(tmp_path / "storage"), written(tmp_path / "workers")
+    with working(storage, workers) as shop, shop.client() as client:
+        run_id = made(client, "asker")
+        becomes(client, run_id, "waiting")
+    with working(storage, workers) as shop, shop.client() as client:
+        assert detail(client, run_id)["attempt"] == 1
+        assert client.post(f"/api/runs/{run_id}/resume").json() == {"run_id": run_id}
+        until = time.monotonic() + PATIENCE
+        while detail(client, run_id)["attempt"] != 2:
+            assert time.monotonic() < until, "nobody has gone on with it"
+            time.sleep(0.02)
+        becomes(client, run_id, "waiting")
+        problem(client.post(f"/api/runs/{run_id}/resume"), 409, "run_running")
+
+
 def test_the_workers_are_listed_with_what_they_take(client: httpx.Client) -> None:
     found = {one["slug"]: one for one in client.get("/api/workers").json()["workers"]}
     assert found["echo"]["description"] == "Says what it is told."
@@ -142,7 +167,7 @@ def test_a_worker_that_is_not_there_and_input_that_does_not_fit_are_told_apart(c
     problem(client.post("/api/runs", json={"worker": "echo"}), 400, "validation_error")
 
 
-@pytest.mark.parametrize(("what", "body"), [("cancel", {}), ("answer", {"call_id": "c", "answer": 1})])
+@pytest.mark.parametrize(("what", "body"), [("cancel", {}), ("resume", {}), ("answer", {"call_id": "c", "answer": 1})])
 def test_nothing_can_be_asked_of_a_run_that_is_not_there(client: httpx.Client, what: str, body: Any) -> None:
     problem(client.post(f"/api/runs/{RUN_ID}/{what}", json=body), 404, "run_not_found")
     problem(client.post(f"/api/runs/x/{what}", json=body), 400, "invalid_run_id")
@@ -153,6 +178,7 @@ def test_a_viewer_may_neither_make_nor_end_nor_answer_runs(busy: Shop, client: h
     with busy.client("viewer") as viewer:
         problem(viewer.post("/api/runs", json={"worker": "sleeper"}), 403, "forbidden")
         problem(viewer.post(f"/api/runs/{run_id}/cancel"), 403, "forbidden")
+        problem(viewer.post(f"/api/runs/{run_id}/resume"), 403, "forbidden")
         problem(viewer.post(f"/api/runs/{run_id}/answer", json={"call_id": "c", "answer": 1}), 403, "forbidden")
         assert viewer.get("/api/workers").status_code == 200
 
@@ -170,7 +196,7 @@ def test_where_nothing_makes_runs_that_is_said(own_storage: Storage) -> None:
 NOTHING: Any = None
 _SERVED = Services(store=MemoryStore(), logs=NOTHING, changes=NOTHING, tokens=Tokens(Path("none")), version="1")
 API = schemathesis.openapi.from_dict(create_app(_SERVED).openapi()).include(
-    path_regex="^/api/(runs|runs/.*/(cancel|answer)|agents/.*/execute|workers)$"
+    path_regex="^/api/(runs|runs/.*/(cancel|answer|resume)|agents/.*/execute|workers)$"
 )
 
 

@@ -24,7 +24,7 @@ ITEM_OF_SEED = [
 ]
 MORE_OF_ITEM = [
     *("agent_id", "parent_run_id", "root_run_id", "name", "kind", "duration_ms", "tool_calls", "usage", "cost_usd"),
-    *("error", "pinned", "snippet"),
+    *("tree_usage", "tree_cost_usd", "error", "pinned", "snippet"),
 ]
 DETAIL_OF_SEED = {
     *("id", "task", "result", "status", "worker_type", "channel_id", "channel_name", "started_at", "completed_at"),
@@ -86,6 +86,8 @@ def test_a_list_item_tells_of_its_run(client: httpx.Client, runs: Runs) -> None:
         "tool_calls": 1,
         "usage": {"input": 100, "output": 20, "cache_read": 3, "cache_write": 0, "reasoning": 0},
         "cost_usd": 0.25,
+        "tree_usage": {"input": 100, "output": 20, "cache_read": 3, "cache_write": 0, "reasoning": 0},
+        "tree_cost_usd": 0.25,
         "error": None,
         "pinned": False,
         "snippet": None,

@@ -10,7 +10,7 @@ import pytest
 from shopfloor.adapters.memory import MemoryStore
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.engine import Ingest
-from shopfloor.log import AssistantMessage, RunCompleted, RunStarted, TextBlock, new_run_id
+from shopfloor.log import AssistantMessage, RunCompleted, RunStarted, StepStarted, TextBlock, new_run_id
 from shopfloor.ports import RunFilter
 from shopfloor.record import Recorder, Storage
 
@@ -117,6 +117,47 @@ def test_changes_are_told_to_those_who_listen_newest_state_only(storage: Storage
             await ingest.catch_up()
             (item,) = await anext(changes)
             assert item.row.status == "completed"
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kept", [0, 1, 3])
+def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, kind: str, kept: int):
+    async def main() -> None:
+        store = MemoryStore() if kind == "memory" else await SqliteStore.open(storage.database)
+        run_id = new_run_id()
+        recorder = begin(storage, run_id)
+        storage.announce(run_id)
+        recorder.append(StepStarted(name="s", kind="command", try_=1), path="s")
+        for number in range(5):
+            say(recorder, str(number))
+        recorder.close()
+        await Ingest(storage, store).catch_up()
+        await store.pin(run_id, pinned=True)
+
+        path = storage.log_path(run_id)
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
+        ingest = Ingest(storage, store)
+        await ingest.catch_up()
+        item = await store.get_run(run_id)
+        assert (item.row.last_seq if item else 0) == kept
+
+        with Recorder(path, run_id) as recorder:
+            recorder.append(RunStarted(name="w", kind="worker", attempt=2, host="h"))
+            say(recorder, "once more")
+            end(recorder)
+        await ingest.catch_up()
+        item = await store.get_run(run_id)
+        assert item is not None
+        assert (item.row.status, item.row.last_seq, item.row.messages) == ("completed", kept + 3, max(0, kept - 2) + 1)
+        assert (item.pinned, item.event_count) == (True, len(await store.timeline(run_id, limit=99)))
+        fresh = MemoryStore()
+        await Ingest(storage, fresh).catch_up(everything=True)
+        assert [one.data for one in await store.timeline(run_id, limit=99)] == [
+            one.data for one in await fresh.timeline(run_id, limit=99)
+        ]
+        await store.close()
 
     anyio.run(main)
 

@@ -101,7 +101,7 @@ def test_each_of_the_six_blocks_has_its_fields_and_its_fidelity() -> None:
         },
         {"type": "tool_result", "fidelity": "agent_emitted", "tool_id": "t1", "tool_content": [{"text": "a"}]},
         {"type": "command", "fidelity": "router", "command": "make"},
-        {"type": "stream", "fidelity": "agent_emitted", "chunk": "{oops", "unparsed": True},
+        {"type": "stream", "fidelity": "agent_emitted", "chunk": "{oops", "unparsed": True, "raw": "e29vcHM="},
     ]
     assert [block["type"] for block in written] == list(BLOCK_TYPES)
 

@@ -8,7 +8,17 @@ import pytest
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.engine import Ingest, delete_run, end_orphan, is_orphan, prune
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
-from shopfloor.log import CallStarted, RunCompleted, RunError, RunStarted, StepStarted, Verifier, decode, new_run_id
+from shopfloor.log import (
+    CallStarted,
+    RunCompleted,
+    RunError,
+    RunStarted,
+    StepStarted,
+    Verifier,
+    decode,
+    new_run_id,
+    now,
+)
 from shopfloor.ports import RunFilter
 from shopfloor.record import Recorder, Storage, read
 
@@ -99,6 +109,44 @@ def test_pruning_goes_by_when_a_run_ended_and_leaves_the_pinned_ones(storage: St
         assert await prune(storage, store, SqliteQueue(store), before="2999-01-01T00:00:00.000Z") == 4
         assert await store.known_runs() == {runs[0], running}
         assert (await store.list_runs(RunFilter(), limit=9)).total == 2
+
+    with_store(storage, work)
+
+
+def test_a_tree_is_pruned_as_a_whole_or_not_at_all(storage: Storage):
+    def tree(last: str | None = "completed") -> list[str]:
+        root = record(storage)
+        child = record(storage, parent=root)
+        return [root, child, record(storage, parent=child, status=last), record(storage, parent=root)]
+
+    old, with_pin, with_open = tree(), tree(), tree(None)
+    (storage.transcripts / f"{(parentless := tree())[0]}.jsonl").unlink()
+
+    async def work(store: SqliteStore) -> None:
+        queue = SqliteQueue(store)
+        await store.pin(with_pin[2], pinned=True)
+        assert await prune(storage, store, queue, before="2999-01-01T00:00:00.000Z") == 4 + 3
+        assert await store.known_runs() == {*with_pin, *with_open}
+        assert all(not storage.log_path(run_id).exists() for run_id in (*old, *parentless))
+        assert all(storage.log_path(run_id).exists() for run_id in (*with_pin, *with_open))
+        await store.pin(with_pin[2], pinned=False)
+        assert await prune(storage, store, queue, before="2999-01-01T00:00:00.000Z") == 4
+
+    with_store(storage, work)
+
+
+def test_a_tree_with_a_run_that_ended_later_is_kept(storage: Storage):
+    root = record(storage)
+    anyio.run(anyio.sleep, 0.02)
+    between = now()
+    anyio.run(anyio.sleep, 0.02)
+    child = record(storage, parent=root)
+
+    async def work(store: SqliteStore) -> None:
+        queue = SqliteQueue(store)
+        assert await prune(storage, store, queue, before=between) == 0
+        assert await store.known_runs() == {root, child}
+        assert await prune(storage, store, queue, before="2999-01-01T00:00:00.000Z") == 2
 
     with_store(storage, work)
 

@@ -10,10 +10,12 @@ from shopfloor.cli.arguments import Parser
 from shopfloor.cli.asking import ask, named_run
 from shopfloor.cli.ordering import is_served, read_stdin
 from shopfloor.cli.person import chosen
+from shopfloor.cli.style import one_line
 from shopfloor.cli.tool_commands import value_of
-from shopfloor.cli.waiting import asked, awaited_by, options_of, waiting_lines
+from shopfloor.cli.waiting import asked, awaited_by, options_of, run_of, waiting_lines
 from shopfloor.client import Client
 from shopfloor.errors import ConflictError, RunEnded, UsageError
+from shopfloor.limits import PREVIEW_CHARS
 
 EXAMPLES = """\
   shopfloor answer last --list                    what it waits for
@@ -22,7 +24,8 @@ EXAMPLES = """\
   ./search.sh | shopfloor answer 5f3a call_1 -    from stdin
   shopfloor answer 5f3a call_1 --error 'no network'
 
-The number of an option stands for the option. The first answer counts."""
+Where a question has options, one of them is the answer, or its number. What a sub-run waits for can be answered by the
+name of the run above it. The first answer counts."""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -31,18 +34,20 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument(
         "words", metavar="[CALL] VALUE", nargs="*", help="which call, where several wait; and what it gave"
     )
-    parser.add_argument("--error", metavar="TEXT", help="instead of a value: why there is none")
-    parser.add_argument("--list", action="store_true", help="only say what it waits for")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--text", metavar="TEXT", help="instead of a value: this text as it is")
+    instead.add_argument("--error", metavar="TEXT", help="instead of a value: why there is none")
+    instead.add_argument("--list", action="store_true", help="only say what it waits for")
     return parser
 
 
 def run(args: Namespace) -> int:
-    gives_value = not args.list and args.error is None
+    gives_value = not args.list and args.error is None and args.text is None
     wanted = 0 if args.list else 1 + gives_value
     words: list[str] = args.words
     if len(words) > wanted or (gives_value and not words):
         raise UsageError(
-            "give a value, or --error, and before it the call where several wait",
+            "give a value, or --text or --error, and before it the call where several wait",
             hint="shopfloor answer RUN [CALL] VALUE; --list says what it waits for",
         )
     named = words[0] if len(words) == wanted and words else None
@@ -53,12 +58,17 @@ def run(args: Namespace) -> int:
         if args.list:
             return list(waiting_lines(run_id, calls)) or [f"{run_id[:8]} waits for nobody ({detail['status']})"]
         call = _meant(calls, named, detail)
+        if call.get("answered"):
+            raise ConflictError(
+                f"{asked(call)} has been answered already, and the run has not taken it up yet",
+                hint="the first answer counts; the run goes on when `shopfloor up` runs",
+            )
         body: dict[str, Any] = {"call_id": call["call_id"]}
         if args.error is not None:
             body["error"] = args.error
         else:
-            body["answer"] = _value(words[-1], call)
-        await client.api.post(f"/api/runs/{run_id}/answer", body)
+            body["answer"] = args.text if args.text is not None else _value(words[-1], call)
+        await client.api.post(f"/api/runs/{run_of(call, run_id)}/answer", body)
         goes_on = "the run goes on" if is_served(args) else "the run goes on when `shopfloor up` runs"
         print(f"shopfloor: answered {asked(call)}; {goes_on}", file=sys.stderr)
         return []
@@ -69,10 +79,18 @@ def run(args: Namespace) -> int:
 
 
 def _value(said: str, call: dict[str, Any]) -> Any:
-    if said == "-":
-        return value_of(read_stdin().rstrip("\n"))
+    said = read_stdin().rstrip("\n") if said == "-" else said
     options = options_of(call) if call["kind"] == "question" else []
-    return chosen(said, options) if options else value_of(said)
+    if not options:
+        return value_of(said)
+    answer = chosen(said, options)
+    if answer not in options:
+        numbered = ", ".join(f"{number}. {option}" for number, option in enumerate(options, start=1))
+        raise UsageError(
+            f"{one_line(said, PREVIEW_CHARS)!r} is none of the options",
+            hint=f"they are {one_line(numbered, PREVIEW_CHARS)}; --text TEXT gives another answer",
+        )
+    return answer
 
 
 def _meant(calls: list[dict[str, Any]], named: str | None, detail: dict[str, Any]) -> dict[str, Any]:
@@ -83,11 +101,19 @@ def _meant(calls: list[dict[str, Any]], named: str | None, detail: dict[str, Any
         ]
         # One that does not wait any more may be answered already: the server knows.
         unknown = {"call_id": named, "kind": "client_tool", "name": named, "input": None}
-        return fitting[0] if len(fitting) == 1 else unknown
+        if len(fitting) > 1:
+            raise _unclear(fitting, detail["id"])
+        return fitting[0] if fitting else unknown
+    # Where only one is not answered yet, that one is meant.
+    calls = [call for call in calls if not call.get("answered")] or calls
     if len(calls) == 1:
         return calls[0]
     if calls:
-        known = ", ".join(f"{call['call_id']} ({asked(call)})" for call in calls)
-        raise UsageError(f"{len(calls)} calls wait: say which", hint=f"they are {known}")
+        raise _unclear(calls, detail["id"])
     kind = RunEnded if detail["completed_at"] is not None else ConflictError
     raise kind(f"run {detail['id'][:8]} waits for nobody ({detail['status']})", hint="`shopfloor status` shows more")
+
+
+def _unclear(calls: list[dict[str, Any]], run_id: str) -> UsageError:
+    known = ", ".join(f"{run_of(call, run_id)[:8]} {call['call_id']} ({asked(call)})" for call in calls)
+    return UsageError(f"{len(calls)} calls wait: say which", hint=f"they are {known}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import threading
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -13,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import anyio
 
 from shopfloor.cli.arguments import storage_of
+from shopfloor.cli.leaving import leave_soon, leave_tasks
 from shopfloor.cli.remote import is_remote
 from shopfloor.errors import RunNotFound, ShopfloorError, UnexpectedError
-from shopfloor.limits import LEAVE_SECONDS, OUTCOME_PAUSE_SECONDS
+from shopfloor.limits import OUTCOME_PAUSE_SECONDS
 from shopfloor.wiring import Workers, open_client
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ async def _asked(
             async def obey() -> None:
                 async for number in signals:
                     if left or not hear(number):
-                        _leave_soon(128 + number)
+                        leave_soon(128 + number)
                         left.append(number)
                         tasks.cancel_scope.cancel()
 
@@ -83,14 +82,17 @@ async def _asked(
                 except ShopfloorError as error:
                     answer = error
                 tasks.cancel_scope.cancel()
+    if can_run:
+        leave_tasks(_code_of(left, answer))
     return left[0] if left else answer
 
 
-def _leave_soon(code: int) -> None:
-    """However long tidying up takes, whoever wants to leave leaves."""
-    timer = threading.Timer(LEAVE_SECONDS, os._exit, (code,))
-    timer.daemon = True
-    timer.start()
+def _code_of(left: list[int], answer: _Answer[Any] | ShopfloorError) -> int:
+    if left:
+        return 128 + left[0]
+    if isinstance(answer, ShopfloorError):
+        return answer.exit_code
+    return answer.given if isinstance(answer.given, int) else 0
 
 
 async def named_run(api: Api, args: Namespace, said: str) -> str:

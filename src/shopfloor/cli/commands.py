@@ -16,6 +16,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "answer": "Give a run what it waits for",
         "cancel": "End a run before its time",
         "workers": "List the workers that there are, check them, make new ones",
+        "providers": "List the agents and model APIs that a task can be handed to",
     },
     "Read what they did": {
         "list": "List runs, newest first, with filters and search",
@@ -23,20 +24,25 @@ GROUPS: dict[str, dict[str, str]] = {
         "result": "Print what a run gave",
         "show": "Show a transcript readably",
         "tail": "Follow a run that is being written",
+        "events": "List what an agent's session reported, as signals",
         "tree": "Draw the steps of a run and its sub-runs",
     },
     "Keep the record": {
+        "normalize": "Turn what an agent printed into a transcript",
         "verify": "Hold transcript files against every rule of the format",
         "schema": "Print the JSON Schema of a transcript's lines",
         "rebuild": "Make the rows anew from the logs",
         "delete": "Delete runs that have ended",
         "prune": "Delete runs that ended long ago",
+        "doctor": "Look at what this machine has, and say what is missing",
     },
 }
 COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 EXAMPLES = """\
   shopfloor run hello -i NAME=Ada        run a worker
+  shopfloor run --provider claude-code 'fix the failing test'
+                                         hand a task to an agent
   shopfloor run --command 'pytest -q'    record a command
   shopfloor show last                    read it back
   shopfloor tail 5f3a                    watch one, named by the first characters of its id"""

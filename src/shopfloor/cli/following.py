@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
@@ -16,7 +16,7 @@ from shopfloor.cli.echo import Echo
 from shopfloor.cli.live import Live, Look, closing_line
 from shopfloor.cli.person import Wanted
 from shopfloor.cli.style import safe
-from shopfloor.cli.waiting import waiting_lines
+from shopfloor.cli.waiting import awaited_by, run_of, waiting_lines
 from shopfloor.client import (
     CallResult,
     Client,
@@ -34,7 +34,7 @@ from shopfloor.client import (
     failure_of,
 )
 from shopfloor.errors import ExecutionCancelled, ServerUnreachable, ShopfloorError, exit_code_of
-from shopfloor.limits import PROGRESS_PAUSE_SECONDS
+from shopfloor.limits import PROGRESS_PAUSE_SECONDS, SILENCE_SECONDS
 from shopfloor.ports import Piece
 
 Events = AsyncGenerator[StreamEvent | UnknownEvent]
@@ -70,6 +70,8 @@ class Following:
         self._reason = ""
         self._typing = False
         self._following = False
+        self._told_at = 0.0
+        """When it was last heard of."""
 
     # Being told to stop.
 
@@ -115,6 +117,7 @@ class Following:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._cancel_when_told, client, abort, tasks.cancel_scope)
             tasks.start_soon(self._draw)
+            tasks.start_soon(self._look_below, client)
             try:
                 await self._to_the_end(client, begin(abort), go_on)
             except ShopfloorError as error:
@@ -141,6 +144,7 @@ class Following:
         self._finish = None
         async with aclosing(events):
             async for event in events:
+                self._told_at = time.monotonic()
                 self._note(event)
                 await self._write(self._live.told(event))
                 if isinstance(event, Finish) and not self._cancels:
@@ -173,6 +177,21 @@ class Following:
         calls = [_as_awaited(one) for one in self._open.values()]
         for line in waiting_lines(self._run_id or "", calls):
             await self._write(self._live.note(line))
+
+    async def _look_below(self, client: Client) -> None:
+        """A run that says nothing may have called one that waits for somebody."""
+        said: set[str] = set()
+        while True:
+            await anyio.sleep(SILENCE_SECONDS)
+            if self._run_id is None or self._typing or time.monotonic() - self._told_at < SILENCE_SECONDS:
+                continue
+            calls: list[dict[str, Any]] = []
+            with suppress(ShopfloorError):
+                _, calls = await awaited_by(client, self._run_id)
+            below = [call for call in calls if run_of(call, self._run_id) != self._run_id and not call["answered"]]
+            for line in waiting_lines(self._run_id, [call for call in below if call["call_id"] not in said]):
+                await self._write(self._live.note(line))
+            said |= {call["call_id"] for call in below}
 
     async def _asked_of_a_person(self) -> list[CallResult]:
         results: list[CallResult] = []

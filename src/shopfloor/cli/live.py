@@ -13,6 +13,7 @@ from shopfloor.cli.style import Style, duration, one_line, safe
 from shopfloor.client import (
     BlockEnd,
     BlockStart,
+    Notice,
     Question,
     StreamEvent,
     TextDelta,
@@ -71,7 +72,7 @@ class Live:
     def told(self, event: StreamEvent | UnknownEvent) -> list[Piece]:
         """What is to be written when this happens."""
         if isinstance(event, UsageEvent):
-            self.input_tokens += event.input_tokens
+            self.input_tokens += event.input_tokens + event.cache_read_tokens + event.cache_write_tokens
             self.output_tokens += event.output_tokens
             if event.cost_usd is not None:
                 self.cost = (self.cost or 0) + event.cost_usd
@@ -141,6 +142,8 @@ class Live:
                 return self.note(f"← {preview(tool, output)}")
             case ToolOutputError(tool_name=tool, error=error):
                 return self.note(f"✗ {preview(tool, error)}", bad=True)
+            case Notice(kind=kind, message=said):
+                return self.note(f"! {one_line(said, PREVIEW_CHARS)}", bad=kind == "error")
             case Question(question=question, waits=False):
                 return self.note(f"? {one_line(question, PREVIEW_CHARS)}")
             case _:

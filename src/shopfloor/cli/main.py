@@ -27,6 +27,10 @@ def entry() -> NoReturn:
     except OSError:
         # Nobody can be told any more; the code is still true.
         _silence()
+    if "threading" in sys.modules:
+        from shopfloor.cli.leaving import leave_threads
+
+        leave_threads(code)
     sys.exit(code)
 
 

@@ -34,6 +34,9 @@ async def results_of(wanted: Sequence[Wanted], say: Say) -> list[CallResult]:
         call_id = one.call_id if isinstance(one, Question) else one.tool_call_id
         await say(_asked(one))
         typed = (await _line()).strip()
+        while isinstance(one, Question) and _is_no_option(typed, one.options):
+            await say(f"there are {len(one.options or ())} options: ")
+            typed = (await _line()).strip()
         if not typed:
             continue
         value: Any = chosen(typed, one.options) if isinstance(one, Question) else value_of(typed)
@@ -48,6 +51,11 @@ def _asked(one: Wanted) -> str:
         return safe(f"{one.question}{options}\n{how}, empty to leave it waiting: ")
     args = json.dumps(one.args, ensure_ascii=False)
     return safe(f"{one.tool_name} wants {args}; type a result (JSON or text), empty to leave it waiting: ")
+
+
+def _is_no_option(typed: str, options: Sequence[str] | None) -> bool:
+    """Whether it is a number, and of nothing that there is."""
+    return bool(options) and typed.isdecimal() and chosen(typed, options) not in options
 
 
 def chosen(typed: str, options: Sequence[str] | None) -> str:

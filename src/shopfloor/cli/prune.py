@@ -14,7 +14,10 @@ from shopfloor.wiring import local_office
 
 EXAMPLES = """\
   shopfloor prune --older-than 30d                   runs that ended more than 30 days ago; pinned ones stay
-  shopfloor prune --older-than 30d --archives-only   only their archived transcripts; rows and logs stay"""
+  shopfloor prune --older-than 30d --archives-only   only their archived transcripts; rows and logs stay
+
+A run and its sub-runs go together, or not at all: a tree stays as long as one of its runs is pinned, has not ended, or
+ended later than that."""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:

@@ -16,6 +16,12 @@ EXAMPLES = """\
   shopfloor run research-assistant -i TOPIC=tea --tool web-search=./search.sh
                                                            a tool that a command of yours executes
   shopfloor run repo-report --json | jq -r .type           the events of the run, one per line
+  shopfloor run --provider claude-code 'fix the failing test'
+                                                           an agent, in this folder; `shopfloor providers` lists them
+  shopfloor run --provider codex --read-only --max-budget 0.50 - < task.md
+                                                           the prompt from stdin; it may look and not touch
+  shopfloor run --provider claude-code --resume 5f3a 'now the docs'
+                                                           in the session of an earlier run
   shopfloor run --command 'pytest -q'                      a bare command; its exit code is ours
   shopfloor run --command './deploy' --mask-env API_KEY    without that variable's value in the transcript
 
@@ -30,12 +36,28 @@ _OF_WORKERS = {
     "detach": "--detach",
     "json": "--json",
 }
+_OF_PROVIDERS = {
+    "model": "--model",
+    "max_turns": "--max-turns",
+    "max_budget": "--max-budget",
+    "tools": "--tools",
+    "read_only": "--read-only",
+    "sandbox": "--sandbox",
+    "resume": "--resume",
+}
+_NOT_WITH_PROVIDERS = {"input": "-i", "input_json": "--input-json", "workers": "--workers", "tool": "--tool"}
 _OF_COMMANDS = {"grace": "--grace", "durability": "--durability", "mask_env": "--mask-env", "mask_keys": "--mask-keys"}
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("worker", metavar="WORKER", nargs="?", help="the worker to run; `shopfloor workers list`")
+    parser.add_argument(
+        "worker",
+        metavar="WORKER",
+        nargs="?",
+        help="the worker to run (`shopfloor workers list`); with --provider the prompt, `-` for what comes on stdin",
+    )
+    parser.add_argument("--provider", metavar="NAME", help="hand the prompt to this agent instead of a worker")
     parser.add_argument("--command", metavar="LINE", help="a shell command to run instead of a worker")
     parser.add_argument("--cwd", metavar="DIR", help="the folder to run in (default: this one)")
     parser.add_argument("-q", "--quiet", action="store_true", help="nothing of our own on stderr, except errors")
@@ -51,8 +73,20 @@ def parser(name: str, summary: str) -> ArgumentParser:
     )
     of_worker.add_argument("--detach", action="store_true", help="leave the run to the server, and print its id")
     of_worker.add_argument("--json", action="store_true", help="the events of the run on stdout, one per line")
+    _add_provider(parser)
     _add_command(parser)
     return parser
+
+
+def _add_provider(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("with --provider")
+    group.add_argument("--model", metavar="NAME", help="the model that it asks (default: its own choice)")
+    group.add_argument("--max-turns", metavar="N", type=int, help="how often it may ask its model")
+    group.add_argument("--max-budget", metavar="USD", type=float, help="what it and its sub-agents may spend")
+    group.add_argument("--tools", metavar="A,B", help="the only tools that it may use, by their exact names")
+    group.add_argument("--read-only", action="store_true", help="it may look and not touch")
+    group.add_argument("--sandbox", action="store_true", help="its commands run in a sandbox, or not at all")
+    group.add_argument("--resume", metavar="RUN", help="go on in the session of this run, in its folder")
 
 
 def _add_command(parser: ArgumentParser) -> None:
@@ -79,6 +113,13 @@ def _add_command(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    if args.provider is not None:
+        from shopfloor.cli.run_provider import run_provider
+
+        _refuse(args, _NOT_WITH_PROVIDERS, "a worker")
+        _refuse(args, _OF_COMMANDS, "--command")
+        return run_provider(args)
+    _refuse(args, _OF_PROVIDERS, "--provider")
     if (args.worker is None) == (args.command is None):
         raise UsageError(
             "name one thing to run: a worker, or a command",

@@ -73,9 +73,32 @@ def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:
         "owner": detail["agent_id"],
         "channel": detail["channel_name"],
         "parent": detail["parent_run_id"],
-        "cost": f"{detail['cost_usd']:.4f} USD" if detail["cost_usd"] is not None else None,
+        "cost": _cost(detail),
+        "tokens": _tokens(detail),
     }
     return [(name, str(value)) for name, value in facts.items() if value]
+
+
+def _cost(detail: dict[str, Any]) -> str | None:
+    own, tree = detail["cost_usd"], detail["tree_cost_usd"]
+    if tree is None:
+        return "unknown" if any(detail["usage"].values()) else None
+    said = f"{own:.4f} USD" if own is not None else "unknown"
+    return said if own == tree else f"{said}, {tree:.4f} USD with its sub-runs"
+
+
+def _tokens(detail: dict[str, Any]) -> str | None:
+    usage, tree = detail["usage"], detail["tree_usage"]
+    if not any(tree.values()):
+        return None
+    said = _counted(usage)
+    return said if usage == tree else f"{said}; {_counted(tree)} with its sub-runs"
+
+
+def _counted(usage: dict[str, int]) -> str:
+    read = usage["input"] + usage["cache_read"] + usage["cache_write"]
+    cached = f" ({usage['cache_read']:,} from a cache)" if usage["cache_read"] else ""
+    return f"{read:,} read{cached}, {usage['output']:,} written"
 
 
 def _line(event: dict[str, Any], style: Style) -> str:

@@ -10,6 +10,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 import anyio
 
 from shopfloor.cli.arguments import Parser, duration_seconds, positive, storage_of
+from shopfloor.cli.leaving import leave_tasks
 from shopfloor.engine import Catalogue, default_folders
 from shopfloor.errors import UsageError
 from shopfloor.limits import HOST_SLOTS
@@ -34,7 +35,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         "--keep",
         metavar="TIME",
         type=duration_seconds,
-        help="how long ended runs are kept, e.g. 30d (default: always)",
+        help="how long ended runs are kept, e.g. 30d (default: always); sub-runs go with the run that called them",
     )
     parser.add_argument(
         "--workers",
@@ -79,6 +80,7 @@ def run(args: Namespace) -> int:
             keep_seconds=args.keep,
             on_started=started,
         )
+        leave_tasks(0)
 
     anyio.run(serve, backend_options={"use_uvloop": True})
     return 0

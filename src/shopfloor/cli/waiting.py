@@ -19,10 +19,20 @@ def awaited(detail: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def waiting_lines(run_id: str, calls: list[dict[str, Any]]) -> Iterator[str]:
-    """Each of them, and the command that answers it."""
+    """Each of them, and the command that answers it. They may be of runs below that one."""
     for call in calls:
-        yield f"waits for {asked(call)}"
-        yield f"  shopfloor answer {run_id[:8]} {safe(call['call_id'])} 'TEXT'"
+        whose = run_of(call, run_id)
+        who = "" if whose == run_id else f"sub-run {whose[:8]} "
+        if call.get("answered"):
+            yield f"{who}answered, not taken up yet: {asked(call)}"
+        else:
+            yield f"{who}waits for {asked(call)}"
+            yield f"  shopfloor answer {whose[:8]} {safe(call['call_id'])} 'TEXT'"
+
+
+def run_of(call: Mapping[str, Any], run_id: str) -> str:
+    """The run that waits for it, where that one was asked for: an older server tells of no other."""
+    return str(call.get("run_id") or run_id)
 
 
 def asked(call: Mapping[str, Any]) -> str:

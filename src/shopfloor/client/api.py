@@ -11,7 +11,7 @@ import httpx
 import msgspec
 
 from shopfloor.client.sse import Frame, frames
-from shopfloor.errors import AmbiguousRun, BodyTooLarge, RunNotFound, ServerUnreachable, ShopfloorError, error_of
+from shopfloor.errors import BodyTooLarge, RunNotFound, ServerUnreachable, ShopfloorError, ambiguous_run, error_of
 from shopfloor.limits import REQUEST_BYTES, REQUEST_SECONDS
 from shopfloor.log import Delta, Entry, is_run_id
 
@@ -148,7 +148,7 @@ class Api:
         if not fitting:
             raise RunNotFound(f"{said!r} names none of the newest {_NEWEST} runs", hint="give the whole id")
         if len(fitting) > 1:
-            raise AmbiguousRun(f"{len(fitting)} runs begin with {said!r}", hint="give more characters")
+            raise ambiguous_run(said, fitting)
         return fitting[0]
 
     async def close(self) -> None:

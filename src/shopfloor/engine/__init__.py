@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from shopfloor.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
+    from shopfloor.engine.agents import Prices, transcribed
     from shopfloor.engine.cancel import Cancellation
     from shopfloor.engine.command import CommandRun, Outcome, run_command
     from shopfloor.engine.duty import Duty
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
     from shopfloor.engine.retention import delete_run, prune
     from shopfloor.engine.run import Run
+    from shopfloor.engine.steps.agent import AgentDesk, AgentResult
     from shopfloor.engine.workers import (
         EXAMPLE_WORKERS,
         Catalogue,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
         Problem,
         ToolDefinition,
         Worker,
+        bare_definitions,
         check_worker,
         coerced_words,
         default_folders,
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = [
     "EXAMPLE_WORKERS",
     "HOST_LOST",
+    "AgentDesk",
+    "AgentResult",
     "Cancellation",
     "Catalogue",
     "CommandRun",
@@ -49,11 +54,13 @@ __all__ = [
     "InputField",
     "LocalWorks",
     "Outcome",
+    "Prices",
     "Problem",
     "Retry",
     "Run",
     "ToolDefinition",
     "Worker",
+    "bare_definitions",
     "check_worker",
     "coerced_words",
     "default_folders",
@@ -70,12 +77,14 @@ __all__ = [
     "run_command",
     "take_over",
     "tool",
+    "transcribed",
     "worker",
 ]
 
 __getattr__ = _lazily(
     __name__,
     {
+        "agents": ("Prices", "transcribed"),
         "cancel": ("Cancellation",),
         "command": ("CommandRun", "Outcome", "run_command"),
         "duty": ("Duty",),
@@ -85,6 +94,7 @@ __getattr__ = _lazily(
         "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),
         "retention": ("delete_run", "prune"),
         "run": ("Run",),
+        "steps.agent": ("AgentDesk", "AgentResult"),
         "workers.definition": ("Retry",),
         "workers": (
             "EXAMPLE_WORKERS",
@@ -94,6 +104,7 @@ __getattr__ = _lazily(
             "Problem",
             "ToolDefinition",
             "Worker",
+            "bare_definitions",
             "check_worker",
             "coerced_words",
             "default_folders",

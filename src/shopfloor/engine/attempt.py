@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import time
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+import uuid
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, cast
 
 import anyio
 import msgspec
 
 from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.journal import Journal, Place, Said, StepRecord
+from shopfloor.engine.leash import Leash
+from shopfloor.engine.occupancy import Occupancy, Slot
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import (
     AnswerTimeout,
     AuthenticationFailed,
     HostStopped,
+    LogClosed,
     OutcomeUnknown,
     RequestRejected,
     RunFailed,
@@ -27,7 +32,7 @@ from shopfloor.errors import (
     StorageError,
     error_of,
 )
-from shopfloor.limits import STORAGE_PATIENCE_SECONDS, STORAGE_RETRY_SECONDS
+from shopfloor.limits import LEAVING_SECONDS, STORAGE_PATIENCE_SECONDS, STORAGE_RETRY_SECONDS
 from shopfloor.log import (
     Awaits,
     CallCompleted,
@@ -36,17 +41,22 @@ from shopfloor.log import (
     Delta,
     Entry,
     Event,
+    Limit,
     Payload,
     Process,
+    Session,
     StepCompleted,
     StepStarted,
     ToolCall,
     ToolResult,
     Usage,
     now,
+    timestamp_of,
 )
 from shopfloor.ports import Log, Order
 
+RATE_LIMIT: Final = "rate_limit"
+"""What a run waits for whose provider says when it will answer again."""
 TOP: Final = Place("")
 """The run itself."""
 Leaving = Literal["cancelled", "suspended", "stopped", "failed"]
@@ -67,6 +77,19 @@ class StepResult(msgspec.Struct, frozen=True):
     value: Any
     usage: Usage | None = None
     cost: Cost | None = None
+    session: Session | None = None
+    limits: list[Limit] | None = None
+    sub_usage: Usage | None = None
+    sub_cost: Cost | None = None
+
+
+class EndedBadly(Exception):
+    """A step failed, and something is to be told of it all the same: what it gave, what it cost."""
+
+    def __init__(self, failure: RunFailed, result: StepResult) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.result = result
 
 
 class Trying(msgspec.Struct):
@@ -85,14 +108,6 @@ class Trying(msgspec.Struct):
 Work = Callable[[Trying], Awaitable[StepResult]]
 
 
-class Slot(Protocol):
-    """A place on the host: a run that waits gives it to others."""
-
-    async def take(self) -> None: ...
-
-    def give(self) -> None: ...
-
-
 class Attempt:
     """Holds the log of a run as long as it goes on."""
 
@@ -100,21 +115,14 @@ class Attempt:
         self.journal = journal
         self.run_id = journal.run_id
         self.cancellation = Cancellation()
-        self.scope = anyio.CancelScope()
+        self.leash: Leash[Any] = Leash(patience=LEAVING_SECONDS)
         self.leaving: Leaving | None = None
         self.failure: RunFailed | StorageError | None = None
         self.left = anyio.Event()
         """Set when it is to be left, whatever for."""
-        self.idle_since: float | None = None
-        self.stirred = False
-        """Whether something was written since: then a branch may be on its way, though the others wait."""
+        self.occupancy = Occupancy(slot, on_idle=lambda: on_idle(self), left=lambda: self.leaving is not None)
+        self.working, self.waiting, self.pause = self.occupancy.working, self.occupancy.waiting, self.occupancy.pause
         self._log = log
-        self._slot = slot
-        self._slot_lock = anyio.Lock()
-        self._on_idle = on_idle
-        self._working = 0
-        self._waiting = 0
-        self._pausing = 0
         self._settling = anyio.Lock()
         """An answer may come at the moment when nobody waits for it any more: one of the two is on record."""
         self._answers: dict[str, anyio.Event] = {}
@@ -123,13 +131,17 @@ class Attempt:
 
     # Writing.
 
-    async def append(self, payload: Payload, place: Place = TOP, *, child_run_id: str | None = None) -> Entry:
+    async def append(
+        self, payload: Payload, place: Place = TOP, *, child_run_id: str | None = None, at: str | None = None
+    ) -> Entry:
         """Waits for room where there is none. What is written is in the journal too."""
+        if self.leash.loose:
+            raise LogClosed(f"the run {self.run_id} goes on without this worker, or has ended")
         deadline = time.monotonic() + STORAGE_PATIENCE_SECONDS
         while True:
             try:
                 entry = await self._log.append(
-                    payload, path=place.path, iteration=place.iteration, child_run_id=child_run_id
+                    payload, path=place.path, iteration=place.iteration, child_run_id=child_run_id, at=at
                 )
             except StorageError:
                 if time.monotonic() > deadline or self.cancellation.forced.is_set():
@@ -137,7 +149,7 @@ class Attempt:
                 await anyio.sleep(STORAGE_RETRY_SECONDS)
             else:
                 self._last_seq = max(self._last_seq, entry.seq)
-                self._stir()
+                self.occupancy.stir()
                 self.journal.take(
                     Event(
                         seq=entry.seq,
@@ -219,15 +231,20 @@ class Attempt:
                 raise
             except WORKERS_OWN as error:
                 failure = readable(error)
-                await self.end(trying, error=failure)
+                await self.end(trying, error.result if isinstance(error, EndedBadly) else None, failure)
                 try_, resumed = await self._again(retry, try_, failure), False
             else:
                 await self.end(trying, result)
                 return result.value
 
-    async def begin(self, trying: Trying, process: Process | None = None) -> None:
+    async def begin(self, trying: Trying, process: Process | None = None, session: Session | None = None) -> None:
         started = StepStarted(
-            name=trying.name, kind=trying.kind, try_=trying.try_, process=process, branches=trying.branches
+            name=trying.name,
+            kind=trying.kind,
+            try_=trying.try_,
+            process=process,
+            session=session,
+            branches=trying.branches,
         )
         await self.append(started, trying.place)
 
@@ -236,6 +253,7 @@ class Attempt:
         if record is None or record.done is not None or record.try_ != trying.try_:
             return
         ended = CallCompleted if record.child_run_id else StepCompleted
+        gave = result or StepResult(None)
         payload = ended(
             name=trying.name,
             kind=trying.kind,
@@ -243,9 +261,13 @@ class Attempt:
             error=error.message if error else None,
             error_code=error.code if error else None,
             retryable=error.retryable if isinstance(error, RunFailed) else None,
-            result=result.value if result else None,
-            usage=result.usage if result else None,
-            cost=result.cost if result else None,
+            result=gave.value,
+            usage=gave.usage,
+            cost=gave.cost,
+            sub_usage=gave.sub_usage,
+            sub_cost=gave.sub_cost,
+            session=gave.session,
+            rate_limits=gave.limits,
             duration_ms=round((time.monotonic() - trying.began) * 1000),
         )
         # What is done is on record, also where the run is being left just now.
@@ -300,7 +322,13 @@ class Attempt:
         if self.leaving is None:
             self.leaving = why
             self.left.set()
-            self.scope.cancel()
+            self.leash.pull()
+
+    def heir(self) -> Attempt:
+        """The same for whoever ends the run in place of a worker that was left behind: that one can write no more."""
+        heir = copy.copy(self)
+        heir.leash = Leash(patience=LEAVING_SECONDS)
+        return heir
 
     def cancel(self, reason: str) -> None:
         self.cancellation.request(reason)
@@ -310,65 +338,7 @@ class Attempt:
         self.failure = error
         self.leave("failed")
 
-    # Working and waiting.
-
-    @asynccontextmanager
-    async def working(self) -> AsyncGenerator[None]:
-        """Around what keeps the host busy."""
-        # Counted before there is a slot for it: a step that has begun is no wait that can be left.
-        self._working += 1
-        try:
-            await self._need_slot()
-            yield
-        finally:
-            self._working -= 1
-            self._look_idle()
-
-    @asynccontextmanager
-    async def waiting(self) -> AsyncGenerator[None]:
-        """Around a wait for something that the log tells of: it can be gone on with after any time."""
-        self._waiting += 1
-        self._look_idle()
-        try:
-            yield
-        finally:
-            self._waiting -= 1
-            # While other branches wait, this one needs a slot only when it works.
-            if self.leaving is None and not self._waiting:
-                # Counted as work: a run that is on its way must not be let go while it waits for its slot.
-                async with self.working():
-                    pass
-
-    async def pause(self, seconds: float) -> None:
-        """A wait that only this attempt knows of."""
-        self._pausing += 1
-        try:
-            await anyio.sleep(seconds)
-        finally:
-            self._pausing -= 1
-            self._look_idle()
-
-    def _look_idle(self) -> None:
-        if self._waiting and not self._working and self.idle_since is None:
-            self.idle_since = time.monotonic()
-            self._slot.give()
-            if not self._pausing:
-                self._on_idle(self)
-
-    async def _need_slot(self) -> None:
-        async with self._slot_lock:
-            if self.idle_since is not None:
-                await self._slot.take()
-                self.idle_since, self.stirred = None, False
-
-    def _stir(self) -> None:
-        if self.idle_since is not None:
-            self.idle_since, self.stirred = time.monotonic(), True
-
-    @property
-    def suspendable(self) -> bool:
-        """Nothing would be lost by going on in another process."""
-        return self.idle_since is not None and not self._pausing and not self._working
+    # Calls that somebody outside answers.
 
     @contextmanager
     def _news(self, known: dict[str, anyio.Event], key: str) -> Generator[anyio.Event]:
@@ -377,8 +347,6 @@ class Attempt:
             yield event
         finally:
             known.pop(key, None)
-
-    # Calls that somebody outside answers.
 
     async def call(self, place: Place, call: ToolCall) -> None:
         await self.append(call, place)
@@ -402,6 +370,25 @@ class Attempt:
                 place,
             )
         raise late
+
+    async def rest_for(self, place: Place, reason: str, seconds: float) -> None:
+        """Waits so long, by a call that answers itself: everybody sees it, and no restart cuts it short."""
+        await self.append(_resting(reason, timestamp_of(round((time.time() + seconds) * 1000))), place)
+        await self.rest_on(place, reason)
+
+    async def rest_on(self, place: Place, reason: str) -> None:
+        """Waits out what is left of such waits; an earlier attempt may have begun them."""
+        calls = [call for at, call in self.journal.calls.values() if at == place and call.name == reason]
+        for call in calls:
+            with self._news(self._answers, call.call_id) as news:
+                if call.call_id not in self.journal.results:
+                    async with self.waiting():
+                        with anyio.move_on_after(_seconds_until(call.awaits.until if call.awaits else None)):
+                            await news.wait()
+            async with self._settling:
+                if call.call_id not in self.journal.results:
+                    over = ToolResult(name=reason, call_id=call.call_id, input=None, output=None, fidelity="router")
+                    await self.append(over, place)
 
     async def deliver(self, order: Order) -> None:
         """Takes up an order: when this returns the log has it, or it means nothing here."""
@@ -443,7 +430,7 @@ class Attempt:
         event = self._children.get(run_id)
         if event is not None:
             event.set()
-            self._stir()
+            self.occupancy.stir()
         return event is not None
 
 
@@ -467,6 +454,8 @@ def readable(error: BaseException) -> RunFailed:
     """What went wrong in a step, as an error of ours."""
     if isinstance(error, RunFailed):
         return error
+    if isinstance(error, EndedBadly):
+        return error.failure
     if isinstance(error, ExceptionGroup):
         return readable(cast("ExceptionGroup[Exception]", error).exceptions[0])
     if isinstance(error, ShopfloorError):
@@ -474,6 +463,17 @@ def readable(error: BaseException) -> RunFailed:
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     *_, where = [None, *traceback.extract_tb(error.__traceback__)]
     return StepFailed(f"{said} ({Path(where.filename).name}:{where.lineno})" if where else said)
+
+
+def _resting(reason: str, until: str) -> ToolCall:
+    return ToolCall(
+        name=reason,
+        call_id=f"{reason}_{uuid.uuid4().hex}",
+        input={"until": until},
+        output=None,
+        fidelity="router",
+        awaits=Awaits(kind=reason, until=until),
+    )
 
 
 def _seconds_until(until: str | None) -> float | None:

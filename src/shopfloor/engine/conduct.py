@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -9,11 +10,22 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from shopfloor.engine.attempt import WORKERS_OWN, Attempt, Finished, Trying, readable
 from shopfloor.engine.journal import Journal
+from shopfloor.engine.leash import LeftBehind
 from shopfloor.errors import InvalidEvent, RunFailed, ShopfloorError, StepFailed, StorageError
 from shopfloor.log import RunCompleted, RunError, Status, Usage, now
+
+_log = logging.getLogger("shopfloor.engine")
+_OPEN = ("suspended", "stopped")
+"""How a run is left that has not ended."""
+
+
+class _Ended(msgspec.Struct, frozen=True):
+    result: Any = None
+    failure: ShopfloorError | None = None
 
 
 async def conduct(
@@ -24,23 +36,18 @@ async def conduct(
     `before_end` is called when the steps that are still open are about to be ended.
     """
     began = time.monotonic()
-    result: Any = None
-    failure: ShopfloorError | None = None
-    with attempt.scope:
-        try:
-            # A run that is cancelled before it has begun does not begin.
-            await anyio.lowlevel.checkpoint_if_cancelled()
-            result = await body()
-        except Finished as finished:
-            result = finished.output
-            failure = StepFailed(finished.failed) if finished.failed is not None else None
-        except StorageError as error:
-            failure = error
-        except WORKERS_OWN as error:
-            failure = readable(error)
+    ended: _Ended | None = None
+    try:
+        ended = await attempt.leash.lead(lambda: _end_of(attempt, body))
+    except LeftBehind:
+        then = "it stays open, to be gone on with" if attempt.leaving in _OPEN else "it ended without it"
+        _log.warning("run %s: its worker did not leave when it was told to; %s", attempt.run_id, then)
+        # What the worker still holds can write nothing any more.
+        attempt = attempt.heir()
+    result, failure = (ended.result, ended.failure) if ended is not None else (None, None)
     # A worker may make an error of its own out of being left; that is no reason of the run's.
-    left = attempt.leaving if attempt.scope.cancelled_caught or failure is not None else None
-    if left in ("suspended", "stopped"):
+    left = attempt.leaving if ended is None or failure is not None else None
+    if left in _OPEN:
         return None
     status: Status = "completed" if failure is None else "failed"
     error = failure and error_of(failure)
@@ -61,6 +68,25 @@ async def conduct(
     return outcome
 
 
+async def _end_of(attempt: Attempt, body: Callable[[], Awaitable[Any]]) -> _Ended:
+    """What the worker gave, or why it failed; to leave when it is told to is neither."""
+    try:
+        # A run that is cancelled before it has begun does not begin.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        return _Ended(await body())
+    except Finished as finished:
+        return _Ended(finished.output, StepFailed(finished.failed) if finished.failed is not None else None)
+    except StorageError as error:
+        return _Ended(failure=error)
+    except anyio.get_cancelled_exc_class() as error:
+        if attempt.leaving is not None:
+            raise
+        # Of its own making: a task of its that it cancelled, and then awaited.
+        return _Ended(failure=readable(error))
+    except WORKERS_OWN as error:
+        return _Ended(failure=readable(error))
+
+
 async def end_open_steps(attempt: Attempt, why: str) -> None:
     """Nothing stays open when a run has ended: what an earlier attempt left is ended too."""
     for place, record in reversed(attempt.journal.open_steps()):
@@ -79,6 +105,8 @@ def _outcome(attempt: Attempt, status: Status, error: RunError | None, result: A
         result=result,
         usage=journal.usage if journal.usage != Usage() else None,
         cost=journal.cost,
+        sub_usage=journal.sub_usage if journal.sub_usage != Usage() else None,
+        sub_cost=journal.sub_cost,
         duration_ms=_duration_ms(journal, began),
     )
 

@@ -17,19 +17,21 @@ from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.conduct import conduct
 from shopfloor.engine.duty import Duty
 from shopfloor.engine.interpreter import Interpreter
-from shopfloor.engine.journal import Journal, last_event, read_journal
+from shopfloor.engine.journal import AGENT, Journal, last_event, read_journal
 from shopfloor.engine.orders import Orders
 from shopfloor.engine.orphans import end_orphan
 from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.slots import HostSlot, Slots
+from shopfloor.engine.steps.agent import AgentDesk
 from shopfloor.engine.steps.tools import tools_of
 from shopfloor.engine.subruns import SubRuns
-from shopfloor.engine.workers.catalogue import Catalogue
+from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue
 from shopfloor.engine.workers.definition import Definition
 from shopfloor.engine.workers.python import arguments_of
 from shopfloor.engine.works import LocalWorks
 from shopfloor.engine.workshop import Workshop
 from shopfloor.errors import (
+    AgentFailed,
     DefinitionChanged,
     LogBusy,
     RunEnded,
@@ -49,7 +51,7 @@ from shopfloor.limits import (
 )
 from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, decode
 from shopfloor.ports import Dispatch, Hosts, LogReader, Logs, Models, Processes, Queue
-from shopfloor.record import Storage
+from shopfloor.record import Storage, is_locked
 
 _log = logging.getLogger("shopfloor.engine")
 
@@ -69,6 +71,7 @@ class Host:
         works: LocalWorks,
         processes: Processes,
         models: Models,
+        agents: AgentDesk,
         catalogue: Catalogue,
         cwd: str,
         slots: int = HOST_SLOTS,
@@ -82,6 +85,7 @@ class Host:
         self._queue = queue
         self._processes = processes
         self._models = models
+        self._agents = agents
         self._catalogue = catalogue
         self._cwd = cwd
         self._slots = Slots(slots)
@@ -99,6 +103,7 @@ class Host:
         self._news = anyio.Event()
         self._stopping = False
         self._tasks: anyio.abc.TaskGroup
+        works.attended = lambda run_id: self.has(run_id) or is_locked(storage.log_path(run_id))
         self._sub_runs = SubRuns(self, reader=reader, queue=queue, works=works)
         self._orders = Orders(self, storage=storage, hosts=hosts, reader=reader, queue=queue, works=works)
 
@@ -237,8 +242,11 @@ class Host:
             # From here on only the attempt itself decides when it is left.
             with anyio.CancelScope(shield=True):
                 await self._attempt(run_id, slot, order, cancel)
-        except (LogBusy, RunEnded):
-            # Somebody else has it, or has ended it.
+        except LogBusy:
+            # Somebody else has it. Or somebody has only looked whether anybody has, and then it is still for us.
+            slot.give()
+            return order is None and is_locked(self._storage.log_path(run_id))
+        except RunEnded:
             return True
         except ShopfloorError as error:
             _log.warning("run %s cannot be gone on with for now: %s", run_id, error.message)
@@ -293,7 +301,7 @@ class Host:
             await self._tell(run_id, parent)
             # Without an outcome the order stays: it came when the run was being left already.
             await self._orders.settle(run_id)
-        elif attempt.leaving == "suspended" and (attempt.stirred or not journal.waits.waiting):
+        elif attempt.leaving == "suspended" and (attempt.occupancy.stirred or not journal.waits.waiting):
             # What it waited for came while it was being left.
             self._again.add(run_id)
 
@@ -308,7 +316,7 @@ class Host:
             return RunStarted(name=name, kind=kind, attempt=journal.attempt + 1, host=self.id)
         return RunStarted(
             name=order.worker,
-            kind="worker",
+            kind="worker" if order.worker_type == BUILTIN else "agent",
             attempt=1,
             host=self.id,
             task=order.task,
@@ -329,11 +337,17 @@ class Host:
 
     async def _work(self, attempt: Attempt) -> Any:
         first = attempt.journal.first
+        if first is not None and first.definition is None and first.kind == AGENT:
+            raise AgentFailed("the agent that it worked for was cut off")
         if first is None or first.definition is None:
             raise StepFailed("the log does not say what was to be done: it cannot be gone on with")
         definition = msgspec.convert(first.definition, Definition)
         workshop = Workshop(
-            models=self._models, processes=self._processes, call_worker=self._sub_runs.call, cwd=first.cwd or self._cwd
+            models=self._models,
+            processes=self._processes,
+            agents=self._agents,
+            call_worker=self._sub_runs.call,
+            cwd=first.cwd or self._cwd,
         )
         given = first.input or {}
         if definition.function is None:
@@ -373,8 +387,8 @@ class Host:
             # Nobody would take it up again.
             return
         idle = sorted(
-            (one for one in self._live.values() if one.suspendable and one.leaving is None),
-            key=lambda one: one.idle_since or 0.0,
+            (one for one in self._live.values() if one.occupancy.suspendable and one.leaving is None),
+            key=lambda one: one.occupancy.idle_since or 0.0,
         )
         for one in idle[: max(0, len(idle) - IDLE_RUNS)]:
             one.leave("suspended")
@@ -385,7 +399,8 @@ class Host:
             return
         before = time.monotonic() - self._idle_seconds
         for attempt in self._live.values():
-            if attempt.suspendable and attempt.idle_since is not None and attempt.idle_since < before:
+            occupancy = attempt.occupancy
+            if occupancy.suspendable and occupancy.idle_since is not None and occupancy.idle_since < before:
                 attempt.leave("suspended")
 
     def _mind_the_disk(self) -> None:

@@ -15,7 +15,7 @@ from shopfloor.errors import FileMissing, InvalidEvent, StorageError, StoreError
 from shopfloor.limits import INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS, INGEST_RUNS
 from shopfloor.log import Entry, Event, decode
 from shopfloor.ports import Change, RunItem, Store
-from shopfloor.record import Cursor, Problem, Storage, is_locked, read
+from shopfloor.record import Cursor, Problem, Reset, Storage, is_locked, read
 from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, row_fold, search_text, timeline_fold
 
 _encode = msgspec.json.Encoder().encode
@@ -29,6 +29,8 @@ class _Followed:
         self.path = path
         self.row = row
         self.timeline = timeline
+        self.cut: Reset | None = None
+        """Where the log ends, once it is seen that it has lost events which the views have."""
         self._read_size = -1
         """How large the file was when there was nothing more in it."""
 
@@ -38,8 +40,11 @@ class _Followed:
             size = self.path.stat().st_size
             if size != self._read_size:
                 with Cursor(self.path, self.row.last_seq, report=_ignore) as cursor:
-                    while entries := [item for item in cursor.poll() if isinstance(item, Entry)]:
-                        if events := list(_events(entries)):
+                    while items := cursor.poll():
+                        if isinstance(items[0], Reset):
+                            self.cut = items[0]
+                            return []
+                        if events := list(_events(item for item in items if isinstance(item, Entry))):
                             return events
                 self._read_size = size
         except (OSError, FileMissing, StorageError):
@@ -146,7 +151,7 @@ class Ingest:
         if place != self._place:
             await self._store.set_place(place)
             self._place = place
-        return taken
+        return taken + (await self.step() if await self._take_back() else 0)
 
     async def _batch(self) -> _Batch:
         return await anyio.to_thread.run_sync(self._fold) if self._followed else _Batch()
@@ -160,7 +165,7 @@ class Ingest:
             if events := followed.poll():
                 batch.changes.append(followed.fold(events))
                 batch.events += len(events)
-            elif rests:
+            elif rests and followed.cut is None:
                 del self._followed[run_id]
             if followed.row.ended:
                 self._followed.pop(run_id, None)
@@ -171,6 +176,14 @@ class Ingest:
     async def _keep(self, changes: list[Change]) -> None:
         await self._store.apply(changes)
         await self._tell(changes)
+
+    async def _take_back(self) -> int:
+        """A power cut, or a disk that took no more, may have taken events that the views have: they are made anew."""
+        cut = [(run_id, one, one.cut) for run_id, one in self._followed.items() if one.cut is not None]
+        for run_id, followed, reset in cut:
+            await self._store.take_back(run_id, reset.last)
+            self._followed[run_id] = _Followed(followed.path, RunRow(), Timeline())
+        return len(cut)
 
     def _follow(self, run_id: str, row: RunRow, timeline: Timeline) -> None:
         if run_id not in self._followed:

@@ -13,6 +13,7 @@ import msgspec
 from shopfloor.engine.attempt import WORKERS_OWN, Attempt, Finished, StepResult, Trying
 from shopfloor.engine.journal import Place
 from shopfloor.engine.run import Run
+from shopfloor.engine.steps.agent import AgentOrder, run_agent
 from shopfloor.engine.steps.command import CommandWork
 from shopfloor.engine.steps.model import ModelStep, say
 from shopfloor.engine.steps.serving import ShellCommand
@@ -20,6 +21,7 @@ from shopfloor.engine.steps.threads import Thread, as_markdown
 from shopfloor.engine.steps.tools import Tools, tools_of
 from shopfloor.engine.workers.definition import (
     AddMessage,
+    Agent,
     CallTool,
     CommandStep,
     Custom,
@@ -96,6 +98,7 @@ class Interpreter:
             SerializeThread: self._serialize,
             CallTool: self._call_tool,
             CommandStep: self._command,
+            Agent: self._agent,
             RunWorker: self._run_worker,
             Custom: self._custom,
             Parallel: self._parallel,
@@ -239,10 +242,42 @@ class Interpreter:
         # As a shell's `$(…)` gives it.
         self._set(step.output, ended.stdout.rstrip("\n"), scope)
 
+    async def _agent(self, name: str, step: Agent, scope: Scope, place: Place) -> None:
+        text = fill(step.text, scope.values) if step.prompt is None else self._prompt(step.prompt, step.input, scope)
+        asked = {
+            "provider": fill(step.provider, scope.values),
+            "prompt": str(text),
+            "system": self._prompt(step.system, step.input, scope) if step.system is not None else None,
+            "model": fill(step.model, scope.values),
+            "tools": fill(step.tools, scope.values),
+            "own_tools": [self._own_tool(one) for one in step.own_tools],
+            "read_only": fill(step.read_only, scope.values) or False,
+            "sandbox": fill(step.sandbox, scope.values) or False,
+            "max_turns": fill(step.max_turns, scope.values),
+            "max_budget": fill(step.max_budget, scope.values),
+            "cwd": fill(step.cwd, scope.values) or self._workshop.cwd,
+            "resume": fill(step.resume, scope.values),
+        }
+        try:
+            order = msgspec.convert(asked, AgentOrder)
+        except msgspec.ValidationError as error:
+            raise StepFailed(f"{name!r} cannot be asked so: {error}") from error
+        result = await run_agent(self._attempt, self._workshop.agents, order, place, name=name, retry=step.retry)
+        self._set(step.output, result.data if result.data is not None else result.text, scope)
+
+    def _own_tool(self, name: str) -> dict[str, Any]:
+        tool = self._definition.tools[name]
+        return {
+            "name": name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+            "handler": tool.handler,
+        }
+
     async def _run_worker(self, name: str, step: RunWorker, scope: Scope, place: Place) -> None:
         async def called(trying: Trying) -> StepResult:
             given = fill(step.input, scope.values)
-            return StepResult(await self._workshop.call_worker(self._attempt, trying, step.worker, given))
+            return await self._workshop.call_worker(self._attempt, trying, step.worker, given)
 
         value = await self._attempt.step(
             place,

@@ -17,6 +17,7 @@ from shopfloor.log import (
     Event,
     RunCompleted,
     RunStarted,
+    Session,
     StepCompleted,
     StepStarted,
     ToolCall,
@@ -28,6 +29,8 @@ from shopfloor.log import (
 from shopfloor.ports import LogReader
 from shopfloor.views import Waits, added, waits_step
 
+AGENT = "agent"
+"""The kind of a step that an agent does."""
 _FAR = 2**53
 """After any event."""
 
@@ -50,6 +53,8 @@ class StepRecord(msgspec.Struct):
     try_: int
     done: StepCompleted | CallCompleted | None = None
     child_run_id: str | None = None
+    session: Session | None = None
+    """For an agent: the session that can be gone on in."""
 
 
 class Journal(msgspec.Struct):
@@ -71,8 +76,11 @@ class Journal(msgspec.Struct):
     waits: Waits = Waits()
     outcome: RunCompleted | None = None
     usage: Usage = Usage()
-    """Of every message, each once."""
+    """Of every message, each once; of an agent what it says itself when it has ended."""
     cost: Cost | None = None
+    sub_usage: Usage = Usage()
+    """Of the runs that it called, with theirs."""
+    sub_cost: Cost | None = None
 
     def take(self, event: Event) -> None:
         self.last_seq = event.seq
@@ -86,14 +94,20 @@ class Journal(msgspec.Struct):
             case RunCompleted() as outcome:
                 self.outcome = outcome
             case StepStarted() | CallStarted() as step:
-                self.steps[place] = StepRecord(step.name, step.kind, step.try_, child_run_id=event.child_run_id)
+                session = step.session if isinstance(step, StepStarted) else None
+                self.steps[place] = StepRecord(
+                    step.name, step.kind, step.try_, child_run_id=event.child_run_id, session=session
+                )
             case StepCompleted() | CallCompleted() as step:
-                if place in self.steps:
-                    self.steps[place].done = step
+                self._end(place, step)
+            case (UserMessage() | AssistantMessage() | ToolCall() | ToolResult()) as said if self._is_agents(
+                place, said
+            ):
+                self._note_session(place, said)
             case (UserMessage() | AssistantMessage()) as message:
                 self.said.setdefault(place, []).append(message)
                 if isinstance(message, AssistantMessage):
-                    self._count(message.usage, message.cost)
+                    self.usage, self.cost = added(self.usage, message.usage), summed(self.cost, message.cost)
             case ToolCall() as call:
                 self.said.setdefault(place, []).append(call)
                 self.calls[call.call_id] = (place, call)
@@ -104,10 +118,34 @@ class Journal(msgspec.Struct):
             case _:
                 pass
 
-    def _count(self, usage: Usage | None, cost: Cost | None) -> None:
-        self.usage = added(self.usage, usage)
-        if cost is not None and cost.usd is not None:
-            self.cost = msgspec.structs.replace(cost, usd=cost.usd + ((self.cost and self.cost.usd) or 0.0))
+    def _end(self, place: Place, step: StepCompleted | CallCompleted) -> None:
+        if place in self.steps:
+            self.steps[place].done = step
+        if isinstance(step, CallCompleted):
+            self.sub_usage, self.sub_cost = added(self.sub_usage, step.usage), summed(self.sub_cost, step.cost)
+        elif step.kind == AGENT:
+            self.usage, self.cost = added(self.usage, step.usage), summed(self.cost, step.cost)
+            self.sub_usage = added(self.sub_usage, step.sub_usage)
+            self.sub_cost = summed(self.sub_cost, step.sub_cost)
+            if step.session is not None and place in self.steps:
+                begun = self.steps[place].session
+                process = step.session.process or (begun and begun.process)
+                self.steps[place].session = msgspec.structs.replace(step.session, process=process)
+
+    def _is_agents(self, place: Place, said: Said) -> bool:
+        """What an agent said and did need not be known to go on: it knows it itself, and it may be very much."""
+        if isinstance(said, ToolCall | ToolResult) and said.fidelity == "router":
+            return False
+        return place in self.steps and self.steps[place].kind == AGENT
+
+    def _note_session(self, place: Place, said: Said) -> None:
+        """An agent may tell only late in which session it is."""
+        if not isinstance(said, AssistantMessage):
+            return
+        told = said.session_id or (said.note and said.note.ready and said.note.ready.session_id)
+        step = self.steps[place]
+        if told and step.session is not None and step.session.session_id != told:
+            step.session = msgspec.structs.replace(step.session, session_id=told)
 
     @property
     def awaited(self) -> set[str]:
@@ -117,6 +155,15 @@ class Journal(msgspec.Struct):
     def open_steps(self) -> list[tuple[Place, StepRecord]]:
         """The innermost last."""
         return [(place, step) for place, step in self.steps.items() if step.done is None]
+
+
+def summed(one: Cost | None, other: Cost | None) -> Cost | None:
+    """Both together, as far as they are known."""
+    if one is None or other is None:
+        return one or other
+    if one.usd is None or other.usd is None:
+        return one if other.usd is None else other
+    return msgspec.structs.replace(other, usd=one.usd + other.usd)
 
 
 async def read_journal(reader: LogReader, run_id: str) -> Journal:

@@ -130,7 +130,9 @@ class Orders:
         host = await self._works.host_of(order.run_id)
         if host is not None and host != self._host.id and self._hosts.alive(host):
             self._press(order, host)
-        elif not can_go_on(self._storage, order.run_id):
+            # What another host is at goes on without being told.
+            return [number] if order.kind == "resume" else []
+        if not can_go_on(self._storage, order.run_id):
             await self._end(order.run_id, cancel)
         elif cancel is not None:
             self._host.cancel(order.run_id, cancel)

@@ -11,25 +11,20 @@ _BATCH = 500
 
 async def delete_run(storage: Storage, store: Store, queue: Queue, run_id: str, *, force: bool = False) -> list[str]:
     """Deletes a run and its sub-runs; a failed one only by `force`. Gives the ids of what is gone."""
-    family = await _family(store, run_id)
+    root = await store.get_run(run_id)
+    if root is None:
+        raise RunNotFound(f"there is no run {run_id}")
+    family = await _family(store, root)
     for item in family:
         if not item.row.ended:
             raise RunRunning(f"the run {item.row.id} has not ended", hint="cancel it first")
     if family[0].row.status == "failed" and not force:
         raise NeedsForce(f"the run {run_id} failed, and may yet be looked into", hint="say force=true to delete it")
-    # The children first: what is left after a crash is a family without some of its members, not orphans.
-    gone = [item.row.id for item in reversed(family)]
-    for one in gone:
-        await _erase(storage, store, one)
-    await queue.forget(gone)
-    return gone
+    return await _erase_all(storage, store, queue, family)
 
 
-async def _family(store: Store, run_id: str) -> list[RunItem]:
+async def _family(store: Store, root: RunItem) -> list[RunItem]:
     """A run and all below it, parents before children."""
-    root = await store.get_run(run_id)
-    if root is None:
-        raise RunNotFound(f"there is no run {run_id}")
     family = [root]
     for member in family:
         cursor: str | None = None
@@ -43,6 +38,15 @@ async def _family(store: Store, run_id: str) -> list[RunItem]:
     return family
 
 
+async def _erase_all(storage: Storage, store: Store, queue: Queue, family: list[RunItem]) -> list[str]:
+    # The children first: what is left after a crash is a family without some of its members, not orphans.
+    gone = [item.row.id for item in reversed(family)]
+    for one in gone:
+        await _erase(storage, store, one)
+    await queue.forget(gone)
+    return gone
+
+
 async def _erase(storage: Storage, store: Store, run_id: str) -> None:
     await store.bury(run_id)
     path = storage.log_path(run_id)
@@ -52,7 +56,10 @@ async def _erase(storage: Storage, store: Store, run_id: str) -> None:
 
 
 async def prune(storage: Storage, store: Store, queue: Queue, *, before: str, archives_only: bool = False) -> int:
-    """Deletes what ended before that time and is not pinned, or its archive alone; gives how many runs that was."""
+    """Deletes what ended before that time and is not pinned, or its archive alone; gives how many runs that was.
+
+    A run goes with its whole tree or not at all: nobody could read the rest.
+    """
     pruned = 0
     done: set[str] = set()
     while expired := [run_id for run_id in await store.expired(before, limit=_BATCH + len(done)) if run_id not in done]:
@@ -60,11 +67,28 @@ async def prune(storage: Storage, store: Store, queue: Queue, *, before: str, ar
             if archives_only:
                 await store.drop_archive(run_id)
                 done.add(run_id)
-            else:
-                await _erase(storage, store, run_id)
-            pruned += 1
-        if not archives_only:
-            await queue.forget(expired)
+                pruned += 1
+            elif run_id not in done:
+                tree = await _tree(store, run_id)
+                done |= {item.row.id for item in tree}
+                if all(_may_go(item, before) for item in tree):
+                    pruned += len(await _erase_all(storage, store, queue, tree))
     if pruned:
         await store.compact()
     return pruned
+
+
+async def _tree(store: Store, run_id: str) -> list[RunItem]:
+    """All that belongs together with a run, the one that nobody called first."""
+    top, seen = await store.get_run(run_id), {run_id}
+    while top is not None and top.row.parent_run_id is not None and top.row.parent_run_id not in seen:
+        seen.add(top.row.parent_run_id)
+        above = await store.get_run(top.row.parent_run_id)
+        if above is None:
+            break
+        top = above
+    return await _family(store, top) if top is not None else []
+
+
+def _may_go(item: RunItem, before: str) -> bool:
+    return item.row.completed_at is not None and item.row.completed_at < before and not item.pinned

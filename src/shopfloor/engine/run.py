@@ -13,6 +13,7 @@ import msgspec
 
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
 from shopfloor.engine.journal import Place
+from shopfloor.engine.steps.agent import AgentOrder, AgentResult, run_agent
 from shopfloor.engine.steps.command import CommandResult, CommandWork
 from shopfloor.engine.steps.model import ModelStep
 from shopfloor.engine.steps.serving import ShellCommand
@@ -22,6 +23,7 @@ from shopfloor.engine.workers.definition import Retry, segment_of
 from shopfloor.engine.workers.python import PythonTool
 from shopfloor.engine.workshop import Workshop
 from shopfloor.errors import DefinitionChanged, StepFailed, ToolFailed
+from shopfloor.ports import OwnTool
 
 _inside: ContextVar[str | None] = ContextVar("inside", default=None)
 """The step of a worker's own that is being done."""
@@ -150,12 +152,49 @@ class Run:
         work = CommandWork(self._attempt, self._workshop.processes, shell, timeout=timeout, allow_failure=allow_failure)
         return await work.run(self._place(name, "command"), name=name, retry=retry)
 
+    async def agent(
+        self,
+        provider: str,
+        prompt: str,
+        *,
+        name: str | None = None,
+        system: str | None = None,
+        model: str | None = None,
+        tools: Sequence[str] | None = None,
+        own_tools: Sequence[OwnTool] = (),
+        read_only: bool = False,
+        sandbox: bool = False,
+        max_turns: int | None = None,
+        max_budget: float | None = None,
+        cwd: str | None = None,
+        resume: str | None = None,
+        retry: Retry | None = None,
+    ) -> AgentResult:
+        """Hands a task to an agent; gives its `text`, and the `session_id` by which it can be gone on with."""
+        name = name or provider
+        order = AgentOrder(
+            provider=provider,
+            prompt=prompt,
+            system=system,
+            model=model,
+            tools=list(tools) if tools is not None else None,
+            own_tools=list(own_tools),
+            read_only=read_only,
+            sandbox=sandbox,
+            max_turns=max_turns,
+            max_budget=max_budget,
+            cwd=cwd or self._workshop.cwd,
+            resume=resume,
+        )
+        place = self._place(name, "agent")
+        return await run_agent(self._attempt, self._workshop.agents, order, place, name=name, retry=retry)
+
     async def worker(self, slug: str, given: Mapping[str, Any] | None = None, *, name: str | None = None) -> Any:
         """A sub-run of another worker; gives its output."""
         name = name or slug
 
         async def call(trying: Trying) -> StepResult:
-            return StepResult(await self._workshop.call_worker(self._attempt, trying, slug, dict(given or {})))
+            return await self._workshop.call_worker(self._attempt, trying, slug, dict(given or {}))
 
         return await self._attempt.step(
             self._place(name, "call_workflow"),

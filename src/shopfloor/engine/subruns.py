@@ -6,14 +6,15 @@ from typing import Any, Protocol
 
 import anyio
 
-from shopfloor.engine.attempt import Attempt, Trying
+from shopfloor.engine.attempt import Attempt, EndedBadly, StepResult, Trying
 from shopfloor.engine.duty import Duty
-from shopfloor.engine.journal import outcome_of
+from shopfloor.engine.journal import outcome_of, summed
 from shopfloor.engine.works import LocalWorks
 from shopfloor.errors import ConflictError, StepFailed
 from shopfloor.limits import SUB_RUN_DEPTH
-from shopfloor.log import RunCompleted, new_run_id, now
+from shopfloor.log import RunCompleted, Usage, new_run_id, now
 from shopfloor.ports import Asked, Dispatch, LogReader, Order, Queue
+from shopfloor.views import added
 
 
 class Taker(Protocol):
@@ -36,7 +37,7 @@ class SubRuns:
         self._queue = queue
         self._works = works
 
-    async def call(self, attempt: Attempt, trying: Trying, worker: str, given: dict[str, Any]) -> Any:
+    async def call(self, attempt: Attempt, trying: Trying, worker: str, given: dict[str, Any]) -> StepResult:
         first = attempt.journal.first
         record = attempt.journal.steps.get(trying.place)
         child = record.child_run_id if trying.resumed and record else None
@@ -60,10 +61,13 @@ class SubRuns:
                 cwd=first.cwd if first else None,
             )
             outcome = await self._await_child(attempt, trying, asked, known=child is not None)
+        usage = added(outcome.usage or Usage(), outcome.sub_usage)
+        cost = summed(outcome.cost, outcome.sub_cost)
+        result = StepResult(outcome.result, None if usage == Usage() else usage, cost)
         if outcome.status == "completed":
-            return outcome.result
+            return result
         why = outcome.error.message if outcome.error else outcome.status
-        raise StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}")
+        raise EndedBadly(StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}"), result)
 
     async def _await_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> RunCompleted:
         child = asked.run_id or ""

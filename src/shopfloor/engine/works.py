@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from shopfloor.engine.journal import read_journal
-from shopfloor.engine.workers.catalogue import Catalogue, Worker
+from shopfloor.engine.workers.bare import PROMPT
+from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
 from shopfloor.engine.workers.inputs import checked_input, input_schema
-from shopfloor.errors import RunEnded, RunNotFound, StorageFull, UnknownCall
+from shopfloor.errors import RunEnded, RunNotFound, RunRunning, StorageFull, UnknownCall
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import new_run_id, now
-from shopfloor.ports import Asked, CallResult, Dispatch, LogReader, Logs, Order, Queue, Store, WorkerInfo
+from shopfloor.ports import ANSWER, Asked, CallResult, Dispatch, LogReader, Logs, Order, Queue, Store, WorkerInfo
 
 
 class LocalWorks:
@@ -28,6 +29,10 @@ class LocalWorks:
     ) -> None:
         self.wake: Callable[[], None] = _nobody
         self.take_in: Callable[[Dispatch], Awaitable[str]] = queue.dispatch
+        self.attended: Callable[[str], bool] = lambda run_id: False
+        """Whether somebody is at a run; a host knows."""
+        self.check: Callable[[str, dict[str, Any]], None] = _anything
+        """Raises where a bare provider cannot be asked so."""
         self._catalogue = catalogue
         self._queue = queue
         self._store = store
@@ -49,13 +54,15 @@ class LocalWorks:
         """The order that this asks for, if the worker is there and can take that input."""
         worker = self._catalogue.get(asked.worker)
         given = checked_input(worker.definition, asked.input)
+        if worker.worker_type != BUILTIN:
+            self.check(worker.worker_type, given)
         if self._logs.room() < 0:
             raise StorageFull("the disk is nearly full: no new runs", hint="free some space, then try again")
         run_id = asked.run_id or new_run_id()
         return Dispatch(
             run_id=run_id,
             worker=worker.definition.slug,
-            worker_type="builtin",
+            worker_type=worker.worker_type,
             input=given,
             task=asked.task or _task(worker, given),
             agent_id=asked.owner or worker.definition.slug,
@@ -90,7 +97,7 @@ class LocalWorks:
         for one in fresh:
             body: dict[str, Any] = {"call_id": one.call_id, "result": one.result, "error": one.error}
             await self._queue.put(
-                Order(id=f"answer:{one.call_id}", run_id=run_id, kind="answer", body=body, created_at=now())
+                Order(id=f"{ANSWER}{one.call_id}", run_id=run_id, kind="answer", body=body, created_at=now())
             )
         self.wake()
 
@@ -105,13 +112,32 @@ class LocalWorks:
         )
         self.wake()
 
+    async def resume(self, run_id: str) -> None:
+        run = await self._store.get_run(run_id)
+        if run is None:
+            raise RunNotFound(f"there is no run {run_id}")
+        if run.row.ended:
+            raise RunEnded(f"the run {run_id} has ended already ({run.row.status})", hint="make a new one")
+        if run.row.status == "queued":
+            raise RunRunning(f"the run {run_id} is queued", hint="it begins by itself, as soon as there is a slot")
+        if self.attended(run_id):
+            raise RunRunning(f"somebody is at the run {run_id}", hint="it goes on by itself, or waits for an answer")
+        await self._queue.put(Order(id="resume", run_id=run_id, kind="resume", body={}, created_at=now()))
+        self.wake()
+
 
 def _nobody() -> None:
     """Nobody is here to be woken: whoever comes finds the orders."""
 
 
+def _anything(provider: str, given: dict[str, Any]) -> None:
+    """Nobody is here to say what cannot be asked; whoever takes it up will."""
+
+
 def _task(worker: Worker, given: dict[str, Any]) -> str:
     """What is to be done, for lists: the worker, and what it was given."""
+    if worker.worker_type != BUILTIN:
+        return str(given[PROMPT])
     said = ", ".join(f"{name}={value}" for name, value in given.items() if value is not None)
     line = (
         f"{worker.definition.name or worker.definition.slug}: {said}"
@@ -127,7 +153,7 @@ def _info(worker: Worker) -> WorkerInfo:
         slug=definition.slug,
         name=definition.name,
         description=definition.description,
-        worker_type="builtin",
+        worker_type=worker.worker_type,
         input_schema=input_schema(definition),
         tools=list(definition.tools),
         client_tools=[name for name, tool in definition.tools.items() if tool.handler is None],

@@ -1,5 +1,6 @@
 """The vocabulary: envelope, events, content blocks, and their bytes. Knows nothing of files."""
 
+from shopfloor.log.agents import Clock, FileChange, Initialisation, Limit, Note, Process, Session
 from shopfloor.log.blocks import (
     BLOCK_TYPES,
     Block,
@@ -43,11 +44,9 @@ from shopfloor.log.payloads import (
     CallStarted,
     Cost,
     Payload,
-    Process,
     RunCompleted,
     RunError,
     RunStarted,
-    Session,
     Status,
     StepCompleted,
     StepStarted,
@@ -74,13 +73,18 @@ __all__ = [
     "CallCompleted",
     "CallStarted",
     "Check",
+    "Clock",
     "CommandBlock",
     "Cost",
     "Delta",
     "Entry",
     "Event",
     "Fidelity",
+    "FileChange",
+    "Initialisation",
+    "Limit",
     "Line",
+    "Note",
     "Payload",
     "Process",
     "RunCompleted",

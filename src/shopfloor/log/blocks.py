@@ -71,6 +71,8 @@ class StreamBlock(_Block, frozen=True, kw_only=True, tag="stream"):
     """The piece."""
     unparsed: bool = False
     """True where the piece was not understood and is kept so that nothing is lost."""
+    raw: str | None = None
+    """For a piece that was not UTF-8: its exact bytes in base64 (`chunk` has U+FFFD in their place)."""
 
 
 Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | CommandBlock | StreamBlock

@@ -6,53 +6,26 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from shopfloor.log.agents import Clock, FileChange, Limit, Note, Process, Session
 from shopfloor.log.blocks import Block, Fidelity
 
 Status = Literal["completed", "failed", "cancelled"]
 STATUSES: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
 
 
-class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that serves a step."""
-
-    pid: int
-    """Also the id of its process group."""
-    command: str
-    """The program."""
-    args: list[str]
-    """What it was started with. `…` stands for text that is recorded elsewhere in the log."""
-    cwd: str
-    """The folder it works in."""
-
-
-class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What serves an agent step."""
-
-    provider: str
-    """What powers the session, for example `claude-code`."""
-    access_mode: str | None = None
-    """How the provider is used: `subscription`, `api` or `local`."""
-    session_id: str | None = None
-    """The provider's own id of the session, by which it can be resumed."""
-    process: Process | None = None
-    """Its process, where it has one on this host."""
-    capabilities: dict[str, Any] | None = None
-    """What the session can do, as it was found when it began."""
-
-
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens, by class."""
+    """Tokens, by class: each that was read is in one of `input`, `cache_read` and `cache_write`."""
 
     input: int = 0
-    """Tokens that were read."""
+    """Tokens that were read afresh: neither from a cache nor into one."""
     output: int = 0
-    """Tokens that were written."""
+    """Tokens that were written, thinking included."""
     cache_read: int = 0
     """Tokens that were read from a cache."""
     cache_write: int = 0
-    """Tokens that were written to a cache."""
+    """Tokens that were read and written to a cache."""
     reasoning: int = 0
-    """Tokens that were spent on thinking."""
+    """The part of `output` that is known to be thinking."""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -152,9 +125,13 @@ class RunCompleted(_Named, frozen=True, kw_only=True):
     result: Any = None
     """What it gave; for a command the end of its output."""
     usage: Usage | None = None
-    """Tokens of the whole run."""
+    """Tokens of the whole run, without those of its sub-runs."""
     cost: Cost | None = None
     """Cost of the whole run."""
+    sub_usage: Usage | None = None
+    """Tokens of the runs that it called, with those that they called."""
+    sub_cost: Cost | None = None
+    """Cost of the same."""
     duration_ms: int | None = None
     """From the start of the run, by a clock that is never set back."""
 
@@ -189,7 +166,13 @@ class _Ended(_StepPayload, frozen=True, kw_only=True):
     """Tokens of this step."""
     cost: Cost | None = None
     """Cost of this step."""
-    rate_limits: list[Any] | None = None
+    sub_usage: Usage | None = None
+    """Tokens of an agent's sub-agents that no run of theirs tells of."""
+    sub_cost: Cost | None = None
+    """Cost of the same."""
+    session: Session | None = None
+    """The session as it was at the end, for an agent."""
+    rate_limits: list[Limit] | None = None
     """The provider's limits that it met."""
     duration_ms: int | None = None
     """By a clock that is never set back."""
@@ -223,6 +206,10 @@ class UserMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="us
     event_type = "message.user"
     system_prompt: str | None = None
     """The system prompt as it was composed."""
+    synthetic: bool = False
+    """True where the agent's program wrote it, and nobody asked for it."""
+    clock: Clock | None = None
+    """`reader` where the timestamp is not the agent's own."""
     blocks: list[Block]
     """The prompt as it was resolved, or the command."""
 
@@ -243,6 +230,12 @@ class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", ta
     """Tokens of this message."""
     stop_reason: str | None = None
     """Why the model stopped, in the provider's word."""
+    synthetic: bool = False
+    """True where the agent's program wrote it in the model's name."""
+    note: Note | None = None
+    """What the program says of itself; then there may be no blocks."""
+    clock: Clock | None = None
+    """`reader` where the timestamp is not the agent's own."""
     blocks: list[Block]
     """What was said, in order."""
 
@@ -256,6 +249,8 @@ class _Tool(_Payload, frozen=True, kw_only=True):
     """What the tool was given."""
     output: Any
     """What the tool gave."""
+    clock: Clock | None = None
+    """`reader` where the timestamp is not the agent's own."""
 
 
 class ToolCall(_Tool, frozen=True, kw_only=True):
@@ -276,6 +271,10 @@ class ToolResult(_Tool, frozen=True, kw_only=True):
     """What went wrong; left out where nothing did."""
     duration_ms: int | None = None
     """By a clock that is never set back."""
+    exit_code: int | None = None
+    """For a command: how it ended."""
+    files: list[FileChange] | None = None
+    """The files that it changed, where the agent tells."""
     fidelity: Fidelity
     """Who vouches for it."""
 

@@ -23,9 +23,15 @@ class Log(Protocol):
         ...
 
     async def append(
-        self, payload: Payload, *, path: str = "", iteration: int = 0, child_run_id: str | None = None
+        self,
+        payload: Payload,
+        *,
+        path: str = "",
+        iteration: int = 0,
+        child_run_id: str | None = None,
+        at: str | None = None,
     ) -> Entry:
-        """Returns when the log's authority has the event."""
+        """Returns when the log's authority has the event. `at` is its time, where it is not that of writing."""
         ...
 
     @property

@@ -16,6 +16,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     argv: list[str]
     cwd: str
     env: dict[str, str] = {}
+    stdin: bytes = b""
+    """What it reads on its standard input; nothing where it is empty."""
 
 
 class Piece(NamedTuple):

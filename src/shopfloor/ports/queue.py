@@ -34,6 +34,10 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     idempotency_key: str | None = None
 
 
+ANSWER = "answer:"
+"""What the id of an answer begins with; the call follows."""
+
+
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody asks of a run that there is already."""
 

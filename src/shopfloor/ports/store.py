@@ -38,6 +38,8 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     channel_name: str | None
     snippet: str | None = None
     """For a search: where the words stand, between `[` and `]`."""
+    answered: tuple[str, ...] = ()
+    """The calls that somebody has answered and whose answer no log has yet; for a run that is asked for by itself."""
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +154,10 @@ class Store(Protocol):
 
     async def expired(self, before: str, *, limit: int) -> list[str]:
         """Runs that ended before that time and are not pinned, oldest first."""
+        ...
+
+    async def take_back(self, run_id: str, last_seq: int) -> None:
+        """The log has lost its end, and `last_seq` is its last event: views that are past it go; a pin stays."""
         ...
 
     async def clear_views(self) -> None:

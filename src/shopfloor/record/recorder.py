@@ -157,8 +157,19 @@ class Recorder:
         """Whether `append` of this payload waits until it is forced to disk."""
         return payload.event_type.startswith(_DURABLE_AT_ONCE[self._durability])
 
-    def append(self, payload: Payload, *, path: str = "", iteration: int = 0, child_run_id: str | None = None) -> Entry:
-        """Writes one event and tells the subscribers. On an error nothing was written and no `seq` is used up."""
+    def append(
+        self,
+        payload: Payload,
+        *,
+        path: str = "",
+        iteration: int = 0,
+        child_run_id: str | None = None,
+        at: str | None = None,
+    ) -> Entry:
+        """Writes one event and tells the subscribers. On an error nothing was written and no `seq` is used up.
+
+        `at` is its time, where somebody else knows it better than our clock.
+        """
         if self._mask is not None:
             payload = _masked(self._mask, payload)
         try:
@@ -184,7 +195,7 @@ class Recorder:
                 type=event_type,
                 path=path,
                 iteration=iteration,
-                timestamp=timestamp,
+                timestamp=at or timestamp,
                 payload=payload,
             )
             line = self._line

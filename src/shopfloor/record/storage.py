@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from shopfloor.errors import AmbiguousRun, FileMissing, InvalidEvent, RunNotFound, storage_error
+from shopfloor.errors import FileMissing, InvalidEvent, RunNotFound, ambiguous_run, storage_error
 from shopfloor.log import Event, checked_run_id, decode, is_run_id, timestamp_of
 from shopfloor.record.files import make_folder, open_for_append
 from shopfloor.record.reader import read
@@ -95,8 +95,7 @@ class Storage:
         if not fitting:
             raise RunNotFound(f"no run begins with {said!r} in {self.root}", hint="`last` is the newest run")
         if len(fitting) > 1:
-            some = ", ".join(run_id[: len(said) + 6] for run_id in fitting[:5])
-            raise AmbiguousRun(f"{len(fitting)} runs begin with {said!r}: {some}", hint="give more characters")
+            raise ambiguous_run(said, fitting)
         return fitting[0]
 
     def _last(self) -> str:

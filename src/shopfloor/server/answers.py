@@ -27,6 +27,7 @@ ANSWERS = (
     shapes.RunAnswer,
     shapes.CancelAnswer,
     shapes.Catalogue,
+    shapes.ProviderList,
 )
 # Of a stream the description says what each event is, as readers of such descriptions expect.
 _TEXT = {"type": "string"}

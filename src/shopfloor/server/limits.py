@@ -20,6 +20,9 @@ NUMBER_MOST: Final = 2**53 - 1
 WORDS_MOST_CHARS: Final = 1_000
 """The longest filter, search or cursor."""
 
+AWAITING_RUNS: Final = 100
+"""Of how many open runs below a run it is told what they wait for."""
+
 # What comes in and goes out.
 BODY_DEPTH: Final = 100
 """How deep a body may be nested."""

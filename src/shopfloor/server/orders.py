@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio.to_thread
 import msgspec
 from fastapi import Request
 from starlette.responses import Response
@@ -9,7 +10,7 @@ from starlette.responses import Response
 from shopfloor.server.answers import Served, Working, answer, says
 from shopfloor.server.bodies import AnswerOrder, CancelOrder, RunOrder, body_of, takes
 from shopfloor.server.parameters import RunId, api_router
-from shopfloor.server.shapes import CancelAnswer, Catalogue, RunAnswer, shown_status
+from shopfloor.server.shapes import CancelAnswer, Catalogue, ProviderList, RunAnswer, shown_status
 from shopfloor.server.workers import owned_run
 
 _run_order = msgspec.json.Decoder(RunOrder)
@@ -48,6 +49,20 @@ async def answer_run(request: Request, run_id: RunId, works: Working) -> Respons
     """Answers what a run waits for; the first answer counts."""
     order = await body_of(request, _answer_order)
     await works.answer(run_id, [order.as_result()])
+    return answer(RunAnswer(run_id))
+
+
+@router.get("/providers", responses=says(ProviderList, "The agents and model APIs, and which of them are there."))
+async def list_providers(served: Served) -> Response:
+    """Whom a task can be handed to on the server's machine, and what each can do."""
+    found = await anyio.to_thread.run_sync(served.providers) if served.providers else []
+    return answer(ProviderList(found))
+
+
+@router.post("/runs/{run_id}/resume", responses=says(RunAnswer, "It goes on as soon as it can."))
+async def resume_run(run_id: RunId, works: Working) -> Response:
+    """Has a run gone on with that has not ended and that nobody is at, as where its host is gone."""
+    await works.resume(run_id)
     return answer(RunAnswer(run_id))
 
 

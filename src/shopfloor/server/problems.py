@@ -79,6 +79,9 @@ def _complaint(found: Any) -> str:
     where = [str(part) for part in found["loc"]]
     # `query.limit` is `limit` to whoever wrote it; a body's field is named as such.
     name = ".".join(where if where[0] == "body" else where[1:]) or where[0]
+    if found["type"] == "value_error":
+        # A validator of ours has said it.
+        return f"{name}: {found['ctx']['error']}"
     return f"{name}: {found['msg'][:1].lower()}{found['msg'][1:]}"
 
 

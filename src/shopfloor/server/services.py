@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from shopfloor.limits import EXECUTE_GRACE_SECONDS
-from shopfloor.ports import Changes, LogReader, Store, Works
+from shopfloor.ports import Changes, LogReader, ProviderInfo, Store, Works
 from shopfloor.server.limits import HEARTBEAT_SECONDS
 from shopfloor.server.tokens import Tokens
 
@@ -28,6 +29,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Where it is None, runs cannot be deleted here."""
     works: Works | None = None
     """Where it is None, runs can be read here and none can be made."""
+    providers: Callable[[], list[ProviderInfo]] | None = None
+    """Looks what this machine has of them, which takes a second or two."""
     allowed_hosts: tuple[str, ...] = ()
     """Names by which the server may be asked for, beside this machine's own: `name:port`, or `name` for any port."""
     heartbeat_seconds: float = HEARTBEAT_SECONDS

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from shopfloor.ports import RunItem, WorkerInfo
+from shopfloor.ports import ProviderInfo, RunItem, WorkerInfo
 from shopfloor.views import ArchiveEntry
 
 ShownStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
@@ -79,8 +79,10 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     duration_ms: int | None
     tool_calls: int
-    usage: TokenUsage
-    cost_usd: float | None
+    usage: Annotated[TokenUsage, Meta(description="Of the run itself.")]
+    cost_usd: Annotated[float | None, Meta(description="Of the run itself; null where it is not known.")]
+    tree_usage: Annotated[TokenUsage, Meta(description="With the runs that it called, and theirs.")]
+    tree_cost_usd: Annotated[float | None, Meta(description="The same in money, as far as it is known.")]
     error: Failure | None
     pinned: Annotated[bool, Meta(description="Kept when old runs are pruned.")]
 
@@ -94,11 +96,13 @@ class WorkerItem(_Worker, frozen=True, kw_only=True):
 class Awaited(msgspec.Struct, frozen=True, kw_only=True):
     """A call that a run waits for somebody to answer."""
 
+    run_id: Annotated[str, Meta(description="The run that waits: the one asked for, or one below it.")]
     call_id: Annotated[str, Meta(description="What an answer names.")]
     kind: Annotated[str, Meta(description="`client_tool`, `question`, `approval`, or another.")]
     name: Annotated[str, Meta(description="The tool.")]
     input: Annotated[Any, Meta(description="What it is to be given, or what is asked.")]
     until: Annotated[str | None, Meta(description="When the wait ends by itself.")]
+    answered: Annotated[bool, Meta(description="Somebody has answered, and the run has not taken it up yet.")]
 
 
 class WorkerDetail(_Worker, frozen=True, kw_only=True):
@@ -113,7 +117,7 @@ class WorkerDetail(_Worker, frozen=True, kw_only=True):
     host: str | None
     attempt: int
     last_seq: Annotated[int, Meta(description="The newest event of its log that this tells of.")]
-    awaits: Annotated[list[Awaited], Meta(description="What it waits for, while it waits for somebody.")]
+    awaits: Annotated[list[Awaited], Meta(description="What it and the runs below it wait for somebody to give.")]
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -177,6 +181,10 @@ class Catalogue(msgspec.Struct, frozen=True):
     workers: list[WorkerInfo]
 
 
+class ProviderList(msgspec.Struct, frozen=True):
+    providers: list[ProviderInfo]
+
+
 class Health(msgspec.Struct, frozen=True):
     version: str
 
@@ -226,6 +234,8 @@ def _shared(run: RunItem) -> dict[str, Any]:
         "tool_calls": row.tool_calls,
         "usage": row.usage,
         "cost_usd": row.cost_usd,
+        "tree_usage": row.tree_usage,
+        "tree_cost_usd": row.tree_cost_usd,
         "error": Failure(row.error_code, row.error_message) if failed else None,
         "pinned": run.pinned,
     }

@@ -57,7 +57,7 @@ async def worker_detail(worker_id: WorkerId, served: Served, agent_id: AgentId =
     """A run with its result and its transcript."""
     run = await owned_run(served.store, worker_id, agent_id)
     if not (run.row.ended and run.has_transcript):
-        return answer(detail_of(run, awaits=await awaited(served.logs, run)))
+        return answer(detail_of(run, awaits=await awaited(served.store, served.logs, run)))
     packed = await served.store.archive(worker_id)
     if packed is None:
         return answer(detail_of(run))

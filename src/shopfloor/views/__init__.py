@@ -4,7 +4,18 @@ from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, ToolRe
 from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
 from shopfloor.views.row import RunRow, added, row_fold
 from shopfloor.views.search import search_text
-from shopfloor.views.stream import StreamState, answered_by, begin, entry_step, resumed, silently, stream_step
+from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
+from shopfloor.views.signals import Signals, signals_step
+from shopfloor.views.stream import (
+    StreamState,
+    answered_by,
+    begin,
+    entry_step,
+    notice_of,
+    resumed,
+    silently,
+    stream_step,
+)
 from shopfloor.views.stream_events import (
     DONE,
     BlockEnd,
@@ -12,6 +23,7 @@ from shopfloor.views.stream_events import (
     ClientToolRequest,
     ErrorEvent,
     Finish,
+    Notice,
     Question,
     ReasoningDelta,
     ReasoningEnd,
@@ -42,6 +54,7 @@ from shopfloor.views.tree import Load, Row, tree
 from shopfloor.views.waiting import Waits, waits_step
 
 __all__ = [
+    "AGENT_SIGNALS",
     "DONE",
     "ArchiveEntry",
     "BlockEnd",
@@ -50,6 +63,7 @@ __all__ = [
     "ErrorEvent",
     "Finish",
     "Load",
+    "Notice",
     "Outline",
     "Question",
     "ReasoningDelta",
@@ -59,6 +73,8 @@ __all__ = [
     "Row",
     "RunRow",
     "RunState",
+    "Signal",
+    "Signals",
     "Start",
     "Step",
     "StreamEvent",
@@ -92,11 +108,13 @@ __all__ = [
     "decode_event",
     "encode_event",
     "entry_step",
+    "notice_of",
     "outline",
     "preview",
     "resumed",
     "row_fold",
     "search_text",
+    "signals_step",
     "silently",
     "stream_step",
     "timeline_fold",

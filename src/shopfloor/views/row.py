@@ -54,6 +54,9 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     messages: int = 0
     usage: Usage = Usage()
     cost_usd: float | None = None
+    sub_usage: Usage = Usage()
+    """Of the runs that it called, with those that they called."""
+    sub_cost_usd: float | None = None
     waits: Waits = NOTHING
     outside: bool = False
     """It waits, and nothing can happen until somebody outside acts: it needs no host until then."""
@@ -67,6 +70,17 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(self.waits.calls)
 
     @property
+    def tree_usage(self) -> Usage:
+        """With what its sub-runs spent."""
+        return added(self.usage, self.sub_usage)
+
+    @property
+    def tree_cost_usd(self) -> float | None:
+        if self.cost_usd is None or self.sub_cost_usd is None:
+            return self.cost_usd if self.sub_cost_usd is None else self.sub_cost_usd
+        return self.cost_usd + self.sub_cost_usd
+
+    @property
     def ended(self) -> bool:
         return self.completed_at is not None
 
@@ -78,8 +92,9 @@ def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
     for event in events:
         last, last_seq = event, event.seq
         match event.payload:
-            case AssistantMessage() | UserMessage():
-                messages += 1
+            case AssistantMessage() | UserMessage() as message:
+                # What an agent's program notes by itself is no message of anybody's.
+                messages += bool(message.blocks)
             case ToolCall() as call:
                 tool_calls += 1
                 if call.awaits:
@@ -87,13 +102,11 @@ def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
             case ToolResult() as result:
                 if result.call_id in waits.calls:
                     waits = waits_step(waits, event)
-            case StepStarted() | CallStarted() | CallCompleted():
+            case StepStarted() | CallStarted():
                 waits = waits_step(waits, event)
-            case StepCompleted() as step:
+            case StepCompleted() | CallCompleted() as step:
                 waits = waits_step(waits, event)
-                # A run's own totals, where it has them, replace this at the outcome.
-                if step.usage or step.cost:
-                    row = replace(row, usage=added(row.usage, step.usage), cost_usd=_cost(row.cost_usd, step.cost))
+                row = _spent(row, step)
             case RunStarted() as started:
                 row = replace(row, **_started(row, event, started))
             case RunCompleted() as ended:
@@ -111,6 +124,22 @@ def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
         status=row.status if row.ended else "waiting" if waiting else "running",
         outside=row.outside if last is None else waiting and _rests(last),
         wake_at=waits.wake_at,
+    )
+
+
+def _spent(row: RunRow, step: StepCompleted | CallCompleted) -> RunRow:
+    """A run's own totals, where it has them, replace these at the outcome."""
+    if step.usage is None and step.cost is None:
+        return row
+    if isinstance(step, CallCompleted):
+        usage, cost = added(row.sub_usage, step.usage), _cost(row.sub_cost_usd, step.cost)
+        return replace(row, sub_usage=usage, sub_cost_usd=cost)
+    return replace(
+        row,
+        usage=added(row.usage, step.usage),
+        cost_usd=_cost(row.cost_usd, step.cost),
+        sub_usage=added(row.sub_usage, step.sub_usage),
+        sub_cost_usd=_cost(row.sub_cost_usd, step.sub_cost),
     )
 
 
@@ -152,6 +181,8 @@ def _completed(row: RunRow, event: Event, ended: RunCompleted) -> dict[str, Any]
         "duration_ms": ended.duration_ms,
         "usage": ended.usage or row.usage,
         "cost_usd": ended.cost.usd if ended.cost else row.cost_usd,
+        "sub_usage": ended.sub_usage or row.sub_usage,
+        "sub_cost_usd": ended.sub_cost.usd if ended.sub_cost else row.sub_cost_usd,
     }
 
 

@@ -13,15 +13,18 @@ from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
     CallStarted,
+    Cost,
     Delta,
     Entry,
     Event,
+    Note,
     RunCompleted,
     RunStarted,
     StepCompleted,
     StepStarted,
     ToolCall,
     ToolResult,
+    Usage,
     decode,
 )
 from shopfloor.views.stream_events import (
@@ -30,6 +33,7 @@ from shopfloor.views.stream_events import (
     ErrorEvent,
     Finish,
     FinishReason,
+    Notice,
     Question,
     RequestedCall,
     Start,
@@ -162,10 +166,19 @@ def _event(state: StreamState, event: Event) -> Step:
             texts, told = step_ended(state.texts, place_of(event.path, event.iteration), event.seq)
             block_id = _block_id(event, step.try_)
             end = BlockEnd(block_id=block_id, block_name=step.name, block_type=step.kind, error=step.error)
-            return msgspec.structs.replace(state, texts=texts), [*told, end]
+            # With what its sub-agents spent: nobody else tells of that.
+            spent = _usage(None, step.usage, step.cost) + _usage(None, step.sub_usage, step.sub_cost)
+            spent = spent if step.kind == "agent" else []
+            return msgspec.structs.replace(state, texts=texts), [*told, *spent, end]
+        case AssistantMessage(note=note) if note is not None and note.kind != "ready":
+            return state, [
+                Notice(kind=note.kind, message=notice_of(note), code=note.code, retry_after=note.retry_after)
+            ]
         case AssistantMessage() as message:
             texts, told = message_told(state.texts, event, message)
-            return msgspec.structs.replace(state, texts=texts), [*told, *_usage(message)]
+            # What an agent's session spends is told at its end, once.
+            spent = _usage(message.model, message.usage, message.cost) if message.session_id is None else []
+            return msgspec.structs.replace(state, texts=texts), [*told, *spent]
         case ToolCall() as call:
             return _called(state, event, call)
         case ToolResult() as result:
@@ -253,20 +266,32 @@ def _question(run_id: str, call: ToolCall) -> Question:
     )
 
 
-def _usage(message: AssistantMessage) -> list[StreamEvent]:
-    if message.usage is None and message.cost is None:
+def notice_of(note: Note) -> str:
+    """What a program noted, on one line: `retry 1 of 3: rate_limit_error 429, in 1 s`."""
+    times = f" {note.try_}{f' of {note.tries}' if note.tries else ''}" if note.try_ else ""
+    limit = note.limit
+    about = [f"{limit.window or limit.kind} {limit.status}"] if limit else []
+    why = [*about, *(part for part in (note.code, str(note.status) if note.status else None) if part)]
+    words = " ".join([*why, *([f"({note.message})"] if note.message and why else [note.message or ""])]).strip()
+    later = f", in {note.retry_after:g} s" if note.retry_after is not None else ""
+    return f"{note.kind}{times}{': ' if words else ''}{words}{later}"
+
+
+def _usage(model: str | None, usage: Usage | None, cost: Cost | None) -> list[StreamEvent]:
+    if usage is None and cost is None:
         return []
-    event = UsageEvent(model=message.model, cost_usd=message.cost.usd if message.cost else None)
-    if message.usage is not None:
-        event = msgspec.structs.replace(
-            event,
-            input_tokens=message.usage.input,
-            output_tokens=message.usage.output,
-            cache_read_tokens=message.usage.cache_read,
-            cache_write_tokens=message.usage.cache_write,
-            reasoning_tokens=message.usage.reasoning,
+    used = usage or Usage()
+    return [
+        UsageEvent(
+            model=model,
+            cost_usd=cost.usd if cost else None,
+            input_tokens=used.input,
+            output_tokens=used.output,
+            cache_read_tokens=used.cache_read,
+            cache_write_tokens=used.cache_write,
+            reasoning_tokens=used.reasoning,
         )
-    return [event]
+    ]
 
 
 def _block_id(event: Event, attempt: int) -> str:

@@ -129,8 +129,17 @@ class Question(_Event, frozen=True, kw_only=True, tag="question"):
     until: str | None = None
 
 
+class Notice(_Event, frozen=True, kw_only=True, tag="notice"):
+    """What an agent's program says that no model said: that it tries again, that a tool was denied, …"""
+
+    kind: str
+    message: str
+    code: str | None = None
+    retry_after: float | None = None
+
+
 class UsageEvent(_Event, frozen=True, kw_only=True, tag="usage"):
-    """Tokens and cost of one message."""
+    """Tokens and cost of one message, or of all that an agent did in its step."""
 
     model: str | None = None
     input_tokens: int = 0
@@ -191,6 +200,7 @@ StreamEvent = (
     | ToolRequest
     | ClientToolRequest
     | Question
+    | Notice
     | UsageEvent
     | ErrorEvent
     | WorkerResult

@@ -40,9 +40,15 @@ class LocalLog:
         return self.recorder.seq
 
     async def append(
-        self, payload: Payload, *, path: str = "", iteration: int = 0, child_run_id: str | None = None
+        self,
+        payload: Payload,
+        *,
+        path: str = "",
+        iteration: int = 0,
+        child_run_id: str | None = None,
+        at: str | None = None,
     ) -> Entry:
-        write = partial(self.recorder.append, payload, path=path, iteration=iteration, child_run_id=child_run_id)
+        write = partial(self.recorder.append, payload, path=path, iteration=iteration, child_run_id=child_run_id, at=at)
         if self.recorder.waits_for_disk(payload):
             entry = await _on_disk_time(write)
         else:

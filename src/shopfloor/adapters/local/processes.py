@@ -7,9 +7,10 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import uuid
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -32,7 +33,7 @@ from shopfloor.ports import Command, Exit, Piece, StreamName
 
 # The gate: a shell that waits for a word on its standard input and then becomes the program. So the pid is known, and
 # on record, before the program does anything; and should we die before the word, it never runs.
-_GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "shopfloor-gate")
+_GATE = ("/bin/sh", "-c", 'input=$1; shift; read -r go && exec "$@" <"$input"', "shopfloor-gate")
 _PENDING_PIECES = 16
 
 
@@ -165,18 +166,32 @@ class LocalProcesses:
         if shutil.which(command.argv[0], path=env.get("PATH")) is None:
             raise CommandNotFound(f"there is no program {command.argv[0]!r}", hint="install it, or check PATH")
         try:
-            return subprocess.Popen(
-                [*_GATE, *command.argv],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                cwd=command.cwd,
-                env=env,
-                start_new_session=True,
-            )
+            with _as_file(command.stdin) as (given, descriptors):
+                return subprocess.Popen(
+                    [*_GATE, given, *command.argv],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    pass_fds=descriptors,
+                    bufsize=0,
+                    cwd=command.cwd,
+                    env=env,
+                    start_new_session=True,
+                )
         except (OSError, ValueError) as error:
             raise ProcessError(f"cannot start {command.argv[0]!r}: {error}") from error
+
+
+@contextmanager
+def _as_file(data: bytes) -> Generator[tuple[str, tuple[int, ...]]]:
+    """A file without a name that holds these bytes: a program may take its time to read them."""
+    if not data:
+        yield os.devnull, ()
+        return
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(data)
+        file.seek(0)
+        yield f"/dev/fd/{file.fileno()}", (file.fileno(),)
 
 
 def _descriptor(pipe: IO[bytes] | None) -> int:

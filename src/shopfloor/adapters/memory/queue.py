@@ -22,7 +22,7 @@ class MemoryQueue:
         self._store = store
         self._kept: dict[str, _Kept] = {}
         self._keys: dict[str, tuple[str, tuple[str, dict[str, Any]]]] = {}
-        self._orders: dict[int, Order] = {}
+        self._orders = store.orders
         self._last_number = 0
 
     async def dispatch(self, order: Dispatch, *, host: str | None = None) -> str:
@@ -93,5 +93,5 @@ class MemoryQueue:
     async def forget(self, run_ids: Collection[str]) -> None:
         gone = set(run_ids)
         await self.started(tuple(gone))
-        self._orders = {number: order for number, order in self._orders.items() if order.run_id not in gone}
+        await self.done([number for number, order in self._orders.items() if order.run_id in gone])
         self._keys = {key: known for key, known in self._keys.items() if known[0] not in gone}

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from shopfloor.errors import InvalidParameter
-from shopfloor.ports import Change, Channel, Folded, OpenRun, RunFilter, RunItem, RunPage, TimelineItem
+from shopfloor.ports import ANSWER, Change, Channel, Folded, OpenRun, Order, RunFilter, RunItem, RunPage, TimelineItem
 from shopfloor.views import RunRow
 
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -36,6 +36,8 @@ class _Kept(msgspec.Struct):
 
 class MemoryStore:
     def __init__(self) -> None:
+        self.orders: dict[int, Order] = {}
+        """What its queue keeps."""
         self._runs: dict[str, _Kept] = {}
         self._channels: dict[str, str | None] = {}
         self._pinned: set[str] = set()
@@ -66,7 +68,11 @@ class MemoryStore:
 
     async def get_run(self, run_id: str) -> RunItem | None:
         kept = self._runs.get(run_id)
-        return self._item(kept, kept.row) if kept else None
+        return msgspec.structs.replace(self._item(kept, kept.row), answered=self._answers(kept.row)) if kept else None
+
+    def _answers(self, row: RunRow) -> tuple[str, ...]:
+        ids = [order.id for order in self.orders.values() if order.run_id == row.id and row.awaits]
+        return tuple(one.removeprefix(ANSWER) for one in ids if one.startswith(ANSWER))
 
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
         """The rows with an id over `after`, oldest first, at most `limit`."""
@@ -143,6 +149,11 @@ class MemoryStore:
             if kept.row.completed_at is not None and kept.row.completed_at < before and run_id not in self._pinned
         ]
         return [run_id for _, _, run_id in sorted(ends)[:limit]]
+
+    async def take_back(self, run_id: str, last_seq: int) -> None:
+        kept = self._runs.get(run_id)
+        if kept is not None and kept.row.last_seq > last_seq:
+            del self._runs[run_id]
 
     async def clear_views(self) -> None:
         """Deletes every view, for a rebuild; pins, channels and tombstones stay."""

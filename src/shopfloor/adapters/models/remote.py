@@ -149,10 +149,10 @@ def _stop_reason(response: theirs.ModelResponse) -> str | None:
 
 
 def _usage(response: theirs.ModelResponse) -> Usage:
-    """`input` is all that was read and `output` all that was written; the rest are parts of them."""
+    """Theirs counts what was read from a cache or into one as input, too; ours does not."""
     usage = response.usage
     return Usage(
-        input=usage.input_tokens,
+        input=max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens),
         output=usage.output_tokens,
         cache_read=usage.cache_read_tokens,
         cache_write=usage.cache_write_tokens,

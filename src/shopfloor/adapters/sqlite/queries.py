@@ -12,10 +12,10 @@ import msgspec
 from sqlalchemy import ColumnElement, Select, Text, and_, func, literal_column, select, text, tuple_
 
 from shopfloor.adapters.sqlite.rows import row_columns
-from shopfloor.adapters.sqlite.schema import channels, pins, run_counts, worker_runs, worker_search
+from shopfloor.adapters.sqlite.schema import channels, orders, pins, run_counts, worker_runs, worker_search
 from shopfloor.errors import InvalidParameter
 from shopfloor.limits import SNIPPET_WORDS
-from shopfloor.ports import RunFilter, RunItem
+from shopfloor.ports import ANSWER, RunFilter, RunItem
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _WORD = re.compile(r"[^\W_]+")
@@ -36,6 +36,11 @@ def listing(wanted: RunFilter) -> Select[Any]:
 
 def one(run_id: str) -> Select[Any]:
     return _whole().where(worker_runs.c.id == run_id)
+
+
+def answers(run_id: str) -> Select[Any]:
+    """What somebody has answered of a run and no log has taken up."""
+    return select(orders.c.id).where(orders.c.run_id == run_id, orders.c.id.startswith(ANSWER)).order_by(orders.c.num)
 
 
 def several(run_ids: Sequence[str]) -> Select[Any]:

@@ -13,11 +13,11 @@ from shopfloor.log import Usage
 from shopfloor.ports import RunItem, TimelineItem
 from shopfloor.views import RunRow, Waits
 
-_PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in ("usage", "waits", "channel_name"))
+_JSON = ("usage", "sub_usage", "waits")
+_PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in (*_JSON, "channel_name"))
 """The fields that are columns as they are."""
 _LISTED = tuple(name for name in _PLAIN if name != "result")
 """Those that a list shows: a result can be long."""
-_BESIDE = ("usage", "waits")
 _OF_ITEM = ("num", "event_count", "has_transcript")
 
 _decode_usage = msgspec.json.Decoder(Usage).decode
@@ -26,24 +26,26 @@ _decode_waits = msgspec.json.Decoder(Waits).decode
 
 def columns_of(row: RunRow) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(row, name) for name in _PLAIN}
-    values["usage"] = None if row.usage == Usage() else msgspec.json.encode(row.usage).decode()
-    values["waits"] = None if row.waits == _NO_WAITS else msgspec.json.encode(row.waits).decode()
+    for name in _JSON:
+        value = getattr(row, name)
+        values[name] = None if value in (_NOTHING, _NO_WAITS) else msgspec.json.encode(value).decode()
     return values
 
 
 def row_columns(*, listed: bool) -> list[Column[Any]]:
     """The columns that `item_of` takes, in its order: by position, because by name costs more than the query."""
-    return [worker_runs.c[name] for name in (*(_LISTED if listed else _PLAIN), *_BESIDE, *_OF_ITEM)]
+    return [worker_runs.c[name] for name in (*(_LISTED if listed else _PLAIN), *_JSON, *_OF_ITEM)]
 
 
 def item_of(found: Sequence[Any], *, listed: bool) -> RunItem:
     """A row of `row_columns`, then the channel's name, the pin and, for a search, the snippet."""
     names = _LISTED if listed else _PLAIN
-    usage, waits, number, events, archived, channel_name, pinned, *snippet = found[len(names) :]
+    usage, sub_usage, waits, number, events, archived, channel_name, pinned, *snippet = found[len(names) :]
     row = RunRow(
         **dict(zip(names, found, strict=False)),
         channel_name=channel_name,
         usage=_decode_usage(usage) if usage else _NOTHING,
+        sub_usage=_decode_usage(sub_usage) if sub_usage else _NOTHING,
         waits=_decode_waits(waits) if waits else _NO_WAITS,
     )
     return RunItem(

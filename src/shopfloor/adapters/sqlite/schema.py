@@ -34,6 +34,8 @@ worker_runs = Table(
     Column("messages", Integer, nullable=False),
     Column("usage", Text),
     Column("cost_usd", Float),
+    Column("sub_usage", Text),
+    Column("sub_cost_usd", Float),
     Column("last_seq", Integer, nullable=False),
     Column("event_count", Integer, nullable=False),
     Column("has_transcript", Boolean, nullable=False),

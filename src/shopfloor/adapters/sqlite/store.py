@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 from sqlalchemy import Connection, Engine, delete, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.exc import OperationalError
@@ -28,7 +29,7 @@ from shopfloor.adapters.sqlite.schema import (
     worker_transcripts,
 )
 from shopfloor.limits import DATABASE_READERS
-from shopfloor.ports import Change, Channel, Folded, OpenRun, RunFilter, RunItem, RunPage, TimelineItem
+from shopfloor.ports import ANSWER, Change, Channel, Folded, OpenRun, RunFilter, RunItem, RunPage, TimelineItem
 
 T = TypeVar("T")
 _PLACE = "announcements"
@@ -77,8 +78,15 @@ class SqliteStore:
         return await self.read(job)
 
     async def get_run(self, run_id: str) -> RunItem | None:
-        found = await self.read(lambda connection: connection.execute(queries.one(run_id)).first())
-        return item_of(found, listed=False) if found is not None else None
+        def job(connection: Connection) -> RunItem | None:
+            found = connection.execute(queries.one(run_id)).first()
+            item = item_of(found, listed=False) if found is not None else None
+            if item is None or not item.row.awaits:
+                return item
+            answers = tuple(connection.execute(queries.answers(run_id)).scalars())
+            return msgspec.structs.replace(item, answered=tuple(one.removeprefix(ANSWER) for one in answers))
+
+        return await self.read(job)
 
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
         events = worker_events.c
@@ -170,6 +178,10 @@ class SqliteStore:
             connection.execute(update(worker_runs).where(worker_runs.c.id == run_id).values(has_transcript=False))
 
         await self._write(job)
+
+    async def take_back(self, run_id: str, last_seq: int) -> None:
+        runs = worker_runs.c
+        await self._execute(delete(worker_runs).where(runs.id == run_id, runs.last_seq > last_seq))
 
     async def clear_views(self) -> None:
         def job(connection: Connection) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-import anyio
 import anyio.lowlevel
 import msgspec
 
@@ -14,11 +13,12 @@ from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.journal import Place, Said
 from shopfloor.engine.output import Output
 from shopfloor.engine.steps.serving import Serving, ShellCommand, complaint, exit_result
+from shopfloor.engine.steps.stopping import stopped_when_left
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import StepFailed, StorageError
 from shopfloor.limits import COMMAND_OUTPUT_BYTES
 from shopfloor.log import AssistantMessage, TextBlock, UserMessage
-from shopfloor.ports import Exit, Processes
+from shopfloor.ports import Processes
 
 
 class CommandResult(msgspec.Struct, frozen=True):
@@ -60,54 +60,21 @@ class CommandWork:
             cancellation=cancellation,
             output=Output(),
         )
-        ended: Exit | None = None
-        reason: str | None = None
+        late = f"the command took longer than {self._timeout:g} s" if self._timeout is not None else ""
         async with self._attempt.working():
-            async with anyio.create_task_group() as outside:
-                # Not only the run as a whole may be left: another branch may fail, or a time limit pass.
-                outside.start_soon(_stop_when_cancelled, cancellation)
-                with anyio.CancelScope(shield=True):
-                    async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(self._stop_when_left, cancellation)
-                        if self._timeout is not None:
-                            tasks.start_soon(_stop_after, cancellation, self._timeout)
-                        ended = await serving.serve(self._processes)
-                        tasks.cancel_scope.cancel()
-                reason = cancellation.reason
-                outside.cancel_scope.cancel()
+            async with stopped_when_left(self._attempt, cancellation, seconds=self._timeout, late=late):
+                ended = await serving.serve(self._processes)
             await anyio.lowlevel.checkpoint()
         if serving.failure is not None:
             if isinstance(serving.failure, StorageError):
                 raise serving.failure
             raise StepFailed(serving.failure.message, hint=serving.failure.hint)
-        if reason is not None:
-            raise StepFailed(reason)
+        if cancellation.reason is not None:
+            raise StepFailed(cancellation.reason)
         wrong = complaint(ended)
         if wrong is not None and not self._allow_failure:
             raise StepFailed(f"the command failed: {wrong}")
         return StepResult(exit_result(ended))
-
-    async def _stop_when_left(self, cancellation: Cancellation) -> None:
-        await self._attempt.left.wait()
-        _stop_once(cancellation, "left")
-
-
-async def _stop_when_cancelled(cancellation: Cancellation) -> None:
-    try:
-        await anyio.sleep_forever()
-    finally:
-        _stop_once(cancellation, "left")
-
-
-async def _stop_after(cancellation: Cancellation, seconds: float) -> None:
-    await anyio.sleep(seconds)
-    _stop_once(cancellation, f"the command took longer than {seconds:g} s")
-
-
-def _stop_once(cancellation: Cancellation, reason: str) -> None:
-    """Asked twice it would be killed at once; several of us may ask for the same reason."""
-    if cancellation.reason is None:
-        cancellation.request(reason)
 
 
 def stdout_of(said: Sequence[Said]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from shopfloor.engine.attempt import Attempt, StepResult, Trying
+from shopfloor.engine.attempt import RATE_LIMIT, Attempt, StepResult, Trying
 from shopfloor.engine.journal import Place, Said
 from shopfloor.engine.steps.threads import INTERRUPTED, Thread, is_whole, last_reply, messages_of, text_of, uses_of
 from shopfloor.engine.steps.tools import Tools
@@ -105,6 +105,7 @@ class ModelStep:
 
     async def _patiently(self, trying: Trying, model: str) -> None:
         """A provider that says when it will answer again is waited for: that burns no retries."""
+        await self._attempt.rest_on(trying.place, RATE_LIMIT)
         for _ in range(RATE_LIMIT_WAITS):
             try:
                 await self._answer(trying, model)
@@ -114,7 +115,7 @@ class ModelStep:
             except RateLimited as limited:
                 if limited.retry_after is None or limited.retry_after > RATE_LIMIT_WAIT_SECONDS:
                     raise
-                await self._attempt.pause(limited.retry_after)
+                await self._attempt.rest_for(trying.place, RATE_LIMIT, limited.retry_after)
             else:
                 return
         raise RateLimited(f"{model} still limits our rate after {RATE_LIMIT_WAITS} waits")

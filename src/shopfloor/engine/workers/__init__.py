@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from shopfloor.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
+    from shopfloor.engine.workers.bare import bare_definitions
     from shopfloor.engine.workers.catalogue import EXAMPLE_WORKERS, Catalogue, Worker, default_folders
     from shopfloor.engine.workers.definition import (
         Definition,
@@ -34,6 +35,7 @@ __all__ = [
     "ToolDefinition",
     "Worker",
     "arguments_of",
+    "bare_definitions",
     "check_worker",
     "checked_input",
     "coerced_words",
@@ -58,6 +60,7 @@ __all__ = [
 __getattr__ = _lazily(
     __name__,
     {
+        "bare": ("bare_definitions",),
         "catalogue": ("EXAMPLE_WORKERS", "Catalogue", "Worker", "default_folders"),
         "definition": ("Definition", "InputField", "ToolDefinition", "definition_hash", "is_slug", "segment_of"),
         "inputs": ("checked_input", "coerced_words", "input_schema", "is_required"),

@@ -22,6 +22,7 @@ ENTRY_POINTS = "shopfloor.workers"
 EXAMPLE_WORKERS = Path(__file__).parents[2] / "examples" / "workers"
 """Workers that are packaged with Shopfloor."""
 
+BUILTIN = "builtin"
 Fingerprint = tuple[tuple[str, int, int], ...]
 
 
@@ -34,6 +35,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     """Where it is from, for people."""
     problems: tuple[Problem, ...] = ()
+    worker_type: str = BUILTIN
+    """Or the provider, where it is nothing but that."""
     as_data: Any = None
     """The definition as a run's log keeps it."""
     hash: str = ""
@@ -54,12 +57,15 @@ class Catalogue:
     """Finds workers by their slugs. A folder that changed is read again the next time it is asked for.
 
     `modules` are names of modules or Python files that somebody named: theirs come first, and one that cannot be
-    loaded is an error at once.
+    loaded is an error at once. `bare` are those that stand for a provider: they can be run, and are not listed.
     """
 
-    def __init__(self, folders: Sequence[Path], modules: Sequence[str] = ()) -> None:
+    def __init__(self, folders: Sequence[Path], modules: Sequence[str] = (), bare: Sequence[Definition] = ()) -> None:
         self._folders = list(dict.fromkeys(folders))
         self._modules = list(modules)
+        self._bare = {
+            one.slug: Worker(definition=one, origin=f"provider {one.slug}", worker_type=one.slug) for one in bare
+        }
         self._read: dict[str, tuple[Fingerprint, tuple[Worker, ...]]] = {}
         self._named = {name: _in_module(load_module(name), name) for name in modules if not name.endswith(".py")}
         self._installed: list[Worker] | None = None
@@ -92,7 +98,8 @@ class Catalogue:
             for folder in self._folders:
                 for worker in self._of_folder(f"{folder}/{slug}"):
                     return worker
-        return next((worker for worker in self._of_packages() if worker.definition.slug == slug), None)
+        installed = next((worker for worker in self._of_packages() if worker.definition.slug == slug), None)
+        return installed or self._bare.get(slug)
 
     def all(self) -> list[Worker]:
         """Every worker by its slug, also those that cannot be run."""

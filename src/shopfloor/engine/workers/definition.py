@@ -164,6 +164,34 @@ class CommandStep(_Tried, frozen=True, kw_only=True, tag="command"):
     """The variable that gets what it printed on stdout."""
 
 
+class Agent(_Tried, frozen=True, kw_only=True, tag="agent"):
+    """Hands a task to an agent, as Claude Code or Codex. What is not text may be `{{NAME}}` of a value, too."""
+
+    provider: str
+    prompt: str | None = None
+    text: str | None = None
+    input: list[str] = []
+    """The values that the prompt may use; all of them where it is empty."""
+    system: str | None = None
+    """The name of a prompt that is added to the agent's own instructions."""
+    model: str | None = None
+    tools: list[str] | str | None = None
+    """The only tools that it may use, by their exact names."""
+    own_tools: list[str] = []
+    """Tools of the worker that it may call, too; each needs a `handler`."""
+    read_only: bool | str = False
+    sandbox: bool | str = False
+    """Its commands run in a sandbox of the provider's; where that cannot start, nothing runs."""
+    max_turns: AtLeastOne | str | None = None
+    max_budget: Positive | str | None = None
+    """US dollars, with what its sub-agents spend."""
+    cwd: str | None = None
+    resume: str | None = None
+    """The id of a run, or of a session of the provider's, to go on with."""
+    output: str | None = None
+    """The variable that gets its answer."""
+
+
 class Parallel(_Step, frozen=True, kw_only=True, tag="parallel"):
     """Branches at the same time, each with steps of its own."""
 
@@ -219,6 +247,7 @@ Step = (
     | SerializeThread
     | RunWorker
     | CommandStep
+    | Agent
     | Parallel
     | ForEach
     | While

@@ -11,6 +11,7 @@ import msgspec
 from shopfloor.engine.workers.definition import (
     INTERNAL_TOOLS,
     AddMessage,
+    Agent,
     CallTool,
     CommandStep,
     Condition,
@@ -132,6 +133,8 @@ class Meaning:
                 self._condition(step.when, scope, (*place, "when"))
             case Custom():
                 self._names(step.with_, scope, place)
+            case Agent():
+                self._agent(step, scope, place)
             case Parallel() | ForEach() | While():
                 self._with_steps(step, scope, place)
         output = getattr(step, "output", None)
@@ -230,6 +233,24 @@ class Meaning:
             self._wrong((*place, "command"), reason)
         self._names(step.cwd, scope, (*place, "cwd"))
         self._names(step.env, scope, (*place, "env"))
+
+    def _agent(self, step: Agent, scope: _Scope, place: Place) -> None:
+        if (step.prompt is None) == (step.text is None):
+            self._wrong(place, "an `agent` step needs either `prompt` or `text`")
+        said = {name: getattr(step, name) for name in ("provider", "text", "model", "cwd", "resume")}
+        for name, value in said.items():
+            self._names(value, scope, (*place, name))
+        for name, value in {"tools": step.tools, "maxTurns": step.max_turns, "maxBudget": step.max_budget}.items():
+            self._names(value, scope, (*place, name))
+            if isinstance(value, str) and not placeholders(value):
+                self._wrong((*place, name), f"`{name}` is to be a value, or `{{{{NAME}}}}` of one")
+        for index, name in enumerate(step.own_tools):
+            self._tool(name, (*place, "ownTools", index))
+            defined = self._definition.tools.get(name)
+            if defined is not None and defined.handler is None:
+                self._wrong((*place, "ownTools", index), f"`{name}` has no `handler` that could be called")
+        self._prompt(step.prompt, step.input, scope, place, "prompt")
+        self._prompt(step.system, step.input, scope, place, "system")
 
     def _condition(self, condition: Condition | None, scope: _Scope, place: Place) -> None:
         if condition is not None:

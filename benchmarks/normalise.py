@@ -1,0 +1,101 @@
+"""What agents print, made into reports: against nothing but parsing the same lines, and over a very long stream."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+import orjson
+
+from benchmarks.harness import Result, interleave, resident_bytes, say
+from shopfloor.adapters.providers import NAMES, provider
+from shopfloor.limits import READ_CHUNK_BYTES
+
+STREAMS = Path(__file__).parent.parent / "tests" / "providers" / "fixtures"
+ALLOWED_GROWTH = 32 * 1024 * 1024
+"""How much a normaliser may have grown after a gigabyte."""
+
+
+def recorded(name: str) -> list[bytes]:
+    """Everything that is kept of an agent, each stream by itself."""
+    found = [path.read_bytes() for path in sorted((STREAMS / name).glob("*.jsonl"))]
+    return [data for data in found if data]
+
+
+def ours(streams: list[tuple[str, bytes]]) -> float:
+    begin = perf_counter()
+    for name, data in streams:
+        normaliser = provider(name).normaliser()
+        for at in range(0, len(data), READ_CHUNK_BYTES):
+            normaliser.feed(data[at : at + READ_CHUNK_BYTES])
+        normaliser.finish(None)
+    return perf_counter() - begin
+
+
+def parsed(streams: list[tuple[str, bytes]]) -> float:
+    begin = perf_counter()
+    for _, data in streams:
+        for line in data.split(b"\n"):
+            if line:
+                orjson.loads(line)
+    return perf_counter() - begin
+
+
+def against_parsing(what: str, streams: list[tuple[str, bytes]], rounds: int, floor: float | None) -> Result:
+    size = sum(len(data) for _, data in streams)
+    lines = sum(data.count(b"\n") for _, data in streams)
+    found = interleave(lambda: ours(streams), lambda: parsed(streams), rounds)
+    return Result(
+        measure=f"{what}, {size // lines:,} bytes a line: from bytes to reports",
+        ours=f"{size / found.ours / 1e6:.0f} MB/s",
+        against=f"orjson.loads of the same lines: {size / found.theirs / 1e6:.0f} MB/s",
+        ratio=found.ratio,
+        floor=floor,
+    )
+
+
+def long_stream(name: str, size: int) -> Iterator[bytes]:
+    """So many bytes of one session that does the same again and again, each time under other ids."""
+    data = max(recorded(name), key=len)
+    lines = [line for line in data.split(b"\n") if line]
+    given = 0
+    for turn in itertools.count():
+        call, message = b"toolu_%d_" % turn, b"msg_%d_" % turn
+        chunk = b"\n".join(line.replace(b"toolu_", call).replace(b"msg_", message) for line in lines)
+        given += len(chunk) + 1
+        if given > size:
+            return
+        yield chunk + b"\n"
+
+
+def growth(name: str, size: int) -> Result:
+    normaliser = provider(name).normaliser()
+    chunks = long_stream(name, size)
+    for chunk in itertools.islice(chunks, 200):
+        normaliser.feed(chunk)
+    before = resident_bytes()
+    for chunk in chunks:
+        normaliser.feed(chunk)
+    grown = max(resident_bytes() - before, 4096)
+    return Result(
+        measure=f"{name}: growth over a stream of {size / 1e9:g} GB",
+        ours=f"{grown / 1e6:.1f} MB",
+        against=f"{ALLOWED_GROWTH / 1e6:.0f} MB",
+        ratio=ALLOWED_GROWTH / grown,
+        floor=1.0,
+    )
+
+
+def run(*, quick: bool) -> list[Result]:
+    rounds, repeats, size = (3, 1, 5_000_000) if quick else (15, 10, 1_000_000_000)
+    kept = {name: [(name, data) for data in recorded(name)] * repeats for name in NAMES if name != "claude-sdk"}
+    say("all recorded streams")
+    together = [stream for streams in kept.values() for stream in streams]
+    results = [against_parsing("all agents", together, rounds, 0.2)]
+    for name, streams in kept.items():
+        say(f"those of {name}")
+        results.append(against_parsing(name, streams, rounds, None))
+    say("a very long stream")
+    return [*results, growth("claude-code", size)]

@@ -1,0 +1,85 @@
+"""How a session is started: a Python process of its own, which is told everything by stdin.
+
+In a process of its own a session can be stopped like any other agent, and a tool that crashes takes nothing with it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from shopfloor.adapters.providers.claude.launcher import ClaudeCode
+from shopfloor.adapters.providers.claude.login import login
+from shopfloor.adapters.providers.claude.permissions import permissions
+from shopfloor.adapters.providers.claude_sdk.asked import SERVER, Asked
+from shopfloor.adapters.providers.claude_sdk.normaliser import ClaudeSdkNormaliser
+from shopfloor.errors import UnsupportedOption
+from shopfloor.ports import AgentRequest, Capabilities, Launch
+
+# `-P`: without it Python would look for modules in the agent's folder first, and run what lies there.
+_SESSION = ("-P", "-m", "shopfloor.adapters.providers.claude_sdk.session")
+_OWN_TOOL = re.compile(r"[A-Za-z0-9_-]{1,48}")
+"""What the API takes as a name, with the server's before it."""
+_CLI = ClaudeCode()
+
+
+class ClaudeSdk:
+    name = "claude-sdk"
+    program = sys.executable
+    install = "pip install 'shopfloor[claude]'"
+    capabilities: Capabilities = msgspec.structs.replace(_CLI.capabilities, own_tools=True, sandbox=True)
+
+    def login(self, env: Mapping[str, str], home: Path) -> str | None:
+        return login(env, home)
+
+    def launch(self, request: AgentRequest, env: Mapping[str, str]) -> Launch:
+        # The package starts Claude Code too: what can be asked of it, its login and its sessions are the same.
+        cli = _CLI.launch(request, env)
+        asked = Asked(
+            request=request,
+            permissions=_permissions(request, env),
+            path=[entry for entry in sys.path if entry],
+        )
+        return Launch(
+            argv=[self.program, *_SESSION],
+            env=cli.env,
+            stdin=_encoded(asked),
+            session_id=cli.session_id,
+            access_mode=cli.access_mode,
+        )
+
+    def normaliser(self, *, resumed: bool = False) -> ClaudeSdkNormaliser:
+        return ClaudeSdkNormaliser(resumed=resumed)
+
+
+def _permissions(request: AgentRequest, env: Mapping[str, str]) -> dict[str, str | None]:
+    """Those of Claude Code, and leave for a worker's own tools: who gives them wants them to be called.
+
+    In a sandbox it is never let off its rules: they are what keeps its file tools in the folder.
+    """
+    flags: dict[str, str | None] = {}
+    for flag in permissions(request, {} if request.sandbox else env):
+        name, equals, value = flag.removeprefix("--").partition("=")
+        flags[name] = value if equals else None
+    own = [_own_name(tool.name) for tool in request.own_tools]
+    if own:
+        flags["allowedTools"] = ",".join([*filter(None, [flags.get("allowedTools")]), *own])
+    return flags
+
+
+def _own_name(name: str) -> str:
+    if not _OWN_TOOL.fullmatch(name):
+        raise UnsupportedOption(
+            f"Claude cannot call a tool {name!r}", hint="its name may have up to 48 letters, digits, `_` and `-`"
+        )
+    return f"mcp__{SERVER}__{name}"
+
+
+def _encoded(asked: Asked) -> bytes:
+    # Half a surrogate, which no JSON can hold, becomes a question mark.
+    return json.dumps(msgspec.to_builtins(asked), ensure_ascii=False).encode(errors="replace")

@@ -1,0 +1,38 @@
+"""The program of a session: `python -P -m shopfloor.adapters.providers.claude_sdk.session`, told by stdin what to do.
+
+Its stdout is Claude Code's own stream of JSON lines, and nothing else: what a worker's own tool prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import msgspec
+
+from shopfloor.adapters.providers.claude_sdk.asked import NO_PACKAGE, Asked
+
+
+def main() -> int:
+    # No traceback and no last words: whoever stops us stops the whole group.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    stream = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Asked)
+    sys.path += [entry for entry in asked.path if entry not in sys.path]
+    try:
+        from shopfloor.adapters.providers.claude_sdk.conversation import converse
+    except ImportError as error:
+        return _cannot(error)
+    return converse(asked, stream)
+
+
+def _cannot(error: ImportError) -> int:
+    why = "is not installed" if error.name == "claude_agent_sdk" else f"cannot be used ({error})"
+    sys.stderr.write(f"claude-agent-sdk {why}: pip install 'shopfloor[claude]'\n")
+    return NO_PACKAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

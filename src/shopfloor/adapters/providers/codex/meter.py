@@ -1,0 +1,66 @@
+"""Tokens: Codex tells a thread's total at the end of each turn, and we tell what was added."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shopfloor.adapters.providers.reading import Record, count_at
+from shopfloor.log import Usage
+
+
+class Meter:
+    """Reads totals of a thread.
+
+    A thread that is resumed brings the tokens of earlier processes along, and the stream says nowhere how many they
+    were. So the first total of a resumed thread tells nothing about this process: only what later turns add is known,
+    and there is no sum. What sub-agents spend is in none of the totals.
+    """
+
+    def __init__(self, *, resumed: bool) -> None:
+        self._total = None if resumed else Usage()
+        self._whole = not resumed
+        self._spent: Usage | None = None
+
+    @property
+    def spent(self) -> Usage | None:
+        """What this process spent, as far as it was told; None where that is not known."""
+        return self._spent if self._whole else None
+
+    def another_thread(self) -> None:
+        """A thread that just began has spent nothing yet."""
+        self._total = Usage()
+
+    def read(self, usage: Record) -> Usage | None:
+        """What a turn added to the thread's total; None where that cannot be known."""
+        total = _usage(usage)
+        if total == Usage():
+            # A turn without any tokens is one that nobody counted.
+            return None
+        before, self._total = self._total, total
+        if before is None:
+            return None
+        added = _difference(total, before)
+        self._spent = added if self._spent is None else _sum(self._spent, added)
+        return added
+
+
+def _usage(usage: Record) -> Usage:
+    """Codex counts cached tokens as input too, and thinking as output."""
+    read, written = count_at(usage, "cached_input_tokens"), count_at(usage, "cache_write_input_tokens")
+    return Usage(
+        input=max(0, count_at(usage, "input_tokens") - read - written),
+        output=count_at(usage, "output_tokens"),
+        cache_read=read,
+        cache_write=written,
+        reasoning=count_at(usage, "reasoning_output_tokens"),
+    )
+
+
+def _difference(total: Usage, before: Usage) -> Usage:
+    old = msgspec.structs.asdict(before)
+    return Usage(**{name: max(0, count - old[name]) for name, count in msgspec.structs.asdict(total).items()})
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    more = msgspec.structs.asdict(other)
+    return Usage(**{name: count + more[name] for name, count in msgspec.structs.asdict(one).items()})

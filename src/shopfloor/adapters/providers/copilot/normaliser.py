@@ -1,0 +1,267 @@
+"""What Copilot prints with `--output-format=json`: one event per line, and last a `result`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from shopfloor.adapters.providers.copilot.calls import Calls
+from shopfloor.adapters.providers.copilot.failures import broken_off, call_failure, is_end, session_error
+from shopfloor.adapters.providers.copilot.speech import Voice, word
+from shopfloor.adapters.providers.lines import LineNormaliser
+from shopfloor.adapters.providers.reading import Record, int_at, record_at, run_error, text_at, time_of
+from shopfloor.errors import AgentFailed, BudgetExceeded, ExecutionCancelled
+from shopfloor.limits import OPEN_BRANCHES
+from shopfloor.log import Initialisation, Note, RunError, Status, TextBlock, UserMessage
+from shopfloor.ports import SELF, AgentExit, Ended, Report, SubAgentEnded, SubAgentStarted, Told
+
+_Read = Callable[[Voice, Record, str | None], list[Report] | None]
+
+_HOUSEKEEPING = frozenset(
+    {
+        "agent.interrupted",
+        "assistant.intent",
+        "assistant.server_tool_progress",
+        "assistant.streaming_delta",
+        "capabilities.changed",
+        "commands.changed",
+        "model.call_final_result",
+        "model.call_finished",
+        "model.call_start",
+        "pending_messages.modified",
+        "prompt_cache_break",
+        "sandbox.decision",
+        "subagent.configured",
+        "subagent.deselected",
+        "subagent.selected",
+        "tool.execution_progress",
+        "tool_search.activated",
+    }
+)
+_ALSO = ("session.", "mcp.", "workflow.run_")
+"""What begins so is housekeeping too, but for the few that are read."""
+_TOLD_ELSEWHERE = ("model_retry", "file_")
+"""Kinds of `session.info` that repeat what another event tells."""
+
+
+class _SubAgent(msgspec.Struct):
+    prompt: str | None
+    """What it was told to do, until that has been repeated."""
+    error: RunError | None = None
+
+
+class CopilotNormaliser(LineNormaliser):
+    """Tokens and money are not in this stream, whoever serves the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._voices = {SELF: Voice(SELF)}
+        self._calls = Calls()
+        self._agents: dict[str, _SubAgent] = {}
+        """Those at work."""
+        self._ready = self._prompted = False
+        self._turns = 0
+        self._aborted: str | None = None
+        self._error: RunError | None = None
+        self._result: Record | None = None
+        self._reads: dict[str, _Read] = {
+            "session.tools_updated": self._tools_updated,
+            "session.info": self._info,
+            "session.warning": self._warning,
+            "session.error": self._failed,
+            "user.message": self._user,
+            "system.notification": lambda voice, data, at: [_synthetic(voice, data, at)],
+            "assistant.turn_start": self._turn_started,
+            "assistant.turn_retry": self._retried,
+            "assistant.turn_end": lambda voice, _, at: [*voice.turn_over("discarded", at), *voice.settled("error", at)],
+            "assistant.idle": self._idle,
+            "assistant.message_start": lambda voice, data, _: voice.message_started(data),
+            "assistant.message_delta": lambda voice, data, _: voice.text_delta(data),
+            "assistant.reasoning_delta": lambda voice, data, _: voice.thought_delta(data),
+            "assistant.tool_call_delta": lambda voice, data, _: voice.input_delta(data),
+            "assistant.reasoning": lambda voice, data, at: voice.thought(data, at),
+            "assistant.message": self._message,
+            "model.call_failure": lambda voice, data, at: voice.failed(call_failure(data), at),
+            "tool.execution_start": lambda voice, data, at: self._calls.begun(data, voice.agent, at),
+            "tool.shell_output": lambda _, data, __: self._calls.printed(data),
+            "tool.execution_partial_result": lambda _, data, __: self._calls.snapshot(data),
+            "tool.execution_complete": lambda _, data, at: self._calls.done(data, at),
+            "subagent.started": self._agent_started,
+            "subagent.completed": self._agent_completed,
+            "subagent.failed": self._agent_failed,
+            "abort": self._abort,
+        }
+
+    def _read(self, record: dict[str, Any]) -> list[Report] | None:
+        kind = word(record, "type")
+        if kind == "result":
+            return self._ended(record)
+        read = self._reads.get(kind)
+        if read is None:
+            return [] if kind in _HOUSEKEEPING or kind.startswith(_ALSO) else None
+        if not isinstance(record["data"], dict):
+            return None
+        return read(self._voice(record), record_at(record, "data"), time_of(record.get("timestamp")))
+
+    def _voice(self, record: Record) -> Voice:
+        agent = text_at(record, "agentId") or SELF
+        voice = self._voices.get(agent)
+        if voice is None:
+            voice = self._voices[agent] = Voice(agent)
+            if len(self._voices) > OPEN_BRANCHES:
+                del self._voices[next(key for key in self._voices if key not in (SELF, agent))]
+        return voice
+
+    # The session.
+
+    def _tools_updated(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
+        """The first that is told of a session: it has its tools, and its model."""
+        if self._ready:
+            return []
+        self._ready = True
+        return [voice.noted(Note(kind="ready", ready=Initialisation(model=text_at(data, "model"))), at)]
+
+    def _info(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
+        message = word(data, "message")
+        repeats = (text_at(data, "infoType") or "").startswith(_TOLD_ELSEWHERE)
+        return [] if repeats else [voice.noted(Note(kind="warning", message=message), at)]
+
+    def _warning(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
+        if is_end(data):
+            return self._failed(voice, data, at)
+        return [voice.noted(Note(kind="warning", message=word(data, "message")), at)]
+
+    def _failed(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
+        error, status = session_error(data, voice.failure), int_at(data, "statusCode")
+        message, ends = word(data, "message"), is_end(data)
+        kind = "error" if ends else "warning"
+        if ends and voice.agent == SELF:
+            self._error = error
+        elif ends and voice.agent in self._agents:
+            self._agents[voice.agent].error = error
+        note = Note(kind=kind, message=message, code=error.code, status=status)
+        return [*voice.settled("error", at), voice.noted(note, at)]
+
+    def _abort(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
+        if voice.agent == SELF:
+            self._aborted = text_at(data, "reason") or "aborted"
+        return voice.turn_over("discarded", at)
+
+    def _idle(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
+        if voice.agent == SELF and data.get("aborted") is True:
+            self._aborted = self._aborted or "aborted"
+        return voice.turn_over("discarded", at)
+
+    # Turns.
+
+    def _user(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
+        """The prompt is told by whoever gave it. What else is said in the user's name, Copilot says."""
+        content = word(data, "content")
+        if voice.agent == SELF and not self._prompted and text_at(data, "source") is None:
+            self._prompted = True
+            return []
+        agent = self._agents.get(voice.agent)
+        if agent is not None and agent.prompt == content:
+            agent.prompt = None
+            return []
+        return [_synthetic(voice, data, at)]
+
+    def _turn_started(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
+        if voice.agent == SELF:
+            self._turns += 1
+            self._aborted = None
+        return voice.turn_over("discarded", at)
+
+    def _message(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
+        said = voice.message(data, at)
+        self._calls.asked(data, voice.agent, at)
+        return [*voice.settled("retry", at), *said]
+
+    def _retried(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
+        why = text_at(data, "reason")
+        discarded = voice.turn_over("discarded", at)
+        note = voice.settled("retry", at) or [voice.noted(Note(kind="retry", message=why), at)]
+        return [*discarded, *note]
+
+    # Sub-agents.
+
+    def _agent_started(self, voice: Voice, data: Record, at: str | None) -> list[Report] | None:
+        if voice.agent == SELF:
+            return None
+        caller, prompt = self._calls.caller(word(data, "toolCallId"))
+        self._agents[voice.agent] = _SubAgent(prompt)
+        if len(self._agents) > OPEN_BRANCHES:
+            del self._agents[next(iter(self._agents))]
+        task, model = prompt or text_at(data, "agentDescription"), text_at(data, "model")
+        name = word(data, "agentName")
+        return [SubAgentStarted(agent=voice.agent, parent=caller, name=name, task=task, model=model, at=at)]
+
+    def _agent_completed(self, voice: Voice, data: Record, at: str | None) -> list[Report] | None:
+        status: Status = "cancelled" if data.get("cancelled") is True else "completed"
+        return self._agent_ended(voice, SubAgentEnded(agent=voice.agent, status=status, text=voice.text, at=at))
+
+    def _agent_failed(self, voice: Voice, data: Record, at: str | None) -> list[Report] | None:
+        agent, said = self._agents.get(voice.agent), run_error(AgentFailed, word(data, "error"))
+        error = (agent and agent.error) or said
+        return self._agent_ended(voice, SubAgentEnded(agent=voice.agent, status="failed", error=error, at=at))
+
+    def _agent_ended(self, voice: Voice, ended: SubAgentEnded) -> list[Report] | None:
+        if voice.agent == SELF:
+            return None
+        self._agents.pop(voice.agent, None)
+        del self._voices[voice.agent]
+        return [*voice.turn_over("discarded", ended.at), *voice.settled("error", ended.at), ended]
+
+    # The end.
+
+    def _ended(self, record: Record) -> list[Report] | None:
+        if int_at(record, "exitCode") is None:
+            return None
+        self._result = record
+        return []
+
+    def _end(self, ended: AgentExit | None) -> list[Report]:
+        reports: list[Report] = []
+        for voice in self._voices.values():
+            reports += [*voice.turn_over("unfinished"), *voice.settled("error", None)]
+        status, error = self._outcome(ended)
+        last = self._result or {}
+        return [
+            *reports,
+            *self._calls.left(broken=self._result is None),
+            Ended(
+                status=status,
+                text=self._voices[SELF].text if status == "completed" else None,
+                error=error,
+                turns=self._turns or None,
+                session_id=text_at(last, "sessionId"),
+                unparsed=self.unparsed,
+                at=time_of(last.get("timestamp")),
+            ),
+        ]
+
+    def _outcome(self, ended: AgentExit | None) -> tuple[Status, RunError | None]:
+        if self._aborted == "autopilot_credit_limit":
+            return "failed", run_error(BudgetExceeded, "copilot has used the credits that it was allowed")
+        if self._aborted is not None:
+            # It was interrupted, and says exit code 0 all the same.
+            return "cancelled", run_error(ExecutionCancelled, "copilot was interrupted")
+        exit_code = int_at(self._result or {}, "exitCode")
+        if exit_code == 0:
+            return "completed", None
+        if ended is not None and ended.cancelled:
+            return "cancelled", run_error(ExecutionCancelled, "copilot was stopped")
+        if self._error is not None:
+            return "failed", self._error
+        if exit_code is None:
+            return "failed", broken_off(ended, begun=self._ready or self._prompted)
+        why = text_at(record_at(self._result or {}, "blocker"), "reason")
+        return "failed", run_error(AgentFailed, f"copilot was blocked: {why}" if why else f"exit code {exit_code}")
+
+
+def _synthetic(voice: Voice, data: Record, at: str | None) -> Told:
+    """What Copilot tells the model by itself."""
+    block = TextBlock(text=word(data, "content"), fidelity="agent_emitted")
+    return Told(payload=UserMessage(synthetic=True, blocks=[block]), agent=voice.agent, at=at)

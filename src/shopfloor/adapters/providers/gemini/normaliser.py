@@ -1,0 +1,300 @@
+"""What `gemini --output-format stream-json` prints, as reports.
+
+What the model says comes in pieces alone; the whole is told when something else comes. Thoughts, retries, the exit
+codes of commands and the work of sub-agents are not in the stream. A try that broke off is not taken back: its pieces
+stay before those of the next. Tokens are told once, at the end, with those of sub-agents.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shopfloor.adapters.providers.gemini.failures import broken_off, failure, no_answer, stopped
+from shopfloor.adapters.providers.lines import LineNormaliser
+from shopfloor.adapters.providers.reading import (
+    Record,
+    changed_file,
+    count_at,
+    record_at,
+    run_error,
+    text_at,
+    time_of,
+)
+from shopfloor.errors import AgentFailed, ExecutionCancelled
+from shopfloor.limits import OPEN_BRANCHES
+from shopfloor.log import (
+    AssistantMessage,
+    Block,
+    FileChange,
+    Initialisation,
+    Note,
+    RunError,
+    Status,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    ToolUseBlock,
+    Usage,
+    UserMessage,
+)
+from shopfloor.ports import AgentExit, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told, Typed
+from shopfloor.views import added
+
+SUB_AGENT = "invoke_agent"
+EDITS = ("write_file", "replace")
+
+
+class _Call(NamedTuple):
+    name: str
+    path: str | None
+    """The file that it is to change."""
+
+
+class GeminiNormaliser(LineNormaliser):
+    def __init__(self) -> None:
+        super().__init__()
+        self._session: str | None = None
+        self._model: str | None = None
+        self._began: str | None = None
+        """When the process did: a resumed session has the same id, and its messages need others."""
+        self._prompted = False
+        self._messages = 0
+        self._blocks: int | None = None
+        """How many of the message that is being said were told; None between messages."""
+        self._pieces: list[str] = []
+        self._piece_at: str | None = None
+        self._text: str | None = None
+        """What was said since the last call."""
+        self._calls: dict[str, _Call] = {}
+        self._trouble: str | None = None
+        """What the program said of an error, where nothing came after it."""
+        self._models: dict[str, Usage] = {}
+        self._usage: Usage | None = None
+        self._result: Record | None = None
+
+    def _read(self, record: Record) -> list[Report] | None:
+        at = time_of(record.get("timestamp"))
+        if self._began is None:
+            self._began = text_at(record, "timestamp")
+        match record.get("type"):
+            case "message":
+                return self._message(record, at)
+            case "init":
+                return self._init(record, at)
+            case "tool_use":
+                return self._tool_use(record, at)
+            case "tool_result":
+                return self._tool_result(record, at)
+            case "error":
+                return self._error(record, at)
+            case "result":
+                return self._ended(record)
+            case _:
+                return None
+
+    def _init(self, record: Record, at: str | None) -> list[Report] | None:
+        session = text_at(record, "session_id")
+        if session is None:
+            return None
+        reports = self._whole()
+        self._session, self._began, self._prompted = session, text_at(record, "timestamp"), False
+        self._blocks, self._text, self._trouble, self._result = None, None, None, None
+        model = text_at(record, "model")
+        # By these names it chooses a model for each call.
+        self._model = None if model is None or model.startswith("auto") else model
+        ready = Initialisation(session_id=session, model=model)
+        return [*reports, self._noted(Note(kind="ready", ready=ready), at)]
+
+    # What is said.
+
+    def _message(self, record: Record, at: str | None) -> list[Report] | None:
+        role, text = text_at(record, "role"), text_at(record, "content")
+        if text is None or role not in ("user", "assistant"):
+            return None
+        if role == "user":
+            return self._user(text, at)
+        if record.get("delta"):
+            return self._piece(text, at)
+        # None was ever seen. It is the whole: of the pieces before it, or by itself.
+        reports = [] if "".join(self._pieces) == text else self._whole()
+        self._pieces.clear()
+        self._piece(text, at)
+        return [*reports, *self._whole()]
+
+    def _user(self, text: str, at: str | None) -> list[Report]:
+        if not self._prompted:
+            # The prompt, as we gave it.
+            self._prompted = True
+            return []
+        said = UserMessage(blocks=[TextBlock(text=text, fidelity="agent_emitted")])
+        return [*self._over(), Told(payload=said, at=at)]
+
+    def _piece(self, text: str, at: str | None) -> list[Report]:
+        message_id = self._speaking()
+        self._pieces.append(text)
+        self._piece_at, self._trouble = at, None
+        return [Typed(message_id=message_id, block=self._blocks or 0, kind="text", text=text)] if text else []
+
+    def _speaking(self) -> str:
+        if self._blocks is None:
+            self._messages += 1
+            self._blocks = 0
+        return ":".join(part for part in (self._session, self._began, str(self._messages)) if part)
+
+    def _whole(self) -> list[Report]:
+        """The text whose pieces came."""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        if not text:
+            return []
+        self._text = (self._text or "") + text
+        return [self._said(TextBlock(text=text, fidelity="agent_emitted"), self._piece_at)]
+
+    def _over(self) -> list[Report]:
+        """What is left of the message, of which nothing more will come."""
+        reports = self._whole()
+        self._blocks = None
+        return reports
+
+    def _said(self, block: Block, at: str | None) -> Told:
+        message_id = self._speaking()
+        self._blocks = (self._blocks or 0) + 1
+        message = AssistantMessage(message_id=message_id, session_id=self._session, model=self._model, blocks=[block])
+        return Told(payload=message, at=at)
+
+    def _noted(self, note: Note, at: str | None) -> Told:
+        return Told(payload=AssistantMessage(session_id=self._session, note=note, blocks=[]), at=at)
+
+    # What is done.
+
+    def _tool_use(self, record: Record, at: str | None) -> list[Report] | None:
+        name, given = text_at(record, "tool_name"), record.get("parameters")
+        if name is None:
+            return None
+        reports = self._whole()
+        self._text, self._trouble = None, None
+        call_id = text_at(record, "tool_id") or f"{self._speaking()}:{self._blocks}"
+        self._calls[call_id] = _Call(name, text_at(record, "parameters", "file_path") if name in EDITS else None)
+        if len(self._calls) > OPEN_BRANCHES:
+            del self._calls[next(iter(self._calls))]
+        used = ToolUseBlock(tool_name=name, tool_id=call_id, tool_input=given, fidelity="agent_emitted")
+        call = ToolCall(name=name, call_id=call_id, input=given, output=None, fidelity="agent_emitted")
+        reports += [self._said(used, at), Told(payload=call, at=at)]
+        if name == SUB_AGENT:
+            kind, task = text_at(record, "parameters", "agent_name"), text_at(record, "parameters", "prompt")
+            reports.append(SubAgentStarted(agent=call_id, name=kind or name, task=task, at=at))
+        return reports
+
+    def _tool_result(self, record: Record, at: str | None) -> list[Report] | None:
+        call_id, status = text_at(record, "tool_id"), text_at(record, "status")
+        if call_id is None or status not in ("success", "error"):
+            return None
+        # Its ids begin with the tool's name.
+        call = self._calls.pop(call_id, None) or _Call(call_id.partition("__")[0], None)
+        output, error = record.get("output"), text_at(record, "error", "message")
+        if status == "error" and error is None:
+            error = output if isinstance(output, str) else "the tool failed"
+        result = ToolResult(
+            name=call.name,
+            call_id=call_id,
+            input=None,
+            output=output,
+            error=error,
+            files=_changes(call) if error is None else None,
+            fidelity="agent_emitted",
+        )
+        reports = self._over()
+        if call.name == SUB_AGENT:
+            reports.append(_sub_agent(call_id, output, error, at))
+        reports.append(Told(payload=result, at=at))
+        if text_at(record, "error", "type") == "policy_violation":
+            reports.append(self._noted(Note(kind="denied", message=error), at))
+        return reports
+
+    # What goes wrong, and the end.
+
+    def _error(self, record: Record, at: str | None) -> list[Report] | None:
+        message = text_at(record, "message")
+        if message is None:
+            return None
+        self._trouble = message
+        reason = stopped(message)
+        note = Note(
+            kind="error" if record.get("severity") == "error" or reason else "warning",
+            message=message,
+            code=reason.code if reason else None,
+        )
+        return [*self._over(), self._noted(note, at)]
+
+    def _ended(self, record: Record) -> list[Report] | None:
+        if record.get("status") not in ("success", "error"):
+            return None
+        reports = self._over()
+        self._result = record
+        for model, used in _usages(record_at(record, "stats")).items():
+            self._usage = added(used, self._usage)
+            if model:
+                self._models[model] = added(used, self._models.get(model))
+            if used != Usage():
+                reports.append(Spent(usage=used, model=model or None))
+        return reports
+
+    def _end(self, ended: AgentExit | None) -> list[Report]:
+        reports = self._over()
+        status, error = self._outcome(ended)
+        return [
+            *reports,
+            Ended(
+                status=status,
+                text=self._text if status == "completed" else None,
+                error=error,
+                usage=self._usage,
+                models=self._models,
+                turns=self._messages or None,
+                session_id=self._session,
+                unparsed=self.unparsed,
+                at=time_of((self._result or {}).get("timestamp")),
+            ),
+        ]
+
+    def _outcome(self, ended: AgentExit | None) -> tuple[Status, RunError | None]:
+        result = self._result
+        if result is not None and result["status"] == "success":
+            error = stopped(self._trouble) if self._trouble is not None else None
+            return ("completed", None) if error is None else ("failed", error)
+        if ended is not None and ended.cancelled:
+            return "cancelled", run_error(ExecutionCancelled, "gemini was stopped")
+        if result is None:
+            error = broken_off(ended, begun=self._session is not None)
+        elif (said := text_at(result, "error", "message")) is not None:
+            error = failure(text_at(result, "error", "type"), said, ended)
+        else:
+            error = no_answer(self._trouble)
+        return ("cancelled" if error.code == ExecutionCancelled.code else "failed"), error
+
+
+def _changes(call: _Call) -> list[FileChange] | None:
+    """Whether the file was there before is not told."""
+    return [changed_file(call.path, None)] if call.path is not None else None
+
+
+def _sub_agent(call_id: str, output: object, error: str | None, at: str | None) -> SubAgentEnded:
+    if error is not None:
+        return SubAgentEnded(agent=call_id, status="failed", error=run_error(AgentFailed, error), at=at)
+    return SubAgentEnded(agent=call_id, text=output if isinstance(output, str) else None, at=at)
+
+
+def _usages(stats: Record) -> dict[str, Usage]:
+    """By model; under no name where it names none."""
+    models = {model: record_at(stats, "models", model) for model in record_at(stats, "models")}
+    if not models and stats:
+        models = {"": stats}
+    return {model: _usage(numbers) for model, numbers in models.items()}
+
+
+def _usage(numbers: Record) -> Usage:
+    cached, output = count_at(numbers, "cached"), count_at(numbers, "output_tokens")
+    fresh = count_at(numbers, "input") if "input" in numbers else max(0, count_at(numbers, "input_tokens") - cached)
+    # Thoughts are in the total alone.
+    thoughts = max(0, count_at(numbers, "total_tokens") - fresh - cached - output)
+    return Usage(input=fresh, output=output + thoughts, cache_read=cached, reasoning=thoughts)

@@ -1,0 +1,125 @@
+"""Lines of JSON as agents print them: cut at byte 0x0A alone, decoded afterwards, and none of them lost."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+from shopfloor.limits import AGENT_LINE_BYTES
+from shopfloor.log import AssistantMessage, StreamBlock
+from shopfloor.ports import AgentExit, Ended, Report, Told
+
+_BLANK = b" \t\r\v\f"
+_decode = msgspec.json.Decoder().decode
+
+ODD_SHAPE = (TypeError, AttributeError, KeyError, IndexError, ValueError, RecursionError, OverflowError)
+"""What reading a record raises that is not of the shape it was expected in."""
+
+
+class Lines:
+    """Cuts bytes into lines. What has no end within the limit is given in pieces."""
+
+    def __init__(self, limit: int = AGENT_LINE_BYTES) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        *ended, rest = data.split(b"\n")
+        for line in ended:
+            yield self.rest() + line if self._parts else line
+        if rest:
+            self._parts.append(rest)
+            self._size += len(rest)
+        if self._size > self._limit:
+            yield self.rest()
+
+    def rest(self) -> bytes:
+        """What has come since the last line's end."""
+        rest = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        return rest
+
+
+class LineNormaliser:
+    """What the normalisers of programs that print one JSON object per line share.
+
+    One for a provider says what a record means (`_read`) and how it all ended (`_end`). A record that is not
+    understood, or not of the shape that was expected, is kept as it came.
+    """
+
+    def __init__(self) -> None:
+        self.unparsed = 0
+        self._lines = Lines()
+
+    def feed(self, data: bytes) -> list[Report]:
+        reports: list[Report] = []
+        for line in self._lines.feed(data):
+            reports += self._line(line)
+        return reports
+
+    def finish(self, ended: AgentExit | None) -> list[Report]:
+        return [*self._line(self._lines.rest()), *self._end(ended)]
+
+    def _line(self, line: bytes) -> list[Report]:
+        if not line.strip(_BLANK):
+            return []
+        record = json_object(line)
+        if record is not None:
+            try:
+                reports = self._read(record)
+            except ODD_SHAPE:
+                reports = None
+            if reports is not None:
+                return reports
+        self.unparsed += 1
+        return [kept(line)]
+
+    def _read(self, record: dict[str, Any]) -> list[Report] | None:
+        """What a record tells; None where it is not understood."""
+        raise NotImplementedError
+
+    def _end(self, ended: AgentExit | None) -> list[Report]:
+        """What is left to tell. The last is an `Ended`."""
+        raise NotImplementedError
+
+
+def json_object(line: bytes) -> dict[str, Any] | None:
+    """The object that a line is; None where it is none. What is not UTF-8, or half a surrogate, becomes U+FFFD."""
+    try:
+        value: Any = _decode(line)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        value = _leniently(line)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _leniently(line: bytes) -> Any:
+    try:
+        value: Any = json.loads(line.decode(errors="replace"))
+        # Back and forth, so that what could not be written is not there: `\ud800` alone, NaN, numbers without end.
+        return _decode(json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace"))
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def kept(line: bytes) -> Told:
+    """A line that was not understood, as it came."""
+    try:
+        text, raw = line.decode(), None
+    except UnicodeDecodeError:
+        text, raw = line.decode(errors="replace"), base64.b64encode(line).decode()
+    block = StreamBlock(fidelity="agent_emitted", chunk=text, unparsed=True, raw=raw)
+    return Told(payload=AssistantMessage(blocks=[block]))
+
+
+def only_ended(reports: list[Report]) -> Ended:
+    """The last report of a stream."""
+    last = reports[-1]
+    if not isinstance(last, Ended):
+        raise TypeError("a normaliser ends with `Ended`")
+    return last

@@ -1,0 +1,102 @@
+"""`shopfloor doctor`: what this machine has, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from shopfloor.cli.arguments import Parser, storage_of
+from shopfloor.cli.providers import described
+from shopfloor.cli.style import Style
+from shopfloor.errors import ShopfloorError, StorageError, storage_error
+from shopfloor.limits import DISK_LOW_WATER_BYTES
+from shopfloor.record import Storage, make_folder
+from shopfloor.version import __version__
+from shopfloor.wiring import find_providers
+
+EXAMPLES = """\
+  shopfloor doctor
+
+The exit code is 1 where something keeps runs from being recorded; agents that are not installed do not."""
+_MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "red")}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    state: str
+    what: str
+    todo: str | None = None
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    return Parser(name, summary, examples=EXAMPLES)
+
+
+def run(args: Namespace) -> int:
+    style = Style.named("auto")
+    storage = storage_of(args)
+    kept = list(_storage(storage))
+    served = [] if any(one.state == "wrong" for one in kept) else [_server(storage)]
+    findings = [*_machine(), *kept, *served, _models()]
+    for one in findings:
+        print(f"{style.paint(*_MARKS[one.state])} {one.what}")
+        if one.todo:
+            print(f"    {one.todo}")
+    print("\nAgents and model APIs")
+    for provider in find_providers():
+        for line in described(provider, style):
+            print(line)
+    return 1 if any(one.state == "wrong" for one in findings) else 0
+
+
+def _machine() -> Iterator[Finding]:
+    yield Finding("ok", f"shopfloor {__version__}, Python {platform.python_version()}, {platform.system()}")
+    if not Path("/proc/self/environ").exists():
+        yield Finding(
+            "note",
+            "this system has no /proc: what leaves its process group is not found when a run is cancelled",
+        )
+
+
+def _storage(storage: Storage) -> Iterator[Finding]:
+    try:
+        make_folder(storage.transcripts)
+        probe = storage.root / f".doctor-{os.getpid()}"
+        probe.write_bytes(b"?")
+        probe.unlink()
+        disk = os.statvfs(storage.root)
+    except (OSError, StorageError) as error:
+        wrong = storage_error(error, f"cannot write to {storage.root}") if isinstance(error, OSError) else error
+        yield Finding("wrong", wrong.message, wrong.hint)
+        return
+    free = disk.f_bavail * disk.f_frsize
+    yield Finding("ok", f"transcripts are kept in {storage.root}")
+    if free < DISK_LOW_WATER_BYTES:
+        yield Finding("wrong", f"the disk has {free / 1e6:,.0f} MB left: no new runs", "free some space")
+    else:
+        yield Finding("ok", f"the disk has {free / 1e9:,.1f} GB left")
+
+
+def _server(storage: Storage) -> Finding:
+    from shopfloor.client import find_server
+
+    try:
+        address = find_server(storage)
+    except ShopfloorError as error:
+        return Finding("wrong", error.message, error.hint)
+    if address is None:
+        return Finding("note", "no server is running", "`shopfloor up` starts one; runs work without it")
+    return Finding("ok", f"a server is running at {address.url}")
+
+
+def _models() -> Finding:
+    if importlib.util.find_spec("pydantic_ai") is None:
+        return Finding(
+            "note", "model APIs cannot be asked: their libraries are not installed", "pip install 'shopfloor[models]'"
+        )
+    return Finding("ok", "model APIs can be asked")

@@ -1,0 +1,90 @@
+"""`shopfloor normalize`: what an agent printed, as a transcript."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from shopfloor.cli.arguments import Parser
+from shopfloor.errors import FileMissing, ProviderNotFound, storage_error
+from shopfloor.limits import READ_CHUNK_BYTES
+from shopfloor.log import AssistantMessage, RunCompleted, StreamBlock, decode
+from shopfloor.ports import AgentExit
+from shopfloor.wiring import provider_names, transcript_of
+
+EXAMPLES = """\
+  claude -p --output-format stream-json --verbose 'hello' | shopfloor normalize claude-code
+  codex exec --json 'hello' | shopfloor normalize codex > run.jsonl
+  shopfloor normalize gemini session.jsonl | jq -r .type
+  shopfloor normalize codex crashed.jsonl --exit-code 137
+
+The exit code is 0 whatever the agent's own outcome was: that is in the transcript."""
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument("provider", metavar="PROVIDER", help=f"who printed it: {', '.join(provider_names())}")
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="what it printed (default: stdin)")
+    parser.add_argument("--exit-code", metavar="N", type=int, help="the agent's own, which may tell how it ended")
+    parser.add_argument("-q", "--quiet", action="store_true", help="nothing of our own on stderr, except errors")
+    return parser
+
+
+def run(args: Namespace) -> int:
+    if args.provider not in provider_names():
+        names = ", ".join(provider_names())
+        raise ProviderNotFound(f"there is no provider {args.provider!r}", hint=f"there are {names}")
+    source = None if args.file == "-" else Path(args.file).name
+    ended = AgentExit(code=args.exit_code) if args.exit_code is not None else None
+    out = sys.stdout.buffer
+    events = unparsed = runs = 0
+    said = "nothing"
+    for line in transcript_of(args.provider, _chunks(args.file), source=source, ended=ended):
+        out.write(line + b"\n")
+        events += 1
+        unparsed += b'"unparsed":true' in line and _is_unparsed(line)
+        if b'"run.completed"' in line:
+            runs += 1
+            said = _status(line) or said
+    out.flush()
+    if not args.quiet:
+        more = f", {unparsed:,} lines not understood" if unparsed else ""
+        print(f"shopfloor: {said} · {events:,} events of {runs} runs{more}", file=sys.stderr)
+    return 0
+
+
+def _is_unparsed(line: bytes) -> bool:
+    """By its block, since a text may hold the same words."""
+    payload = decode(line).payload
+    blocks = payload.blocks if isinstance(payload, AssistantMessage) else []
+    return any(isinstance(block, StreamBlock) and block.unparsed for block in blocks)
+
+
+def _status(line: bytes) -> str | None:
+    payload = decode(line).payload
+    return payload.status if isinstance(payload, RunCompleted) else None
+
+
+def _chunks(file: str) -> Iterator[bytes]:
+    """As they come, so that a pipe is told live."""
+    if file == "-":
+        yield from _read(sys.stdin.buffer)
+        return
+    try:
+        with Path(file).open("rb") as opened:
+            yield from _read(opened)
+    except FileNotFoundError:
+        raise FileMissing(f"there is no file {file}") from None
+    except OSError as error:
+        raise storage_error(error, f"cannot read {file}", reading=True) from error
+
+
+def _read(opened: BinaryIO) -> Iterator[bytes]:
+    read = getattr(opened, "read1", opened.read)
+    while chunk := read(READ_CHUNK_BYTES):
+        yield chunk
+        # Whoever reads what we print sees each event when it happens, not when a buffer is full.
+        sys.stdout.buffer.flush()

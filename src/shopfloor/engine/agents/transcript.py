@@ -1,0 +1,294 @@
+"""From an agent's reports to events: which log each belongs to, and under which path. No clock, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from shopfloor.engine.workers.definition import segment_of
+from shopfloor.errors import AgentFailed, ExecutionCancelled
+from shopfloor.log import (
+    FORMAT,
+    CallCompleted,
+    CallStarted,
+    Cost,
+    Payload,
+    RunCompleted,
+    RunError,
+    RunStarted,
+    Session,
+    StepCompleted,
+    StepStarted,
+    TextBlock,
+    Usage,
+    UserMessage,
+)
+from shopfloor.ports import SELF, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told
+from shopfloor.views import added
+
+NO_PRICE = Cost(usd=None, source="unknown")
+
+
+class Prices(Protocol):
+    def __call__(self, model: str, usage: Usage) -> Cost:
+        """What so many tokens of a model cost; without a sum where its price is not known."""
+        ...
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that is to be appended."""
+
+    run_id: str
+    parent_run_id: str | None = None
+    payload: Payload
+    path: str = ""
+    child_run_id: str | None = None
+    at: str | None = None
+    """Its time; None where it is that of writing."""
+
+
+class AgentEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session ended, with what it cost."""
+
+    ended: Ended
+    cost: Cost | None
+    """Of the session alone."""
+    sub_usage: Usage | None = None
+    """What its sub-agents have spent beside what they told themselves."""
+    sub_cost: Cost | None = None
+
+
+class _Agent(msgspec.Struct):
+    """One that reports: the session itself, or a sub-agent of it, which is a run of its own."""
+
+    run_id: str
+    path: str
+    parent: _Agent | None = None
+    called_at: str = ""
+    """The path of the call, in its parent's log."""
+    name: str = ""
+    depth: int = 0
+    called: int = 0
+    """How many others it has called."""
+    over: bool = False
+
+
+class Transcriber:
+    """Keeps which sub-agents there are, and nothing of what was said."""
+
+    def __init__(
+        self,
+        first: RunStarted,
+        *,
+        run_id: str,
+        path: str,
+        provider: str,
+        prices: Prices,
+        new_id: Callable[[str], str],
+        model: str | None = None,
+    ) -> None:
+        """`first` is the run's own: sub-agents have its owner and channel. `new_id` makes a run's id of a key."""
+        self._first = first
+        self._provider = provider
+        self._prices = prices
+        self._new_id = new_id
+        self._model = model
+        self._agents = {SELF: _Agent(run_id=run_id, path=path)}
+        self._sub_costs = 0.0
+        self._sub_usage = Usage()
+        self._spent: dict[str | None, Usage] = {}
+
+    def take(self, report: Report) -> list[Write]:
+        match report:
+            case Told():
+                return self._told(report)
+            case SubAgentStarted():
+                return self._started(report)
+            case SubAgentEnded():
+                return self._ended(report)
+            case Spent(model=model, usage=usage):
+                self._spent[model] = added(self._spent.get(model, Usage()), usage)
+                return []
+            case _:
+                return []
+
+    def end(self, ended: Ended) -> tuple[list[Write], AgentEnd]:
+        """What is left to write when the session has ended. Sub-agents end with it, the innermost first."""
+        kind = ExecutionCancelled if ended.status == "cancelled" else AgentFailed
+        error = RunError(code=kind.code, message="the agent that it worked for ended first")
+        status = "cancelled" if ended.status == "cancelled" else "failed"
+        writes: list[Write] = []
+        for key in reversed(self._agents):
+            writes += self._ended(SubAgentEnded(agent=key, status=status, error=error, at=ended.at))
+        sub_usage = self._untold(ended)
+        sub_cost = None if sub_usage is None else self._cost(self._untold_by_model(ended), sub_usage)
+        self._sub_costs += (sub_cost and sub_cost.usd) or 0.0
+        return writes, AgentEnd(ended=ended, cost=self._own_cost(ended), sub_usage=sub_usage, sub_cost=sub_cost)
+
+    def _untold(self, ended: Ended) -> Usage | None:
+        """What was spent in all, less what the session and its sub-agents say that they have spent."""
+        if ended.usage is None or len(self._agents) == 1:
+            return None
+        rest = less(sum_of(list(self._spent.values())), added(ended.usage, self._sub_usage))
+        return None if rest is None or rest == Usage() else rest
+
+    def _untold_by_model(self, ended: Ended) -> dict[str, Usage]:
+        """The same by model, where nothing else is to be taken off."""
+        own = ended.models
+        if not own and len(self._spent) == 1:
+            own = {model: ended.usage or Usage() for model in self._spent if model is not None}
+        known = {model: spent for model, spent in self._spent.items() if model is not None}
+        rest = {model: less(spent, own.get(model, Usage())) for model, spent in known.items()}
+        return {model: usage for model, usage in rest.items() if usage is not None and usage != Usage()}
+
+    def _told(self, told: Told) -> list[Write]:
+        writes: list[Write] = []
+        if told.agent not in self._agents:
+            # It was never introduced; what it says is kept all the same.
+            writes += self._started(SubAgentStarted(agent=told.agent, name="agent", at=told.at))
+        agent = self._agents[told.agent]
+        payload = told.payload if told.at is not None else msgspec.structs.replace(told.payload, clock="reader")
+        return [*writes, self._write(agent, payload, at=told.at)]
+
+    def _started(self, started: SubAgentStarted) -> list[Write]:
+        if started.agent in self._agents:
+            return []
+        parent = self._agents.get(started.parent) or self._agents[SELF]
+        parent.called += 1
+        segment = segment_of(started.name) or "agent"
+        agent = _Agent(
+            run_id=self._new_id(started.agent),
+            path=segment,
+            parent=parent,
+            called_at=f"{parent.path}.{segment}-{parent.called}",
+            name=started.name,
+            depth=parent.depth + 1,
+        )
+        self._agents[started.agent] = agent
+        given = {} if started.task is None else {"prompt": started.task}
+        call = CallStarted(name=started.name, kind="call_workflow", try_=1, worker=self._provider, input=given)
+        writes = [
+            self._in(parent, call, path=agent.called_at, child_run_id=agent.run_id, at=started.at),
+            self._in(agent, self._run_started(agent, started), path="", at=started.at),
+            self._write(
+                agent,
+                StepStarted(name=agent.name, kind="agent", try_=1, session=Session(provider=self._provider)),
+                at=started.at,
+            ),
+        ]
+        if started.task is not None:
+            said = UserMessage(blocks=[TextBlock(fidelity="agent_emitted", text=started.task)])
+            writes.append(self._write(agent, said, at=started.at))
+        return writes
+
+    def _run_started(self, agent: _Agent, started: SubAgentStarted) -> RunStarted:
+        first, parent = self._first, agent.parent or agent
+        depth = (first.parent or {}).get("depth", 0) + agent.depth
+        return RunStarted(
+            name=started.name,
+            kind="agent",
+            attempt=1,
+            host=first.host,
+            task=started.task or started.name,
+            input={"prompt": started.task} if started.task is not None else {},
+            worker_type=self._provider,
+            agent_id=first.agent_id,
+            channel_id=first.channel_id,
+            channel_name=first.channel_name,
+            root_run_id=first.root_run_id or self._agents[SELF].run_id,
+            queued_at=started.at,
+            parent={"run_id": parent.run_id, "depth": depth, "call_id": started.agent},
+            import_source=first.import_source,
+            format=FORMAT,
+        )
+
+    def _ended(self, ended: SubAgentEnded) -> list[Write]:
+        agent = self._agents.get(ended.agent)
+        if agent is None or agent.parent is None or agent.over:
+            return []
+        cost = self._cost(ended.models, ended.usage)
+        self._sub_costs += (cost and cost.usd) or 0.0
+        self._sub_usage = added(self._sub_usage, ended.usage)
+        error = ended.error.message if ended.error else None
+        step = StepCompleted(
+            name=agent.name,
+            kind="agent",
+            try_=1,
+            error=error,
+            error_code=ended.error.code if ended.error else None,
+            result={"text": ended.text} if ended.text is not None else None,
+            usage=ended.usage,
+            cost=cost,
+        )
+        outcome = RunCompleted(
+            name=agent.name,
+            kind="agent",
+            status=ended.status,
+            error=ended.error,
+            result=ended.text,
+            usage=ended.usage,
+            cost=cost,
+        )
+        call = CallCompleted(
+            name=agent.name, kind="call_workflow", try_=1, error=error, usage=ended.usage, cost=cost, result=ended.text
+        )
+        writes = [
+            self._write(agent, step, at=ended.at),
+            self._in(agent, outcome, path="", at=ended.at),
+            self._in(agent.parent, call, path=agent.called_at, child_run_id=agent.run_id, at=ended.at),
+        ]
+        agent.over = True
+        return writes
+
+    def _own_cost(self, ended: Ended) -> Cost | None:
+        """The agent's own total where it gives one, less what its sub-agents are known to have cost."""
+        if ended.cost_usd is not None:
+            return Cost(usd=round(max(0.0, ended.cost_usd - self._sub_costs), 10), source="agent")
+        return self._cost(ended.models, ended.usage)
+
+    def _cost(self, models: dict[str, Usage], usage: Usage | None) -> Cost | None:
+        if usage is None:
+            return None
+        if not models and self._model is not None:
+            models = {self._model: usage}
+        costs = [self._prices(model, used) for model, used in models.items()]
+        sums = [cost.usd for cost in costs if cost.usd is not None]
+        if not costs or len(sums) < len(costs) or sum_of(list(models.values())) != usage:
+            # A part of it has no price, so the whole has none.
+            return costs[0] if costs and costs[0].usd is None else NO_PRICE
+        return msgspec.structs.replace(costs[0], usd=sum(sums))
+
+    def _write(self, agent: _Agent, payload: Payload, *, at: str | None = None) -> Write:
+        """Into its own log; what comes after its outcome is told where it was called."""
+        if agent.over and agent.parent is not None:
+            return self._in(agent.parent, payload, path=agent.called_at, at=at)
+        return self._in(agent, payload, path=agent.path, at=at)
+
+    def _in(
+        self, agent: _Agent, payload: Payload, *, path: str, child_run_id: str | None = None, at: str | None = None
+    ) -> Write:
+        while agent.over and agent.parent is not None:
+            agent, path = agent.parent, agent.called_at
+        return Write(
+            run_id=agent.run_id,
+            parent_run_id=agent.parent.run_id if agent.parent else None,
+            payload=payload,
+            path=path,
+            child_run_id=child_run_id,
+            at=at,
+        )
+
+
+def less(whole: Usage, part: Usage) -> Usage | None:
+    """What is left; None where the part is no part of it."""
+    rest = {name: getattr(whole, name) - getattr(part, name) for name in Usage.__struct_fields__}
+    return Usage(**rest) if all(count >= 0 for count in rest.values()) else None
+
+
+def sum_of(usages: list[Usage]) -> Usage:
+    total = Usage()
+    for usage in usages:
+        total = added(total, usage)
+    return total

@@ -1,0 +1,231 @@
+"""Codex itself, under the installed `shopfloor`, with a model that follows a script."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+from tests.agents.conftest import Drive
+from tests.agents.driven import PROMPT, Driven, Fields, Log, Ran
+from tests.model_server.scenarios import SUB_TASK
+
+MODEL = ("--model", "gpt-5.5")
+
+
+@pytest.fixture
+def codex(driven: Drive) -> Callable[[str], Driven]:
+    return lambda scenario: driven("codex", scenario)
+
+
+def usage(calls: int) -> Fields:
+    """Of the 1200 that each call reads, 800 come from a cache."""
+    read = {"input": 400 * calls, "cache_read": 800 * calls, "cache_write": 0}
+    return {**read, "output": 45 * calls, "reasoning": 12 * calls}
+
+
+def completed(log: Log, calls: int) -> bool:
+    """Whether it ended well, with so many calls of the model on its bill, by the price list."""
+    outcome = log.outcome
+    assert outcome["status"] == "completed", outcome
+    assert outcome["usage"] == usage(calls)
+    assert outcome["cost"]["usd"] > 0
+    assert outcome["cost"]["source"] != "agent"
+    return True
+
+
+def ran_well(agent: Driven, calls: int) -> Ran:
+    ran = agent.run(*MODEL)
+    assert ran.code == 0, ran.err
+    assert completed(ran.log, calls)
+    return ran
+
+
+# What it says and does
+
+
+def test_what_it_says_is_on_record_and_its_answer_is_printed(codex):
+    ran = ran_well(codex("text"), calls=1)
+    assert ran.log.texts == ["Hello from the script. ", "Snowman ☃, emoji 😀, <b>html</b>,\nend."]
+    assert ran.log.outcome["result"] == ran.log.texts[-1]
+    assert "Snowman ☃, emoji 😀" in ran.out
+    assert (ran.log.first["name"], ran.log.first["task"]) == ("codex", PROMPT)
+
+
+def test_its_session_is_known_as_soon_as_it_tells(codex):
+    ran = ran_well(codex("text"), calls=1)
+    (ready,) = [note["ready"] for note in ran.log.notes("ready")]
+    assert ran.log.session["provider"] == "codex"
+    assert ready["session_id"] == ran.log.session_id
+    assert PROMPT not in " ".join(ran.log.session["process"]["args"])
+
+
+def test_a_command_and_its_result_are_on_record(codex):
+    agent = codex("bash")
+    ran = ran_well(agent, calls=2)
+    (call,), (result,) = ran.log.calls, ran.log.results
+    assert "echo hello-from-tool && pwd" in call["input"]["command"]
+    assert (result["output"], result["exit_code"]) == (f"hello-from-tool\n{agent.cwd}\n", 0)
+    blocks = [block for said in ran.log.payloads("message.assistant") for block in said["blocks"]]
+    assert [block["tool_id"] for block in blocks if block["type"] == "tool_use"] == [call["call_id"]]
+    assert ran.log.outcome["result"] == "The command printed hello-from-tool."
+
+
+def test_commands_of_one_turn_keep_their_results_apart(codex):
+    ran = ran_well(codex("parallel"), calls=2)
+    assert ran.log.result_of("echo second")["output"] == "second\n"
+    assert ran.log.result_of("first-end")["output"] == "first\nfirst-end\n"
+
+
+def test_what_it_thinks_is_on_record(codex):
+    ran = ran_well(codex("thinking"), calls=2)
+    assert ran.log.thoughts == ["Let me think about this.", "It is done."]
+    assert ran.log.texts == ["Now I act.", "I thought twice."]
+
+
+def test_files_that_it_changes_are_on_record(codex):
+    agent = codex("files")
+    ran = ran_well(agent, calls=3)
+    assert (agent.cwd / "note.txt").read_text() == "line one\nline 2\n"
+    files = [(one["path"], one["action"]) for result in ran.log.results for one in result["files"]]
+    note = str(agent.cwd / "note.txt")
+    assert files == [(note, "create"), (note, "modify")]
+
+
+def test_a_command_that_fails_is_no_failure_of_the_run(codex):
+    ran = ran_well(codex("fail"), calls=2)
+    (result,) = ran.log.results
+    assert result["exit_code"] == 1
+    assert result["error"]
+    assert "to-stdout" in result["output"]
+    assert ran.log.outcome["result"] == "The command failed."
+
+
+# Sub-agents and sessions
+
+
+def test_a_sub_agent_is_a_run_of_its_own(codex):
+    """What it spent is not told: the bill is of the session alone."""
+    agent = codex("agents")
+    ran = ran_well(agent, calls=3)
+    assert ran.log.outcome["result"] == "The sub-agent reported."
+    (child,) = ran.children
+    assert child.first["parent"]["run_id"] == child.first["root_run_id"] == ran.log.run_id
+    assert child.first["task"] == SUB_TASK
+    assert (child.outcome["status"], child.outcome["result"]) == ("completed", "The sub-agent's report.")
+    (start,), (end,) = (ran.log.payloads(f"step.call_workflow.{what}") for what in ("started", "completed"))
+    assert (start["input"], end.get("error")) == ({"prompt": SUB_TASK}, None)
+    tree = agent.shopfloor("tree", ran.log.run_id)
+    assert tree.returncode == 0, tree.stderr
+    assert child.first["name"] in tree.stdout
+
+
+def test_a_session_is_gone_on_with(codex):
+    agent = codex("echo")
+    first = ran_well(agent, calls=1)
+    assert first.log.texts == [f"You said: {PROMPT}"]
+    second = agent.run(*MODEL, "--resume", first.log.run_id, prompt="And now the rest.")
+    assert second.log.outcome["status"] == "completed"
+    assert second.log.texts == [f"You said: {PROMPT} | And now the rest."]
+    assert second.log.session["resumed"] is True
+    assert second.log.session_id == first.log.session_id
+    # It tells only the sum over the session, of which a part belongs to the first run.
+    assert second.log.outcome.get("usage") in (None, usage(1))
+
+
+def test_a_session_that_was_killed_is_gone_on_with(codex):
+    agent = codex("long")
+    process = agent.start(*MODEL)
+    os.killpg(agent.wait_for_tool(process).session["process"]["pid"], signal.SIGKILL)
+    first = agent.end(process)
+    agent.tell("echo")
+    second = agent.run(*MODEL, "--resume", first.log.run_id, prompt="And now the rest.")
+    assert second.log.outcome["status"] == "completed"
+    assert second.log.text.endswith("And now the rest.")
+    assert second.log.session_id == first.log.session_id
+
+
+# What goes wrong
+
+
+def test_a_rate_limit_that_passes_is_a_note(codex):
+    ran = ran_well(codex("rl_once"), calls=1)
+    (note,) = ran.log.notes("retry")
+    assert (note["code"], note["status"], note["try"], note["tries"]) == ("rate_limit_error", 429, 1, 2)
+    assert ran.log.texts == ["Answer after one retry."]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "status", "code", "retryable"),
+    [
+        ("rl_forever", 429, "rate_limit_error", True),
+        ("overloaded", 503, "provider_overloaded", True),
+        ("unauthorised", 401, "authentication_error", False),
+    ],
+)
+def test_a_model_that_never_answers_fails_the_run_by_its_name(codex, scenario, status, code, retryable):
+    agent = codex(scenario)
+    ran = agent.run(*MODEL)
+    assert ran.code not in (0, 130)
+    assert (ran.log.error["code"], ran.log.error["retryable"]) == (code, retryable)
+    assert code in ran.err
+    assert [(note["status"], note["try"], note["tries"]) for note in ran.log.notes("retry")] == [(status, 1, 2)]
+    assert len(agent.model.asked()) == 2
+    assert ran.log.calls == []
+
+
+def test_an_agent_that_is_killed_in_a_command_leaves_the_call_open(codex):
+    agent = codex("long")
+    process = agent.start(*MODEL)
+    log = agent.wait_for_tool(process)
+    os.killpg(log.session["process"]["pid"], signal.SIGKILL)
+    ran = agent.end(process)
+    assert ran.log.error["code"] == "agent_error"
+    assert "SIGKILL" in ran.log.error["message"]
+    assert (len(ran.log.calls), ran.log.results) == (1, [])
+    assert ran.log.texts == ["Sleeping."]
+    assert not (agent.cwd / "ended").exists()
+
+
+def test_a_cancel_ends_the_agent_and_its_commands(codex):
+    agent = codex("long")
+    process = agent.start(*MODEL)
+    log = agent.wait_for_tool(process)
+    told = agent.shopfloor("cancel", log.run_id, "--reason", "wrong task")
+    assert told.returncode == 0, told.stderr
+    ran = agent.end(process)
+    assert ran.code != 0
+    assert ran.log.outcome["status"] == "cancelled"
+    assert (ran.log.error["code"], ran.log.error["message"]) == ("cancelled", "wrong task")
+    assert ran.log.texts == ["Sleeping."]
+    assert not (agent.cwd / "ended").exists()
+
+
+# What it may do
+
+
+def test_a_read_only_agent_changes_nothing(codex):
+    agent = codex("touch")
+    ran = agent.run(*MODEL, "--read-only")
+    assert completed(ran.log, calls=2)
+    (result,) = ran.log.results
+    assert result["exit_code"] == 1
+    assert "Read-only file system" in result["output"]
+    assert not (agent.cwd / "touched").exists()
+
+
+def test_it_cannot_be_limited_to_some_tools(codex):
+    agent = codex("text")
+    done = agent.shopfloor("run", "--provider", "codex", PROMPT, "--cwd", str(agent.cwd), "--tools", "Read")
+    assert done.returncode != 0
+    assert "unsupported_option" in done.stderr
+    assert agent.model.asked() == []
+
+
+def test_a_budget_that_is_spent_fails_the_run(codex):
+    """It tells what it spent only at the end of a turn, so that it has been spent by then."""
+    agent = codex("bash")
+    ran = agent.run(*MODEL, "--max-budget", "0.000001")
+    assert ran.log.error["code"] == "budget_exceeded"
+    assert ran.log.outcome["cost"]["usd"] > 0.000001

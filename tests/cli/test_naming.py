@@ -1,0 +1,36 @@
+"""Naming a run by the first characters of its id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shopfloor.log import RunCompleted, RunStarted
+from shopfloor.record import Recorder, Storage
+
+IDS = ("aaaa1111-0000-4000-8000-000000000001", "aaaa2222-0000-4000-8000-000000000002")
+
+
+@pytest.fixture(autouse=True)
+def _two_of_a_name(env: dict[str, str]) -> None:
+    storage = Storage(Path(env["SHOPFLOOR_STORAGE"]))
+    for run_id in IDS:
+        with Recorder(storage.log_path(run_id), run_id) as recorder:
+            recorder.append(RunStarted(name="w", kind="worker", attempt=1, host="h"))
+            recorder.append(RunCompleted(name="w", kind="worker", status="completed", result=run_id))
+        storage.announce(run_id)
+
+
+@pytest.mark.parametrize("command", ["show", "status", "result", "cancel", "tree", "delete", "answer --list"])
+def test_a_name_that_fits_several_runs_is_refused_with_the_runs_that_it_fits(shopfloor, command: str):
+    name, *options = command.split()
+    refused = shopfloor(name, "aaaa", *options)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        "error[ambiguous_run]: 2 runs begin with 'aaaa': aaaa1111-0, aaaa2222-0\nhint: give more characters\n"
+    )
+
+
+def test_with_enough_characters_the_run_is_found(shopfloor):
+    assert shopfloor("result", "aaaa2").stdout == f"{IDS[1]}\n"

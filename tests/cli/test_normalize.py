@@ -1,0 +1,201 @@
+"""`shopfloor normalize`, `providers`, `doctor` and `events`, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import SHOPFLOOR, Cli
+
+FIXTURES = Path(__file__).parents[1] / "providers" / "fixtures"
+
+
+def normalised(shopfloor: Cli, provider: str, file: str, *words: str) -> list[dict[str, Any]]:
+    done = shopfloor("normalize", provider, str(FIXTURES / provider / file), *words)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.split("\n")[:-1]]
+
+
+def blocks(events: list[dict[str, Any]], event_type: str = "message.assistant") -> list[dict[str, Any]]:
+    return [block for event in events if event["type"] == event_type for block in event["payload"]["blocks"]]
+
+
+def kinds(events: list[dict[str, Any]]) -> set[str]:
+    return {block["type"] for block in blocks(events)}
+
+
+@pytest.mark.req("TR-27", "TR-28", "TR-29", "TR-30", "TR-31")
+@pytest.mark.parametrize(
+    ("provider", "file", "wanted"),
+    [
+        ("claude-code", "thinking.jsonl", {"thinking", "text", "tool_use"}),
+        ("codex", "thinking.jsonl", {"thinking", "text", "tool_use"}),
+        ("gemini", "bash.jsonl", {"text", "tool_use"}),
+        ("copilot", "thinking.jsonl", {"thinking", "text", "tool_use"}),
+        ("openai", "responses_tools.sse", {"tool_use"}),
+        ("openai", "chat_text.json", {"text"}),
+        ("opencode", "bash.jsonl", {"text", "tool_use"}),
+        ("anthropic", "thinking.sse", {"thinking", "text"}),
+    ],
+)
+def test_what_a_provider_printed_becomes_content_blocks(
+    shopfloor: Cli, provider: str, file: str, wanted: set[str]
+) -> None:
+    events = normalised(shopfloor, provider, file)
+    assert kinds(events) >= wanted
+    assert {block["fidelity"] for block in blocks(events)} == {"agent_emitted"}
+    assert "stream" not in kinds(events)
+    assert events[-1]["payload"]["status"] == "completed"
+
+
+@pytest.mark.req("TR-32")
+def test_a_nul_inside_of_a_line_leaves_the_transcript_valid(shopfloor: Cli, tmp_path: Path) -> None:
+    done = shopfloor("normalize", "codex", str(FIXTURES / "codex" / "nasty.jsonl"))
+    assert done.returncode == 0
+    assert "\0" not in done.stdout
+    results = [json.loads(line)["payload"] for line in done.stdout.split("\n") if '"tool.result"' in line]
+    assert "\0" in results[0]["output"]
+    assert "\u2028" in results[0]["output"]
+    assert len(results[1]["output"]) >= 200_000
+    kept = tmp_path / "kept.jsonl"
+    kept.write_text(done.stdout)
+    verified = shopfloor("verify", str(kept))
+    assert verified.returncode == 0, verified.stdout
+
+
+@pytest.mark.req("TR-33")
+def test_a_call_that_never_got_its_result_is_recorded_as_it_is(shopfloor: Cli) -> None:
+    events = normalised(shopfloor, "claude-code", "kill.jsonl", "--exit-code", "137")
+    assert [event["type"] for event in events].count("tool.call") == 1
+    assert "tool.result" not in [event["type"] for event in events]
+    assert "tool_use" in kinds(events)
+    assert events[-1]["payload"]["error"]["code"] == "agent_error"
+
+
+@pytest.mark.req("TR-34")
+def test_a_reply_of_thinking_text_and_a_tool_use_is_three_blocks_in_that_order(shopfloor: Cli) -> None:
+    events = normalised(shopfloor, "claude-code", "thinking.jsonl")
+    said = [event["payload"] for event in events if event["type"] == "message.assistant" and event["payload"]["blocks"]]
+    first = [block for one in said if one["message_id"] == said[0]["message_id"] for block in one["blocks"]]
+    assert [block["type"] for block in first] == ["thinking", "text", "tool_use"]
+
+
+@pytest.mark.req("TR-35")
+def test_a_stream_is_read_and_left_as_it_is(shopfloor: Cli) -> None:
+    file = FIXTURES / "gemini" / "bash.jsonl"
+    before = file.read_bytes()
+    assert normalised(shopfloor, "gemini", "bash.jsonl")
+    assert file.read_bytes() == before
+
+
+def test_sub_agents_have_runs_of_their_own_in_the_same_transcript(shopfloor: Cli) -> None:
+    events = normalised(shopfloor, "claude-code", "task.jsonl")
+    by_run: dict[str, list[int]] = {}
+    for event in events:
+        by_run.setdefault(event["run_id"], []).append(event["seq"])
+    assert len(by_run) > 1
+    assert all(seqs == list(range(1, len(seqs) + 1)) for seqs in by_run.values())
+
+
+def test_the_same_bytes_have_the_same_ids_and_a_line_that_is_not_understood_is_kept(shopfloor: Cli) -> None:
+    one, two = (shopfloor("normalize", "codex", input="what is this?\n") for _ in range(2))
+    assert one.returncode == 0
+    ids = [{json.loads(line)["run_id"] for line in done.stdout.split("\n")[:-1]} for done in (one, two)]
+    assert ids[0] == ids[1]
+    assert '"unparsed":true' in one.stdout
+    assert "1 lines not understood" in one.stderr
+
+
+def test_a_pipe_is_told_as_it_comes(env: dict[str, str]) -> None:
+    first, *_ = (FIXTURES / "codex" / "text.jsonl").read_bytes().split(b"\n")
+    pipe, words = subprocess.PIPE, [SHOPFLOOR, "normalize", "codex"]
+    process = subprocess.Popen(words, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(first + b"\n")
+        process.stdin.flush()
+        os.set_blocking(process.stdout.fileno(), False)
+        seen, until = b"", time.monotonic() + 20
+        while b'"ready"' not in seen and time.monotonic() < until:
+            seen += process.stdout.read() or b""
+            time.sleep(0.02)
+        assert b'"ready"' in seen
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "exit_code"),
+    [
+        (("normalize", "zork"), "provider_not_found", 4),
+        (("normalize", "codex", "nowhere.jsonl"), "file_not_found", 4),
+        (("run", "--provider", "zork", "hello"), "provider_not_found", 4),
+        (("run", "--provider", "codex"), "usage", 2),
+        (("run", "--provider", "codex", "hello", "--max-budget", "0"), "usage", 2),
+        (("run", "--provider", "codex", "hello", "--tools", "Read"), "unsupported_option", 2),
+        (("run", "--provider", "codex", "hello", "-i", "A=b"), "usage", 2),
+        (("run", "hello", "--read-only"), "usage", 2),
+        (("run", "--provider", "codex", "hello", "--resume", "5f3a"), "run_not_found", 4),
+    ],
+)
+def test_what_cannot_be_asked_is_said(shopfloor: Cli, words: tuple[str, ...], code: str, exit_code: int) -> None:
+    done = shopfloor(*words)
+    assert f"error[{code}]" in done.stderr, done.stderr
+    assert done.returncode == exit_code
+    assert "Traceback" not in done.stderr
+
+
+def test_an_agent_that_is_not_installed_says_how_to_install_it(shopfloor: Cli, env: dict[str, str]) -> None:
+    done = shopfloor("run", "--provider", "gemini", "hello", env={**env, "PATH": "/usr/bin:/bin"})
+    assert done.returncode == 127
+    assert "error[agent_not_installed]" in done.stderr
+    assert "npm install -g @google/gemini-cli" in done.stderr
+    assert "failed" in shopfloor("list").stdout
+
+
+def fake(folder: Path, name: str, body: str) -> None:
+    """A program that is not the agent, but of its name."""
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+
+
+def test_providers_are_listed_with_what_they_lack(shopfloor: Cli, env: dict[str, str], tmp_path: Path) -> None:
+    fake(tmp_path, "codex", "echo 'codex-cli 0.166.0'")
+    fake(tmp_path, "claude", "echo 'cannot open shared object' >&2; exit 127")
+    home = {**env, "PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "OPENAI_API_KEY": "k"}
+    done = shopfloor("providers", "--json", env=home)
+    assert done.returncode == 0, done.stderr
+    found = {one["name"]: one for one in json.loads(done.stdout)["providers"]}
+    assert list(found) == ["claude-code", "claude-sdk", "codex", "gemini", "copilot", "opencode", "openai", "anthropic"]
+    assert (found["codex"]["version"], found["codex"]["usable"]) == ("0.166.0", True)
+    assert "cannot open shared object" in found["claude-code"]["problem"]
+    assert found["gemini"]["path"] is None
+    assert found["gemini"]["install"] == "npm install -g @google/gemini-cli"
+    assert found["claude-code"]["capabilities"]["sub_agents"] is True
+    told = shopfloor("providers", env=home)
+    assert "0.166.0" in told.stdout
+    assert "to install it: npm install -g @google/gemini-cli" in told.stdout
+
+
+def test_the_doctor_says_what_is_wrong(shopfloor: Cli, tmp_path: Path, env: dict[str, str]) -> None:
+    well = shopfloor("doctor")
+    assert well.returncode == 0, well.stdout
+    assert "transcripts are kept in" in well.stdout
+    (tmp_path / "file").write_text("")
+    ill = shopfloor("doctor", env={**env, "SHOPFLOOR_STORAGE": str(tmp_path / "file" / "storage")})
+    assert ill.returncode == 1
+    assert "Not a directory" in ill.stdout
+
+
+def test_a_run_of_no_agent_has_no_signals(shopfloor: Cli) -> None:
+    assert shopfloor("run", "--command", "true").returncode == 0
+    done = shopfloor("events", "last")
+    assert (done.returncode, done.stdout) == (0, "")

@@ -1,0 +1,29 @@
+"""A log that somebody looks at in the moment when its run is to begin."""
+
+import fcntl
+import os
+
+import anyio
+import pytest
+from tests.engine.floor import Floor
+
+from shopfloor.log import new_run_id
+from shopfloor.ports import Asked
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_claimed_run_begins_though_somebody_was_looking_at_its_log_for_long(floor: Floor):
+    floor.worker("says", "steps: {Say: {block: terminal, output: hello}}")
+    run_id = new_run_id()
+    path = floor.storage.log_path(run_id)
+    path.parent.mkdir(parents=True)
+    looking = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    async with floor.open() as shift:
+        await shift.works.dispatch(Asked(worker="says", input={}, run_id=run_id))
+        await shift.until(lambda: shift.host.has(run_id), "the claim")
+        await anyio.sleep(0.3)
+        assert floor.events(run_id) == []
+        os.close(looking)
+        assert (await shift.ended(run_id)).result == "hello"

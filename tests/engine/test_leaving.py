@@ -1,0 +1,167 @@
+"""Workers that do not leave when they are told to: the run ends, or stays open, without them."""
+
+import logging
+import time
+
+import anyio
+import pytest
+from tests.engine.floor import Floor
+
+from shopfloor.engine.leash import Leash, LeftBehind
+from shopfloor.log import RunStarted, StepCompleted
+
+pytestmark = pytest.mark.anyio
+
+CLINGS = """
+    import asyncio
+    from pathlib import Path
+    from shopfloor import Run, worker
+
+    async def cling(go):
+        Path(go).with_name("clings").touch()
+        while not Path(go).exists():
+            try:
+                await asyncio.sleep(0.005)
+            except asyncio.CancelledError:
+                Path(go).with_name("told").touch()
+
+    @worker
+    async def clings(run: Run, GO: str):
+        before = await run.step("before", lambda: "once")
+        await run.step("cling", cling, GO, safe=True)
+        return before
+
+    @worker
+    async def gathers(run: Run, GO: str):
+        async def go_on():
+            await cling(GO)
+            Path(GO).with_name("went-on").touch()
+            await run.step("after", lambda: "too late")
+
+        await asyncio.gather(go_on())
+
+    @worker
+    async def cancels_itself(run: Run):
+        task = asyncio.create_task(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+"""
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shopfloor.engine.attempt.LEAVING_SECONDS", 0.3)
+
+
+async def test_a_cancelled_run_ends_also_where_its_worker_does_not(floor: Floor, tmp_path, caplog):
+    floor.python("clings", CLINGS)
+    go = tmp_path / "go"
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("clings", GO=str(go))
+        await shift.until((tmp_path / "clings").exists)
+        await shift.cancel(run_id, "enough")
+        outcome = await shift.ended(run_id)
+        await shift.row(run_id, "cancelled")
+        assert (tmp_path / "told").exists()
+        # It is not woken any more: what it waited for comes, and nothing happens.
+        go.touch()
+        await anyio.sleep(0.2)
+        assert not shift.host.busy
+    assert outcome.error is not None
+    assert outcome.error.message == "enough"
+    ended = [event.payload for event in floor.events(run_id) if isinstance(event.payload, StepCompleted)]
+    assert [(step.name, step.error) for step in ended] == [("before", None), ("cling", "enough")]
+    assert f"run {run_id}: its worker did not leave" in caplog.text
+
+
+async def test_a_host_that_is_stopped_leaves_such_a_run_open_and_the_next_goes_on(floor: Floor, tmp_path, caplog):
+    floor.python("clings", CLINGS)
+    go = tmp_path / "go"
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("clings", GO=str(go))
+        await shift.until((tmp_path / "clings").exists)
+        stopped = time.monotonic()
+    assert time.monotonic() - stopped < 10
+    assert floor.outcome(run_id) is None
+    assert f"run {run_id}: its worker did not leave" in caplog.text
+    go.touch()
+    async with floor.open() as shift:
+        assert (await shift.ended(run_id)).result == "once"
+    events = floor.events(run_id)
+    assert [event.payload.attempt for event in events if isinstance(event.payload, RunStarted)] == [1, 2]
+
+
+async def test_what_a_worker_left_running_can_write_nothing_after_the_outcome(floor: Floor, tmp_path, caplog):
+    caplog.set_level(logging.CRITICAL, "asyncio")
+    floor.python("gathers", CLINGS)
+    go = tmp_path / "go"
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("gathers", GO=str(go))
+        await shift.until((tmp_path / "clings").exists)
+        await shift.cancel(run_id, "enough")
+        assert (await shift.ended(run_id)).status == "cancelled"
+        count = len(floor.events(run_id))
+        go.touch()
+        await shift.until((tmp_path / "went-on").exists)
+        await anyio.sleep(0.1)
+        assert len(floor.events(run_id)) == count
+
+
+async def test_a_cancellation_of_a_workers_own_making_fails_its_run(floor: Floor):
+    floor.python("cancels-itself", CLINGS)
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("cancels-itself"))
+    assert outcome.status == "failed"
+    assert outcome.error is not None
+    assert "CancelledError" in outcome.error.message
+
+
+async def test_work_that_sleeps_behind_a_shield_is_left_behind_too_and_its_files_are_closed():
+    closed: list[str] = []
+
+    async def sleep() -> None:
+        try:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep_forever()
+        finally:
+            closed.append("file")
+
+    leash: Leash[None] = Leash(patience=0.05)
+    async with anyio.create_task_group() as tasks:
+
+        async def lead() -> None:
+            with pytest.raises(LeftBehind):
+                await leash.lead(sleep)
+
+        tasks.start_soon(lead)
+        await anyio.sleep(0.02)
+        leash.pull()
+    await anyio.sleep(0.02)
+    assert leash.loose
+    assert closed == ["file"]
+
+
+async def test_work_that_leaves_when_it_is_told_to_is_not_cut_short():
+    done: list[str] = []
+
+    async def work() -> str:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.05)
+            done.append("tidied up")
+        return "never"
+
+    leash: Leash[str] = Leash(patience=5)
+    results: list[str | None] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def lead() -> None:
+            results.append(await leash.lead(work))
+
+        tasks.start_soon(lead)
+        await anyio.sleep(0.02)
+        leash.pull()
+    assert (results, done, leash.loose) == ([None], ["tidied up"], False)

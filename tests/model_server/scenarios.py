@@ -1,0 +1,128 @@
+"""What the model says to an agent that is driven for real: one short play per kind of thing that happens.
+
+An agent whose base URL is `<server>/s/<agent>/<scenario>/<key>` is told that scenario, in the names of its own tools. Each
+key has its own state, so that one server serves many runs at once; a session that is resumed keeps its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from tests.model_server.hands import HANDS, Hands
+from tests.model_server.script import Failure, Script, Text, Thinking, Turn
+
+SUB_TASK = "Say where you are."
+"""What a sub-agent is told to do."""
+LOOPS = 40
+"""How many turns `loop` has before it comes to an end."""
+_SUB_SAID = "I am the sub-agent."
+
+
+def text(hands: Hands) -> list[Turn]:
+    return [Turn(say=[Text(text="Hello from the script. "), Text(text="Snowman ☃, emoji 😀, <b>html</b>,\nend.")])]
+
+
+def bash(hands: Hands) -> list[Turn]:
+    command = hands.shell("echo hello-from-tool && pwd")
+    return [Turn(say=[Text(text="I will run a command."), command]), _then("The command printed hello-from-tool.")]
+
+
+def parallel(hands: Hands) -> list[Turn]:
+    slow, quick = hands.shell("echo first; sleep 0.5; echo first-end"), hands.shell("echo second")
+    return [Turn(say=[Text(text="Two at once."), slow, quick]), _then("Both ran.")]
+
+
+def thinking(hands: Hands) -> list[Turn]:
+    return [
+        Turn(say=[Thinking(thinking="Let me think about this."), Text(text="Now I act."), hands.shell("echo thought")]),
+        Turn(say=[Thinking(thinking="It is done."), Text(text="I thought twice.")]),
+    ]
+
+
+def fail(hands: Hands) -> list[Turn]:
+    return [Turn(say=[hands.shell("echo to-stdout; echo to-stderr >&2; exit 1")]), _then("The command failed.")]
+
+
+def long(hands: Hands) -> list[Turn]:
+    """Somebody can tell by the file `begun` that the tool runs."""
+    return [Turn(say=[Text(text="Sleeping."), hands.shell("touch begun; sleep 30; touch ended")]), _then("I slept.")]
+
+
+def touch(hands: Hands) -> list[Turn]:
+    """Not at once: of a command that its sandbox stops within moments Codex says nothing."""
+    return [Turn(say=[hands.shell("sleep 0.3; touch touched && echo done-it")]), _then("I tried to touch a file.")]
+
+
+def files(hands: Hands) -> list[Turn]:
+    return [
+        Turn(say=[Text(text="Writing."), hands.write("note.txt", "line one\nline two\n")]),
+        Turn(say=[Text(text="Editing."), hands.edit("note.txt", "line two", "line 2")]),
+        _then("Written and edited."),
+    ]
+
+
+def agents(hands: Hands) -> list[Turn]:
+    """The sub-agent's thread is told from its parent's by what it was told, and then by what it said."""
+    first, *rest = hands.delegate(SUB_TASK)
+    return [
+        Turn(say=[Text(text=_SUB_SAID), hands.shell("echo in-sub-agent")], match=SUB_TASK, replies_before=0),
+        Turn(say=[hands.report("The sub-agent's report.")], match=_SUB_SAID),
+        Turn(say=[Text(text="Delegating."), first]),
+        *(Turn(say=[call], fill=True) for call in rest),
+        _then("The sub-agent reported."),
+    ]
+
+
+def loop(hands: Hands) -> list[Turn]:
+    again = Turn(say=[Text(text="Again."), hands.shell("echo turn {n}")], times=LOOPS, fill=True)
+    return [again, _then("Nobody stopped me.")]
+
+
+def echo(hands: Hands) -> list[Turn]:
+    return [Turn(say=[Text(text="You said: {asked}")], times=0, fill=True)]
+
+
+def rl_once(hands: Hands) -> list[Turn]:
+    return [_fails(429, "rate_limit_error", "Slow down.", times=1), _then("Answer after one retry.")]
+
+
+def rl_forever(hands: Hands) -> list[Turn]:
+    return [_fails(429, "rate_limit_error", "Slow down.")]
+
+
+def overloaded(hands: Hands) -> list[Turn]:
+    return [_fails(hands.overloaded, "overloaded_error", "Overloaded.")]
+
+
+def unauthorised(hands: Hands) -> list[Turn]:
+    return [_fails(401, "authentication_error", "This key is not valid.")]
+
+
+_ALL: tuple[Callable[[Hands], list[Turn]], ...] = (
+    *(text, bash, parallel, thinking, fail, long, touch, files, agents, loop, echo),
+    *(rl_once, rl_forever, overloaded, unauthorised),
+)
+SCENARIOS = {scenario.__name__: scenario for scenario in _ALL}
+
+
+def script_of(agent: str, scenario: str) -> Script | None:
+    """None where there is no such agent or scenario."""
+    if agent not in HANDS or scenario not in SCENARIOS:
+        return None
+    hands = HANDS[agent]
+    turns = [
+        # What a program asks beside its task, such as a title for it, comes without tools.
+        Turn(say=[Text(text="A title")], tools=False, times=0),
+        *SCENARIOS[scenario](hands),
+    ]
+    return Script(turns=[msgspec.structs.replace(turn, usage=hands.tokens) for turn in turns])
+
+
+def _then(words: str) -> Turn:
+    return Turn(say=[Text(text=words)])
+
+
+def _fails(status: int, kind: str, message: str, times: int = 0) -> Turn:
+    headers = {"retry-after": "1"} if status == 429 else {}
+    return Turn(fail=Failure(status=status, type=kind, message=message, headers=headers), times=times)

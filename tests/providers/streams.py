@@ -1,0 +1,121 @@
+"""Recorded streams of real agents, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.samples import GOLDEN
+
+from shopfloor.adapters.providers import NAMES, normaliser, provider
+from shopfloor.adapters.providers.prices import price
+from shopfloor.engine import transcribed
+from shopfloor.ports import AgentExit, Normaliser
+
+FIXTURES = Path(__file__).parent / "fixtures"
+TRANSCRIPTS = GOLDEN / "providers"
+PROGRAMS = tuple(name for name in NAMES if name != "claude-sdk")
+"""Those that have streams of their own: the SDK's is Claude Code's."""
+CLOCK = "2026-11-15T10:30:00.000Z"
+"""The time of reading, in every test."""
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """What a provider printed once, and how it ended."""
+
+    provider: str
+    scenario: str
+
+    @property
+    def data(self) -> bytes:
+        return (FIXTURES / self.provider / f"{self.scenario}.jsonl").read_bytes()
+
+    @property
+    def ended(self) -> AgentExit:
+        known = FIXTURES / self.provider / f"{self.scenario}.exit.json"
+        stderr = FIXTURES / self.provider / f"{self.scenario}.stderr"
+        said = stderr.read_text(errors="replace") if stderr.exists() else ""
+        return AgentExit(**json.loads(known.read_text()), stderr=said)
+
+    @property
+    def golden(self) -> Path:
+        return TRANSCRIPTS / self.provider / f"{self.scenario}.jsonl"
+
+    def normaliser(self) -> Normaliser:
+        return provider(self.provider).normaliser(resumed=self.scenario == "resume")
+
+    def transcript(self, *chunks: bytes) -> list[bytes]:
+        return list(
+            transcribed(
+                self.provider,
+                self.normaliser(),
+                chunks or (self.data,),
+                prices=price,
+                source=f"{self.scenario}.jsonl",
+                ended=self.ended,
+                clock=lambda: CLOCK,
+            )
+        )
+
+
+def streams(name: str | None = None) -> list[Stream]:
+    """All that are kept of the programs, or those of one."""
+    return [
+        Stream(one, path.name.removesuffix(".jsonl"))
+        for one in PROGRAMS
+        if name in (None, one)
+        for path in sorted((FIXTURES / one).glob("*.jsonl"))
+    ]
+
+
+def ids(stream: Stream) -> str:
+    return f"{stream.provider}-{stream.scenario}"
+
+
+def as_read(line: bytes) -> dict[str, Any]:
+    """A line of a transcript, without what changes with the price list."""
+    event = json.loads(line)
+    cost = event["payload"].get("cost")
+    if cost and cost.get("source") == "genai-prices":
+        cost.pop("prices", None)
+    return event
+
+
+def by_run(lines: list[bytes]) -> dict[str, list[bytes]]:
+    runs: dict[str, list[bytes]] = {}
+    for line in lines:
+        runs.setdefault(json.loads(line)["run_id"], []).append(line)
+    return runs
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """Every text inside."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for inner in value.values():
+                yield from strings_in(inner)
+        case list():
+            for inner in value:
+                yield from strings_in(inner)
+        case _:
+            pass
+
+
+__all__ = [
+    "CLOCK",
+    "FIXTURES",
+    "PROGRAMS",
+    "TRANSCRIPTS",
+    "Stream",
+    "as_read",
+    "by_run",
+    "ids",
+    "normaliser",
+    "streams",
+    "strings_in",
+]

@@ -1,0 +1,1167 @@
+"""What Claude Code prints, as reports: recordings of the program itself, and streams that are odd."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shopfloor.adapters.providers import provider
+from shopfloor.adapters.providers.lines import only_ended
+from shopfloor.limits import OPEN_BRANCHES
+from shopfloor.log import (
+    AssistantMessage,
+    FileChange,
+    Limit,
+    Note,
+    StreamBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    ToolUseBlock,
+    Usage,
+    UserMessage,
+)
+from shopfloor.ports import SELF, AgentExit, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told, Typed
+from shopfloor.views import added
+
+FIXTURES = Path(__file__).parent / "fixtures" / "claude-code"
+SCENARIOS = sorted(path.stem for path in FIXTURES.glob("*.jsonl"))
+OPUS = "claude-opus-5-5"
+
+
+def times(n: int) -> Usage:
+    """So many calls, as the model server counted them in the older recordings."""
+    return Usage(input=1200 * n, output=45 * n, cache_read=800 * n, cache_write=100 * n)
+
+
+def small(n: int) -> Usage:
+    """The same in the newer ones."""
+    return Usage(input=100 * n, output=20 * n)
+
+
+def exit_of(scenario: str) -> AgentExit:
+    stderr = FIXTURES / f"{scenario}.stderr"
+    ended = msgspec.json.decode((FIXTURES / f"{scenario}.exit.json").read_bytes())
+    return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
+
+
+def normalised(data: bytes, ended: AgentExit | None = None, *, resumed: bool = False) -> list[Report]:
+    normaliser = provider("claude-code").normaliser(resumed=resumed)
+    return [*normaliser.feed(data), *normaliser.finish(ended)]
+
+
+def recorded(scenario: str) -> list[Report]:
+    data = (FIXTURES / f"{scenario}.jsonl").read_bytes()
+    return normalised(data, exit_of(scenario), resumed=scenario in ("resume", "no_session"))
+
+
+def stream(*records: object) -> bytes:
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+# Records, as small as they can be.
+
+
+def init(session: str = "s", **more: Any) -> dict[str, Any]:
+    return {"type": "system", "subtype": "init", "session_id": session, "model": OPUS, **more}
+
+
+def assistant(*content: Any, message_id: str = "m", model: str = OPUS, **more: Any) -> dict[str, Any]:
+    return {"type": "assistant", "message": {"id": message_id, "model": model, "content": list(content)}, **more}
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    return assistant({"type": "text", "text": text}, **more)
+
+
+def use(name: str, call_id: str = "c", /, **given: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+
+
+def user(*content: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "user", "message": {"role": "user", "content": list(content)}, **more}
+
+
+def gave(content: Any, call_id: str = "c", **more: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
+
+
+def result(text: str = "Done.", **more: Any) -> dict[str, Any]:
+    return {"type": "result", "subtype": "success", "is_error": False, "result": text, **more}
+
+
+def event(kind: str, **more: Any) -> dict[str, Any]:
+    return {"type": "stream_event", "event": {"type": kind, **more}}
+
+
+def model_usage(n: int, cost: float = 0.0) -> dict[str, Any]:
+    return {"inputTokens": 100 * n, "outputTokens": 20 * n, "costUSD": cost}
+
+
+def tokens(n: int) -> dict[str, Any]:
+    return {"input_tokens": 100 * n, "output_tokens": 20 * n}
+
+
+# What there is in reports.
+
+
+def payloads(reports: list[Report], agent: str = SELF) -> list[Any]:
+    return [report.payload for report in reports if isinstance(report, Told) and report.agent == agent]
+
+
+def blocks(reports: list[Report], agent: str = SELF) -> list[Any]:
+    messages = [one for one in payloads(reports, agent) if isinstance(one, AssistantMessage) and not one.synthetic]
+    return [block for message in messages for block in message.blocks]
+
+
+def texts(reports: list[Report], agent: str = SELF) -> list[str]:
+    return [block.text for block in blocks(reports, agent) if isinstance(block, TextBlock)]
+
+
+def synthetic(reports: list[Report]) -> list[str]:
+    found = [one for one in payloads(reports) if isinstance(one, AssistantMessage | UserMessage) and one.synthetic]
+    return [block.text for one in found for block in one.blocks if isinstance(block, TextBlock)]
+
+
+def notes(reports: list[Report], agent: str = SELF) -> list[Note]:
+    found = [one.note for one in payloads(reports, agent) if isinstance(one, AssistantMessage)]
+    return [note for note in found if note is not None and note.kind != "ready"]
+
+
+def calls(reports: list[Report], agent: str = SELF) -> list[ToolCall]:
+    return [one for one in payloads(reports, agent) if isinstance(one, ToolCall)]
+
+
+def results(reports: list[Report], agent: str = SELF) -> list[ToolResult]:
+    return [one for one in payloads(reports, agent) if isinstance(one, ToolResult)]
+
+
+def spent(reports: list[Report]) -> Usage:
+    total = Usage()
+    for report in reports:
+        total = added(total, report.usage) if isinstance(report, Spent) else total
+    return total
+
+
+def agents(reports: list[Report]) -> list[tuple[Any, ...]]:
+    """Who began and who ended, in order."""
+    told: list[tuple[Any, ...]] = []
+    for report in reports:
+        if isinstance(report, SubAgentStarted):
+            told.append(("began", report.agent, report.parent, report.name, report.task))
+        if isinstance(report, SubAgentEnded):
+            told.append(("ended", report.agent, report.status, report.text))
+    return told
+
+
+def in_order(reports: list[Report]) -> list[str]:
+    """What is said and done, in a word each."""
+    told: list[str] = []
+    for one in [report for report in reports if isinstance(report, Told)]:
+        match one.payload:
+            case ToolCall(name=name):
+                told.append(f"call {name}")
+            case ToolResult(name=name, error=error):
+                told.append(f"{'failed' if error else 'result'} {name}")
+            case AssistantMessage(note=Note(kind=kind)):
+                told.append(kind)
+            case AssistantMessage(blocks=[block]) | UserMessage(blocks=[block]):
+                told.append(type(block).__name__)
+            case _:
+                told.append("?")
+    return told
+
+
+def kept(reports: list[Report]) -> list[StreamBlock]:
+    return [block for block in blocks(reports) if isinstance(block, StreamBlock)]
+
+
+# The recordings.
+
+
+def test_all_recordings_are_here() -> None:
+    older = "bash deny err401 err529 fail fail_edit files kill kill_sigint max_turns nasty parallel resume rl_forever"
+    older += " rl_once rl_unified_warn struct task text text_partial thinking todo tools_restricted"
+    newer = "background budget cut_off killed_typing limit_rejected nested no_login no_session refused_agent"
+    newer += " sent_again sub_fails terminated unreachable"
+    assert sorted((older + " " + newer).split()) == SCENARIOS
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_recording_is_understood_to_its_last_line(scenario: str) -> None:
+    reports = recorded(scenario)
+    assert only_ended(reports).unparsed == 0
+    assert kept(reports) == []
+    assert sum(isinstance(report, Ended) for report in reports) == 1
+    assert len([one for one in payloads(reports) if isinstance(one, AssistantMessage) and one.note is not None]) >= (
+        scenario != "no_session"
+    )
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_recording_tells_the_same_byte_by_byte(scenario: str) -> None:
+    data = (FIXTURES / f"{scenario}.jsonl").read_bytes()
+    normaliser = provider("claude-code").normaliser(resumed=scenario in ("resume", "no_session"))
+    reports = [report for at in range(len(data)) for report in normaliser.feed(data[at : at + 1])]
+    assert [*reports, *normaliser.finish(exit_of(scenario))] == recorded(scenario)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_what_is_told_as_spent_is_all_that_the_results_tell(scenario: str) -> None:
+    lines = [json.loads(line) for line in (FIXTURES / f"{scenario}.jsonl").read_bytes().splitlines()]
+    known = [one.get("model_usage_since_last_result", {}) for one in lines if one["type"] == "result"]
+    total = [usage for models in known for usage in models.values()]
+    if total:
+        counted = spent(recorded(scenario))
+        assert counted.input == sum(usage["inputTokens"] for usage in total)
+        assert counted.output == sum(usage["outputTokens"] for usage in total)
+
+
+def test_it_says_what_it_begins_with() -> None:
+    first = payloads(recorded("text"))[0]
+    ready = first.note.ready
+    assert (first.note.kind, ready.session_id) == ("ready", "5c9d357b-4c04-4d89-b91e-64e9d40cba38")
+    assert (ready.model, ready.version, ready.cwd) == (OPUS, "2.1.325", "/srv/demo/work/ws-claude-text")
+    assert ready.tools[:3] == ["Task", "Bash", "CronCreate"]
+    assert ready.permission_mode == "bypassPermissions"
+
+
+def test_pieces_of_one_message_share_its_id_and_are_told_at_once() -> None:
+    reports = recorded("text")
+    told = [report for report in reports if isinstance(report, Told)][1:]
+    assert [one.message_id for one in payloads(reports)[1:]] == ["msg_e906775ecb7bacd003a236"] * 2
+    assert {one.model for one in payloads(reports)[1:]} == {OPUS}
+    assert [one.at for one in told] == ["2026-11-15T01:00:35.623Z", "2026-11-15T01:00:35.626Z"]
+    assert texts(reports) == [
+        "Hello from the stub. ",
+        "Second block: snowman ☃, emoji 😀, <b>html</b>, line\nbreak.",
+    ]
+
+
+def test_a_text_is_the_answer_and_its_tokens_and_price_are_told_once() -> None:
+    reports = recorded("text")
+    assert [report for report in reports if isinstance(report, Spent)] == [
+        Spent(usage=times(1), model=OPUS, cost_usd=0.006359999999999999)
+    ]
+    assert only_ended(reports) == Ended(
+        status="completed",
+        text="Second block: snowman ☃, emoji 😀, <b>html</b>, line\nbreak.",
+        usage=times(1),
+        models={OPUS: times(1)},
+        cost_usd=0.006359999999999999,
+        turns=1,
+        session_id="5c9d357b-4c04-4d89-b91e-64e9d40cba38",
+    )
+
+
+def test_a_message_that_is_typed_is_told_piece_by_piece_and_then_whole() -> None:
+    reports = recorded("text_partial")
+    typed = [report for report in reports if isinstance(report, Typed)]
+    assert {(one.message_id, one.kind, one.agent) for one in typed} == {("msg_7a01d9350b17d8993f4916", "text", SELF)}
+    assert ["".join(one.text for one in typed if one.block == block) for block in (0, 1)] == texts(reports)
+    # Its tokens are known before the end, and their price is not.
+    assert [report for report in reports if isinstance(report, Spent)] == [Spent(usage=times(1), model=OPUS)]
+    ended = only_ended(reports)
+    assert (ended.usage, ended.models, ended.cost_usd) == (times(1), {OPUS: times(1)}, 0.006359999999999999)
+
+
+def test_a_call_is_a_block_and_a_call_and_has_its_result() -> None:
+    reports = recorded("bash")
+    assert in_order(reports) == ["ready", "TextBlock", "ToolUseBlock", "call Bash", "result Bash", "TextBlock"]
+    used = next(block for block in blocks(reports) if isinstance(block, ToolUseBlock))
+    given = {"command": "echo hello-from-tool && pwd", "description": "Run a test command"}
+    call_id = "toolu_d3968191a2490945cc2e8f"
+    assert used == ToolUseBlock(fidelity="agent_emitted", tool_name="Bash", tool_id=call_id, tool_input=given)
+    assert calls(reports) == [
+        ToolCall(name="Bash", call_id=call_id, input=given, output=None, fidelity="agent_emitted")
+    ]
+    assert results(reports) == [
+        ToolResult(
+            name="Bash",
+            call_id=call_id,
+            input=None,
+            output="hello-from-tool\n/srv/demo/work/ws-claude-bash",
+            duration_ms=68,
+            fidelity="agent_emitted",
+        )
+    ]
+    ended = only_ended(reports)
+    assert (ended.text, ended.usage, ended.turns) == ("The command printed hello-from-tool.", times(2), 2)
+    assert ended.cost_usd == pytest.approx(0.01272)
+
+
+def test_files_that_were_written_and_edited_have_their_changes() -> None:
+    reports = recorded("files")
+    path = "/srv/demo/work/ws-claude-files/note.txt"
+    assert [one.name for one in results(reports)] == ["Write", "Read", "Edit"]
+    assert [one.files for one in results(reports)] == [
+        [
+            FileChange(
+                path=path,
+                action="create",
+                lines_added=2,
+                lines_removed=0,
+                diff=f"--- /dev/null\n+++ {path}\n@@ -0,0 +1,2 @@\n+line one\n+line two\n",
+            )
+        ],
+        None,
+        [
+            FileChange(
+                path=path,
+                action="modify",
+                lines_added=1,
+                lines_removed=1,
+                diff=f"--- {path}\n+++ {path}\n@@ -1,2 +1,2 @@\n line one\n-line two\n+line 2 edited\n",
+            )
+        ],
+    ]
+    assert texts(reports) == ["Writing a file.", "Editing it.", "File written and edited."]
+    assert only_ended(reports).usage == times(4)
+
+
+def test_calls_at_the_same_time_have_their_own_results_in_the_order_they_came() -> None:
+    reports = recorded("parallel")
+    first, second = calls(reports)
+    assert [one.call_id for one in results(reports)] == [second.call_id, first.call_id]
+    assert [one.output for one in results(reports)] == ["second", "first\nfirst-end"]
+    assert [one.duration_ms for one in results(reports)] == [76, 1127]
+    assert only_ended(reports).turns == 3
+
+
+def test_thoughts_are_told_with_their_signature() -> None:
+    reports = recorded("thinking")
+    thoughts = [block for block in blocks(reports) if isinstance(block, ThinkingBlock)]
+    assert [block.thinking for block in thoughts] == [
+        "Let me think about this. The user wants a directory listing.",
+        "The listing is in; summarise.",
+    ]
+    assert {block.signature for block in thoughts} == {"c3R1Yi1zaWduYXR1cmU="}
+    assert texts(reports) == ["I thought about it; now I act.", "Listing seen."]
+
+
+def test_a_command_that_failed_has_its_exit_code_and_the_run_completes() -> None:
+    reports = recorded("fail")
+    [failed] = results(reports)
+    assert (failed.exit_code, failed.error, failed.output) == (1, *["Exit code 1\nto-stdout\nto-stderr"] * 2)
+    assert only_ended(reports).status == "completed"
+
+
+def test_an_edit_that_failed_has_changed_nothing() -> None:
+    reports = recorded("fail_edit")
+    [failed] = results(reports)
+    assert failed.name == "Edit"
+    assert failed.error is not None
+    assert (failed.files, failed.exit_code) == (None, None)
+    assert only_ended(reports).text == "Edit failed as expected."
+
+
+@pytest.mark.parametrize(
+    ("scenario", "name", "why"),
+    [
+        ("todo", "@todo", "<tool_use_error>Error: No such tool available: @todo</tool_use_error>"),
+        ("tools_restricted", "shell", "<tool_use_error>Error: No such tool available: shell</tool_use_error>"),
+    ],
+)
+def test_a_tool_that_is_not_there_is_called_by_its_name_and_fails(scenario: str, name: str, why: str) -> None:
+    reports = recorded(scenario)
+    assert [(one.name, one.error) for one in results(reports)] == [(name, why)]
+    assert [one.name for one in calls(reports)] == [name]
+    assert only_ended(reports).status == "completed"
+
+
+def test_a_denial_is_noted_once_between_the_call_and_its_result() -> None:
+    reports = recorded("deny")
+    assert in_order(reports)[2:6] == ["ToolUseBlock", "call Bash", "denied", "failed Bash"]
+    [note] = notes(reports)
+    assert note.message is not None
+    assert note.message.startswith("touch in '/srv/demo/work/ws-claude-deny/forbidden' needs approval.")
+    assert only_ended(reports).text == "It was denied; stopping."
+
+
+def test_odd_bytes_of_a_tool_come_through_and_a_long_output_as_the_program_cut_it() -> None:
+    reports = recorded("nasty")
+    first, second = results(reports)
+    assert "nul:[\0] badutf8:[" in first.output
+    assert "\x1b[31mRED" in first.output
+    assert "u2028:[\u2028] bom:[\ufeff] emoji:😀 crlf:\r\nend" in first.output
+    assert second.output.startswith("<persisted-output>\nOutput too large (195.3KB).")
+    assert texts(reports) == ["Output was weird: \x1b[31mred?\x1b[0m <script>alert(1)</script> \u2028 end"]
+    assert only_ended(reports).usage == times(3)
+
+
+def test_an_answer_as_data_is_given_as_data() -> None:
+    ended = only_ended(recorded("struct"))
+    assert (ended.structured, ended.text) == ({"name": "stub", "count": 2}, '{"name":"stub","count":2}')
+
+
+def test_a_resumed_session_tells_what_this_run_spent() -> None:
+    reports = recorded("resume")
+    ended = only_ended(reports)
+    assert (ended.usage, ended.cost_usd) == (times(1), pytest.approx(0.00636))
+    assert spent(reports) == times(1)
+    assert ended.session_id == "de4a694b-9d0e-46e1-9e75-322085bfe2b2"
+    assert ended.text == "Resumed: I remember the previous turn."
+
+
+# How it goes wrong.
+
+
+def test_a_retry_is_noted_and_the_answer_comes_after_it() -> None:
+    reports = recorded("rl_once")
+    assert notes(reports) == [
+        Note(
+            kind="retry",
+            message="rate_limit",
+            code="rate_limit_error",
+            status=429,
+            try_=1,
+            tries=11,
+            retry_after=1.0,
+        )
+    ]
+    assert only_ended(reports).text == "Answer after one retry."
+
+
+@pytest.mark.parametrize(
+    ("scenario", "code", "retryable", "why"),
+    [
+        ("rl_forever", "rate_limit_error", True, "API Error: Request rejected (429)"),
+        ("err529", "provider_overloaded", True, "API Error: 529 Overloaded (stub)."),
+        ("err401", "authentication_error", False, "Invalid API key"),
+        ("no_login", "authentication_error", False, "Not logged in"),
+        ("unreachable", "provider_unreachable", True, "API Error: Connection refused"),
+    ],
+)
+def test_a_model_that_does_not_answer_is_a_failure_and_no_answer(
+    scenario: str, code: str, retryable: bool, why: str
+) -> None:
+    reports = recorded(scenario)
+    ended = only_ended(reports)
+    assert ended.error is not None
+    assert (ended.status, ended.text, ended.usage, ended.cost_usd) == ("failed", None, Usage(), 0.0)
+    assert (ended.error.code, ended.error.retryable) == (code, retryable)
+    assert ended.error.message.startswith(why)
+    assert ended.error.retry_after is msgspec.UNSET
+    assert synthetic(reports) == [ended.error.message]
+    assert texts(reports) == []
+    assert {note.code for note in notes(reports)} <= {code}
+
+
+def test_each_try_that_failed_is_noted() -> None:
+    assert [(note.kind, note.status, note.try_, note.tries) for note in notes(recorded("err529"))] == [
+        ("retry", 529, 1, 3),
+        ("retry", 529, 2, 3),
+    ]
+    assert [(note.code, note.status) for note in notes(recorded("unreachable"))] == [("provider_unreachable", None)]
+
+
+def test_a_limit_that_is_near_is_noted_and_the_last_word_on_it_kept() -> None:
+    reports = recorded("rl_unified_warn")
+    near = [
+        Limit(status="warning", current=used, reset_at="2026-11-15T02:05:14.000Z", window="five_hour")
+        for used in (0.91, 0.93)
+    ]
+    assert notes(reports) == [Note(kind="limit", limit=limit) for limit in near]
+    ended = only_ended(reports)
+    assert (ended.status, ended.limits) == ("completed", near[1:])
+    assert in_order(reports)[2:5] == ["call Bash", "limit", "result Bash"]
+
+
+def test_a_limit_that_is_reached_tells_when_to_try_again() -> None:
+    reports = recorded("limit_rejected")
+    [note] = notes(reports)
+    assert note.limit == Limit(status="rejected", current=1.0, reset_at="2026-11-15T11:18:24.000Z", window="five_hour")
+    ended = only_ended(reports)
+    assert ended.error is not None
+    assert (ended.status, ended.error.code, ended.limits) == ("failed", "rate_limit_error", [note.limit])
+    assert ended.error.retry_after == pytest.approx(3597.759)
+
+
+def test_too_many_turns_are_an_error_of_their_own() -> None:
+    reports = recorded("max_turns")
+    ended = only_ended(reports)
+    assert ended.error is not None
+    assert (ended.status, ended.error.code) == ("failed", "max_turns_exceeded")
+    assert ended.error.message == "Reached maximum number of turns (2)"
+    assert (ended.usage, ended.turns) == (times(2), 3)
+    assert in_order(reports).count("result Bash") == 2
+
+
+def test_a_budget_that_is_spent_is_an_error_of_its_own_and_the_last_call_stays_open() -> None:
+    reports = recorded("budget")
+    ended = only_ended(reports)
+    assert ended.error is not None
+    assert (ended.status, ended.error.code) == ("failed", "budget_exceeded")
+    assert (len(calls(reports)), len(results(reports))) == (2, 1)
+    # The result itself does not count the last message here.
+    assert (ended.usage, ended.cost_usd) == (small(2), 0.0016)
+
+
+def test_a_stream_that_just_stops_is_a_failure_in_the_middle() -> None:
+    reports = recorded("kill")
+    ended = only_ended(reports)
+    assert ended.error is not None
+    assert (ended.status, ended.error.code) == ("failed", "agent_error")
+    assert ended.error.message == "claude ended in the middle: killed by SIGKILL"
+    assert (ended.usage, ended.cost_usd, ended.text) == (None, None, None)
+    assert (len(calls(reports)), results(reports)) == (1, [])
+    assert ended.session_id == "0095f507-6b63-4780-90b6-140706fbc935"
+
+
+def test_a_message_that_was_being_typed_is_paid_for_all_the_same() -> None:
+    reports = recorded("killed_typing")
+    assert (texts(reports), spent(reports)) == ([], Usage(input=100, output=1))
+    assert any(isinstance(report, Typed) for report in reports)
+    assert only_ended(reports).usage == Usage(input=100, output=1)
+
+
+def test_one_that_we_interrupted_is_cancelled_though_it_exits_with_zero() -> None:
+    reports = recorded("kill_sigint")
+    ended = only_ended(reports)
+    assert ended.error is not None
+    assert (ended.status, ended.error.code) == ("cancelled", "cancelled")
+    assert ended.usage == times(1)
+    assert synthetic(reports) == ["[Request interrupted by user for tool use]"]
+    assert results(reports)[0].error is not None
+
+
+@pytest.mark.parametrize("ended", [None, AgentExit(code=0)])
+def test_one_that_somebody_else_interrupted_has_failed(ended: AgentExit | None) -> None:
+    last = only_ended(normalised((FIXTURES / "kill_sigint.jsonl").read_bytes(), ended))
+    assert last.error is not None
+    assert (last.status, last.error.code, last.error.message) == ("failed", "agent_error", "claude was interrupted")
+
+
+def test_one_that_we_ended_is_cancelled_without_a_result() -> None:
+    reports = recorded("terminated")
+    ended = only_ended(reports)
+    assert (ended.status, ended.usage, ended.cost_usd) == ("cancelled", small(1), None)
+    # The shell of a command is a task of the program's, and no sub-agent.
+    assert agents(reports) == []
+    assert [one.exit_code for one in results(reports)] == [137]
+
+
+def test_a_session_that_is_not_there_fails_in_the_programs_words() -> None:
+    ended = only_ended(recorded("no_session"))
+    assert ended.error is not None
+    assert (ended.status, ended.error.code) == ("failed", "agent_error")
+    assert ended.error.message.startswith("No conversation found with session ID: ")
+
+
+def test_an_answer_that_was_cut_off_is_kept_and_what_the_program_says_about_it_is_its_own() -> None:
+    reports = recorded("cut_off")
+    assert texts(reports) == ["first block", "recovered"]
+    [nudge] = synthetic(reports)
+    assert nudge.startswith("Your response above was cut off mid-stream.")
+    # What had been read for the attempt that failed is paid for too.
+    assert only_ended(reports).usage == Usage(input=200, output=21)
+
+
+# Sub-agents.
+
+
+def test_a_sub_agent_is_told_from_its_start_to_its_end() -> None:
+    reports = recorded("task")
+    key = "toolu_a36419399d5899a75ecfcd"
+    assert agents(reports) == [
+        ("began", key, SELF, "general-purpose", "[[agent:sub]] List the files and report."),
+        ("ended", key, "completed", "Sub-agent report: one command ran."),
+    ]
+    assert [(one.name, one.input["command"]) for one in calls(reports, key)] == [("Bash", "echo in-subagent")]
+    assert [one.output for one in results(reports, key)] == ["in-subagent"]
+    assert [one.name for one in calls(reports)] == ["Agent"]
+    [answer] = results(reports)
+    assert answer.output.startswith("  <tools-used-before-summary>Bash</tools-used-before-summary>\n")
+    ended = next(report for report in reports if isinstance(report, SubAgentEnded))
+    assert ended.at == "2026-11-15T01:00:47.258Z"
+
+
+def test_what_a_sub_agent_was_asked_is_not_told_twice() -> None:
+    reports = recorded("task")
+    told = [report.payload for report in reports if isinstance(report, Told)]
+    assert [one for one in told if isinstance(one, UserMessage)] == []
+
+
+def test_the_session_has_its_own_tokens_and_what_is_spent_has_those_of_sub_agents_too() -> None:
+    reports = recorded("task")
+    ended = only_ended(reports)
+    assert (ended.usage, ended.models) == (times(2), {OPUS: times(2)})
+    assert spent(reports) == times(4)
+    assert ended.cost_usd == pytest.approx(0.02544)
+
+
+def test_a_sub_agent_in_the_background_ends_with_its_notice_and_not_with_its_call() -> None:
+    reports = recorded("background")
+    assert agents(reports) == [
+        ("began", "call_0_1", SELF, "general-purpose", "TASK-A"),
+        ("ended", "call_0_1", "completed", "Report A"),
+    ]
+    places = {type(report).__name__: at for at, report in enumerate(reports)}
+    answered = next(
+        at for at, one in enumerate(reports) if isinstance(one, Told) and isinstance(one.payload, ToolResult)
+    )
+    assert answered < places["SubAgentEnded"]
+    assert texts(reports, "call_0_1") == ["Report A"]
+
+
+def test_results_that_were_held_back_add_up_and_the_last_is_the_answer() -> None:
+    reports = recorded("background")
+    ended = only_ended(reports)
+    assert (ended.text, ended.turns) == ("All is done.", 3)
+    assert (ended.usage, spent(reports), ended.cost_usd) == (small(3), small(4), 0.0032)
+    ready = [one for one in payloads(reports) if isinstance(one, AssistantMessage) and one.note is not None]
+    assert len(ready) == 1
+
+
+def test_a_sub_agent_that_is_sent_another_message_is_another_one() -> None:
+    reports = recorded("sent_again")
+    assert agents(reports) == [
+        ("began", "call_0_1", SELF, "general-purpose", "TASK-A"),
+        ("ended", "call_0_1", "completed", "First report"),
+        ("began", "call_2_0", SELF, "general-purpose", "More, please."),
+        ("ended", "call_2_0", "completed", "Second report"),
+    ]
+    assert texts(reports, "call_0_1") == ["First report"]
+    assert texts(reports, "call_2_0") == ["Second report"]
+    assert (only_ended(reports).usage, spent(reports)) == (small(4), small(6))
+
+
+def test_a_sub_agent_of_a_sub_agent_has_its_parent() -> None:
+    reports = recorded("nested")
+    assert agents(reports) == [
+        ("began", "call_0_1", SELF, "general-purpose", "TASK-A"),
+        ("began", "call_1_0", "call_0_1", "general-purpose", "TASK-B"),
+        ("ended", "call_1_0", "completed", "Inner report"),
+        ("ended", "call_0_1", "completed", "Outer report"),
+    ]
+    assert [one.name for one in calls(reports, "call_0_1")] == ["Agent"]
+    assert [one.call_id for one in results(reports, "call_0_1")] == ["call_1_0"]
+    assert (texts(reports, "call_1_0"), texts(reports, "call_0_1")) == (["Inner report"], ["Outer report"])
+
+
+def test_a_sub_agent_that_failed_says_why_and_its_retries_are_its_own() -> None:
+    reports = recorded("sub_fails")
+    ended = next(report for report in reports if isinstance(report, SubAgentEnded))
+    assert ended.error is not None
+    assert (ended.status, ended.error.code, ended.text) == ("failed", "provider_overloaded", None)
+    assert [(note.kind, note.status, note.try_) for note in notes(reports, "call_0_1")] == [
+        ("retry", 529, 1),
+        ("retry", 529, 2),
+    ]
+    assert notes(reports) == []
+    last = only_ended(reports)
+    assert (last.status, last.text) == ("completed", "It failed.")
+
+
+def test_a_sub_agent_that_never_came_to_be_has_no_start() -> None:
+    reports = recorded("refused_agent")
+    assert agents(reports) == []
+    [refused] = results(reports)
+    assert (refused.name, refused.error is not None) == ("Agent", True)
+
+
+def test_an_older_version_tells_of_sub_agents_only_by_their_lines() -> None:
+    reports = normalised(
+        stream(
+            assistant(use("Task", "t", prompt="Look.", subagent_type="Explore", model="haiku")),
+            user({"type": "text", "text": "Look."}, parent_tool_use_id="t"),
+            said("I look.", parent_tool_use_id="t", message_id="n"),
+            user(
+                gave([{"type": "text", "text": "Seen."}], "t"),
+                tool_use_result={"status": "completed", "content": [{"type": "text", "text": "Seen."}]},
+                timestamp="2026-11-15T01:00:47.264Z",
+            ),
+            result(),
+        )
+    )
+    assert agents(reports) == [("began", "t", SELF, "Explore", "Look."), ("ended", "t", "completed", "Seen.")]
+    assert texts(reports, "t") == ["I look."]
+    started = next(report for report in reports if isinstance(report, SubAgentStarted))
+    ended = next(report for report in reports if isinstance(report, SubAgentEnded))
+    assert (started.model, ended.at) == ("haiku", "2026-11-15T01:00:47.264Z")
+    assert [one.output for one in results(reports)] == ["Seen."]
+
+
+def test_a_sub_agent_of_which_nothing_was_seen_but_its_result_is_told_then() -> None:
+    call = assistant(use("Task", "t", prompt="Look."))
+    reports = normalised(stream(call, user(gave("Seen.", "t")), result()))
+    assert agents(reports) == [("began", "t", SELF, "Task", "Look."), ("ended", "t", "completed", "Seen.")]
+
+
+def test_a_sub_agent_at_work_when_the_stream_ends_stays_so() -> None:
+    line = said("I look.", parent_tool_use_id="t")
+    assert agents(normalised(stream(assistant(use("Task", "t", prompt="Look.")), line))) == [
+        ("began", "t", SELF, "Task", "Look.")
+    ]
+
+
+def test_a_sub_agent_that_was_stopped_is_cancelled() -> None:
+    task = {"type": "system", "task_id": "a", "tool_use_id": "t"}
+    reports = normalised(
+        stream(
+            {**task, "subtype": "task_started", "task_type": "local_agent", "subagent_type": "Plan", "prompt": "P"},
+            {**task, "subtype": "task_notification", "status": "stopped", "summary": "Stopped."},
+        )
+    )
+    assert agents(reports) == [("began", "t", SELF, "Plan", "P"), ("ended", "t", "cancelled", None)]
+
+
+def test_a_sub_agent_that_is_moved_to_the_background_does_not_end_with_its_call() -> None:
+    task = {"type": "system", "task_id": "a"}
+    started = {**task, "subtype": "task_started", "tool_use_id": "t", "task_type": "local_agent", "prompt": "P"}
+    moved = {**task, "subtype": "task_updated", "patch": {"is_backgrounded": True}}
+    done = {**task, "subtype": "task_notification", "status": "completed", "summary": "Seen."}
+    call = assistant(use("Agent", "t", prompt="P"))
+    early = normalised(stream(call, started, moved, user(gave("moved", "t"))))
+    assert agents(early) == [("began", "t", SELF, "Agent", "P")]
+    late = normalised(stream(call, started, moved, user(gave("moved", "t")), done))
+    assert agents(late)[1:] == [("ended", "t", "completed", "Seen.")]
+
+
+def test_a_denial_inside_a_sub_agent_is_noted_there() -> None:
+    started = {"type": "system", "subtype": "task_started", "task_id": "a", "tool_use_id": "t", "subagent_type": "X"}
+    denied = {
+        "type": "system",
+        "subtype": "permission_denied",
+        "tool_name": "Bash",
+        "tool_use_id": "c",
+        "agent_id": "a",
+    }
+    reports = normalised(stream(started, denied, result(permission_denials=[denied])))
+    assert notes(reports) == []
+    assert notes(reports, "t") == [Note(kind="denied", message="Bash was not allowed")]
+
+
+def test_a_change_that_a_sub_agent_made_is_known_by_the_call_alone() -> None:
+    edit = assistant(use("Edit", "e", file_path="/srv/demo/a"), use("Write", "w", file_path="/srv/demo/b"))
+    answers = user(gave("done", "e"), gave("File created successfully at: /srv/demo/b", "w"))
+    assert [one.files for one in results(normalised(stream(edit, answers)))] == [
+        [FileChange(path="/srv/demo/a", action="modify")],
+        [FileChange(path="/srv/demo/b", action="create")],
+    ]
+
+
+def test_a_new_file_without_a_last_line_end_says_so() -> None:
+    made = {"type": "create", "filePath": "/srv/demo/a", "content": "x", "structuredPatch": [], "originalFile": None}
+    data = stream(assistant(use("Write", file_path="/srv/demo/a")), user(gave("ok"), tool_use_result=made))
+    [change] = results(normalised(data))[0].files or []
+    assert (change.action, change.lines_added) == ("create", 1)
+    assert change.diff == "--- /dev/null\n+++ /srv/demo/a\n@@ -0,0 +1,1 @@\n+x\n\\ No newline at end of file\n"
+
+
+def test_a_file_that_came_out_as_it_was_has_no_diff() -> None:
+    same = {"type": "update", "filePath": "/srv/demo/a", "content": "x", "structuredPatch": [], "originalFile": "x"}
+    data = stream(assistant(use("Write", file_path="/srv/demo/a")), user(gave("ok"), tool_use_result=same))
+    assert results(normalised(data))[0].files == [FileChange(path="/srv/demo/a", action="modify")]
+
+
+def test_a_command_in_the_background_is_no_sub_agent() -> None:
+    task = {"type": "system", "task_id": "b", "tool_use_id": "c", "task_type": "local_bash"}
+    done = {**task, "subtype": "task_notification", "status": "completed", "summary": "d"}
+    updated = {**task, "subtype": "task_updated", "patch": {"status": "completed"}}
+    reports = normalised(stream(assistant(use("Bash")), {**task, "subtype": "task_started"}, updated, done, result()))
+    assert (agents(reports), only_ended(reports).unparsed) == ([], 0)
+
+
+# Tokens and money.
+
+
+def test_messages_that_are_typed_are_counted_once_however_often_they_are_told() -> None:
+    start = event(
+        "message_start", message={"id": "m", "model": OPUS, "usage": {"input_tokens": 100, "output_tokens": 1}}
+    )
+    # Some versions tell of a message's end only what it came to.
+    grew = [event("message_delta", usage={"output_tokens": count}) for count in (10, 20)]
+    reports = normalised(stream(init(), start, said("Hi."), *grew, result(usage=tokens(1))))
+    assert [report.usage for report in reports if isinstance(report, Spent)] == [
+        Usage(input=100, output=10),
+        Usage(output=10),
+    ]
+    assert only_ended(reports).usage == small(1)
+
+
+def test_without_what_was_spent_since_the_last_result_the_totals_are_subtracted() -> None:
+    first = result(usage=tokens(1), total_cost_usd=0.1, modelUsage={OPUS: model_usage(1, 0.1)}, num_turns=1)
+    second = result("Again.", usage=tokens(2), total_cost_usd=0.3, modelUsage={OPUS: model_usage(3, 0.3)}, num_turns=2)
+    reports = normalised(stream(init(), said("a"), first, said("b"), second))
+    found = [report for report in reports if isinstance(report, Spent)]
+    assert [(one.usage, one.model) for one in found] == [(small(1), OPUS), (small(2), OPUS)]
+    assert [one.cost_usd for one in found] == pytest.approx([0.1, 0.2])
+    ended = only_ended(reports)
+    assert (ended.text, ended.turns, ended.usage) == ("Again.", 3, small(3))
+    assert ended.cost_usd == pytest.approx(0.3)
+
+
+def test_a_resumed_session_that_only_tells_its_total_has_no_price() -> None:
+    last = result(usage=tokens(1), total_cost_usd=0.9, modelUsage={OPUS: model_usage(9, 0.9)})
+    reports = normalised(stream(init(), said("a"), last), resumed=True)
+    assert [report for report in reports if isinstance(report, Spent)] == [Spent(usage=small(1), model=OPUS)]
+    ended = only_ended(reports)
+    assert (ended.usage, ended.models, ended.cost_usd) == (small(1), {OPUS: small(1)}, None)
+
+
+def test_a_second_result_of_such_a_session_does_not_make_a_price_of_a_part() -> None:
+    totals = [{"total_cost_usd": 0.1 * n, "modelUsage": {OPUS: model_usage(n, 0.1 * n)}} for n in (9, 10)]
+    data = stream(init(), *(result(usage=tokens(1), **total) for total in totals))
+    ended = only_ended(normalised(data, resumed=True))
+    assert (ended.usage, ended.cost_usd) == (small(2), None)
+
+
+def test_models_are_told_apart_and_named_without_what_settings_add() -> None:
+    since = {
+        f"{OPUS}[1m]": {**model_usage(2, 0.2), "canonicalModel": OPUS},
+        OPUS: model_usage(1, 0.1),
+        "claude-haiku-5": model_usage(1, 0.01),
+    }
+    reports = normalised(stream(init(), result(model_usage_since_last_result=since)))
+    found = [report for report in reports if isinstance(report, Spent)]
+    assert [(one.usage, one.model) for one in found] == [(small(3), OPUS), (small(1), "claude-haiku-5")]
+    assert [one.cost_usd for one in found] == pytest.approx([0.3, 0.01])
+    assert only_ended(reports).models == {OPUS: small(3), "claude-haiku-5": small(1)}
+
+
+def test_a_model_under_two_names_is_not_counted_twice() -> None:
+    start = event("message_start", message={"id": "m", "model": f"{OPUS}-20261101", "usage": tokens(1)})
+    grew = event("message_delta", usage=tokens(1))
+    last = result(usage=tokens(1), model_usage_since_last_result={OPUS: model_usage(2, 0.2)})
+    reports = normalised(stream(init(), start, grew, last))
+    assert [report for report in reports if isinstance(report, Spent)] == [
+        Spent(usage=small(1), model=f"{OPUS}-20261101"),
+        Spent(usage=small(1)),
+    ]
+    ended = only_ended(reports)
+    assert (ended.usage, ended.models, ended.cost_usd) == (small(2), {OPUS: small(2)}, 0.2)
+
+
+def test_a_result_that_tells_less_than_was_typed_takes_nothing_back() -> None:
+    start = event("message_start", message={"id": "m", "model": OPUS, "usage": tokens(1)})
+    last = result(is_error=True, subtype="error_during_execution", usage={}, model_usage_since_last_result={})
+    reports = normalised(stream(init(), start, event("message_delta", usage={}), last))
+    assert (spent(reports), only_ended(reports).usage) == (small(1), small(1))
+
+
+def test_tokens_of_models_without_a_name_are_counted_too() -> None:
+    start = event("message_start", message={"id": "m"})
+    grew = event("message_delta", usage=tokens(1))
+    reports = normalised(stream(start, grew, said("a", model=""), result(usage=tokens(1))))
+    assert [report for report in reports if isinstance(report, Spent)] == [Spent(usage=small(1))]
+    ended = only_ended(reports)
+    assert (ended.usage, ended.models) == (small(1), {})
+
+
+def test_what_was_typed_while_sub_agents_worked_is_the_sessions_own() -> None:
+    start = event("message_start", message={"id": "m", "model": OPUS, "usage": tokens(1)})
+    grew = event("message_delta", usage=tokens(1))
+    helper = said("I look.", parent_tool_use_id="t")
+    last = result(usage={}, model_usage_since_last_result={OPUS: model_usage(3), "claude-haiku-5": model_usage(1)})
+    reports = normalised(stream(init(), start, grew, helper, last))
+    assert spent(reports) == small(4)
+    ended = only_ended(reports)
+    assert (ended.usage, ended.models) == (small(1), {OPUS: small(1)})
+
+
+def test_thinking_is_a_known_part_of_what_was_written() -> None:
+    usage = {"output_tokens": 45, "output_tokens_details": {"thinking_tokens": 12}}
+    since = {OPUS: {"outputTokens": 45, "thinkingTokens": 12}}
+    reports = normalised(stream(init(), result(usage=usage, model_usage_since_last_result=since)))
+    assert only_ended(reports).usage == Usage(output=45, reasoning=12)
+
+
+# What the program says.
+
+
+def test_what_the_program_says_by_the_way_is_noted() -> None:
+    system = {"type": "system"}
+    reports = normalised(
+        stream(
+            init(),
+            {**system, "subtype": "informational", "content": "Careful.", "level": "warning"},
+            {**system, "subtype": "notification", "text": "Look.", "key": "k", "priority": "low"},
+            {**system, "subtype": "model_fallback", "content": "Another model answers."},
+            {**system, "subtype": "compact_boundary", "compact_metadata": {"trigger": "auto"}},
+            {**system, "subtype": "hook_response", "hook_name": "Stop", "exit_code": 2, "stderr": "no"},
+            {**system, "subtype": "hook_response", "hook_name": "Stop", "exit_code": 0, "output": "fine"},
+            {**system, "subtype": "local_command_output", "content": "Total cost: 0"},
+        )
+    )
+    assert [(note.kind, note.message) for note in notes(reports)] == [
+        ("warning", "Careful."),
+        ("warning", "Look."),
+        ("warning", "Another model answers."),
+        ("warning", "the conversation was compacted"),
+        ("warning", "Stop: no"),
+    ]
+    assert synthetic(reports) == ["Total cost: 0"]
+    assert only_ended(reports).unparsed == 0
+
+
+def test_housekeeping_tells_nothing() -> None:
+    records = [
+        {"type": "control_request", "request": {"subtype": "can_use_tool"}},
+        {"type": "control_response", "response": {}},
+        {"type": "tool_progress", "tool_use_id": "c", "elapsed_time_seconds": 3},
+        {"type": "keep_alive"},
+        {"type": "system", "subtype": "session_state_changed", "state": "idle"},
+        {"type": "system", "subtype": "status", "status": "requesting"},
+        {"type": "system", "subtype": "ui_invalidate"},
+        event("ping"),
+        event("error", error={}),
+    ]
+    assert normalised(stream(result(), *records))[:-1] == []
+    assert only_ended(normalised(stream(result(), *records))).unparsed == 0
+
+
+def test_messages_in_the_users_name_are_synthetic_unless_they_are_repeated() -> None:
+    text = {"type": "text", "text": "Go on."}
+    reports = normalised(
+        stream(
+            user(text, isSynthetic=True), user(text), user(text, isReplay=True), {**user(), "message": {"content": "x"}}
+        )
+    )
+    assert [one.synthetic for one in payloads(reports)] == [True, True, False, True]
+    assert payloads(reports)[3].blocks == [TextBlock(fidelity="agent_emitted", text="x")]
+
+
+def test_a_limit_that_is_open_again_is_waited_for_no_more() -> None:
+    limits = [
+        {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1794708314}},
+        {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}},
+    ]
+    busy = said("No.", timestamp="2026-11-15T01:05:28.514Z", model="<synthetic>", is_api_error_message=True)
+    end = result("No.", is_error=True, api_error_status=429)
+    waits = [
+        only_ended(normalised(stream(init(), *seen, busy, end))).error for seen in (limits[:1], limits, limits[1:])
+    ]
+    assert [error.retry_after if error else None for error in waits] == [3585.486, msgspec.UNSET, msgspec.UNSET]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ({"error": "billing_error"}, "invalid_request_error"),
+        ({"error": "overloaded"}, "provider_overloaded"),
+        ({"error": "unknown", "api_error_status": 400}, "invalid_request_error"),
+        ({"error": "server_error", "api_error": "stream_idle_timeout"}, "provider_timeout"),
+        ({"error": "server_error", "api_error_type": "rate_limit_error"}, "rate_limit_error"),
+        ({"error": "server_error"}, "provider_error"),
+        ({"error": "max_output_tokens", "api_error": "max_output_tokens"}, "agent_error"),
+        ({}, "agent_error"),
+    ],
+)
+def test_what_stopped_it_has_our_word(words: dict[str, Any], code: str) -> None:
+    busy = said("No.", model="<synthetic>", is_api_error_message=True, **words)
+    error = only_ended(normalised(stream(init(), busy, result("No.", is_error=True)))).error
+    assert error is not None
+    assert (error.code, error.message) == (code, "No.")
+
+
+def test_a_failure_that_was_got_over_is_not_the_end() -> None:
+    busy = said("No.", model="<synthetic>", is_api_error_message=True, error="overloaded")
+    end = {"type": "result", "subtype": "error_during_execution", "is_error": True, "errors": ["one", "two", 3]}
+    error = only_ended(normalised(stream(init(), busy, said("Yes."), end))).error
+    assert error is not None
+    assert (error.code, error.message) == ("agent_error", "one; two")
+
+
+# Ends.
+
+
+def test_an_older_version_that_ends_by_too_many_turns_does_not_call_it_an_error() -> None:
+    end = {"type": "result", "subtype": "error_max_turns", "is_error": False}
+    ended = only_ended(normalised(stream(init(), said("a"), end)))
+    assert ended.error is not None
+    assert (ended.status, ended.error.code) == ("failed", "max_turns_exceeded")
+
+
+def test_a_result_that_does_not_call_itself_a_success_is_none() -> None:
+    ended = only_ended(normalised(stream(init(), {"type": "result", "terminal_reason": "of tomorrow"})))
+    assert ended.error is not None
+    assert (ended.status, ended.error.code, ended.error.message) == ("failed", "agent_error", "of tomorrow")
+
+
+def test_a_stream_that_goes_on_after_a_result_and_stops_was_in_the_middle() -> None:
+    ended = only_ended(normalised(stream(init(), said("a"), result("a"), init(), said("b")), AgentExit(code=1)))
+    assert ended.error is not None
+    assert (ended.status, ended.text) == ("failed", None)
+    assert ended.error.message == "claude ended in the middle: exit code 1"
+
+
+def test_a_program_that_does_not_start_is_said_so_in_its_last_words() -> None:
+    ended = only_ended(normalised(b"", AgentExit(code=1, stderr="Warning: x\nError: no such option\n\n")))
+    assert ended.error is not None
+    assert ended.error.message == "claude did not start: exit code 1: Error: no such option"
+
+
+def test_a_stream_alone_says_no_more_than_that_nothing_came() -> None:
+    error = only_ended(normalised(b"")).error
+    assert error is not None
+    assert error.message == "claude did not start: nothing more came"
+
+
+def test_an_answer_that_was_there_before_we_stopped_it_is_an_answer() -> None:
+    ended = only_ended(normalised(stream(init(), said("a"), result("a")), AgentExit(signal="SIGTERM", cancelled=True)))
+    assert (ended.status, ended.text, ended.error) == ("completed", "a", None)
+
+
+def test_the_order_of_keys_does_not_matter() -> None:
+    record = result("a")
+    assert only_ended(normalised(stream(dict(reversed(record.items()))))).text == "a"
+
+
+def test_a_last_line_without_an_end_is_read() -> None:
+    assert only_ended(normalised(stream(init(), result("a"))[:-1])).text == "a"
+
+
+# Odd streams.
+
+
+def test_blocks_that_are_not_understood_are_kept_beside_those_that_are() -> None:
+    odd = {"type": "hologram", "data": [1]}
+    reports = normalised(stream(assistant({"type": "text", "text": "a"}, odd), user(odd, isSynthetic=True), result()))
+    assert texts(reports) == ["a"]
+    assert [json.loads(block.chunk) for block in kept(reports)] == [odd]
+    assert only_ended(reports).unparsed == 2
+
+
+def test_tools_that_the_provider_runs_itself_are_calls_with_results_too() -> None:
+    search = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}}
+    found = {
+        "type": "web_search_tool_result",
+        "tool_use_id": "s",
+        "content": [{"type": "web_search_result", "url": "u"}],
+    }
+    reports = normalised(stream(assistant(search), assistant(found), result()))
+    assert in_order(reports) == ["ToolUseBlock", "call web_search", "result web_search"]
+    assert results(reports)[0].output == [{"type": "web_search_result", "url": "u"}]
+
+
+def test_a_thought_that_may_not_be_read_is_there() -> None:
+    reports = normalised(stream(assistant({"type": "redacted_thinking", "data": "xyz"}), result()))
+    assert blocks(reports) == [ThinkingBlock(fidelity="agent_emitted", thinking="", signature="xyz")]
+
+
+def test_outputs_are_given_as_they_are_and_texts_as_one() -> None:
+    image = {"type": "image", "source": {}}
+    text = {"type": "text", "text": "a"}
+    call = assistant(*(use("mcp__x__y", f"c{n}") for n in range(4)))
+    answers = user(
+        gave([text, text], "c0"), gave([text, image], "c1", is_error=True), gave(None, "c2"), gave("é", "c3")
+    )
+    told = results(normalised(stream(call, answers, result())))
+    assert [one.output for one in told] == ["a\na", [text, image], "", "é"]
+    assert [one.error for one in told] == [None, "a", None, None]
+
+
+def test_a_result_whose_call_is_not_there_is_told_all_the_same() -> None:
+    [told] = results(normalised(stream(user(gave("Exit code 1", "gone", is_error=True)), result())))
+    assert (told.name, told.output, told.duration_ms, told.exit_code) == ("", "Exit code 1", None, None)
+
+
+def test_messages_without_an_id_get_one_that_nobody_else_has() -> None:
+    nameless = {"type": "assistant", "message": {"content": [{"type": "text", "text": "a"}]}}
+    told = payloads(normalised(stream(nameless, nameless, result())))
+    assert len({one.message_id for one in told}) == 2
+
+
+def test_pieces_of_a_tools_input_are_told_with_its_name() -> None:
+    start = event("message_start", message={"id": "m", "model": OPUS})
+    block = event("content_block_start", index=1, content_block={"type": "tool_use", "id": "c", "name": "Bash"})
+    pieces = [
+        event("content_block_delta", index=1, delta={"type": "input_json_delta", "partial_json": text})
+        for text in ("", '{"a"', ":1}")
+    ]
+    thought = event("content_block_delta", index=0, delta={"type": "thinking_delta", "thinking": "hm"})
+    signed = event("content_block_delta", index=0, delta={"type": "signature_delta", "signature": "s"})
+    typed = [one for one in normalised(stream(start, thought, signed, block, *pieces)) if isinstance(one, Typed)]
+    assert typed == [
+        Typed(message_id="m", block=0, kind="thinking", text="hm"),
+        Typed(message_id="m", block=1, kind="tool_input", text='{"a"', tool_name="Bash", tool_id="c"),
+        Typed(message_id="m", block=1, kind="tool_input", text=":1}", tool_name="Bash", tool_id="c"),
+    ]
+
+
+def test_pieces_of_a_message_whose_start_is_not_there_are_left_to_its_whole() -> None:
+    piece = event("content_block_delta", index=0, delta={"type": "text_delta", "text": "a"})
+    assert [one for one in normalised(stream(piece, result())) if isinstance(one, Typed)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json",
+        b"[1]",
+        b'{"type":"of tomorrow"}',
+        b'{"type":"system","subtype":"of tomorrow"}',
+        b'{"type":"assistant"}',
+        b'{"type":"assistant","message":{"content":7}}',
+        b'{"type":"assistant","message":{"content":["a"]}}',
+        b'{"type":"user","message":{"content":null}}',
+        b'{"type":"stream_event","event":{"type":"of tomorrow"}}',
+        b'{"type":"system","subtype":"informational"}',
+        b'{"type":"system","subtype":"local_command_output"}',
+        b"{}",
+    ],
+)
+def test_a_line_that_is_not_understood_is_kept_as_it_came(line: bytes) -> None:
+    reports = normalised(line + b"\n" + stream(result("a")))
+    assert [block.chunk.encode() for block in kept(reports)] == [line]
+    ended = only_ended(reports)
+    assert (ended.unparsed, ended.status, ended.text) == (1, "completed", "a")
+
+
+def test_numbers_that_cannot_be_are_not_counted() -> None:
+    odd: dict[str, Any] = {"input_tokens": -5, "output_tokens": "many", "cache_read_input_tokens": True}
+    last = result(usage=odd, modelUsage=[], model_usage_since_last_result={OPUS: 3}, total_cost_usd="x", num_turns="y")
+    ended = only_ended(normalised(stream(init(), last)))
+    assert (ended.usage, ended.turns, ended.cost_usd, ended.status) == (Usage(), None, 0.0, "completed")
+
+
+def test_what_is_remembered_of_a_stream_has_a_limit() -> None:
+    normaliser = provider("claude-code").normaliser()
+    for n in range(OPEN_BRANCHES + 10):
+        normaliser.feed(stream(assistant(use("Bash", f"c{n}")), said("x", parent_tool_use_id=f"p{n}")))
+    [first] = results(normaliser.feed(stream(user(gave("a", "c0")))))
+    [last] = results(normaliser.feed(stream(user(gave("a", f"c{OPEN_BRANCHES + 9}")))))
+    assert (first.name, last.name) == ("", "Bash")
+
+
+KINDS = ["assistant", "user", "system", "result", "stream_event", "rate_limit_event", "tool_progress"]
+KEYS = [
+    *("type", "subtype", "message", "content", "id", "usage", "event", "delta", "index", "tool_use_id", "name", "text"),
+    *("parent_tool_use_id", "agent_id", "task_id", "tool_use_result", "structuredPatch", "filePath", "timestamp"),
+    *("modelUsage", "model_usage_since_last_result", "rate_limit_info", "resetsAt", "patch", "permission_denials"),
+]
+words = st.sampled_from([*KINDS, "init", "task_started", "task_notification", "text", "tool_use", "tool_result", "a"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | words | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+    max_leaves=25,
+)
+records = st.builds(
+    lambda kind, more: {**more, "type": kind}, st.sampled_from(KINDS), st.dictionaries(st.sampled_from(KEYS), values)
+)
+
+
+@given(st.lists(records, max_size=6), st.lists(st.integers(0, 400), max_size=4), st.booleans())
+def test_nothing_that_is_fed_raises(given_records: list[Any], cuts: list[int], cancelled: bool) -> None:
+    data = stream(*given_records)
+    normaliser = provider("claude-code").normaliser()
+    reports: list[Report] = []
+    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(data)], strict=True):
+        reports += normaliser.feed(data[start:end])
+    reports += normaliser.finish(AgentExit(code=0, cancelled=cancelled))
+    assert [isinstance(report, Ended) for report in reports].index(True) == len(reports) - 1
+    # All of it can be written.
+    assert msgspec.json.encode(reports)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise(data: bytes) -> None:
+    assert isinstance(normalised(data)[-1], Ended)

@@ -1,0 +1,725 @@
+"""What Copilot prints, recorded from the program itself, and how it is started."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from shopfloor.adapters.providers import provider
+from shopfloor.adapters.providers.copilot.normaliser import CopilotNormaliser
+from shopfloor.adapters.providers.lines import only_ended
+from shopfloor.errors import UnsupportedOption
+from shopfloor.log import (
+    AssistantMessage,
+    FileChange,
+    Note,
+    StreamBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    ToolUseBlock,
+    UserMessage,
+)
+from shopfloor.ports import (
+    SELF,
+    AgentExit,
+    AgentRequest,
+    Ended,
+    Report,
+    SubAgentEnded,
+    SubAgentStarted,
+    Told,
+    Typed,
+)
+
+FIXTURES = Path(__file__).parent / "fixtures" / "copilot"
+SCENARIOS = sorted(path.stem for path in FIXTURES.glob("*.jsonl"))
+CANCELLED = AgentExit(signal="SIGTERM", cancelled=True)
+
+
+def recorded(scenario: str) -> bytes:
+    return (FIXTURES / f"{scenario}.jsonl").read_bytes()
+
+
+def exit_of(scenario: str) -> AgentExit:
+    stderr = FIXTURES / f"{scenario}.stderr"
+    ended = json.loads((FIXTURES / f"{scenario}.exit.json").read_text())
+    return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
+
+
+def read(data: bytes, ended: AgentExit | None) -> list[Report]:
+    normaliser = CopilotNormaliser()
+    return [*normaliser.feed(data), *normaliser.finish(ended)]
+
+
+def told(scenario: str) -> list[Report]:
+    return read(recorded(scenario), exit_of(scenario))
+
+
+def lines(*events: dict) -> bytes:
+    stamp = {"id": "e", "parentId": None, "timestamp": "2026-11-15T01:10:22.904Z"}
+    return b"".join(json.dumps({**stamp, **event}).encode() + b"\n" for event in events)
+
+
+def event(kind: str, agent: str | None = None, **data: object) -> dict:
+    return {"type": kind, "data": data, **({"agentId": agent} if agent else {})}
+
+
+def payloads(reports: list[Report], agent: str = SELF) -> list:
+    return [report.payload for report in reports if isinstance(report, Told) and report.agent == agent]
+
+
+def blocks(reports: list[Report], agent: str = SELF) -> list:
+    messages = [one for one in payloads(reports, agent) if isinstance(one, AssistantMessage)]
+    return [block for message in messages for block in message.blocks]
+
+
+def texts(reports: list[Report], agent: str = SELF) -> list[str]:
+    return [block.text for block in blocks(reports, agent) if isinstance(block, TextBlock)]
+
+
+def notes(reports: list[Report], agent: str = SELF) -> list[Note]:
+    messages = [one for one in payloads(reports, agent) if isinstance(one, AssistantMessage)]
+    return [message.note for message in messages if message.note is not None]
+
+
+def calls(reports: list[Report], agent: str = SELF) -> list[ToolCall]:
+    return [one for one in payloads(reports, agent) if isinstance(one, ToolCall)]
+
+
+def results(reports: list[Report], agent: str = SELF) -> list[ToolResult]:
+    return [one for one in payloads(reports, agent) if isinstance(one, ToolResult)]
+
+
+# What is true of every recording.
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_recording_gives_the_same_reports_however_it_is_cut(scenario: str) -> None:
+    data, whole = recorded(scenario), told(scenario)
+    normaliser = CopilotNormaliser()
+    reports = [report for at in range(len(data)) for report in normaliser.feed(data[at : at + 1])]
+    assert [*reports, *normaliser.finish(exit_of(scenario))] == whole
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_recording_is_understood_to_the_last_line_and_ends_once(scenario: str) -> None:
+    reports = told(scenario)
+    assert only_ended(reports).unparsed == 0
+    assert [isinstance(report, Ended) for report in reports].count(True) == 1
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_each_use_of_a_tool_is_a_block_and_one_call_and_at_most_one_result(scenario: str) -> None:
+    reports = told(scenario)
+    whole = [report.payload for report in reports if isinstance(report, Told)]
+    said = [one.blocks for one in whole if isinstance(one, AssistantMessage)]
+    used = [block.tool_id for many in said for block in many if isinstance(block, ToolUseBlock)]
+    called = [one.call_id for one in whole if isinstance(one, ToolCall)]
+    gave = [one.call_id for one in whole if isinstance(one, ToolResult)]
+    assert sorted(called) == sorted(used)
+    assert len(gave) == len([call for call in gave if call in called]) <= len(called)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_what_was_typed_is_told_whole_under_the_same_id(scenario: str) -> None:
+    reports = told(scenario)
+    whole: dict[str, str] = {}
+    for report in reports:
+        if isinstance(report, Told) and isinstance(report.payload, AssistantMessage):
+            for block in report.payload.blocks:
+                if isinstance(block, TextBlock | ThinkingBlock):
+                    said = block.text if isinstance(block, TextBlock) else block.thinking
+                    whole[report.payload.message_id or ""] = said
+    typed: dict[str, str] = {}
+    for report in reports:
+        if isinstance(report, Typed) and report.kind != "tool_input":
+            typed[report.message_id] = typed.get(report.message_id, "") + report.text
+    assert typed == {key: whole.get(key) for key in typed}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_recording_that_stops_anywhere_never_raises_and_has_an_end(scenario: str) -> None:
+    data = recorded(scenario)
+    for end in range(0, len(data) - 1, max(1, len(data) // 60)):
+        ended = only_ended(read(data[:end], None))
+        assert ended.status != "completed"
+        assert ended.error is not None
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_records_of_odd_shapes_never_raise(scenario: str) -> None:
+    chance = random.Random(scenario)
+    odd = [None, 7, -1, 1.5, "x", [], {}, [[]], {"a": 1}, True]
+    records = [json.loads(line) for line in recorded(scenario).split(b"\n") if line]
+    for record in records:
+        for place in (record, record.get("data", {})):
+            if place and chance.random() < 0.3:
+                place[chance.choice(sorted(place))] = chance.choice(odd)
+    reports = read(b"".join(json.dumps(record).encode() + b"\n" for record in records), None)
+    assert only_ended(reports).status in {"completed", "failed", "cancelled"}
+    assert all(msgspec.json.encode(report.payload) for report in reports if isinstance(report, Told))
+
+
+# One by one.
+
+
+def test_text_is_told_with_its_id_model_and_time_and_is_the_answer() -> None:
+    reports = told("text")
+    ready, message = [report for report in reports if isinstance(report, Told)]
+    assert isinstance(ready.payload, AssistantMessage)
+    assert ready.payload.note is not None
+    assert ready.payload.note.kind == "ready"
+    assert ready.payload.note.ready is not None
+    assert ready.payload.note.ready.model == "stub-model"
+    assert isinstance(message.payload, AssistantMessage)
+    assert message.payload.message_id == "70566182-ebf2-4a7d-b053-071deef42a1f"
+    assert message.payload.model == "stub-model"
+    assert message.at is not None
+    assert message.at.startswith("2026-11-15T01:09:59.")
+    ended = only_ended(reports)
+    assert ended.status == "completed"
+    assert (
+        ended.text
+        == texts(reports)[0]
+        == "Hello from the stub. Second block: snowman ☃, emoji 😀, <b>html</b>, line\nbreak."
+    )
+    assert ended.session_id == "406c3c56-8442-4bb5-83a9-cada6a76d88b"
+    assert (ended.turns, ended.usage, ended.cost_usd) == (1, None, None)
+
+
+def test_a_command_is_called_once_and_gives_its_output_and_exit_code() -> None:
+    reports = told("bash")
+    (call,), (result,) = calls(reports), results(reports)
+    assert call.name == result.name == "bash"
+    assert call.input["command"] == "echo hello-from-tool && pwd"
+    assert result.call_id == call.call_id
+    assert result.output.startswith("hello-from-tool\n/srv/demo/work/ws-copilot-bash\n")
+    assert (result.exit_code, result.error) == (0, None)
+    assert texts(reports) == ["I will run a command.", "The command printed hello-from-tool."]
+    assert only_ended(reports).turns == 2
+
+
+def test_a_command_that_exits_with_1_is_no_error_of_the_tool() -> None:
+    (result,) = results(told("fail"))
+    assert (result.exit_code, result.error) == (1, None)
+    assert "to-stderr" in result.output
+
+
+def test_a_tool_that_fails_gives_its_error_and_no_output() -> None:
+    (result,) = results(told("fail_edit"))
+    assert result.error is not None
+    assert "ENOENT" in result.error
+    assert (result.output, result.files) == (None, None)
+
+
+def test_a_tool_that_there_is_not_is_a_call_all_the_same() -> None:
+    reports = told("todo")
+    assert [call.name for call in calls(reports)] == ["_todo"]
+    assert results(reports)[0].error == "Tool '_todo' does not exist."
+
+
+def test_changed_files_are_told_with_their_diffs() -> None:
+    create, view, edit = results(told("files"))
+    path = "/srv/demo/work/ws-copilot-files/note.txt"
+    assert create.files is not None
+    assert create.files == [
+        FileChange(path=path, action="create", lines_added=2, lines_removed=0, diff=create.files[0].diff)
+    ]
+    assert view.files is None
+    assert view.output == "line one\nline two\n"
+    assert edit.files is not None
+    assert (edit.files[0].action, edit.files[0].lines_added, edit.files[0].lines_removed) == ("modify", 1, 1)
+    assert "+line 2 edited" in (edit.files[0].diff or "")
+
+
+def test_parallel_calls_find_their_results() -> None:
+    reports = told("parallel")
+    given = {call.call_id: call.input["command"] for call in calls(reports)}
+    assert len(given) == 2
+    assert {result.call_id for result in results(reports)} == set(given)
+    for result in results(reports):
+        assert given[result.call_id].split()[-1] in result.output
+
+
+def test_a_thought_is_told_once_before_what_came_of_it() -> None:
+    reports = told("thinking")
+    said = [block for block in blocks(reports) if isinstance(block, ThinkingBlock | TextBlock)]
+    assert [type(block).__name__ for block in said] == ["ThinkingBlock", "TextBlock"] * 2
+    assert isinstance(said[0], ThinkingBlock)
+    assert said[0].thinking == "Let me think about this. The user wants a directory listing."
+
+
+def test_a_thought_that_nobody_typed_is_a_block_of_its_message() -> None:
+    thought = {"messageId": "m", "content": "Yes.", "model": "x", "reasoningText": "Hm.", "reasoningOpaque": "c2ln"}
+    repeated = event("assistant.reasoning", reasoningId="r", content="Hm.")
+    alone = event("assistant.reasoning", reasoningId="r2", content="Another.")
+    reports = read(lines(event("assistant.message", **thought), repeated, alone), None)
+    first, second = [one for one in payloads(reports) if isinstance(one, AssistantMessage)]
+    assert first.blocks == [
+        ThinkingBlock(thinking="Hm.", signature="c2ln", fidelity="agent_emitted"),
+        TextBlock(text="Yes.", fidelity="agent_emitted"),
+    ]
+    assert second.message_id == "r2"
+
+
+def test_nasty_output_comes_through() -> None:
+    reports = told("nasty")
+    first, second = results(reports)
+    assert "nul:[\x00]" in first.output
+    assert "u2028:[\u2028] bom:[\ufeff]" in first.output
+    assert second.output.startswith("Output too large")
+    assert only_ended(reports).text == "Output was weird: \x1b[31mred?\x1b[0m <script>alert(1)</script> \u2028 end"
+
+
+def test_a_denied_tool_is_noted_and_its_result_has_the_reason() -> None:
+    reports = told("deny")
+    (result,) = results(reports)
+    assert result.error is not None
+    assert result.error.startswith("Permission denied because no interactive user response")
+    assert [(note.kind, note.message) for note in notes(reports)][1:] == [("denied", result.error)]
+    assert only_ended(reports).status == "completed"
+
+
+def test_what_the_program_says_about_its_tools_is_noted() -> None:
+    reports = told("tools_limited")
+    warnings = [note.message or "" for note in notes(reports) if note.kind == "warning"]
+    assert warnings[0].startswith("Disabled tools: bash, create")
+    assert warnings[1] == 'Unknown tool name in the tool allowlist: "nonsense"'
+    assert results(reports)[0].error == "Tool 'bash' does not exist."
+
+
+def test_a_resumed_session_says_its_id_and_not_the_prompt() -> None:
+    reports = told("resume")
+    assert only_ended(reports).session_id == "d5d69f6c-df5e-4ba1-8018-1be612aaa80d"
+    assert not [one for one in payloads(reports) if isinstance(one, UserMessage)]
+    assert texts(reports) == ["Resumed: I remember the previous turn."]
+
+
+# Failures.
+
+
+def test_a_call_that_is_made_again_is_noted_as_a_retry() -> None:
+    reports = told("rl_once")
+    retries = [note for note in notes(reports) if note.kind == "retry"]
+    assert [(note.code, note.status, note.try_) for note in retries] == [("rate_limit_error", 429, 1)]
+    assert retries[0].message == "This request would exceed your rate limit (stub)."
+    assert only_ended(reports).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "code", "status", "retries", "retryable"),
+    [
+        ("rl_forever", "rate_limit_error", 429, 5, True),
+        ("err529", "provider_overloaded", 503, 5, True),
+        ("err401", "authentication_error", 401, 2, False),
+        ("unreachable", "provider_unreachable", None, 5, True),
+    ],
+)
+def test_a_model_that_cannot_be_asked_fails_the_session(
+    scenario: str, code: str, status: int | None, retries: int, retryable: bool
+) -> None:
+    reports = told(scenario)
+    kinds = [note.kind for note in notes(reports)]
+    assert kinds == ["ready", *["retry"] * retries, "error", "error"]
+    assert {(note.code, note.status) for note in notes(reports)[1:]} == {(code, status)}
+    ended = only_ended(reports)
+    assert ended.status == "failed"
+    assert ended.error is not None
+    assert (ended.error.code, ended.error.retryable) == (code, retryable)
+    assert ended.error.message == notes(reports)[-1].message
+
+
+def test_what_a_call_had_said_before_it_broke_off_is_told_as_discarded() -> None:
+    reports = told("cut")
+    assert texts(reports) == ["A long answer that will be cut off i", "The whole answer."]
+    assert [(note.kind, note.message) for note in notes(reports)][1] == ("warning", "discarded")
+    assert notes(reports)[2].kind == "retry"
+    assert notes(reports)[2].code == "provider_unreachable"
+    assert only_ended(reports).text == "The whole answer."
+
+
+def test_an_answer_that_copilot_throws_away_is_told_with_its_thought() -> None:
+    reports = told("length")
+    said = [block for block in blocks(reports) if isinstance(block, ThinkingBlock | TextBlock)]
+    assert said == [
+        ThinkingBlock(thinking="How long may it be?", fidelity="agent_emitted"),
+        TextBlock(text="A long answer that is too long.", fidelity="agent_emitted"),
+        TextBlock(text="A short one.", fidelity="agent_emitted"),
+    ]
+
+
+def test_half_the_input_of_a_tool_is_kept_and_is_no_call() -> None:
+    started = event("assistant.message_start", messageId="m")
+    half = event("assistant.tool_call_delta", toolCallId="c", toolName="bash", inputDelta='{"comm')
+    reports = read(lines(started, half), None)
+    assert [report.block for report in reports if isinstance(report, Typed)] == [1]
+    assert blocks(reports) == [StreamBlock(chunk='{"comm', fidelity="agent_emitted")]
+    assert notes(reports)[0].message == "unfinished: a call of bash"
+    assert calls(reports) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"errorType": "quota", "statusCode": 402}, "rate_limit_error"),
+        ({"errorType": "authorization", "statusCode": 403}, "authentication_error"),
+        ({"errorType": "context_limit"}, "invalid_request_error"),
+        ({"errorType": "query", "statusCode": 500}, "provider_error"),
+        ({"errorType": "query"}, "agent_error"),
+        ({"errorType": "policy"}, "invalid_request_error"),
+    ],
+)
+def test_an_error_of_the_session_has_our_word_for_it(said: dict, code: str) -> None:
+    failed = lines(event("session.error", message="no", **said), {"type": "result", "exitCode": 1, "sessionId": "s"})
+    error = only_ended(read(failed, AgentExit(code=1))).error
+    assert error is not None
+    assert (error.code, error.message) == (code, "no")
+
+
+def test_an_error_that_copilot_goes_on_after_is_a_warning() -> None:
+    gone_on = lines(
+        event("session.error", errorType="hook", message="a hook failed"),
+        event("session.warning", warningType="mcp", message="a server is slow"),
+        {"type": "result", "exitCode": 0, "sessionId": "s"},
+    )
+    reports = read(gone_on, AgentExit(code=0))
+    assert [(note.kind, note.message) for note in notes(reports)] == [
+        ("warning", "a hook failed"),
+        ("warning", "a server is slow"),
+    ]
+    assert only_ended(reports).status == "completed"
+
+
+def test_a_prompt_that_a_policy_blocks_is_rejected() -> None:
+    blocked = event("session.warning", warningType="policy_blocked", message="not here")
+    ended = only_ended(read(lines(blocked, {"type": "result", "exitCode": 1, "sessionId": "s"}), AgentExit(code=1)))
+    assert ended.error is not None
+    assert ended.error.code == "invalid_request_error"
+
+
+def test_a_session_that_is_blocked_says_why() -> None:
+    result = {"type": "result", "exitCode": 1, "sessionId": "s", "outcome": "blocked", "blocker": {"reason": "denied"}}
+    error = only_ended(read(lines(result), AgentExit(code=1))).error
+    assert error is not None
+    assert (error.code, error.message) == ("agent_error", "copilot was blocked: denied")
+
+
+# Stopped in the middle.
+
+
+def test_a_killed_call_stays_open_and_what_it_had_printed_is_kept() -> None:
+    reports = told("kill")
+    assert len(calls(reports)) == 1
+    assert results(reports) == []
+    (stream,) = [block for block in blocks(reports) if isinstance(block, StreamBlock)]
+    assert (stream.chunk, stream.unparsed) == ("started\n", False)
+    ended = only_ended(reports)
+    assert ended.status == "failed"
+    assert ended.error is not None
+    assert (ended.error.code, ended.error.message) == ("agent_error", "copilot ended in the middle: killed by SIGKILL")
+    assert ended.text is None
+
+
+def test_a_stream_that_stops_because_we_said_so_is_cancelled() -> None:
+    ended = only_ended(read(recorded("kill"), CANCELLED))
+    assert ended.status == "cancelled"
+    assert ended.error is not None
+    assert ended.error.code == "cancelled"
+
+
+def test_a_file_that_stops_in_the_middle_says_so() -> None:
+    error = only_ended(read(recorded("kill"), None)).error
+    assert error is not None
+    assert error.message == "copilot ended in the middle: nothing more came"
+
+
+def test_a_session_whose_launcher_alone_was_interrupted_has_completed() -> None:
+    for ended in (exit_of("kill_sigint"), CANCELLED):
+        assert only_ended(read(recorded("kill_sigint"), ended)).text == "Slept."
+
+
+@pytest.mark.parametrize("scenario", ["abort", "abort_speech"])
+def test_an_interrupted_session_is_cancelled_whatever_its_exit_code_says(scenario: str) -> None:
+    for ended in (exit_of(scenario), AgentExit(code=0), None):
+        assert only_ended(read(recorded(scenario), ended)).status == "cancelled"
+
+
+def test_what_was_being_said_at_an_interruption_is_told() -> None:
+    reports = told("abort_speech")
+    thought, text = [block for block in blocks(reports) if isinstance(block, ThinkingBlock | TextBlock)]
+    assert isinstance(thought, ThinkingBlock)
+    assert thought.thinking == "What could I say about this?"
+    assert isinstance(text, TextBlock)
+    assert text.text.startswith("A long story that nobody")
+
+
+def test_a_session_that_has_no_credits_left_has_no_budget_left() -> None:
+    over = lines(event("abort", reason="autopilot_credit_limit"), {"type": "result", "exitCode": 0, "sessionId": "s"})
+    ended = only_ended(read(over, AgentExit(code=0)))
+    assert ended.status == "failed"
+    assert ended.error is not None
+    assert ended.error.code == "budget_exceeded"
+
+
+def test_a_program_that_does_not_start_says_why() -> None:
+    reports = told("no_session")
+    error = only_ended(reports).error
+    assert len(reports) == 1
+    assert error is not None
+    assert error.message.startswith("copilot did not start: exit code 1: Error: No session, task, or name matched")
+
+
+def test_a_call_that_was_asked_for_and_never_began_is_told_at_the_end() -> None:
+    asked = [{"toolCallId": "c", "name": "bash", "arguments": {"command": "ls"}}]
+    reports = read(lines(event("assistant.message", messageId="m", content="", model="x", toolRequests=asked)), None)
+    assert [(call.call_id, call.input) for call in calls(reports)] == [("c", {"command": "ls"})]
+
+
+def test_a_result_of_a_call_that_nobody_made_is_kept_as_it_came() -> None:
+    line = lines(event("tool.execution_complete", toolCallId="c", success=True, result={"content": "x"}))
+    reports = read(line, None)
+    assert blocks(reports) == [StreamBlock(chunk=line.decode().strip(), unparsed=True, fidelity="agent_emitted")]
+    assert only_ended(reports).unparsed == 1
+
+
+def test_of_a_call_that_prints_without_end_the_end_is_kept() -> None:
+    begun = lines(event("tool.execution_start", toolCallId="c", toolName="bash", arguments={}))
+    printed = lines(event("tool.shell_output", toolCallId="c", text="x" * 50_000, sequence=0))
+    last = lines(event("tool.shell_output", toolCallId="c", text="the end", sequence=1))
+    (block,) = blocks(read(begun + printed * 20 + last, None))
+    assert block.chunk.startswith("(cut) …\n")
+    assert block.chunk.endswith("the end")
+    assert len(block.chunk) < 300_000
+
+
+# In the background, and others at work.
+
+
+def test_a_command_in_the_background_is_read_out_in_copilots_own_call() -> None:
+    reports = told("async_shell")
+    assert [call.name for call in calls(reports)] == ["bash", "read_bash"]
+    assert results(reports)[1].output.startswith("late\n")
+    messages = [one for one in payloads(reports) if isinstance(one, AssistantMessage)]
+    assert [message.synthetic for message in messages if message.note is None] == [False, False, True, False]
+    (said,) = [one for one in payloads(reports) if isinstance(one, UserMessage)]
+    assert said.synthetic
+    assert not [block for block in blocks(reports) if isinstance(block, StreamBlock)]
+
+
+def test_what_a_command_in_the_background_printed_is_kept_where_nobody_read_it() -> None:
+    data = recorded("async_shell")
+    cut = data.index(b'"type":"system.notification"')
+    (stream,) = [
+        block for block in blocks(read(data[: data.rindex(b"\n", 0, cut)], None)) if isinstance(block, StreamBlock)
+    ]
+    assert stream.chunk == "late\n"
+
+
+def test_a_sub_agent_begins_with_its_task_speaks_for_itself_and_ends() -> None:
+    reports = told("task")
+    key = "2a51237e-67d5-4a76-8f3d-eb8283684264"
+    (started,) = [report for report in reports if isinstance(report, SubAgentStarted)]
+    assert (started.agent, started.parent, started.name) == (key, SELF, "general-purpose")
+    assert started.task == "[[agent:sub]] List the files and report."
+    assert texts(reports, key) == ["Sub-agent working.", "Sub-agent report: one command ran."]
+    assert [call.name for call in calls(reports, key)] == ["bash"]
+    assert results(reports, key)[0].exit_code == 0
+    assert not [one for one in payloads(reports, key) if isinstance(one, UserMessage)]
+    (ended,) = [report for report in reports if isinstance(report, SubAgentEnded)]
+    assert (ended.status, ended.text, ended.usage) == ("completed", "Sub-agent report: one command ran.", None)
+    assert texts(reports) == ["Delegating.", "The sub-agent reported back."]
+    assert {report.agent for report in reports if isinstance(report, Typed)} == {SELF, key}
+
+
+def test_a_sub_agent_that_fails_has_the_reason_and_the_session_goes_on() -> None:
+    reports = told("sub_fails")
+    (ended,) = [report for report in reports if isinstance(report, SubAgentEnded)]
+    assert ended.status == "failed"
+    assert ended.error is not None
+    assert (ended.error.code, ended.error.message) == ("invalid_request_error", "400 bad sub")
+    assert [note.kind for note in notes(reports, ended.agent)] == ["error", "error"]
+    assert [note.kind for note in notes(reports)] == ["ready"]
+    assert only_ended(reports).status == "completed"
+
+
+def test_a_sub_agent_in_the_background_ends_when_it_is_done() -> None:
+    reports = told("background")
+    (ended,) = [report for report in reports if isinstance(report, SubAgentEnded)]
+    assert ended.text == "Sub report."
+    assert [call.name for call in calls(reports)] == ["task", "read_agent"]
+    assert only_ended(reports).turns == 3
+
+
+def test_a_sub_agent_that_is_asked_again_is_told_under_its_key_and_ends_once() -> None:
+    reports = told("asked_again")
+    (started,) = [report for report in reports if isinstance(report, SubAgentStarted)]
+    assert texts(reports, started.agent) == ["First report.", "Second report."]
+    (asked,) = [one for one in payloads(reports, started.agent) if isinstance(one, UserMessage)]
+    assert asked.synthetic
+    assert asked.blocks == [TextBlock(text="And what of SECOND?", fidelity="agent_emitted")]
+    assert [report.text for report in reports if isinstance(report, SubAgentEnded)] == ["First report."]
+
+
+def test_a_sub_agent_of_a_sub_agent_has_it_as_its_parent() -> None:
+    reports = read(
+        lines(
+            event("tool.execution_start", toolCallId="c1", toolName="task", arguments={"prompt": "one"}),
+            event("subagent.started", "a", toolCallId="c1", agentName="general-purpose"),
+            event("tool.execution_start", "a", toolCallId="c2", toolName="task", arguments={"prompt": "two"}),
+            event("subagent.started", "b", toolCallId="c2", agentName="explore"),
+            event("subagent.completed", "b", toolCallId="c2", agentName="explore", cancelled=True),
+        ),
+        None,
+    )
+    started = [report for report in reports if isinstance(report, SubAgentStarted)]
+    assert [(one.agent, one.parent, one.task) for one in started] == [("a", SELF, "one"), ("b", "a", "two")]
+    assert [report.status for report in reports if isinstance(report, SubAgentEnded)] == ["cancelled"]
+
+
+# Lines that are not understood.
+
+
+def test_lines_that_are_not_understood_are_kept_and_counted() -> None:
+    odd = [b"no json", b'{"type":"hologram","data":{}}', b'{"type":"assistant.message","data":{"messageId":7}}', b"[1]"]
+    reports = read(b"\n".join([*odd, b"", b"\xff\xfe", b'{"no":"type"}', b'{"type":"user.message","data":[]}']), None)
+    kept = [block for block in blocks(reports) if isinstance(block, StreamBlock) and block.unparsed]
+    assert [block.chunk.encode() for block in kept[:4]] == odd
+    assert kept[4].raw is not None
+    assert only_ended(reports).unparsed == len(kept) == 7
+
+
+def test_a_call_that_begins_twice_is_told_once() -> None:
+    begun = event("tool.execution_start", toolCallId="c", toolName="bash", arguments={})
+    assert len(calls(read(lines(begun, begun), None))) == 1
+
+
+def test_a_thought_that_comes_before_its_message_is_told_once() -> None:
+    reports = read(
+        lines(
+            event("assistant.reasoning_delta", reasoningId="r", deltaContent="Hm."),
+            event("assistant.reasoning", reasoningId="r", content="Hm."),
+            event("assistant.message", messageId="m", content="Yes.", model="x", reasoningText="Hm."),
+        ),
+        None,
+    )
+    assert blocks(reports) == [
+        ThinkingBlock(thinking="Hm.", fidelity="agent_emitted"),
+        TextBlock(text="Yes.", fidelity="agent_emitted"),
+    ]
+
+
+def test_an_event_of_a_sub_agent_that_does_not_say_whose_it_is_is_kept() -> None:
+    nobody = lines(
+        event("subagent.started", toolCallId="c", agentName="explore"),
+        event("subagent.completed", toolCallId="c", agentName="explore"),
+    )
+    assert only_ended(read(nobody, None)).unparsed == 2
+
+
+def test_housekeeping_tells_nothing() -> None:
+    quiet = lines(event("session.custom_agents_updated"), event("mcp.tools.list_changed"), event("model.call_start"))
+    assert [type(report) for report in read(quiet, None)] == [Ended]
+
+
+def test_drafts_without_end_do_not_pile_up() -> None:
+    normaliser = CopilotNormaliser()
+    for number in range(3_000):
+        normaliser.feed(lines(event("assistant.message_delta", messageId=f"m{number}", deltaContent="x")))
+        normaliser.feed(lines(event("tool.shell_output", toolCallId=f"c{number}", text="x")))
+        normaliser.feed(lines(event("assistant.turn_start", f"a{number}", turnId="0")))
+    assert len(normaliser.finish(None)) < 1_500
+
+
+# Starting it.
+
+
+def asked(**changes: object) -> AgentRequest:
+    given = {"prompt": "Do it.\n", "cwd": "/srv/demo", "session_id": "0cb916db-26aa-40f2-86b5-1ba81b225fd2"}
+    return msgspec.convert({**given, **changes}, AgentRequest)
+
+
+def argv(env: dict[str, str] | None = None, **changes: object) -> list[str]:
+    return provider("copilot").launch(asked(**changes), env or {}).argv
+
+
+def test_a_session_is_started_with_its_prompt_by_stdin_and_an_id_that_we_chose() -> None:
+    launch = provider("copilot").launch(asked(), {})
+    assert launch.argv == [
+        "copilot",
+        "--output-format=json",
+        "--stream=on",
+        "--allow-all-tools",
+        "--session-id=0cb916db-26aa-40f2-86b5-1ba81b225fd2",
+    ]
+    assert launch.stdin == b"Do it.\n"
+    assert launch.session_id == "0cb916db-26aa-40f2-86b5-1ba81b225fd2"
+    assert (launch.access_mode, launch.env) == ("subscription", {})
+
+
+def test_a_session_goes_on_under_its_own_id() -> None:
+    launch = provider("copilot").launch(asked(resume="old-one", model="gpt-5.4"), {})
+    assert launch.argv[-2:] == ["--resume=old-one", "--model=gpt-5.4"]
+    assert launch.session_id == "old-one"
+    assert not [word for word in launch.argv if word.startswith("--session-id")]
+
+
+def test_what_is_added_to_the_instructions_stands_before_the_prompt() -> None:
+    assert provider("copilot").launch(asked(system_prompt="Be short."), {}).stdin == b"Be short.\n\nDo it.\n"
+
+
+def test_only_the_tools_that_were_named_are_there() -> None:
+    assert "--available-tools=view,bash" in argv(tools=["view", "bash"])
+    # An empty list would be all of them.
+    assert "--available-tools=none" in argv(tools=[])
+
+
+def test_who_may_only_look_has_no_tool_that_writes() -> None:
+    looking = argv(read_only=True, env={"SHOPFLOOR_AGENT_UNRESTRICTED": "1"})
+    assert {"--available-tools=view,grep,glob", "--deny-tool=shell", "--deny-tool=write"} <= set(looking)
+    assert "--allow-all" not in looking
+    assert "--available-tools=view" in argv(read_only=True, tools=["view", "bash"])
+    assert "--available-tools=none" in argv(read_only=True, tools=["bash"])
+
+
+def test_without_restrictions_it_may_leave_its_folder() -> None:
+    assert "--allow-all" in argv(env={"SHOPFLOOR_AGENT_UNRESTRICTED": "1"})
+
+
+def test_another_model_provider_is_an_api() -> None:
+    env = {"COPILOT_PROVIDER_BASE_URL": "http://127.0.0.1:11434/v1"}
+    assert provider("copilot").launch(asked(), env).access_mode == "api"
+
+
+@pytest.mark.parametrize("limit", [{"max_turns": 3}, {"max_budget_usd": 1.0}, {"prompt": " \n"}])
+def test_what_copilot_cannot_hold_to_is_refused(limit: dict) -> None:
+    with pytest.raises(UnsupportedOption, match="copilot cannot be"):
+        provider("copilot").launch(asked(**limit), {})
+
+
+def test_it_logs_in_by_a_provider_a_token_or_a_user(tmp_path: Path) -> None:
+    copilot = provider("copilot")
+    assert copilot.login({}, tmp_path) is None
+    assert copilot.login({"COPILOT_PROVIDER_BASE_URL": "http://127.0.0.1", "GH_TOKEN": "gho_x"}, tmp_path) == (
+        "COPILOT_PROVIDER_BASE_URL"
+    )
+    assert copilot.login({"GITHUB_TOKEN": "gho_x", "GH_TOKEN": " "}, tmp_path) == "GITHUB_TOKEN"
+    assert copilot.login({"GH_TOKEN": "ghp_classic"}, tmp_path) is None
+    file = tmp_path / ".copilot" / "config.json"
+    file.parent.mkdir()
+    file.write_text('// This file is managed automatically.\n{\n  "firstLaunchAt": "2026-11-15T09:35:25.448Z"\n}\n')
+    assert copilot.login({}, tmp_path) is None
+    file.write_text('// Managed.\n{"lastLoggedInUser": {"host": "https://github.com", "login": "mona"}}\n')
+    assert copilot.login({}, tmp_path) == str(file)
+    assert copilot.login({"COPILOT_HOME": str(tmp_path / "elsewhere")}, tmp_path) is None
+
+
+def test_it_says_what_it_can_and_cannot() -> None:
+    can = provider("copilot").capabilities
+    assert (can.resume, can.tool_limits, can.read_only, can.deltas, can.thinking, can.sub_agents) == (True,) * 6
+    assert (can.usage, can.cost, can.max_turns, can.max_budget) == (False,) * 4

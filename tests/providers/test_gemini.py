@@ -1,0 +1,536 @@
+"""What Gemini CLI prints, as reports: recordings of the program itself, and streams that are odd."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shopfloor.adapters.providers import provider
+from shopfloor.adapters.providers.gemini.normaliser import GeminiNormaliser
+from shopfloor.adapters.providers.lines import only_ended
+from shopfloor.limits import OPEN_BRANCHES
+from shopfloor.log import (
+    AssistantMessage,
+    FileChange,
+    Initialisation,
+    Note,
+    StreamBlock,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    ToolUseBlock,
+    Usage,
+    UserMessage,
+)
+from shopfloor.ports import (
+    AgentExit,
+    Ended,
+    Report,
+    Spent,
+    SubAgentEnded,
+    SubAgentStarted,
+    Told,
+    Typed,
+)
+
+FIXTURES = Path(__file__).parent / "fixtures" / "gemini"
+SCENARIOS = sorted(path.stem for path in FIXTURES.glob("*.jsonl"))
+MODEL = "gemini-2.5-flash"
+
+
+def calls(n: int) -> Usage:
+    """What so many calls of the scripted model cost."""
+    return Usage(input=400 * n, output=57 * n, cache_read=800 * n, reasoning=12 * n)
+
+
+def exit_of(scenario: str) -> AgentExit:
+    stderr = FIXTURES / f"{scenario}.stderr"
+    ended = msgspec.json.decode((FIXTURES / f"{scenario}.exit.json").read_bytes())
+    return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
+
+
+def normalised(data: bytes, ended: AgentExit | None = None) -> list[Report]:
+    normaliser = provider("gemini").normaliser()
+    return [*normaliser.feed(data), *normaliser.finish(ended)]
+
+
+def recording(scenario: str) -> bytes:
+    return (FIXTURES / f"{scenario}.jsonl").read_bytes()
+
+
+def recorded(scenario: str) -> list[Report]:
+    return normalised(recording(scenario), exit_of(scenario))
+
+
+def stream(*records: object) -> bytes:
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+INIT = {"type": "init", "timestamp": "2026-11-15T01:00:00.000Z", "session_id": "s", "model": MODEL}
+PROMPT = {"type": "message", "role": "user", "content": "Do it."}
+DONE = {"type": "result", "status": "success", "stats": {}}
+
+
+def piece(text: str) -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "content": text, "delta": True}
+
+
+def use(tool_id: str, name: str = "glob", **given: object) -> dict[str, Any]:
+    return {"type": "tool_use", "tool_name": name, "tool_id": tool_id, "parameters": given}
+
+
+def story(reports: list[Report]) -> list[str]:
+    """What was told, in order, in a word and its most telling part each."""
+    lines: list[str] = []
+    for report in reports:
+        match report:
+            case Told(payload=AssistantMessage(note=Note() as note)):
+                lines.append(f"note {note.kind}")
+            case Told(payload=AssistantMessage(blocks=[TextBlock(text=text)])):
+                lines.append(f"says {text}")
+            case Told(payload=AssistantMessage(blocks=[ToolUseBlock(tool_name=name)])):
+                lines.append(f"uses {name}")
+            case Told(payload=AssistantMessage(blocks=[StreamBlock(chunk=chunk)])):
+                lines.append(f"keeps {chunk}")
+            case Told(payload=UserMessage(blocks=[TextBlock(text=text)])):
+                lines.append(f"hears {text}")
+            case Told(payload=ToolCall(name=name)):
+                lines.append(f"calls {name}")
+            case Told(payload=ToolResult(name=name)):
+                lines.append(f"result {name}")
+            case SubAgentStarted(name=name):
+                lines.append(f"starts {name}")
+            case SubAgentEnded(status=status):
+                lines.append(f"ends {status}")
+            case _:
+                pass
+    return lines
+
+
+def results(reports: list[Report]) -> list[ToolResult]:
+    return [report.payload for report in reports if isinstance(report, Told) and isinstance(report.payload, ToolResult)]
+
+
+def messages(reports: list[Report]) -> list[AssistantMessage]:
+    payloads = [report.payload for report in reports if isinstance(report, Told)]
+    return [payload for payload in payloads if isinstance(payload, AssistantMessage) and payload.note is None]
+
+
+def notes(reports: list[Report]) -> list[Note]:
+    payloads = [report.payload for report in reports if isinstance(report, Told)]
+    return [payload.note for payload in payloads if isinstance(payload, AssistantMessage) and payload.note is not None]
+
+
+def used(name: str) -> list[str]:
+    return [f"uses {name}", f"calls {name}"]
+
+
+SHELL = "run_shell_command"
+STORIES = {
+    "bash": [
+        "says I will run a command.",
+        *used(SHELL),
+        f"result {SHELL}",
+        "says The command printed hello-from-tool.",
+    ],
+    "blocked": ["note error"],
+    "cancelled": used(SHELL),
+    "deny": ["says Trying a forbidden tool.", *used(SHELL), f"result {SHELL}", "says It was denied; stopping."],
+    "err401": [],
+    "err529": [],
+    "fail": [*used(SHELL), f"result {SHELL}", "says The command failed with exit code 1."],
+    "fail_edit": [*used("replace"), "result replace", "says Edit failed as expected."],
+    "files": [
+        *["says Writing a file.", *used("write_file"), "result write_file"],
+        *[*used("read_file"), "result read_file"],
+        *["says Editing it.", *used("replace"), "result replace"],
+        "says File written and edited.",
+    ],
+    "kill": ["says Sleeping for a while.", *used(SHELL)],
+    "kill_sigint": ["says Sleeping for a while.", *used(SHELL), f"result {SHELL}", "says Slept."],
+    "loop": [*[*used("list_directory"), "result list_directory"] * 4, "note error"],
+    "max_turns": ["says Looking.", *used("list_directory"), "result list_directory"],
+    "nasty": [
+        *[*used(SHELL), f"result {SHELL}"] * 2,
+        "says Output was weird: red?m <script>alert(1)</script> \u2028 end",
+    ],
+    "parallel": ["says Two at once.", *used(SHELL) * 2, *[f"result {SHELL}"] * 2, "says Both ran."],
+    "resume": ["says Resumed: I remember the previous turn."],
+    "rl_forever": [],
+    "rl_once": ["says Answer after one retry."],
+    "task": [
+        *["says Delegating.", *used("invoke_agent"), "starts generalist"],
+        *["ends completed", "result invoke_agent", "says The sub-agent reported back."],
+    ],
+    "text": ["says Hello from the stub. Second block: snowman ☃, emoji 😀, <b>html</b>, line\nbreak."],
+    "thinking": ["says I thought about it; now I act.", *used(SHELL), f"result {SHELL}", "says Listing seen."],
+    "todo": [*used("write_todos"), "result write_todos", "says Plan recorded."],
+    "unreachable": [],
+}
+SPENT = {
+    **dict.fromkeys(("text", "resume", "rl_once", "max_turns"), 1),
+    **dict.fromkeys(("files", "loop", "blocked"), 4),
+    "nasty": 3,
+    "task": 5,
+    **dict.fromkeys(("err401", "err529", "rl_forever", "unreachable"), 0),
+}
+FAILURES = {
+    "blocked": ("invalid_request_error", "The model response was blocked due to safety settings.", False, None),
+    "err401": ("authentication_error", "invalid x-api-key (stub)", False, None),
+    "err529": ("provider_overloaded", "[API Error: Overloaded (stub)]", True, None),
+    "kill": (
+        "agent_error",
+        "gemini ended in the middle: killed by SIGKILL: Ripgrep is not available. Falling back to GrepTool.",
+        False,
+        None,
+    ),
+    "loop": ("agent_error", "Loop detected, stopping execution", False, None),
+    "max_turns": ("max_turns_exceeded", "Reached max session turns for this session.", False, None),
+    "rl_forever": ("rate_limit_error", "[API Error: This request would exceed your rate limit (stub).", True, 1.0),
+    "unknown_session": (
+        "invalid_request_error",
+        "gemini did not start: exit code 42: Error resuming session: No previous sessions found for this project.",
+        False,
+        None,
+    ),
+    "unreachable": (
+        "provider_unreachable",
+        "[API Error: exception TypeError: fetch failed sending request]",
+        True,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "unknown_session"])
+def test_all_that_was_said_and_done_is_told_once_and_in_order(scenario: str) -> None:
+    reports = recorded(scenario)
+    assert story(reports) == ["note ready", *STORIES[scenario]]
+    assert only_ended(reports).unparsed == 0
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_recording_ends_as_the_program_did(scenario: str) -> None:
+    ended = only_ended(recorded(scenario))
+    if scenario in FAILURES:
+        code, message, retryable, retry_after = FAILURES[scenario]
+        assert (ended.status, ended.text) == ("failed", None)
+        assert ended.error is not None
+        assert (ended.error.code, ended.error.retryable) == (code, retryable)
+        assert ended.error.message.startswith(message)
+        assert ended.error.retry_after == (msgspec.UNSET if retry_after is None else retry_after)
+    elif scenario == "cancelled":
+        assert (ended.status, ended.error and ended.error.code) == ("cancelled", "cancelled")
+    else:
+        assert (ended.status, ended.error) == ("completed", None)
+        assert f"says {ended.text}" == STORIES[scenario][-1]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_tokens_are_told_at_the_end_by_model_and_without_a_price(scenario: str) -> None:
+    reports = recorded(scenario)
+    ended = only_ended(reports)
+    spent = [report for report in reports if isinstance(report, Spent)]
+    if scenario in ("kill", "cancelled", "unknown_session"):
+        assert (ended.usage, ended.models, spent) == (None, {}, [])
+        return
+    usage = calls(SPENT.get(scenario, 2))
+    assert (ended.usage, ended.models, ended.cost_usd) == (usage, {MODEL: usage}, None)
+    assert spent == ([Spent(usage=usage, model=MODEL)] if usage.input else [])
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_how_the_bytes_are_cut_makes_no_difference(scenario: str) -> None:
+    data, ended = recording(scenario), exit_of(scenario)
+    normaliser = provider("gemini").normaliser()
+    reports = [report for at in range(len(data)) for report in normaliser.feed(data[at : at + 1])]
+    assert [*reports, *normaliser.finish(ended)] == normalised(data, ended)
+
+
+def test_the_session_is_ready_with_its_id_and_its_model() -> None:
+    ready = recorded("text")[0]
+    session = "79b52c29-7127-476c-955e-836f9b117cc2"
+    note = Note(kind="ready", ready=Initialisation(session_id=session, model=MODEL))
+    assert ready == Told(
+        payload=AssistantMessage(session_id=session, note=note, blocks=[]), at="2026-11-15T01:04:18.500Z"
+    )
+    assert only_ended(recorded("text")).session_id == session
+
+
+def test_pieces_make_up_the_message_that_follows_under_the_same_id() -> None:
+    reports = recorded("text")
+    pieces = [report for report in reports if isinstance(report, Typed)]
+    (message,) = messages(reports)
+    assert {(piece.message_id, piece.block, piece.kind) for piece in pieces} == {(message.message_id, 0, "text")}
+    assert message.blocks == [TextBlock(text="".join(piece.text for piece in pieces), fidelity="agent_emitted")]
+    assert message.model == MODEL
+
+
+def test_what_a_model_says_in_one_go_is_one_message_and_its_blocks_are_counted() -> None:
+    reports = normalised(stream(INIT, PROMPT, piece("One."), use("a"), piece("Two."), use("b")))
+    ids = {message.message_id for message in messages(reports)}
+    assert ids == {"s:2026-11-15T01:00:00.000Z:1"}
+    assert [(report.text, report.block) for report in reports if isinstance(report, Typed)] == [
+        ("One.", 0),
+        ("Two.", 2),
+    ]
+    assert only_ended(reports).turns == 1
+
+
+def test_after_a_result_the_model_begins_another_message() -> None:
+    reports = recorded("parallel")
+    ids = [message.message_id for message in messages(reports)]
+    assert ids[:3] == [ids[0]] * 3
+    assert ids[3] != ids[0]
+    assert only_ended(reports).turns == 2
+
+
+def test_messages_of_a_session_that_is_resumed_have_ids_of_their_own() -> None:
+    first, second = messages(recorded("bash")), messages(recorded("resume"))
+    assert first[0].session_id == second[0].session_id
+    assert {message.message_id for message in first}.isdisjoint(message.message_id for message in second)
+
+
+def test_a_call_and_its_result_share_an_id_and_have_the_agents_times() -> None:
+    told = {type(report.payload): report for report in recorded("bash") if isinstance(report, Told)}
+    call_id = "run_shell_command__fc_a827f8545ae9a6f040dcfd"
+    given = {"command": "echo hello-from-tool && pwd", "description": "Run a test command"}
+    assert told[ToolCall] == Told(
+        payload=ToolCall(name=SHELL, call_id=call_id, input=given, output=None, fidelity="agent_emitted"),
+        at="2026-11-15T01:08:12.372Z",
+    )
+    assert told[ToolResult] == Told(
+        payload=ToolResult(
+            name=SHELL,
+            call_id=call_id,
+            input=None,
+            output="hello-from-tool\n/srv/demo/work/ws-gemini-bash",
+            fidelity="agent_emitted",
+        ),
+        at="2026-11-15T01:08:12.851Z",
+    )
+
+
+def test_a_tool_that_failed_says_why() -> None:
+    (result,) = results(recorded("fail_edit"))
+    assert result.error == "File not found: /srv/demo/work/ws-gemini-fail_edit/missing.txt"
+    assert result.output == "Error: File not found. Cannot apply edit. Use an empty old_string to create a new file."
+    assert result.files is None
+
+
+def test_a_command_that_failed_is_no_error_and_its_exit_code_is_not_known() -> None:
+    (result,) = results(recorded("fail"))
+    assert (result.output, result.error, result.exit_code) == ("to-stdout\nto-stderr", None, None)
+
+
+def test_files_that_were_written_are_told_though_the_result_has_no_output() -> None:
+    written, read, edited = results(recorded("files"))
+    note = FileChange(path="/srv/demo/work/ws-gemini-files/note.txt", action="modify")
+    assert (written.output, written.files) == (None, [note])
+    assert (read.output, read.files) == ("", None)
+    assert (edited.output, edited.files) == (None, [note])
+
+
+def test_long_output_is_kept_whole() -> None:
+    binary, long = results(recorded("nasty"))
+    assert (binary.output, long.output) == ("", "L" * 20_000)
+
+
+def test_a_sub_agent_begins_with_its_call_and_ends_with_the_result() -> None:
+    reports = recorded("task")
+    key = "invoke_agent__fc_de6bcaadaec3664e67e111"
+    started = SubAgentStarted(
+        agent=key,
+        name="generalist",
+        task="[[agent:sub]] List the files and report.",
+        at="2026-11-15T01:09:56.549Z",
+    )
+    assert [report for report in reports if isinstance(report, SubAgentStarted)] == [started]
+    ended = SubAgentEnded(agent=key, at="2026-11-15T01:09:57.229Z")
+    assert [report for report in reports if isinstance(report, SubAgentEnded)] == [ended]
+
+
+def test_a_sub_agent_that_failed_says_why() -> None:
+    failed = {"type": "tool_result", "tool_id": "a", "status": "error", "error": {"message": "no such agent"}}
+    reports = normalised(stream(INIT, use("a", "invoke_agent", agent_name="x"), failed))
+    (ended,) = [report for report in reports if isinstance(report, SubAgentEnded)]
+    assert (ended.status, ended.error and ended.error.message) == ("failed", "no such agent")
+
+
+def test_of_a_file_only_the_stream_is_known() -> None:
+    codes: dict[str, str | None] = {}
+    for scenario in ("err401", "err529", "rl_forever", "max_turns", "kill", "bash"):
+        error = only_ended(normalised(recording(scenario))).error
+        codes[scenario] = error.code if error else None
+    assert codes == {
+        "err401": "authentication_error",
+        "err529": "provider_error",
+        "rl_forever": "rate_limit_error",
+        "max_turns": "max_turns_exceeded",
+        "kill": "agent_error",
+        "bash": None,
+    }
+
+
+def test_one_that_we_stopped_is_cancelled_unless_it_had_ended_by_itself() -> None:
+    stopped = AgentExit(code=None, signal="SIGTERM", cancelled=True)
+    assert only_ended(normalised(recording("kill"), stopped)).status == "cancelled"
+    assert only_ended(normalised(recording("err401"), stopped)).status == "cancelled"
+    assert only_ended(normalised(recording("bash"), stopped)).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (41, "authentication_error"),
+        (52, "invalid_request_error"),
+        (53, "max_turns_exceeded"),
+        (54, "agent_error"),
+        (145, "authentication_error"),
+        (144, "invalid_request_error"),
+        (173, "rate_limit_error"),
+        (244, "provider_error"),
+        (247, "provider_overloaded"),
+        (1, "agent_error"),
+        (0, "agent_error"),
+    ],
+)
+def test_an_exit_code_is_the_word_where_there_is_no_other(code: int, expected: str) -> None:
+    error = only_ended(normalised(b"", AgentExit(code=code, stderr="\x1b[31mWhy.\x1b[0m\n"))).error
+    assert error is not None
+    assert (error.code, error.message) == (expected, f"gemini did not start: exit code {code}: Why.")
+
+
+def test_what_the_program_says_is_a_note() -> None:
+    warning = {"type": "error", "severity": "warning", "message": "Agent execution blocked: by a hook"}
+    reports = normalised(stream(INIT, PROMPT, warning, piece("Fine."), DONE))
+    assert notes(reports)[1:] == [Note(kind="warning", message="Agent execution blocked: by a hook")]
+    assert only_ended(reports).status == "completed"
+
+
+def test_a_loop_that_it_got_out_of_is_no_failure() -> None:
+    loop = {"type": "error", "severity": "warning", "message": "Loop detected, stopping execution"}
+    assert only_ended(normalised(stream(INIT, loop, piece("Out of it."), DONE))).status == "completed"
+
+
+def test_turns_that_are_used_up_are_a_failure_though_the_result_is_a_success() -> None:
+    turns = {"type": "error", "severity": "error", "message": "Maximum session turns exceeded"}
+    ended = only_ended(normalised(stream(INIT, turns, DONE)))
+    assert (ended.status, ended.error and ended.error.code) == ("failed", "max_turns_exceeded")
+
+
+def test_a_result_that_is_an_error_and_says_nothing_of_it_is_one() -> None:
+    ended = only_ended(normalised(stream(INIT, PROMPT, {**DONE, "status": "error"})))
+    assert ended.error is not None
+    assert (ended.error.code, ended.error.message) == (
+        "provider_error",
+        "the model gave no answer that gemini could use",
+    )
+
+
+@pytest.mark.parametrize(("output", "error"), [("It broke.", "It broke."), (None, "the tool failed")])
+def test_a_tool_that_failed_without_a_reason_failed(output: object, error: str) -> None:
+    result = {"type": "tool_result", "tool_id": "a", "status": "error", "output": output}
+    assert [result.error for result in results(normalised(stream(INIT, use("a"), result)))] == [error]
+
+
+def test_a_tool_that_is_not_allowed_is_noted() -> None:
+    denied = {"type": "policy_violation", "message": "Tool execution denied by policy."}
+    result = {"type": "tool_result", "tool_id": "a", "status": "error", "error": denied}
+    reports = normalised(stream(INIT, use("a"), result, DONE))
+    assert notes(reports)[1:] == [Note(kind="denied", message="Tool execution denied by policy.")]
+
+
+def test_only_the_prompt_is_not_told_again() -> None:
+    later = {"type": "message", "role": "user", "content": "Go on."}
+    reports = normalised(stream(INIT, PROMPT, piece("A"), later, piece("B"), DONE))
+    assert story(reports) == ["note ready", "says A", "hears Go on.", "says B"]
+
+
+def test_a_whole_message_after_its_pieces_is_told_once() -> None:
+    whole = {"type": "message", "role": "assistant", "content": "AB"}
+    reports = normalised(stream(INIT, PROMPT, piece("A"), piece("B"), whole, whole, DONE))
+    assert story(reports) == ["note ready", "says AB", "says AB"]
+
+
+def test_text_that_was_cut_off_is_told_at_the_end() -> None:
+    reports = normalised(stream(INIT, PROMPT, piece("Half a")) + b'{"type":"mess', AgentExit(signal="SIGKILL"))
+    assert story(reports) == ["note ready", 'keeps {"type":"mess', "says Half a"]
+    ended = only_ended(reports)
+    assert (ended.unparsed, ended.text, ended.session_id) == (1, None, "s")
+    assert ended.error is not None
+    assert ended.error.message == "gemini ended in the middle: killed by SIGKILL"
+
+
+def test_the_result_of_a_call_that_was_not_seen_is_kept_under_the_name_in_its_id() -> None:
+    reports = normalised(stream({"type": "tool_result", "tool_id": "glob__1", "status": "success", "output": "x"}))
+    assert [(result.name, result.output) for result in results(reports)] == [("glob", "x")]
+
+
+def test_a_call_without_an_id_gets_one() -> None:
+    bare = {"type": "tool_use", "tool_name": "glob"}
+    reports = normalised(stream(INIT, bare, bare))
+    ids = [
+        report.payload.call_id
+        for report in reports
+        if isinstance(report, Told) and isinstance(report.payload, ToolCall)
+    ]
+    assert len(set(ids)) == 2
+
+
+ODD = [
+    {"type": "surprise"},
+    {"type": ["init"]},
+    {"type": "init", "session_id": 7},
+    {"type": "message", "role": "assistant", "content": None},
+    {"type": "message", "role": "robot", "content": "x"},
+    {"type": "tool_use", "tool_name": {}},
+    {"type": "tool_result", "tool_id": "a", "status": "maybe"},
+    {"type": "error", "message": []},
+    {"type": "result", "status": {}},
+    [],
+    7,
+]
+
+
+@pytest.mark.parametrize("record", ODD, ids=json.dumps)
+def test_a_record_that_is_not_understood_is_kept_as_it_came(record: object) -> None:
+    reports = normalised(stream(record))
+    assert story(reports) == [f"keeps {json.dumps(record)}"]
+    assert only_ended(reports).unparsed == 1
+
+
+@pytest.mark.parametrize("stats", [None, 7, [], {"models": {"m": 7}}, {"models": []}, {"total_tokens": -5}])
+def test_numbers_that_cannot_be_are_none(stats: object) -> None:
+    reports = normalised(stream(INIT, PROMPT, piece("x"), {**DONE, "stats": stats}))
+    ended = only_ended(reports)
+    assert ended.status == "completed"
+    assert ended.usage in (None, Usage())
+    assert not [report for report in reports if isinstance(report, Spent)]
+
+
+def test_tokens_without_a_model_count_too() -> None:
+    stats = {"total_tokens": 130, "input_tokens": 100, "cached": 40, "output_tokens": 20}
+    reports = normalised(stream(INIT, {**DONE, "stats": stats}))
+    usage = Usage(input=60, output=30, cache_read=40, reasoning=10)
+    assert (only_ended(reports).usage, only_ended(reports).models) == (usage, {})
+    assert [report for report in reports if isinstance(report, Spent)] == [Spent(usage=usage)]
+
+
+def test_calls_that_never_end_are_not_remembered_for_ever() -> None:
+    normaliser = GeminiNormaliser()
+    for number in range(OPEN_BRANCHES + 50):
+        normaliser.feed(stream(use(f"glob__{number}")))
+    assert len(normaliser._calls) == OPEN_BRANCHES
+
+
+@given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(recording("task").split(b"\n"))), max_size=8))
+def test_whatever_is_fed_it_ends_once_and_raises_nothing(lines: list[bytes]) -> None:
+    reports = normalised(b"\n".join(lines))
+    assert [isinstance(report, Ended) for report in reports] == [*[False] * (len(reports) - 1), True]

