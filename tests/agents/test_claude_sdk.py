@@ -144,6 +144,7 @@ def test_what_it_says_is_on_record_in_a_session_of_our_naming(claude):
     assert PROMPT not in " ".join(session["process"]["args"])
 
 
+@pytest.mark.more_agents
 def test_its_system_prompt_is_claude_codes_with_ours_added(claude):
     agent = claude("text")
     log, printed = agent.work(options="system: Latin")
@@ -153,6 +154,7 @@ def test_its_system_prompt_is_claude_codes_with_ours_added(claude):
     assert len(system) > 2000
 
 
+@pytest.mark.more_agents
 def test_a_command_and_its_result_are_on_record(claude):
     agent = claude("bash")
     ran = agent.run()
@@ -162,6 +164,7 @@ def test_a_command_and_its_result_are_on_record(claude):
     assert result["output"] == f"hello-from-tool\n{agent.cwd}"
 
 
+@pytest.mark.more_agents
 def test_files_that_it_changes_are_on_record(claude):
     agent = claude("files")
     ran = agent.run()
@@ -171,6 +174,7 @@ def test_files_that_it_changes_are_on_record(claude):
     assert "-line two\n+line 2" in changed["diff"]
 
 
+@pytest.mark.more_agents
 def test_a_sub_agent_is_a_run_of_its_own(claude):
     ran = claude("agents").run()
     assert ran.log.outcome["result"] == "The sub-agent reported."
@@ -180,6 +184,7 @@ def test_a_sub_agent_is_a_run_of_its_own(claude):
     assert child.result_of("echo in-sub-agent")["output"] == "in-sub-agent"
 
 
+@pytest.mark.more_agents
 def test_a_session_is_gone_on_with(claude):
     agent = claude("echo")
     first = agent.run()
@@ -206,6 +211,7 @@ def test_its_own_tools_are_called_in_its_own_process(claude):
     assert "mcp__shopfloor__boom" not in offered(agent)
 
 
+@pytest.mark.more_agents
 @pytest.mark.parametrize(("name", "said"), [("boom", "RuntimeError: the tool broke"), ("leave", "SystemExit")])
 def test_an_own_tool_that_raises_is_a_tool_that_failed(claude, name, said):
     agent = claude("text")
@@ -216,6 +222,7 @@ def test_an_own_tool_that_raises_is_a_tool_that_failed(claude, name, said):
     assert result["error"] == said
 
 
+@pytest.mark.more_agents
 def test_an_own_tool_is_not_called_with_what_does_not_fit_it(claude):
     agent = claude("text")
     agent.tell_turns(Turn(say=[used("add", a="two")]), Turn(say=[Text(text="It broke.")]))
@@ -224,6 +231,7 @@ def test_an_own_tool_is_not_called_with_what_does_not_fit_it(claude):
     assert "validation" in result["error"].lower()
 
 
+@pytest.mark.more_agents
 @pytest.mark.parametrize(("options", "unrestricted"), [("readOnly: true", False), ("tools: [Read, Glob, Grep]", True)])
 def test_own_tools_are_there_beside_those_that_only_look(claude, options, unrestricted):
     agent = claude("text")
@@ -239,6 +247,7 @@ def test_own_tools_are_there_beside_those_that_only_look(claude, options, unrest
 # What it may do
 
 
+@pytest.mark.more_agents
 def test_modules_in_its_folder_are_not_taken_for_our_own(claude):
     agent = claude("text")
     for name in ("anyio", "json", "mcp", "msgspec"):
@@ -246,6 +255,7 @@ def test_modules_in_its_folder_are_not_taken_for_our_own(claude):
     assert completed(agent.run().log, calls=1)
 
 
+@pytest.mark.more_agents
 @pytest.mark.parametrize("scenario", ["bash", "files"])
 def test_without_a_sandbox_around_it_it_works_by_the_leave_that_it_is_given(claude, scenario):
     agent = claude(scenario)
@@ -282,6 +292,7 @@ def test_a_sandbox_that_cannot_start_lets_nothing_run(claude):
     assert not (agent.cwd / "touched").exists()
 
 
+@pytest.mark.more_agents
 def test_a_budget_ends_it(claude):
     agent = claude("loop")
     ran = agent.run("--max-budget", "0.01")
@@ -290,6 +301,7 @@ def test_a_budget_ends_it(claude):
     assert len(agent.model.asked()) <= 4
 
 
+@pytest.mark.more_agents
 def test_a_limit_of_turns_ends_it(claude):
     agent = claude("loop")
     ran = agent.run("--max-turns", "2")
@@ -301,6 +313,7 @@ def test_a_limit_of_turns_ends_it(claude):
 # What goes wrong
 
 
+@pytest.mark.more_agents
 def test_a_model_that_never_answers_fails_the_run_by_its_name(claude):
     ran = claude("rl_forever").run()
     assert (ran.log.error["code"], ran.log.error["retryable"]) == ("rate_limit_error", True)
@@ -319,6 +332,7 @@ def test_a_cancel_ends_the_session_and_its_commands(claude):
     assert not (agent.cwd / "ended").exists()
 
 
+@pytest.mark.more_agents
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_session_whose_process_alone_is_ended_leaves_nothing(claude, number):
     agent = claude("long")

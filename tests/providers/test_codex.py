@@ -283,7 +283,7 @@ def test_a_retry_is_a_note_with_its_number_and_status() -> None:
     reports = recorded("rl_once")
     assert outline(reports) == ["note ready", "note retry", "text Answer after one retry."]
     note = notes(reports)[1]
-    assert (note.try_, note.tries, note.status, note.code) == (1, 5, 429, "rate_limit_error")
+    assert (note.try_, note.tries, note.status, note.code) == (1, 6, 429, "rate_limit_error")
     assert note.message == "Reconnecting... 1/5 (exceeded retry limit, last status: 429 Too Many Requests)"
     ended_well(reports, text="Answer after one retry.", usage=ONE_CALL)
 
@@ -557,7 +557,7 @@ def test_a_retry_without_an_end_has_no_number() -> None:
 
 def test_a_retry_without_a_reason_has_no_code() -> None:
     note = notes(normalised(stream({"type": "error", "message": "Reconnecting... 2/5"})))[0]
-    assert (note.kind, note.try_, note.tries, note.code) == ("retry", 2, 5, None)
+    assert (note.kind, note.try_, note.tries, note.code) == ("retry", 2, 6, None)
 
 
 def test_a_retry_says_how_long_it_waits_where_that_is_told() -> None:

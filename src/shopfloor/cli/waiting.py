@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from shopfloor.cli.live import preview
 from shopfloor.cli.style import one_line, safe
 from shopfloor.limits import PREVIEW_CHARS
+from shopfloor.views import RATE_LIMIT
 
 if TYPE_CHECKING:
     from shopfloor.client import Client
@@ -23,7 +24,9 @@ def waiting_lines(run_id: str, calls: list[dict[str, Any]]) -> Iterator[str]:
     for call in calls:
         whose = run_of(call, run_id)
         who = "" if whose == run_id else f"sub-run {whose[:8]} "
-        if call.get("answered"):
+        if call["kind"] == RATE_LIMIT:
+            yield f"{who}waits for a rate limit, until {safe(str(call['until']))}"
+        elif call.get("answered"):
             yield f"{who}answered, not taken up yet: {asked(call)}"
         else:
             yield f"{who}waits for {asked(call)}"

@@ -55,8 +55,6 @@ from shopfloor.log import (
 )
 from shopfloor.ports import Log, Order
 
-RATE_LIMIT: Final = "rate_limit"
-"""What a run waits for whose provider says when it will answer again."""
 TOP: Final = Place("")
 """The run itself."""
 Leaving = Literal["cancelled", "suspended", "stopped", "failed"]

@@ -51,11 +51,12 @@ from shopfloor.views.stream_texts import Told
 from shopfloor.views.text import cut
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import Load, Row, tree
-from shopfloor.views.waiting import Waits, waits_step
+from shopfloor.views.waiting import RATE_LIMIT, Waits, waits_step
 
 __all__ = [
     "AGENT_SIGNALS",
     "DONE",
+    "RATE_LIMIT",
     "ArchiveEntry",
     "BlockEnd",
     "BlockStart",

@@ -56,7 +56,7 @@ from shopfloor.views.stream_texts import (
     step_ended,
     texts_ended,
 )
-from shopfloor.views.waiting import Waits, waits_step
+from shopfloor.views.waiting import RATE_LIMIT, Waits, waits_step
 
 CLIENT_TOOL = "client_tool"
 QUESTION = "question"
@@ -191,6 +191,8 @@ def _event(state: StreamState, event: Event) -> Step:
 
 
 def _called(state: StreamState, event: Event, call: ToolCall) -> Step:
+    if call.awaits is not None and call.awaits.kind == RATE_LIMIT:
+        return state, [Notice(kind="limit", message=f"waits for a rate limit, until {call.awaits.until}")]
     texts, told = call_told(state.texts, call.call_id, call.name, call.input)
     state = msgspec.structs.replace(state, texts=texts)
     if call.awaits is not None:
@@ -204,6 +206,8 @@ def _called(state: StreamState, event: Event, call: ToolCall) -> Step:
 
 
 def _answered(state: StreamState, result: ToolResult) -> Step:
+    if result.name == RATE_LIMIT and result.fidelity == "router":
+        return state, []
     state = msgspec.structs.replace(
         state,
         texts=call_answered(state.texts, result.call_id),

@@ -20,6 +20,8 @@ from shopfloor.log import (
 )
 
 T = TypeVar("T")
+RATE_LIMIT = "rate_limit"
+"""The kind of a wait that ends by itself: the provider has said when it will answer again."""
 
 
 class Waits(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -442,6 +442,27 @@ def test_a_question_beside_a_client_tool_comes_second() -> None:
     assert events[-1] == {"type": "finish", "finishReason": "question"}
 
 
+def test_a_rate_limit_is_waited_for_without_an_end_of_the_stream() -> None:
+    wait = ToolCall(
+        name="rate_limit",
+        call_id="r1",
+        input={"until": "2026-11-15T10:30:00.000Z"},
+        output=None,
+        fidelity="router",
+        awaits=Awaits(kind="rate_limit", until="2026-11-15T10:30:00.000Z"),
+    )
+    state, events = told(*log(STARTED, STEP, wait))
+    assert events[-1] == {
+        "type": "notice",
+        "kind": "limit",
+        "message": "waits for a rate limit, until 2026-11-15T10:30:00.000Z",
+    }
+    assert state.waits.waiting
+    over = ToolResult(name="rate_limit", call_id="r1", input=None, output=None, fidelity="router")
+    _, events = told(*log(over, first=4), state=state)
+    assert events == []
+
+
 def test_a_logged_question_waits_for_nobody() -> None:
     _, events = told(*log(STARTED, STEP, call("q", "log_question", {"question": "Why?"})))
     assert events[-1] == {"type": "question", "executionId": RUN_ID, "callId": "q", "question": "Why?"}

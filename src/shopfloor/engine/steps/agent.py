@@ -14,7 +14,7 @@ import msgspec
 
 from shopfloor.engine.agents import AgentEnd, Prices, Transcriber, Write
 from shopfloor.engine.agents.transcribing import result_of
-from shopfloor.engine.attempt import RATE_LIMIT, Attempt, EndedBadly, StepResult, Trying
+from shopfloor.engine.attempt import Attempt, EndedBadly, StepResult, Trying
 from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.journal import AGENT, Place, read_journal
 from shopfloor.engine.steps.stopping import stop_once, stopped_when_left
@@ -56,6 +56,7 @@ from shopfloor.ports import (
     Spent,
     Typed,
 )
+from shopfloor.views import RATE_LIMIT
 
 GO_ON = "Go on with what you were doing."
 """What a session is told that was cut off in the middle."""

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from shopfloor.engine.attempt import RATE_LIMIT, Attempt, StepResult, Trying
+from shopfloor.engine.attempt import Attempt, StepResult, Trying
 from shopfloor.engine.journal import Place, Said
 from shopfloor.engine.steps.threads import INTERRUPTED, Thread, is_whole, last_reply, messages_of, text_of, uses_of
 from shopfloor.engine.steps.tools import Tools
@@ -18,7 +18,7 @@ from shopfloor.errors import ProviderError, RateLimited, RequestRejected, StepFa
 from shopfloor.limits import MODEL_TRIES, PROVIDER_WORDS_CHARS, RATE_LIMIT_WAIT_SECONDS, RATE_LIMIT_WAITS
 from shopfloor.log import AssistantMessage, Block, Cost, TextBlock, ThinkingBlock, ToolUseBlock, Usage, UserMessage
 from shopfloor.ports import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage
-from shopfloor.views import added
+from shopfloor.views import RATE_LIMIT, added
 
 MODEL_RETRY = Retry(limit=MODEL_TRIES - 1)
 """Where a step says nothing of it: what passes by itself is tried again."""

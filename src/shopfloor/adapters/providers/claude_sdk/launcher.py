@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -25,14 +26,21 @@ from shopfloor.ports import AgentRequest, Capabilities, Launch
 _SESSION = ("-P", "-m", "shopfloor.adapters.providers.claude_sdk.session")
 _OWN_TOOL = re.compile(r"[A-Za-z0-9_-]{1,48}")
 """What the API takes as a name, with the server's before it."""
+_PACKAGE = "claude_agent_sdk"
 _CLI = ClaudeCode()
 
 
 class ClaudeSdk:
     name = "claude-sdk"
-    program = sys.executable
     install = "pip install 'shopfloor[claude]'"
     capabilities: Capabilities = msgspec.structs.replace(_CLI.capabilities, own_tools=True, sandbox=True)
+
+    @property
+    def program(self) -> str:
+        """The Claude Code that comes with the package: what is looked for where somebody asks whether it is there."""
+        found = find_spec(_PACKAGE)
+        folder = Path(found.origin).parent if found is not None and found.origin else None
+        return str(folder / "_bundled" / "claude") if folder is not None else _PACKAGE
 
     def login(self, env: Mapping[str, str], home: Path) -> str | None:
         return login(env, home)
@@ -46,7 +54,7 @@ class ClaudeSdk:
             path=[entry for entry in sys.path if entry],
         )
         return Launch(
-            argv=[self.program, *_SESSION],
+            argv=[sys.executable, *_SESSION],
             env=cli.env,
             stdin=_encoded(asked),
             session_id=cli.session_id,

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import reduce
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import anyio.to_thread
 import msgspec
@@ -25,7 +25,9 @@ class ToolUnusable(Exception):
 
 def own_tools(tools: Sequence[OwnTool]) -> McpSdkServerConfig:
     """All of them are loaded before anything happens."""
-    return create_sdk_mcp_server(SERVER, tools=[_served(tool, _loaded(tool)) for tool in tools])
+    server = create_sdk_mcp_server(SERVER, tools=[_served(tool, _loaded(tool)) for tool in tools])
+    # Else the model would have to search for them. The package does not know it and passes it on.
+    return cast("McpSdkServerConfig", {**server, "alwaysLoad": True})
 
 
 def _served(tool: OwnTool, handler: _Handler) -> SdkMcpTool[Any]:

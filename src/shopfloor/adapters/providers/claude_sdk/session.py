@@ -29,7 +29,8 @@ def main() -> int:
 
 
 def _cannot(error: ImportError) -> int:
-    why = "is not installed" if error.name == "claude_agent_sdk" else f"cannot be used ({error})"
+    missing = isinstance(error, ModuleNotFoundError) and error.name == "claude_agent_sdk"
+    why = "is not installed" if missing else f"cannot be used ({error})"
     sys.stderr.write(f"claude-agent-sdk {why}: pip install 'shopfloor[claude]'\n")
     return NO_PACKAGE
 

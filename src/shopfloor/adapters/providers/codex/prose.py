@@ -77,7 +77,9 @@ def retry_note(message: str) -> Note | None:
     if found is None:
         return None
     number, tries, reason = found.groups()
-    note = Note(kind="retry", message=message, try_=_count(number), tries=_count(tries))
+    again = _count(tries)
+    # It counts how often it tries again; the first try is one more.
+    note = Note(kind="retry", message=message, try_=_count(number), tries=None if again is None else again + 1)
     if reason is None:
         return note
     code, status, after = failure(reason).code, status_in(reason), _retry_after(reason)
