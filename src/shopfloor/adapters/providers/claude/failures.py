@@ -10,6 +10,7 @@ import msgspec
 from shopfloor.adapters.providers.reading import (
     Record,
     error_by_status,
+    how_it_ended,
     int_at,
     list_at,
     number_at,
@@ -31,7 +32,6 @@ from shopfloor.errors import (
     RunFailed,
     TurnsExceeded,
 )
-from shopfloor.limits import PROVIDER_WORDS_CHARS
 from shopfloor.log import Limit, Note, RunError, Status
 from shopfloor.ports import AgentExit
 
@@ -148,7 +148,7 @@ def broken_off(ended: AgentExit | None, *, began: bool) -> tuple[Status, RunErro
     if ended is not None and ended.cancelled:
         return "cancelled", run_error(ExecutionCancelled, "claude was stopped")
     where = "ended in the middle" if began else "did not start"
-    return "failed", run_error(AgentFailed, f"claude {where}: {_how(ended)}")
+    return "failed", run_error(AgentFailed, f"claude {where}: {how_it_ended(ended)}")
 
 
 def _message(result: Record) -> str:
@@ -158,12 +158,3 @@ def _message(result: Record) -> str:
         return "claude was interrupted"
     errors = "; ".join(error for error in list_at(result, "errors") if isinstance(error, str))
     return text_at(result, "result") or errors or reason or "claude did not end well"
-
-
-def _how(ended: AgentExit | None) -> str:
-    """`exit code 1: …`, with the last thing that it said on stderr."""
-    if ended is None:
-        return "nothing more came"
-    how = f"killed by {ended.signal}" if ended.signal is not None else f"exit code {ended.code}"
-    lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
-    return f"{how}: {lines[-1][:PROVIDER_WORDS_CHARS]}" if lines else how

@@ -15,9 +15,9 @@ from shopfloor.adapters.providers.codex.meter import Meter
 from shopfloor.adapters.providers.codex.prose import broke_off, error_note, failure, retry_note
 from shopfloor.adapters.providers.codex.repeats import Repeats
 from shopfloor.adapters.providers.lines import LineNormaliser
-from shopfloor.adapters.providers.reading import Record, record_at, run_error, text_at
+from shopfloor.adapters.providers.reading import Record, how_it_ended, record_at, run_error, text_at
 from shopfloor.errors import AgentFailed, ExecutionCancelled
-from shopfloor.limits import OPEN_BRANCHES, PROVIDER_WORDS_CHARS
+from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
     Block,
@@ -184,7 +184,7 @@ class CodexNormaliser(LineNormaliser):
         if self._turn == "completed":
             if ended is None or ended.cancelled or not ended.code:
                 return "completed", None
-            return "failed", run_error(AgentFailed, f"codex completed its turn, and failed: {_how(ended)}")
+            return "failed", run_error(AgentFailed, f"codex completed its turn, and failed: {how_it_ended(ended)}")
         if self._turn == "failed":
             return "failed", failure(self._error or "")
         if ended is not None and ended.cancelled:
@@ -192,7 +192,7 @@ class CodexNormaliser(LineNormaliser):
         if self._error is not None:
             return "failed", failure(self._error)
         where = "did not start" if self._thread is None else "ended in the middle"
-        return "failed", run_error(AgentFailed, f"codex {where}: {_how(ended)}")
+        return "failed", run_error(AgentFailed, f"codex {where}: {how_it_ended(ended)}")
 
 
 def _gave(call_id: str, tool: Tool) -> Told:
@@ -207,14 +207,3 @@ def _gave(call_id: str, tool: Tool) -> Told:
         fidelity="agent_emitted",
     )
     return Told(payload=result)
-
-
-def _how(ended: AgentExit | None) -> str:
-    """`exit code 1: Error: …`, with the last thing that it said of an error, or said at all."""
-    if ended is None:
-        return "nothing more came"
-    how = f"killed by {ended.signal}" if ended.signal is not None else f"exit code {ended.code}"
-    lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith("error")]
-    said = (errors or lines or [""])[-1][:PROVIDER_WORDS_CHARS]
-    return f"{how}: {said}" if said else how

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shopfloor.adapters.providers.lines import json_object
-from shopfloor.adapters.providers.reading import Record, error_by_status, int_at, run_error, text_at
+from shopfloor.adapters.providers.reading import Record, error_by_status, how_it_ended, int_at, run_error, text_at
 from shopfloor.errors import (
     AgentFailed,
     AuthenticationFailed,
@@ -13,7 +13,6 @@ from shopfloor.errors import (
     RequestRejected,
     RunFailed,
 )
-from shopfloor.limits import PROVIDER_WORDS_CHARS
 from shopfloor.log import Note, RunError
 from shopfloor.ports import AgentExit
 
@@ -64,18 +63,7 @@ def is_end(data: Record) -> bool:
 def broken_off(ended: AgentExit | None, *, begun: bool) -> RunError:
     """The error of a stream without its last record."""
     where = "ended in the middle" if begun else "did not start"
-    return run_error(AgentFailed, f"copilot {where}: {_how(ended)}")
-
-
-def _how(ended: AgentExit | None) -> str:
-    """`exit code 1: Error: …`, with the last thing that it said of an error, or said at all."""
-    if ended is None:
-        return "nothing more came"
-    how = f"killed by {ended.signal}" if ended.signal is not None else f"exit code {ended.code}"
-    lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith("error")]
-    said = (errors or lines or [""])[-1][:PROVIDER_WORDS_CHARS]
-    return f"{how}: {said}" if said else how
+    return run_error(AgentFailed, f"copilot {where}: {how_it_ended(ended)}")
 
 
 def _sentence(said: str | None) -> str | None:

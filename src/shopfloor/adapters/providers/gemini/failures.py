@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from shopfloor.adapters.providers.lines import json_object
-from shopfloor.adapters.providers.reading import error_by_status, int_at, run_error, text_at
+from shopfloor.adapters.providers.reading import error_by_status, how_it_ended, int_at, run_error, text_at
 from shopfloor.errors import (
     AgentFailed,
     AuthenticationFailed,
@@ -53,7 +53,6 @@ _PHRASES: tuple[tuple[str, type[RunFailed]], ...] = (
 """The first that is in the sentence decides."""
 
 _AFTER = re.compile(r"retry after ([0-9]{1,9}(?:\.[0-9]{1,9})?)s", re.IGNORECASE)
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 _EIGHT_BITS = 256
 _STATUSES = range(400, 2 * _EIGHT_BITS)
 _NOISE = ("at ", "}", "[STARTUP]", "Warning:")
@@ -93,7 +92,7 @@ def no_answer(message: str | None) -> RunError:
 
 def broken_off(ended: AgentExit | None, *, begun: bool) -> RunError:
     """A stream without its last record."""
-    message = f"gemini {'ended in the middle' if begun else 'did not start'}: {_how(ended)}"
+    message = f"gemini {'ended in the middle' if begun else 'did not start'}: {how_it_ended(ended, noise=_NOISE)}"
     status = _status(ended)
     if status is not None:
         return error_by_status(status, message)
@@ -105,15 +104,3 @@ def _status(ended: AgentExit | None) -> int | None:
     """It exits with the HTTP status that it met, of which a system keeps the last eight bits."""
     code = ended.code if ended is not None else None
     return code + _EIGHT_BITS if code is not None and code + _EIGHT_BITS in _STATUSES else None
-
-
-def _how(ended: AgentExit | None) -> str:
-    """`exit code 42: Error resuming session: …`, with the last that it said of an error, or said at all."""
-    if ended is None:
-        return "nothing more came"
-    how = f"killed by {ended.signal}" if ended.signal is not None else f"exit code {ended.code}"
-    lines = [_ESCAPE.sub("", line).strip() for line in ended.stderr.splitlines()]
-    lines = [line for line in lines if line and not line.startswith(_NOISE)]
-    errors = [line for line in lines if line.lower().startswith("error")]
-    said = (errors or lines or [""])[-1][:PROVIDER_WORDS_CHARS]
-    return f"{how}: {said}" if said else how

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 
-from shopfloor.adapters.providers.reading import Record, error_by_status, int_at, record_at, run_error, text_at
+from shopfloor.adapters.providers.reading import (
+    Record,
+    error_by_status,
+    how_it_ended,
+    int_at,
+    record_at,
+    run_error,
+    text_at,
+)
 from shopfloor.errors import (
     AgentFailed,
     AuthenticationFailed,
@@ -36,7 +44,6 @@ _PHRASES: tuple[tuple[str, type[RunFailed]], ...] = (
 _REFUSALS = ("The user rejected permission", "The user has specified a rule which prevents you")
 _NO_SESSION = "Session not found"
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 def failure(error: Record) -> RunError:
@@ -71,20 +78,8 @@ def is_refusal(error: str | None) -> bool:
 
 
 def broken_off(ended: AgentExit | None, *, begun: bool) -> RunError:
-    message = f"opencode {'ended in the middle' if begun else 'did not start'}: {how(ended)}"
+    message = f"opencode {'ended in the middle' if begun else 'did not start'}: {how_it_ended(ended)}"
     return run_error(RequestRejected if not begun and _NO_SESSION in message else AgentFailed, message)
-
-
-def how(ended: AgentExit | None) -> str:
-    """`exit code 1: Error: Session not found`, with the last thing that it said."""
-    if ended is None:
-        return "nothing more came"
-    code = f"killed by {ended.signal}" if ended.signal is not None else f"exit code {ended.code}"
-    lines = [_ESCAPE.sub("", line).strip() for line in ended.stderr.splitlines()]
-    lines = [line for line in lines if line]
-    errors = [line for line in lines if line.lower().startswith("error")]
-    said = (errors or lines or [""])[-1][:PROVIDER_WORDS_CHARS]
-    return f"{code}: {said}" if said else code
 
 
 def _retry_after(data: Record) -> float | None:

@@ -8,9 +8,9 @@ not in it. A step that does not ask for tools is the last, and what it says is t
 from __future__ import annotations
 
 from shopfloor.adapters.providers.lines import LineNormaliser
-from shopfloor.adapters.providers.opencode.failures import broken_off, error_note, failure, how, is_refusal
+from shopfloor.adapters.providers.opencode.failures import broken_off, error_note, failure, is_refusal
 from shopfloor.adapters.providers.opencode.parts import Tool, usage_of
-from shopfloor.adapters.providers.reading import Record, number_at, record_at, run_error, text_at, time_of
+from shopfloor.adapters.providers.reading import Record, how_it_ended, number_at, record_at, run_error, text_at, time_of
 from shopfloor.errors import AgentFailed, ExecutionCancelled
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
@@ -189,7 +189,7 @@ class OpenCodeNormaliser(LineNormaliser):
             # An error that it got over makes it exit with 1 all the same.
             if ended is None or cancelled or self._failed_before or not ended.code:
                 return "completed", None
-            return "failed", run_error(AgentFailed, f"opencode gave its answer, and failed: {how(ended)}")
+            return "failed", run_error(AgentFailed, f"opencode gave its answer, and failed: {how_it_ended(ended)}")
         if cancelled or (self._error is not None and self._error.code == ExecutionCancelled.code):
             return "cancelled", run_error(ExecutionCancelled, "opencode was stopped")
         if self._error is not None:
