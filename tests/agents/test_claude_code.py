@@ -169,6 +169,25 @@ def test_a_rate_limit_that_passes_is_a_note(claude):
     assert ran.log.texts == ["Answer after one retry."]
 
 
+def test_a_limit_that_says_when_it_ends_is_waited_for_and_the_session_gone_on_with(claude):
+    agent = claude("limited")
+    del agent.env["ANTHROPIC_API_KEY"]
+    agent.env["CLAUDE_CODE_OAUTH_TOKEN"] = "token"
+    ran = agent.run()
+    assert ran.code == 0, ran.err
+    assert ran.log.session["access_mode"] == "subscription"
+    assert ran.log.notes("limit")[0]["limit"]["status"] == "rejected"
+    (wait,) = [call for call in ran.log.calls if call["name"] == "rate_limit"]
+    assert wait["awaits"]["kind"] == "rate_limit"
+    (over,) = [event for event in ran.log.events if event["type"] == "tool.result"]
+    assert over["timestamp"] >= wait["awaits"]["until"]
+    assert len(ran.log.notes("left")) == 1
+    # One try: to wait is not to fail.
+    assert [step["try"] for step in ran.log.payloads("step.started")] == [1]
+    assert ran.log.outcome["result"].endswith("Go on with what you were doing.")
+    assert "waits for a rate limit" in ran.err
+
+
 @pytest.mark.parametrize(
     ("scenario", "status", "code", "retryable"),
     [

@@ -134,6 +134,17 @@ def test_a_session_is_gone_on_with(codex):
     assert second.log.outcome.get("usage") in (None, usage(1))
 
 
+def test_two_runs_do_not_work_in_one_session(codex):
+    agent = codex("long")
+    process = agent.start(*MODEL)
+    log = agent.wait_for_tool(process)
+    second = agent.shopfloor("run", "--provider", "codex", "And now?", "--resume", log.run_id, "--cwd", str(agent.cwd))
+    assert second.returncode != 0
+    assert "has not ended" in second.stderr
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+
+
 def test_a_session_that_was_killed_is_gone_on_with(codex):
     agent = codex("long")
     process = agent.start(*MODEL)

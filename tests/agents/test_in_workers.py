@@ -68,6 +68,20 @@ def test_a_worker_in_yaml_hands_a_task_to_an_agent(codex):
     assert log.first["worker_type"] == "builtin"
 
 
+def test_every_try_has_a_session_of_its_own(driven: Drive) -> None:
+    agent = driven("claude-code", "overloaded")
+    text = IN_YAML.replace("codex", "claude-code").replace("gpt-5.5", "claude-opus-5-5")
+    text = text.replace("    output: SAID", "    retry: {limit: 1, delay: 0}\n    output: SAID")
+    folder = worker(agent, "in-yaml", "worker.yaml", text)
+    ran = agent.shopfloor("run", "in-yaml", "-i", "WORD=please", "--workers", folder, "--cwd", str(agent.cwd))
+    assert ran.returncode != 0
+    (log,) = logs_of(agent)
+    assert log.error["code"] == "provider_overloaded"
+    tries = log.payloads("step.started")
+    assert [step["try"] for step in tries] == [1, 2]
+    assert len({step["session"]["session_id"] for step in tries}) == 2
+
+
 def test_a_worker_in_python_goes_on_in_the_session_of_its_own_agent(codex):
     agent = codex("echo")
     folder = worker(agent, "in-python", "worker.py", IN_PYTHON)

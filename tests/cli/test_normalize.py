@@ -131,6 +131,14 @@ def test_a_pipe_is_told_as_it_comes(env: dict[str, str]) -> None:
         process.communicate()
 
 
+def test_whoever_reads_no_further_is_no_error(env: dict[str, str]) -> None:
+    file = FIXTURES / "codex" / "nasty.jsonl"
+    line = f"{SHOPFLOOR} normalize codex {file} | head -c 10; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split("\n")[-2] in ("141", '{"seq":1,"141')
+    assert "error" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "exit_code"),
     [
@@ -140,6 +148,11 @@ def test_a_pipe_is_told_as_it_comes(env: dict[str, str]) -> None:
         (("run", "--provider", "codex"), "usage", 2),
         (("run", "--provider", "codex", "hello", "--max-budget", "0"), "usage", 2),
         (("run", "--provider", "codex", "hello", "--tools", "Read"), "unsupported_option", 2),
+        (("run", "--provider", "codex", "hello", "--max-budget", "1"), "unsupported_option", 2),
+        (("run", "--provider", "codex", "hello", "--max-budget", "1", "--model", "zork"), "unsupported_option", 2),
+        (("run", "--provider", "codex", "hello", "--sandbox"), "unsupported_option", 2),
+        (("dispatch", "codex", "--input-json", '{"prompt": "hello", "tools": [1]}'), "validation_error", 2),
+        (("dispatch", "codex", "--input-json", '{"prompt": "hello", "max_turns": 0}'), "validation_error", 2),
         (("run", "--provider", "codex", "hello", "-i", "A=b"), "usage", 2),
         (("run", "hello", "--read-only"), "usage", 2),
         (("run", "--provider", "codex", "hello", "--resume", "5f3a"), "run_not_found", 4),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
@@ -138,13 +139,27 @@ def test_runs_that_wait_for_a_slot_after_a_restart_can_be_cancelled(shop: Shop):
     assert {outcome.status for outcome in ended.values()} == {"cancelled"}
 
 
+def stopped_outside_of_the_database(pid: int, shop: Shop) -> bool:
+    """Whoever is stopped in the middle of writing rows holds the database for all: that is another story."""
+    os.kill(pid, signal.SIGSTOP)
+    database = sqlite3.connect(shop.storage.database, timeout=0.2)
+    try:
+        database.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        os.kill(pid, signal.SIGCONT)
+        return False
+    finally:
+        database.close()
+    return True
+
+
 def test_a_run_of_a_process_that_was_stopped_is_cancelled_by_a_server_that_comes_later(shop: Shop):
     words = ["run", "-q", "command", "--workers", str(shop.folder / "workers")]
     given = ["-i", f"NOTES={shop.notes}", "-i", f"GO={shop.go}"]
     alone = subprocess.Popen([SHOPFLOOR, *words, *given], env=shop.env, stdout=subprocess.DEVNULL)
     try:
         wait_until(lambda: len(shop.children()) > 0, "its command to run", 60)
-        os.kill(alone.pid, signal.SIGSTOP)
+        wait_until(lambda: stopped_outside_of_the_database(alone.pid, shop), "it to be stopped")
         with shop.up() as server:
             (run_id,) = shop.runs()
             began = time.monotonic()

@@ -6,6 +6,7 @@ key has its own state, so that one server serves many runs at once; a session th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -17,6 +18,8 @@ SUB_TASK = "Say where you are."
 LOOPS = 40
 """How many turns `loop` has before it comes to an end."""
 _SUB_SAID = "I am the sub-agent."
+LIMITED_SECONDS = 6
+"""How long the scenario `limited` is."""
 
 
 def text(hands: Hands) -> list[Turn]:
@@ -91,6 +94,22 @@ def rl_forever(hands: Hands) -> list[Turn]:
     return [_fails(429, "rate_limit_error", "Slow down.")]
 
 
+def limited(hands: Hands) -> list[Turn]:
+    """A subscription whose window is used up, and opens again in a few seconds."""
+    reset = str(int(time.time()) + LIMITED_SECONDS)
+    window = "anthropic-ratelimit-unified"
+    headers = {
+        f"{window}-status": "rejected",
+        f"{window}-reset": reset,
+        f"{window}-representative-claim": "five_hour",
+        f"{window}-5h-status": "rejected",
+        f"{window}-5h-reset": reset,
+        f"{window}-5h-utilization": "1.0",
+    }
+    failure = Failure(status=429, type="rate_limit_error", message="Used up.", headers=headers)
+    return [Turn(fail=failure, tools=True), *echo(hands)]
+
+
 def overloaded(hands: Hands) -> list[Turn]:
     return [_fails(hands.overloaded, "overloaded_error", "Overloaded.")]
 
@@ -101,7 +120,7 @@ def unauthorised(hands: Hands) -> list[Turn]:
 
 _ALL: tuple[Callable[[Hands], list[Turn]], ...] = (
     *(text, bash, parallel, thinking, fail, long, touch, files, agents, loop, echo),
-    *(rl_once, rl_forever, overloaded, unauthorised),
+    *(rl_once, rl_forever, limited, overloaded, unauthorised),
 )
 SCENARIOS = {scenario.__name__: scenario for scenario in _ALL}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -70,21 +70,24 @@ def _status(line: bytes) -> str | None:
 
 def _chunks(file: str) -> Iterator[bytes]:
     """As they come, so that a pipe is told live."""
-    if file == "-":
-        yield from _read(sys.stdin.buffer)
-        return
+    opened = sys.stdin.buffer if file == "-" else _opened(file)
+    read: Callable[[int], bytes] = getattr(opened, "read1", opened.read)
+    while True:
+        try:
+            chunk = read(READ_CHUNK_BYTES)
+        except OSError as error:
+            raise storage_error(error, f"cannot read {file}", reading=True) from error
+        if not chunk:
+            return
+        yield chunk
+        # Whoever reads what we print sees each event when it happens, not when a buffer is full.
+        sys.stdout.buffer.flush()
+
+
+def _opened(file: str) -> BinaryIO:
     try:
-        with Path(file).open("rb") as opened:
-            yield from _read(opened)
+        return Path(file).open("rb")
     except FileNotFoundError:
         raise FileMissing(f"there is no file {file}") from None
     except OSError as error:
         raise storage_error(error, f"cannot read {file}", reading=True) from error
-
-
-def _read(opened: BinaryIO) -> Iterator[bytes]:
-    read = getattr(opened, "read1", opened.read)
-    while chunk := read(READ_CHUNK_BYTES):
-        yield chunk
-        # Whoever reads what we print sees each event when it happens, not when a buffer is full.
-        sys.stdout.buffer.flush()

@@ -115,10 +115,11 @@ class Transcript:
         if isinstance(message, UserMessage) and message.system_prompt:
             yield from self._end_paragraph()
             yield from self._headed(event, self._folded(message.system_prompt, "system  ", "dim"))
-        if isinstance(message, AssistantMessage) and message.note is not None and message.note.kind != "ready":
+        note = message.note if isinstance(message, AssistantMessage) else None
+        if note is not None and note.kind not in ("ready", "left"):
             yield from self._end_paragraph()
-            look = "red" if message.note.kind == "error" else "yellow"
-            yield from self._headed(event, self._folded(notice_of(message.note), "! ", look))
+            look = "red" if note.kind == "error" else "yellow"
+            yield from self._headed(event, self._folded(notice_of(note), "! ", look))
         for block in message.blocks:
             stream = block.stream if isinstance(block, TextBlock) else None
             if isinstance(block, TextBlock) and isinstance(message, AssistantMessage):

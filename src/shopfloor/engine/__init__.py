@@ -8,6 +8,7 @@ from shopfloor.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from shopfloor.engine.agents import Prices, transcribed
+    from shopfloor.engine.agents.asking import AgentDesk
     from shopfloor.engine.cancel import Cancellation
     from shopfloor.engine.command import CommandRun, Outcome, run_command
     from shopfloor.engine.duty import Duty
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
     from shopfloor.engine.retention import delete_run, prune
     from shopfloor.engine.run import Run
-    from shopfloor.engine.steps.agent import AgentDesk, AgentResult
+    from shopfloor.engine.steps.agent import AgentResult
     from shopfloor.engine.workers import (
         EXAMPLE_WORKERS,
         Catalogue,
@@ -94,7 +95,8 @@ __getattr__ = _lazily(
         "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),
         "retention": ("delete_run", "prune"),
         "run": ("Run",),
-        "steps.agent": ("AgentDesk", "AgentResult"),
+        "agents.asking": ("AgentDesk",),
+        "steps.agent": ("AgentResult",),
         "workers.definition": ("Retry",),
         "workers": (
             "EXAMPLE_WORKERS",

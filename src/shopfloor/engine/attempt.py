@@ -20,8 +20,10 @@ from shopfloor.engine.leash import Leash
 from shopfloor.engine.occupancy import Occupancy, Slot
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import (
+    AgentMissing,
     AnswerTimeout,
     AuthenticationFailed,
+    BudgetExceeded,
     HostStopped,
     LogClosed,
     OutcomeUnknown,
@@ -30,6 +32,7 @@ from shopfloor.errors import (
     ShopfloorError,
     StepFailed,
     StorageError,
+    TurnsExceeded,
     error_of,
 )
 from shopfloor.limits import LEAVING_SECONDS, STORAGE_PATIENCE_SECONDS, STORAGE_RETRY_SECONDS
@@ -432,7 +435,7 @@ class Attempt:
         return event is not None
 
 
-_FINAL = (AuthenticationFailed, RequestRejected, OutcomeUnknown)
+_FINAL = (AuthenticationFailed, RequestRejected, OutcomeUnknown, AgentMissing, BudgetExceeded, TurnsExceeded)
 """What no further try can mend, as far as we know."""
 
 

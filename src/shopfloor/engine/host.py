@@ -13,6 +13,7 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
+from shopfloor.engine.agents.asking import AgentDesk
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.conduct import conduct
 from shopfloor.engine.duty import Duty
@@ -22,7 +23,6 @@ from shopfloor.engine.orders import Orders
 from shopfloor.engine.orphans import end_orphan
 from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.slots import HostSlot, Slots
-from shopfloor.engine.steps.agent import AgentDesk
 from shopfloor.engine.steps.tools import tools_of
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue

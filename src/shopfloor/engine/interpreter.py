@@ -10,10 +10,11 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from shopfloor.engine.agents.asking import AgentOrder
 from shopfloor.engine.attempt import WORKERS_OWN, Attempt, Finished, StepResult, Trying
 from shopfloor.engine.journal import Place
 from shopfloor.engine.run import Run
-from shopfloor.engine.steps.agent import AgentOrder, run_agent
+from shopfloor.engine.steps.agent import run_agent
 from shopfloor.engine.steps.command import CommandWork
 from shopfloor.engine.steps.model import ModelStep, say
 from shopfloor.engine.steps.serving import ShellCommand

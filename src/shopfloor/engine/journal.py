@@ -55,6 +55,10 @@ class StepRecord(msgspec.Struct):
     child_run_id: str | None = None
     session: Session | None = None
     """For an agent: the session that can be gone on in."""
+    spoke: bool = False
+    """For an agent: whether it has said anything, were it only that it is ready."""
+    spent_usd: float = 0.0
+    """For an agent: what earlier sittings of this step have cost."""
 
 
 class Journal(msgspec.Struct):
@@ -144,6 +148,10 @@ class Journal(msgspec.Struct):
             return
         told = said.session_id or (said.note and said.note.ready and said.note.ready.session_id)
         step = self.steps[place]
+        step.spoke = True
+        if said.note is not None and said.note.kind == "left":
+            self.usage, self.cost = added(self.usage, said.usage), summed(self.cost, said.cost)
+            step.spent_usd += (said.cost and said.cost.usd) or 0.0
         if told and step.session is not None and step.session.session_id != told:
             step.session = msgspec.structs.replace(step.session, session_id=told)
 

@@ -11,9 +11,10 @@ from typing import Any, Literal
 import anyio.to_thread
 import msgspec
 
+from shopfloor.engine.agents.asking import AgentOrder
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
 from shopfloor.engine.journal import Place
-from shopfloor.engine.steps.agent import AgentOrder, AgentResult, run_agent
+from shopfloor.engine.steps.agent import AgentResult, run_agent
 from shopfloor.engine.steps.command import CommandResult, CommandWork
 from shopfloor.engine.steps.model import ModelStep
 from shopfloor.engine.steps.serving import ShellCommand

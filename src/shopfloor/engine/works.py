@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shopfloor.engine.journal import read_journal
+from shopfloor.engine.journal import AGENT, read_journal
 from shopfloor.engine.workers.bare import PROMPT
 from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
 from shopfloor.engine.workers.inputs import checked_input, input_schema
-from shopfloor.errors import RunEnded, RunNotFound, RunRunning, StorageFull, UnknownCall
+from shopfloor.errors import ConflictError, RunEnded, RunNotFound, RunRunning, StorageFull, UnknownCall
 from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.log import new_run_id, now
+from shopfloor.log import RunStarted, decode, new_run_id, now
 from shopfloor.ports import ANSWER, Asked, CallResult, Dispatch, LogReader, Logs, Order, Queue, Store, WorkerInfo
 
 
@@ -101,12 +101,23 @@ class LocalWorks:
             )
         self.wake()
 
+    async def _refuse_sub_agent(self, run_id: str, parent: str) -> None:
+        """A sub-agent is a part of its agent's own session, which nobody but the agent can end."""
+        entries = await self._reader.page(run_id, limit=1)
+        first = decode(entries[0].raw).payload if entries else None
+        if isinstance(first, RunStarted) and first.definition is None:
+            raise ConflictError(
+                f"the run {run_id} is of a sub-agent, which ends with its agent", hint=f"cancel {parent} instead"
+            )
+
     async def cancel(self, run_id: str, *, reason: str) -> None:
         run = await self._store.get_run(run_id)
         if run is None:
             raise RunNotFound(f"there is no run {run_id}")
         if run.row.ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})")
+        if run.row.kind == AGENT and run.row.parent_run_id is not None:
+            await self._refuse_sub_agent(run_id, run.row.parent_run_id)
         await self._queue.put(
             Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
         )

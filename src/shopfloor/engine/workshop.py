@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from shopfloor.engine.agents.asking import AgentDesk
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
-from shopfloor.engine.steps.agent import AgentDesk
 from shopfloor.ports import Models, Processes
 
 

@@ -40,9 +40,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A limit of the provider's, as it told of it."""
 
-    kind: Literal["requests", "tokens"] = "requests"
+    # By factories, so that they are said and not left out: whoever reads a log goes by them.
+    kind: Literal["requests", "tokens"] = msgspec.field(default_factory=lambda: "requests")
     """What is counted."""
-    status: Literal["allowed", "warning", "rejected"] = "rejected"
+    status: Literal["allowed", "warning", "rejected"] = msgspec.field(default_factory=lambda: "rejected")
     """Whether it was still open."""
     current: float | None = None
     """How much of it is used; of `max`, or of 1 where that is not told."""
@@ -76,8 +77,9 @@ class Initialisation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an agent's program says, and no model: that it is ready, that it tries again, that something is wrong."""
 
-    kind: Literal["ready", "retry", "limit", "denied", "warning", "error"]
-    """`retry`: a model call failed and is made again; `denied`: a tool was not allowed; `error`: it goes no further."""
+    kind: Literal["ready", "retry", "limit", "denied", "warning", "error", "left"]
+    """`retry`: a model call failed and is made again; `denied`: a tool was not allowed; `error`: it goes no further;
+    `left`: it is gone on with later, and the message has what it has spent up to here."""
     message: str | None = None
     """In the program's words."""
     code: str | None = None

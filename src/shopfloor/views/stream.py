@@ -170,7 +170,7 @@ def _event(state: StreamState, event: Event) -> Step:
             spent = _usage(None, step.usage, step.cost) + _usage(None, step.sub_usage, step.sub_cost)
             spent = spent if step.kind == "agent" else []
             return msgspec.structs.replace(state, texts=texts), [*told, *spent, end]
-        case AssistantMessage(note=note) if note is not None and note.kind != "ready":
+        case AssistantMessage(note=note) if note is not None and note.kind not in ("ready", "left"):
             return state, [
                 Notice(kind=note.kind, message=notice_of(note), code=note.code, retry_after=note.retry_after)
             ]

@@ -66,7 +66,9 @@ def waits_step(state: Waits, event: Event) -> Waits:
             # An attempt goes on with the steps that are open; the outcome leaves none.
             return state if isinstance(event.payload, RunStarted) else NOTHING
         case StepStarted() | CallStarted() as step:
-            opened = {**state.steps, _place(event): int(isinstance(step, CallStarted))}
+            # A sub-agent works while its agent does; only for another run does one wait.
+            waits = isinstance(step, CallStarted) and step.kind != "agent"
+            opened = {**state.steps, _place(event): int(waits)}
             begun = {event.path, *_outside(event.path)}
             coming = tuple(one for one in state.coming if one not in begun)
             if isinstance(step, StepStarted) and step.branches:

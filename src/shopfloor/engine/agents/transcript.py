@@ -88,14 +88,16 @@ class Transcriber:
         prices: Prices,
         new_id: Callable[[str], str],
         model: str | None = None,
+        called: int = 0,
     ) -> None:
-        """`first` is the run's own: sub-agents have its owner and channel. `new_id` makes a run's id of a key."""
+        """`first` is the run's own: sub-agents have its owner and channel. `new_id` makes a run's id of a key.
+        `called` is how many others it has called before."""
         self._first = first
         self._provider = provider
         self._prices = prices
         self._new_id = new_id
         self._model = model
-        self._agents = {SELF: _Agent(run_id=run_id, path=path)}
+        self._agents = {SELF: _Agent(run_id=run_id, path=path, called=called)}
         self._sub_costs = 0.0
         self._sub_usage = Usage()
         self._spent: dict[str | None, Usage] = {}
@@ -168,7 +170,7 @@ class Transcriber:
         )
         self._agents[started.agent] = agent
         given = {} if started.task is None else {"prompt": started.task}
-        call = CallStarted(name=started.name, kind="call_workflow", try_=1, worker=self._provider, input=given)
+        call = CallStarted(name=started.name, kind="agent", try_=1, worker=self._provider, input=given)
         writes = [
             self._in(parent, call, path=agent.called_at, child_run_id=agent.run_id, at=started.at),
             self._in(agent, self._run_started(agent, started), path="", at=started.at),
@@ -232,7 +234,7 @@ class Transcriber:
             cost=cost,
         )
         call = CallCompleted(
-            name=agent.name, kind="call_workflow", try_=1, error=error, usage=ended.usage, cost=cost, result=ended.text
+            name=agent.name, kind="agent", try_=1, error=error, usage=ended.usage, cost=cost, result=ended.text
         )
         writes = [
             self._write(agent, step, at=ended.at),

@@ -1,0 +1,121 @@
+"""What an agent is asked for, and what its steps work with."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from shopfloor.engine.agents.transcript import Prices
+from shopfloor.engine.journal import read_journal
+from shopfloor.engine.workers.bare import MODELS
+from shopfloor.engine.workers.definition import AtLeastOne, Positive
+from shopfloor.errors import (
+    InvalidInput,
+    StepFailed,
+    UnsupportedOption,
+)
+from shopfloor.log import (
+    Usage,
+)
+from shopfloor.ports import (
+    AgentRequest,
+    Launch,
+    LogReader,
+    Logs,
+    OwnTool,
+    Processes,
+    Provider,
+)
+
+
+class AgentOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker asks an agent for."""
+
+    provider: str
+    prompt: str
+    system: str | None = None
+    model: str | None = None
+    tools: list[str] | None = None
+    own_tools: list[OwnTool] = []
+    read_only: bool = False
+    sandbox: bool = False
+    max_turns: AtLeastOne | None = None
+    max_budget: Positive | None = None
+    cwd: str
+    resume: str | None = None
+    """A run, or a session of the provider's."""
+
+
+class AgentDesk(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent step works with."""
+
+    provider: Callable[[str], Provider]
+    processes: Processes
+    logs: Logs
+    reader: LogReader
+    prices: Prices
+    env: Mapping[str, str]
+
+    def check(self, provider: str, given: Mapping[str, Any]) -> None:
+        """Raises `UnsupportedOption` where a bare provider cannot be asked for that."""
+        if provider in MODELS:
+            return
+        asked = {name: value for name, value in given.items() if value is not None}
+        try:
+            order = msgspec.convert({**asked, "provider": provider, "cwd": "."}, AgentOrder)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"{provider} cannot be asked so: {error}") from error
+        self.launch(self.provider(provider), request_of(order, order.resume, order.cwd))
+
+    def launch(self, provider: Provider, request: AgentRequest) -> Launch:
+        """How a provider is started for this. Raises `UnsupportedOption` where it cannot be asked so."""
+        capabilities = provider.capabilities
+        if request.own_tools and not capabilities.own_tools:
+            raise UnsupportedOption(f"{provider.name} cannot call tools of a worker's own", hint="claude-sdk can")
+        if request.sandbox and not capabilities.sandbox:
+            raise UnsupportedOption(f"{provider.name} has no sandbox to ask for", hint="claude-sdk has one")
+        if request.max_budget_usd is not None and not (capabilities.cost or self._priced(request.model)):
+            raise UnsupportedOption(
+                f"what {provider.name} spends is not known without the price of its model",
+                hint="name a model with a known price: --model",
+            )
+        return provider.launch(request, self.env)
+
+    def _priced(self, model: str | None) -> bool:
+        return model is not None and self.prices(model, Usage(input=1)).usd is not None
+
+
+def request_of(order: AgentOrder, session_id: str | None, cwd: str) -> AgentRequest:
+    return AgentRequest(
+        prompt=order.prompt,
+        cwd=cwd,
+        model=order.model,
+        system_prompt=order.system,
+        max_turns=order.max_turns,
+        max_budget_usd=order.max_budget,
+        tools=order.tools,
+        own_tools=order.own_tools,
+        read_only=order.read_only,
+        sandbox=order.sandbox,
+        resume=session_id,
+        session_id=str(uuid.uuid4()),
+    )
+
+
+async def session_of(desk: AgentDesk, provider: Provider, run_id: str) -> tuple[str, str]:
+    """The session that an earlier run worked in, and its folder: providers find their sessions by that."""
+    journal = await read_journal(desk.reader, run_id)
+    if journal.first is not None and journal.outcome is None:
+        raise StepFailed(f"the run {run_id} has not ended: two cannot work in one session", hint="wait, or cancel it")
+    sessions = [step.session for step in journal.steps.values() if step.session is not None]
+    known = [one for one in sessions if one.provider == provider.name and one.session_id and one.process]
+    if not known:
+        raise StepFailed(
+            f"the run {run_id} has no session of {provider.name} that could be gone on with",
+            hint="`shopfloor show` tells what it did",
+        )
+    last = known[-1]
+    return last.session_id or "", last.process.cwd if last.process else ""

@@ -1,0 +1,333 @@
+"""One process of an agent, from its start to its exit."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from shopfloor.engine.agents.asking import AgentDesk
+from shopfloor.engine.agents.transcribing import result_of
+from shopfloor.engine.agents.transcript import AgentEnd, Transcriber, Write
+from shopfloor.engine.attempt import Attempt, StepResult, Trying
+from shopfloor.engine.cancel import Cancellation
+from shopfloor.engine.journal import Place, StepRecord, summed
+from shopfloor.engine.steps.stopping import LEFT, stop_once, stopped_when_left
+from shopfloor.errors import (
+    AgentFailed,
+    AgentMissing,
+    BudgetExceeded,
+    CommandNotFound,
+    ExecutionCancelled,
+    ProcessError,
+    RunFailed,
+    ShopfloorError,
+    StepFailed,
+    StorageError,
+    error_of,
+)
+from shopfloor.limits import AGENT_STDERR_CHARS, STOP_GRACE_SECONDS
+from shopfloor.log import (
+    AssistantMessage,
+    Note,
+    Process,
+    RunCompleted,
+    RunError,
+    Session,
+    TextBlock,
+    Usage,
+    UserMessage,
+    new_run_id,
+)
+from shopfloor.ports import (
+    SELF,
+    AgentExit,
+    AgentRequest,
+    Child,
+    Command,
+    Ended,
+    Exit,
+    Launch,
+    Log,
+    Normaliser,
+    Provider,
+    Report,
+    Spent,
+    Typed,
+)
+from shopfloor.views import added
+
+
+class Sitting:
+    """One process of an agent, from its start to its exit."""
+
+    def __init__(
+        self, attempt: Attempt, desk: AgentDesk, provider: Provider, request: AgentRequest, trying: Trying
+    ) -> None:
+        self._attempt = attempt
+        self._desk = desk
+        self._provider = provider
+        self._request = request
+        self._trying = trying
+        self._cancellation = Cancellation()
+        self._normaliser: Normaliser = provider.normaliser(resumed=request.resume is not None)
+        self._transcriber = Transcriber(
+            _first_of(attempt),
+            run_id=attempt.run_id,
+            path=trying.place.path,
+            provider=provider.name,
+            prices=desk.prices,
+            new_id=lambda key: new_run_id(),
+            model=request.model,
+            called=len(_calls_below(attempt, trying.place)),
+        )
+        self._logs: dict[str, tuple[Log, AsyncExitStack]] = {}
+        self._opened = AsyncExitStack()
+        self._typing = ""
+        self._typed: dict[int, int] = {}
+        """How much has been typed of each block of the message that is being typed."""
+        self._stderr = ""
+        self._spent = 0.0
+        self._failure: RunFailed | StorageError | None = None
+        """What ended it from our side."""
+
+    async def sit(self) -> tuple[StepResult, RunFailed | None]:
+        """What it gave, and what went wrong."""
+        await self._end_cut_off()
+        launch = self._desk.launch(self._provider, self._request)
+        command = Command(argv=launch.argv, cwd=self._request.cwd, env=launch.env, stdin=launch.stdin)
+        exit_: Exit | None = None
+        async with self._opened, stopped_when_left(self._attempt, self._cancellation):
+            try:
+                async with self._desk.processes.start(command, run_id=self._attempt.run_id) as child:
+                    exit_ = await self._serve(child, launch)
+            except CommandNotFound as missing:
+                self._fail(self._missing(missing))
+            except ProcessError as error:
+                self._fail(StepFailed(error.message, hint=error.hint))
+            end = await self._end(exit_)
+        result = StepResult(
+            result_of(end.ended, self._exit(exit_)),
+            end.ended.usage,
+            end.cost,
+            self._session(launch, end.ended.session_id),
+            end.ended.limits or None,
+            end.sub_usage,
+            end.sub_cost,
+        )
+        if isinstance(self._failure, StorageError):
+            raise self._failure
+        failure = self._failure or _failure(end.ended)
+        if self._cancellation.reason == LEFT:
+            await self._leave(result, failure)
+        await anyio.lowlevel.checkpoint()
+        return result, failure
+
+    async def _leave(self, result: StepResult, failure: RunFailed | None) -> None:
+        """What it gave and cost is on record, also where nobody waits for it any more."""
+        match self._attempt.leaving:
+            case _ if failure is None:
+                # It had come to its end by itself.
+                await self._attempt.end(self._trying, result)
+            case "cancelled":
+                reason = self._attempt.cancellation.reason or "cancelled"
+                await self._attempt.end(self._trying, result, ExecutionCancelled(reason))
+            case "stopped" | "suspended":
+                await self.leave(result)
+            case "failed":
+                await self._attempt.end(self._trying, result, self._attempt.failure)
+            case None:
+                await self._attempt.end(self._trying, result, StepFailed("it was left in the middle"))
+
+    async def leave(self, result: StepResult) -> None:
+        """The session is gone on with later; what it has spent up to here is on record."""
+        spent = added(result.usage or Usage(), result.sub_usage)
+        session_id = result.session.session_id if result.session else None
+        cost = summed(result.cost, result.sub_cost)
+        usage = None if spent == Usage() else spent
+        left = AssistantMessage(session_id=session_id, usage=usage, cost=cost, note=Note(kind="left"), blocks=[])
+        with anyio.CancelScope(shield=True):
+            await self._attempt.append(left, self._trying.place)
+
+    async def _end_cut_off(self) -> None:
+        """Sub-agents of a sitting that was cut off are over."""
+        for place, record in _calls_below(self._attempt, self._trying.place):
+            if record.done is None:
+                cut = Trying(place, record.name, record.kind, record.try_, self._trying.began)
+                await self._attempt.end(cut, error=AgentFailed("the agent that it worked for was cut off"))
+
+    async def _serve(self, child: Child, launch: Launch) -> Exit | None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._obey, child)
+            try:
+                await self._begin(child, launch)
+                while (piece := await child.read()) is not None:
+                    if piece.stream == "stderr":
+                        self._stderr = (self._stderr + piece.data.decode(errors="replace"))[-AGENT_STDERR_CHARS:]
+                    else:
+                        await self._hear(self._normaliser.feed(piece.data))
+            except ShopfloorError as error:
+                self._fail(error)
+                await child.kill()
+            try:
+                return await child.wait()
+            except ProcessError as error:
+                self._fail(StepFailed(error.message, hint=error.hint))
+                return None
+            finally:
+                tasks.cancel_scope.cancel()
+
+    async def _begin(self, child: Child, launch: Launch) -> None:
+        """Intent before effect: the step, its session and the prompt are on record before the agent does anything."""
+        if not self._trying.resumed:
+            process = Process(pid=child.pid, command=launch.argv[0], args=_told(launch.argv[1:]), cwd=self._request.cwd)
+            session = msgspec.structs.replace(self._session(launch, None), process=process)
+            await self._attempt.begin(self._trying, session=session)
+        said = TextBlock(fidelity="router", text=self._request.prompt)
+        message = UserMessage(system_prompt=self._request.system_prompt, blocks=[said])
+        await self._attempt.append(message, self._trying.place)
+        child.release()
+
+    def _missing(self, error: CommandNotFound) -> RunFailed:
+        if not Path(self._request.cwd).is_dir():
+            return StepFailed(error.message, hint=error.hint)
+        return AgentMissing(f"{self._provider.name} is not installed; to install it: {self._provider.install}")
+
+    def _session(self, launch: Launch, session_id: str | None) -> Session:
+        return Session(
+            provider=self._provider.name,
+            access_mode=launch.access_mode,
+            session_id=session_id or launch.session_id or self._request.resume,
+            capabilities=msgspec.to_builtins(self._provider.capabilities),
+            resumed=self._request.resume is not None,
+        )
+
+    async def _hear(self, reports: list[Report]) -> None:
+        for report in reports:
+            match report:
+                case Typed():
+                    self._tell(report)
+                case Spent():
+                    self._transcriber.take(report)
+                    self._meter(report)
+                case _:
+                    for write in self._transcriber.take(report):
+                        await self._write(write)
+
+    def _tell(self, typed: Typed) -> None:
+        """Only of the session itself: who watches a run sees its own text being typed."""
+        if typed.agent != SELF:
+            return
+        if typed.message_id != self._typing:
+            self._typing, self._typed = typed.message_id, {}
+        offset = self._typed.get(typed.block, 0)
+        self._typed[typed.block] = offset + len(typed.text)
+        self._attempt.tell(
+            self._trying,
+            typed.message_id,
+            block=typed.block,
+            kind=typed.kind,
+            offset=offset,
+            text=typed.text,
+            tool_name=typed.tool_name,
+            tool_id=typed.tool_id,
+        )
+
+    async def _write(self, write: Write) -> None:
+        if write.run_id == self._attempt.run_id:
+            place = Place(write.path, self._trying.place.iteration)
+            await self._attempt.append(write.payload, place, child_run_id=write.child_run_id, at=write.at)
+            return
+        if write.run_id not in self._logs:
+            kept = await self._opened.enter_async_context(AsyncExitStack())
+            opened = self._desk.logs.open(write.run_id, parent_run_id=write.parent_run_id)
+            self._logs[write.run_id] = await kept.enter_async_context(opened), kept
+        log, kept = self._logs[write.run_id]
+        await log.append(write.payload, path=write.path, child_run_id=write.child_run_id, at=write.at)
+        if isinstance(write.payload, RunCompleted):
+            # Many sub-agents are not to hold many files.
+            del self._logs[write.run_id]
+            await kept.aclose()
+
+    def _meter(self, spent: Spent) -> None:
+        budget = self._request.max_budget_usd
+        model = spent.model or self._request.model
+        usd = spent.cost_usd
+        if usd is None and model is not None:
+            usd = self._desk.prices(model, spent.usage).usd
+        self._spent += usd or 0.0
+        if budget is not None and self._spent > budget:
+            self._fail(BudgetExceeded(f"it has spent ${self._spent:.4f} of the ${budget:g} that it was allowed"))
+            stop_once(self._cancellation, "the budget is spent")
+
+    async def _obey(self, child: Child) -> None:
+        await self._cancellation.requested.wait()
+        await child.stop(STOP_GRACE_SECONDS)
+
+    async def _end(self, exit_: Exit | None) -> AgentEnd:
+        """The last reports, on record also where the run is being left."""
+        *reports, last = self._normaliser.finish(self._exit(exit_))
+        ended = last if isinstance(last, Ended) else Ended(status="failed")
+        try:
+            await self._hear(reports)
+            writes, end = self._transcriber.end(ended)
+            for write in writes:
+                await self._write(write)
+        except ShopfloorError as error:
+            self._fail(error)
+            _, end = self._transcriber.end(ended)
+        return end
+
+    def _exit(self, exit_: Exit | None) -> AgentExit:
+        cancelled = self._cancellation.reason is not None
+        if exit_ is None:
+            return AgentExit(stderr=self._stderr, cancelled=cancelled)
+        code = exit_.code if exit_.signal is None else None
+        return AgentExit(code=code, signal=exit_.signal, stderr=self._stderr, cancelled=cancelled)
+
+    def _fail(self, error: ShopfloorError) -> None:
+        if self._failure is None:
+            known = isinstance(error, RunFailed | StorageError)
+            self._failure = error if known else StepFailed(error.message, hint=error.hint)
+
+
+_SECRET = re.compile(r"(?i)((?:key|token|secret|password|auth|header)[^=]*=).+", re.DOTALL)
+
+
+def _told(args: list[str]) -> list[str]:
+    """What a program was started with, but for what looks like a secret: a log is read by many."""
+    return [_SECRET.sub(r"\1…", arg) for arg in args]
+
+
+def _calls_below(attempt: Attempt, place: Place) -> list[tuple[Place, StepRecord]]:
+    """The sub-agents that this step has called, in whatever sitting."""
+    inside = f"{place.path}."
+    return [
+        (at, record)
+        for at, record in attempt.journal.steps.items()
+        if record.child_run_id is not None and at.path.startswith(inside) and at.iteration == place.iteration
+    ]
+
+
+def _first_of(attempt: Attempt) -> Any:
+    first = attempt.journal.first
+    if first is None:
+        raise StepFailed("the log does not say what was to be done")
+    return first
+
+
+def _failure(ended: Ended) -> RunFailed | None:
+    """How it ended, as an error again."""
+    if ended.status == "completed":
+        return None
+    error = ended.error or RunError(code=AgentFailed.code, message="the agent did not end well")
+    kind = error_of(error.code)
+    retry_after = error.retry_after if isinstance(error.retry_after, float | int) else None
+    if not issubclass(kind, RunFailed):
+        kind = AgentFailed
+    return kind(error.message, retry_after=retry_after)
