@@ -1,6 +1,6 @@
 # Two commands serve a newcomer: `make run` and `make test`. Each sets up what it needs in .venv.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-agents test-long check format bench docs setup clean
+.PHONY: help run test coverage test-agents test-long check format bench docs setup clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -26,11 +26,16 @@ check: $(READY) ## Lint, format, types, imports
 format: $(READY) ## Put the code into shape
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-test: $(READY) check ## Every check and every test, with coverage
+test: $(READY) check ## Every check and every test
+	@tools/system-packages.sh jq unshare:util-linux
+	@$(BIN)/python tools/agents.py claude codex
+	@echo "==> tests" && $(BIN)/pytest -n 3 --durations=25 $(ARGS)
+
+coverage: $(READY) ## Every test once more, measured: which lines of src/ they reach
 	@tools/system-packages.sh jq unshare:util-linux
 	@$(BIN)/python tools/agents.py claude codex
 	@rm -f .coverage .coverage.*
-	@echo "==> tests" && COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest -n 3 --durations=25 $(ARGS)
+	@COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest -n 3 $(ARGS)
 	@$(BIN)/coverage combine -q && $(BIN)/coverage report --format=total | xargs -I% echo "==> coverage of src/: % %"
 	@$(BIN)/coverage report > .coverage-report.txt || { cat .coverage-report.txt; exit 1; }
 

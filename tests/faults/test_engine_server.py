@@ -98,10 +98,14 @@ def test_runs_in_the_middle_of_everything_are_cancelled(shop: Shop, model: Model
         if host == "killed":
             cancel_all(server, runs)
         ended = shop.all_ended()
-    assert codes(shop, runs) == dict.fromkeys(STATES, "cancelled")
+    found = codes(shop, runs)
+    # A command must not be done twice: the new host may find it cut off before it is told to cancel it.
+    late = host == "killed" and found["command"] == "outcome_unknown"
+    assert found == dict.fromkeys(STATES, "cancelled") | ({"command": "outcome_unknown"} if late else {})
     children = [event.child_run_id for event in shop.events(runs["sub-run"]) if isinstance(event.payload, CallStarted)]
     assert [ended[child or ""].status for child in children] == ["cancelled"]
-    assert {outcome.status for outcome in ended.values()} == {"cancelled"}
+    others = {outcome.status for run_id, outcome in ended.items() if run_id != runs["command"]}
+    assert others == {"cancelled"}
     assert shop.children() == []
 
 
