@@ -16,7 +16,14 @@ import msgspec
 
 from shopfloor.adapters.local import Live, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
 from shopfloor.errors import ServerRunning, ServerUnreachable, UsageError
-from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_SLOTS, IDLE_SECONDS, LOG_MODE, SERVER_STOP_SECONDS
+from shopfloor.limits import (
+    DISK_LOW_WATER_BYTES,
+    HOST_SLOTS,
+    IDLE_SECONDS,
+    LEAVING_SECONDS,
+    LOG_MODE,
+    SERVER_STOP_SECONDS,
+)
 from shopfloor.ports import AgentExit, Logs, Processes, ProviderInfo
 from shopfloor.record import Durability, Hook, Storage, lock, make_folder, open_for_append
 from shopfloor.version import __version__
@@ -139,6 +146,7 @@ async def local_works(
     duty: Duty = "all",
     alone: bool = False,
     idle_seconds: float = IDLE_SECONDS,
+    leaving_seconds: float = LEAVING_SECONDS,
     shop: Shop | None = None,
 ) -> AsyncGenerator[Works]:
     """A host in this process, in a shop that is open already or in one of its own. It begins with its `run`."""
@@ -178,6 +186,7 @@ async def local_works(
             slots=workers.slots,
             duty=duty,
             idle_seconds=idle_seconds,
+            leaving_seconds=leaving_seconds,
         )
         works.wake, works.take_in = host.wake, host.take_in
         works.check = agents.check

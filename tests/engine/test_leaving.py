@@ -49,15 +49,14 @@ CLINGS = """
 """
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shopfloor.engine.attempt.LEAVING_SECONDS", 0.3)
+IMPATIENT = 0.3
+"""Seconds that a worker has to leave."""
 
 
 async def test_a_cancelled_run_ends_also_where_its_worker_does_not(floor: Floor, tmp_path, caplog):
     floor.python("clings", CLINGS)
     go = tmp_path / "go"
-    async with floor.open() as shift:
+    async with floor.open(leaving_seconds=IMPATIENT) as shift:
         run_id = await shift.dispatch("clings", GO=str(go))
         await shift.until((tmp_path / "clings").exists)
         await shift.cancel(run_id, "enough")
@@ -78,7 +77,7 @@ async def test_a_cancelled_run_ends_also_where_its_worker_does_not(floor: Floor,
 async def test_a_host_that_is_stopped_leaves_such_a_run_open_and_the_next_goes_on(floor: Floor, tmp_path, caplog):
     floor.python("clings", CLINGS)
     go = tmp_path / "go"
-    async with floor.open() as shift:
+    async with floor.open(leaving_seconds=IMPATIENT) as shift:
         run_id = await shift.dispatch("clings", GO=str(go))
         await shift.until((tmp_path / "clings").exists)
         stopped = time.monotonic()
@@ -86,7 +85,7 @@ async def test_a_host_that_is_stopped_leaves_such_a_run_open_and_the_next_goes_o
     assert floor.outcome(run_id) is None
     assert f"run {run_id}: its worker did not leave" in caplog.text
     go.touch()
-    async with floor.open() as shift:
+    async with floor.open(leaving_seconds=IMPATIENT) as shift:
         assert (await shift.ended(run_id)).result == "once"
     events = floor.events(run_id)
     assert [event.payload.attempt for event in events if isinstance(event.payload, RunStarted)] == [1, 2]
@@ -96,7 +95,7 @@ async def test_what_a_worker_left_running_can_write_nothing_after_the_outcome(fl
     caplog.set_level(logging.CRITICAL, "asyncio")
     floor.python("gathers", CLINGS)
     go = tmp_path / "go"
-    async with floor.open() as shift:
+    async with floor.open(leaving_seconds=IMPATIENT) as shift:
         run_id = await shift.dispatch("gathers", GO=str(go))
         await shift.until((tmp_path / "clings").exists)
         await shift.cancel(run_id, "enough")
@@ -110,7 +109,7 @@ async def test_what_a_worker_left_running_can_write_nothing_after_the_outcome(fl
 
 async def test_a_cancellation_of_a_workers_own_making_fails_its_run(floor: Floor):
     floor.python("cancels-itself", CLINGS)
-    async with floor.open() as shift:
+    async with floor.open(leaving_seconds=IMPATIENT) as shift:
         outcome = await shift.ended(await shift.dispatch("cancels-itself"))
     assert outcome.status == "failed"
     assert outcome.error is not None

@@ -81,14 +81,12 @@ def test_no_tool_that_changes_something_is_one_for_reading() -> None:
 
 
 @pytest.mark.parametrize("folder", ["a,b", "missing"])
-def test_a_policy_that_would_be_passed_over_is_an_error(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_policy_that_would_be_passed_over_is_an_error(folder: str, tmp_path: Path) -> None:
     (tmp_path / "a,b").mkdir()
     (tmp_path / "a,b" / "only_named.toml").touch()
-    monkeypatch.setattr(launcher, "_POLICIES", tmp_path / folder)
+    asked = AgentRequest(prompt="Look.", cwd="/srv/demo", read_only=True, session_id="s")
     with pytest.raises(UnsupportedOption, match="policy"):
-        launched(read_only=True)
+        launcher.Gemini(tmp_path / folder).launch(asked, {})
 
 
 def test_what_it_cannot_be_asked_is_an_error() -> None:

@@ -112,11 +112,19 @@ Work = Callable[[Trying], Awaitable[StepResult]]
 class Attempt:
     """Holds the log of a run as long as it goes on."""
 
-    def __init__(self, journal: Journal, log: Log, *, slot: Slot, on_idle: Callable[[Attempt], None]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        log: Log,
+        *,
+        slot: Slot,
+        on_idle: Callable[[Attempt], None],
+        leaving_seconds: float = LEAVING_SECONDS,
+    ) -> None:
         self.journal = journal
         self.run_id = journal.run_id
         self.cancellation = Cancellation()
-        self.leash: Leash[Any] = Leash(patience=LEAVING_SECONDS)
+        self.leash: Leash[Any] = Leash(patience=leaving_seconds)
         self.leaving: Leaving | None = None
         self.failure: RunFailed | StorageError | None = None
         self.left = anyio.Event()
@@ -328,7 +336,7 @@ class Attempt:
     def heir(self) -> Attempt:
         """The same for whoever ends the run in place of a worker that was left behind: that one can write no more."""
         heir = copy.copy(self)
-        heir.leash = Leash(patience=LEAVING_SECONDS)
+        heir.leash = Leash(patience=self.leash.patience)
         return heir
 
     def cancel(self, reason: str) -> None:

@@ -47,6 +47,7 @@ from shopfloor.limits import (
     HOST_SLOTS,
     IDLE_RUNS,
     IDLE_SECONDS,
+    LEAVING_SECONDS,
     RUN_RETRY_SECONDS,
 )
 from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, decode
@@ -77,6 +78,7 @@ class Host:
         slots: int = HOST_SLOTS,
         duty: Duty = "all",
         idle_seconds: float = IDLE_SECONDS,
+        leaving_seconds: float = LEAVING_SECONDS,
     ) -> None:
         self.id = host
         self._storage = storage
@@ -91,6 +93,7 @@ class Host:
         self._slots = Slots(slots)
         self._duty: Duty = duty
         self._idle_seconds = idle_seconds
+        self._leaving_seconds = leaving_seconds
         self._live: dict[str, Attempt] = {}
         self._begun: set[str] = set()
         """Those that are live, or are about to be."""
@@ -280,7 +283,7 @@ class Host:
             journal = await read_journal(self._reader, run_id) if log.seq else Journal(run_id)
             if journal.outcome is not None or (journal.first is None and order is None):
                 return
-            attempt = Attempt(journal, log, slot=slot, on_idle=self._idle)
+            attempt = Attempt(journal, log, slot=slot, on_idle=self._idle, leaving_seconds=self._leaving_seconds)
             self._live[run_id] = attempt
             try:
                 await attempt.append(self._run_started(journal, order))

@@ -26,7 +26,7 @@ class Leash(Generic[T]):
     def __init__(self, *, patience: float) -> None:
         self.loose = False
         """Whether it was left behind."""
-        self._patience = patience
+        self.patience = patience
         self._scope = anyio.CancelScope()
         self._deadline: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[T | None] | None = None
@@ -36,7 +36,7 @@ class Leash(Generic[T]):
         """Tells the work to leave: whatever it waits for is cancelled. Twice is once."""
         if self._deadline is None:
             self._scope.cancel()
-            self._deadline = asyncio.get_running_loop().call_later(self._patience, self._let_go)
+            self._deadline = asyncio.get_running_loop().call_later(self.patience, self._let_go)
 
     async def lead(self, work: Callable[[], Awaitable[T]]) -> T | None:
         """What the work gives; None where it left since it was told to. Raises `LeftBehind` where it did not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -46,7 +47,7 @@ class Lines:
         return rest
 
 
-class LineNormaliser:
+class LineNormaliser(ABC):
     """What the normalisers of programs that print one JSON object per line share.
 
     One for a provider says what a record means (`_read`) and how it all ended (`_end`). A record that is not
@@ -80,13 +81,13 @@ class LineNormaliser:
         self.unparsed += 1
         return [kept(line)]
 
+    @abstractmethod
     def _read(self, record: dict[str, Any]) -> list[Report] | None:
         """What a record tells; None where it is not understood."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _end(self, ended: AgentExit | None) -> list[Report]:
         """What is left to tell. The last is an `Ended`."""
-        raise NotImplementedError
 
 
 def json_object(line: bytes) -> dict[str, Any] | None:

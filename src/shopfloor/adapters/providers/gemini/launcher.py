@@ -53,6 +53,10 @@ class Gemini:
         web_search=True,
     )
 
+    def __init__(self, policies: Path = _POLICIES) -> None:
+        self._policies = policies
+        """The folder of ours that Gemini CLI reads its limits from."""
+
     def login(self, env: Mapping[str, str], home: Path) -> str | None:
         for key in KEYS:
             if env.get(key, "").strip():
@@ -66,7 +70,7 @@ class Gemini:
                 "gemini takes no limit of turns on its command line",
                 hint="set model.maxSessionTurns in its settings.json, or a budget",
             )
-        argv = [self.program, "--output-format", "stream-json", *_access(request, env)]
+        argv = [self.program, "--output-format", "stream-json", *_access(request, env, self._policies)]
         if request.model is not None:
             argv.append(f"--model={request.model}")
         argv.append(f"--session-id={request.session_id}" if request.resume is None else f"--resume={request.resume}")
@@ -93,7 +97,7 @@ def _said(request: AgentRequest) -> bytes:
     return said
 
 
-def _access(request: AgentRequest, env: Mapping[str, str]) -> list[str]:
+def _access(request: AgentRequest, env: Mapping[str, str], policies: Path) -> list[str]:
     if request.tools is not None or request.read_only:
         named = READING if request.tools is None else request.tools
         allowed = [tool for tool in named if tool in READING or not request.read_only]
@@ -102,15 +106,15 @@ def _access(request: AgentRequest, env: Mapping[str, str]) -> list[str]:
             allowed.append("complete_task")
         mode = "default" if request.read_only else "auto_edit"
         # Without any name the user's settings would be asked which tools are allowed.
-        return ["--approval-mode", mode, _policy("only_named.toml"), f"--allowed-tools={','.join(allowed) or 'none'}"]
+        only = _policy(policies / "only_named.toml")
+        return ["--approval-mode", mode, only, f"--allowed-tools={','.join(allowed) or 'none'}"]
     if env.get(UNRESTRICTED) == "1":
         return ["--approval-mode", "yolo"]
-    return ["--approval-mode", "auto_edit", _policy("same_mode.toml"), f"--policy={_USERS_OWN}"]
+    return ["--approval-mode", "auto_edit", _policy(policies / "same_mode.toml"), f"--policy={_USERS_OWN}"]
 
 
-def _policy(name: str) -> str:
+def _policy(path: Path) -> str:
     """One that is not there, or whose path is taken for two, Gemini CLI would pass over without a word."""
-    path = _POLICIES / name
     if not path.is_file() or "," in str(path):
         raise UnsupportedOption(
             f"gemini cannot be held to a policy in {path}", hint="install shopfloor in a folder without a comma"
