@@ -42,7 +42,7 @@ _BATCH = 20_000
 _COLUMNS = (
     "num, worker_runs.id AS id, channel_id, task, status, started_at, completed_at, worker_type, agent_id, "
     "parent_run_id, root_run_id, worker_runs.name AS name, kind, error_code, error_message, host, attempt, queued_at, "
-    "duration_ms, tool_calls, messages, usage, cost_usd, awaits, last_seq, event_count, has_transcript, "
+    "duration_ms, tool_calls, messages, usage, cost_usd, waits, last_seq, event_count, has_transcript, "
     "channels.name AS channel_name, pins.worker_id IS NOT NULL AS pinned"
 )
 _LIST = (
@@ -122,7 +122,7 @@ _INSERT = (
     "root_run_id, name, kind, error_code, error_message, host, attempt, duration_ms, tool_calls, messages, usage, "
     f"cost_usd, last_seq, event_count, has_transcript) VALUES ({', '.join('?' * 24)})"
 )
-_KEY = "coalesce(agent_id, ''), status, worker_type, coalesce(channel_id, '')"
+_KEY = "coalesce(agent_id, ''), status, worker_type, coalesce(channel_id, ''), name, parent_run_id IS NULL"
 
 
 def fill(storage: Storage, runs: int) -> None:
@@ -150,7 +150,7 @@ def fill(storage: Storage, runs: int) -> None:
     archived = connection.execute("SELECT id FROM worker_runs WHERE has_transcript").fetchall()
     packed = ((run_id, sample.archive()) for (run_id,) in archived)
     connection.executemany("INSERT INTO worker_transcripts VALUES (?, ?)", packed)
-    connection.execute(f"INSERT INTO run_counts SELECT {_KEY}, count(*) FROM worker_runs GROUP BY 1, 2, 3, 4")
+    connection.execute(f"INSERT INTO run_counts SELECT {_KEY}, count(*) FROM worker_runs GROUP BY 1, 2, 3, 4, 5, 6")
     for _, _, statement in later:
         connection.execute(statement)
     connection.execute("COMMIT")

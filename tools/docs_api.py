@@ -19,14 +19,19 @@ are always `{"error": {"code", "message", "hint"}}`; [the codes](errors.md)."""
 
 
 def api_page() -> str:
-    described = cast("dict[str, Any]", _app().openapi())
-    schemas = cast("dict[str, Any]", described["components"]["schemas"])
+    api = described()
+    schemas = cast("dict[str, Any]", api["components"]["schemas"])
     parts = [_INTRO]
-    for path, methods in cast("dict[str, Any]", described["paths"]).items():
+    for path, methods in cast("dict[str, Any]", api["paths"]).items():
         parts += [_operation(path, method, operation) for method, operation in methods.items()]
     parts.append("## Shapes")
     parts += [_shape(name, schema) for name, schema in sorted(schemas.items()) if schema.get("properties")]
     return "\n\n".join(parts) + "\n"
+
+
+def described() -> dict[str, Any]:
+    """The server's OpenAPI description."""
+    return _app().openapi()
 
 
 def _app() -> Any:

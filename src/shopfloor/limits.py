@@ -103,6 +103,20 @@ OPEN_BRANCHES: Final = 1_000
 """How many open steps, and how many open calls, of a run are known to its row."""
 TIMELINE_OPEN_CALLS: Final = 1_000
 """How many open tool calls a timeline remembers the beginning of."""
+BRIEF_CHARS: Final = 2_000
+"""How much of a text an event has where it is told briefly; a line of fewer bytes is told as it is."""
+BRIEF_PROSE_CHARS: Final = 20_000
+"""The same for what is said and thought in messages."""
+BRIEF_ENTRIES: Final = 200
+"""How many entries of a list, or fields of an object."""
+BRIEF_EVENT_CHARS: Final = 100_000
+"""How much such an event has in all."""
+SPANS_OPEN: Final = 1_000
+"""How many steps, calls and sub-runs that have not ended the spans of a run have."""
+SPANS_ENDED: Final = 500
+"""How many of those that have ended: the longest."""
+FOUND_CHARS: Final = 160
+"""How much text around a hit is shown where a log is searched."""
 
 # What people are shown.
 FOLD_HEAD_LINES: Final = 20

@@ -84,7 +84,7 @@ class Office(msgspec.Struct, frozen=True):
 
     def services(self, works: LocalWorks | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
         from shopfloor.engine import delete_run
-        from shopfloor.server import Services, Tokens
+        from shopfloor.server import PAGE_FOLDER, Services, Tokens
 
         async def delete(run_id: str, *, force: bool) -> list[str]:
             return await delete_run(self.storage, self.store, self.queue, run_id, force=force)
@@ -98,6 +98,7 @@ class Office(msgspec.Struct, frozen=True):
             delete_run=delete,
             works=works,
             providers=find_providers,
+            page=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
         )
 

@@ -183,6 +183,10 @@ class Driven:
             wait_until(lambda: Log(path).calls, "the call on record")
         return Log(path)
 
+    def logs(self) -> list[Log]:
+        """As they are now."""
+        return [Log(path) for path in self._paths()]
+
     def left(self) -> dict[int, str]:
         """The live processes that came from here: they have our mark, or work in our folder."""
         found: dict[int, str] = {}

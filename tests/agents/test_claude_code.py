@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.agents.conftest import Drive
-from tests.agents.driven import PROMPT, Driven, Fields, Log
+from tests.agents.driven import PROMPT, Driven, Fields, Log, wait_until
 from tests.model_server.scenarios import SUB_TASK
 
 CALL_USD = 0.00636
@@ -234,6 +234,22 @@ def test_a_cancel_ends_the_agent_and_its_tools(claude):
     assert ran.log.outcome["status"] == "cancelled"
     assert (ran.log.error["code"], ran.log.error["message"]) == ("cancelled", "wrong task")
     assert ran.log.texts == ["Sleeping."]
+    assert not (agent.cwd / "ended").exists()
+
+
+def test_a_sub_agent_cannot_be_cancelled_alone_and_ends_with_its_agent(claude):
+    agent = claude("long_agents")
+    process = agent.start()
+    wait_until((agent.cwd / "begun").exists, "the tool of the sub-agent")
+    wait_until(lambda: len(agent.logs()) == 2, "the log of the sub-agent")
+    (parent,) = [log for log in agent.logs() if log.first.get("parent") is None]
+    (child,) = [log for log in agent.logs() if log.run_id != parent.run_id]
+    told = agent.shopfloor("cancel", child.run_id)
+    assert told.returncode != 0
+    assert f"cancel {parent.run_id} instead" in told.stderr
+    assert agent.shopfloor("cancel", parent.run_id).returncode == 0
+    ran = agent.end(process)
+    assert [log.outcome["status"] for log in (ran.log, *ran.children)] == ["cancelled", "cancelled"]
     assert not (agent.cwd / "ended").exists()
 
 

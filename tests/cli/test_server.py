@@ -386,6 +386,10 @@ def test_a_server_elsewhere_is_asked_for_all_that_files_here_would_tell(
     followed = shopfloor("tail", "last", "--json", env=elsewhere, text=False).stdout
     run.communicate(timeout=20)
     assert followed == next(one for one in transcripts() if one != path).read_bytes()
+    # It was no agent's run; that it is refused by its whole id tells that it was found.
+    assert (
+        path.stem in shopfloor("run", "--provider", "codex", "Go on.", "--resume", path.stem[:6], env=elsewhere).stderr
+    )
     wrong = {**elsewhere, "SHOPFLOOR_TOKEN": "wrong"}
     assert shopfloor("list", env=wrong).stderr.startswith("error[unauthorized]")
     assert shopfloor("show", "last", env=wrong).stderr.startswith("error[unauthorized]")

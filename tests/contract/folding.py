@@ -69,15 +69,16 @@ def run(
     second: int = 0,
     run_id: str | None = None,
     parent: str | None = None,
+    name: str = "build",
     **more: Any,
 ) -> list[Event]:
     """A run that begins at that second, with an event every millisecond; without a status it goes on."""
     payloads: list[Payload] = [
-        RunStarted(name="build", kind="worker", attempt=1, host="local-1", task=task, **more),
+        RunStarted(name=name, kind="worker", attempt=1, host="local-1", task=task, **more),
         *inside,
     ]
     if status is not None:
-        payloads.append(RunCompleted(name="build", kind="worker", status=status, result=result, error=error))
+        payloads.append(RunCompleted(name=name, kind="worker", status=status, result=result, error=error))
     run_id = run_id or new_run_id()
     return [
         Event(

@@ -15,7 +15,7 @@ from tests.contract.folding import Fold, asked, at, called, gave, golden, pieces
 from tests.samples import GOLDEN_FILES, PARENT_ID, RUN_ID
 
 from shopfloor.errors import InvalidParameter
-from shopfloor.log import Awaits, Event, RunError, new_run_id
+from shopfloor.log import Awaits, CallStarted, Event, RunError, Session, StepStarted, new_run_id
 from shopfloor.ports import Change, Channel, RunFilter, RunItem, RunPage, Store
 
 pytestmark = pytest.mark.anyio
@@ -154,6 +154,25 @@ async def test_a_waiting_run_says_what_it_waits_for(store: Store) -> None:
     await store.apply([answered])
     assert await shown(store, statuses=("waiting",)) == []
     assert await shown(store, statuses=("running",)) == [asking.row.id]
+
+
+async def test_a_waiting_run_says_for_what_kind_of_answer(store: Store) -> None:
+    events = run("ask", called("q1", {}, awaits=Awaits(kind="question")), gave("q1", "yes"), status=None)
+    await store.apply([whole(events[:2])])
+    (item,) = (await store.list_runs(ALL, limit=1)).items
+    assert item.row.waits_for == ["question"]
+    assert (await item_of(store, item.row.id)).row.waits_for == ["question"]
+    await store.apply([whole(events)])
+    assert (await item_of(store, item.row.id)).row.waits_for is None
+
+
+async def test_a_run_says_what_powers_it_and_how_many_runs_it_called(store: Store) -> None:
+    child = CallStarted(name="c", kind="call_workflow", try_=1)
+    step = StepStarted(name="s", kind="agent", try_=1, session=Session(provider="codex"))
+    spoken = msgspec.structs.replace(said("hi"), model="gpt-5.5")
+    await keep(store, run("a", step, spoken, child, child))
+    (item,) = (await store.list_runs(ALL, limit=1)).items
+    assert (item.row.provider, item.row.model, item.row.children) == ("codex", "gpt-5.5", 2)
 
 
 # The timeline
@@ -415,8 +434,22 @@ async def test_an_unreadable_cursor_is_refused(store: Store, cursor: str, search
 FILTERED: dict[str, dict[str, Any]] = {
     "a": {"agent_id": "ada", "worker_type": "plugin", "channel_id": "cli", "second": 1},
     "b": {"agent_id": "ada", "worker_type": "command", "channel_id": "api", "second": 2, "status": "failed"},
-    "c": {"agent_id": "bob", "worker_type": "command", "channel_id": "cli", "second": 3, "status": None},
-    "d": {"agent_id": "bob", "channel_id": "api", "second": 4, "status": "cancelled", "parent": PARENT_ID},
+    "c": {
+        "agent_id": "bob",
+        "worker_type": "command",
+        "channel_id": "cli",
+        "second": 3,
+        "status": None,
+        "name": "check",
+    },
+    "d": {
+        "agent_id": "bob",
+        "name": "check",
+        "channel_id": "api",
+        "second": 4,
+        "status": "cancelled",
+        "parent": PARENT_ID,
+    },
     "e": {"second": 5, "parent": RUN_ID, "status": "failed"},
 }
 
@@ -441,6 +474,17 @@ FILTERED: dict[str, dict[str, Any]] = {
         ({"channel_id": ""}, ""),
         ({"parent_run_id": PARENT_ID}, "d"),
         ({"parent_run_id": new_run_id()}, ""),
+        ({"roots": True}, "cba"),
+        ({"roots": False}, "ed"),
+        ({"roots": True, "agent_id": "bob"}, "c"),
+        ({"roots": True, "statuses": ("failed",)}, "b"),
+        ({"roots": True, "started_after": at(1)}, "cb"),
+        ({"roots": True, "parent_run_id": PARENT_ID}, ""),
+        ({"roots": True, "search": "shared"}, "cba"),
+        ({"name": "check"}, "dc"),
+        ({"name": "chec"}, ""),
+        ({"name": ""}, ""),
+        ({"name": "check", "roots": True, "channel_id": "cli"}, "c"),
         ({"started_after": at(2)}, "edc"),
         ({"started_before": at(2)}, "a"),
         ({"started_after": at(1), "started_before": at(5)}, "dcb"),

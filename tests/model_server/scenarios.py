@@ -66,10 +66,19 @@ def files(hands: Hands) -> list[Turn]:
 
 
 def agents(hands: Hands) -> list[Turn]:
+    return _delegating(hands, "echo in-sub-agent")
+
+
+def long_agents(hands: Hands) -> list[Turn]:
+    """The same with a sub-agent that is at it for long."""
+    return _delegating(hands, "touch begun; sleep 30; touch ended")
+
+
+def _delegating(hands: Hands, command: str) -> list[Turn]:
     """The sub-agent's thread is told from its parent's by what it was told, and then by what it said."""
     first, *rest = hands.delegate(SUB_TASK)
     return [
-        Turn(say=[Text(text=_SUB_SAID), hands.shell("echo in-sub-agent")], match=SUB_TASK, replies_before=0),
+        Turn(say=[Text(text=_SUB_SAID), hands.shell(command)], match=SUB_TASK, replies_before=0),
         Turn(say=[hands.report("The sub-agent's report.")], match=_SUB_SAID),
         Turn(say=[Text(text="Delegating."), first]),
         *(Turn(say=[call], fill=True) for call in rest),
@@ -119,7 +128,7 @@ def unauthorised(hands: Hands) -> list[Turn]:
 
 
 _ALL: tuple[Callable[[Hands], list[Turn]], ...] = (
-    *(text, bash, parallel, thinking, fail, long, touch, files, agents, loop, echo),
+    *(text, bash, parallel, thinking, fail, long, touch, files, agents, long_agents, loop, echo),
     *(rl_once, rl_forever, limited, overloaded, unauthorised),
 )
 SCENARIOS = {scenario.__name__: scenario for scenario in _ALL}

@@ -10,7 +10,7 @@ from tests.samples import RUN_ID
 
 from shopfloor.limits import TIMELINE_OPEN_CALLS
 from shopfloor.log import Event, Line, Payload, RunStarted, ToolCall, ToolResult, decode, encode, timestamp_of
-from shopfloor.views import RunRow, Timeline, TimelineRow, row_fold, timeline_fold
+from shopfloor.views import RunRow, Spans, Timeline, TimelineRow, row_fold, spans_fold, timeline_fold
 
 T = TypeVar("T")
 Run = list[tuple[Payload, dict[str, Any]]]
@@ -80,12 +80,22 @@ def test_a_timeline_that_is_kept_anywhere_and_carried_on_is_the_timeline_of_all(
     assert (state, first + rest) == timeline_of(events)
 
 
+@given(runs_with_tools(), st.data())
+def test_spans_that_are_kept_anywhere_and_carried_on_are_the_spans_of_all(run: Run, data: st.DataObject) -> None:
+    events = events_of(run)
+    place = data.draw(st.integers(0, len(events)))
+    first = spans_fold(Spans(), events[:place])
+    assert spans_fold(kept(first), events[place:]) == spans_fold(Spans(), events)
+    assert first == spans_fold(Spans(), events[:place]), "it was changed by carrying it on"
+
+
 @given(runs_with_tools())
 def test_what_was_written_and_read_folds_as_what_was_meant(run: Run) -> None:
     events = events_of(run)
     read = [again(event) for event in events]
     assert rows_of(read) == rows_of(events)
     assert timeline_of(read) == timeline_of(events)
+    assert spans_fold(Spans(), read) == spans_fold(Spans(), events)
 
 
 @given(runs_with_tools())
@@ -127,7 +137,7 @@ def test_a_row_says_that_a_run_ended_exactly_when_its_log_does(run: Run) -> None
 
 CALL_ID = "toolu_" + "0" * 24
 """About as long as the ids of providers are."""
-TIMELINE_BYTES = TIMELINE_OPEN_CALLS * 70
+TIMELINE_BYTES = TIMELINE_OPEN_CALLS * 80
 ROW_BYTES = 2_000
 
 

@@ -17,6 +17,7 @@ from tests.server.working import becomes, executed, start, working, written
 
 from shopfloor.adapters.memory import MemoryStore
 from shopfloor.log import is_run_id
+from shopfloor.ports import Capabilities, ProviderInfo
 from shopfloor.record import Storage
 from shopfloor.server import Services, Tokens, create_app
 from shopfloor.server.limits import SLUG_MOST_CHARS
@@ -138,6 +139,27 @@ def test_the_workers_are_listed_with_what_they_take(client: httpx.Client) -> Non
     assert (found["asker"]["tools"], found["asker"]["client_tools"]) == (["look-up"], ["look-up"])
 
 
+def test_providers_are_listed_with_what_they_take(client: httpx.Client) -> None:
+    found = client.get("/api/workers").json()
+    bare = {one["slug"]: one for one in found["providers"]}
+    assert set(bare) >= {"claude-code", "codex", "openai"}
+    assert not set(bare) & {one["slug"] for one in found["workers"]}
+    schema = bare["claude-code"]["input_schema"]
+    assert schema["required"] == ["prompt"]
+    assert all(field["description"] for field in schema["properties"].values())
+
+
+def test_the_providers_that_can_be_used_are_named(own_storage: Storage) -> None:
+    common: dict[str, Any] = {"install": "set a key", "capabilities": Capabilities()}
+    found = [
+        ProviderInfo(name="ready", kind="api", login="KEY", **common),
+        ProviderInfo(name="missing", kind="agent", login="KEY", **common),
+    ]
+    with opened(own_storage, providers=lambda: found) as shop, shop.client() as client:
+        got = client.get("/api/providers").json()
+    assert ([one["name"] for one in got["providers"]], got["usable"]) == (["ready", "missing"], ["ready"])
+
+
 # Refusals.
 
 
@@ -188,7 +210,7 @@ def test_where_nothing_makes_runs_that_is_said(own_storage: Storage) -> None:
         problem(client.post("/api/runs", json={"worker": "echo"}), 403, "forbidden")
         problem(client.post(f"/api/runs/{RUN_ID}/cancel"), 403, "forbidden")
         assert client.post("/api/agents/echo/execute", json=start()).status_code == 403
-        assert client.get("/api/workers").json() == {"workers": []}
+        assert client.get("/api/workers").json() == {"workers": [], "providers": []}
 
 
 # Schemathesis, with something that works behind it.

@@ -1,23 +1,31 @@
 """Streams: the log as it is and as it comes, cut and gone on with, and all that one page shows."""
 
+import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
 import msgspec
 import pytest
+from tests.samples import RUN_ID
 from tests.server.runs import Runs, assistant, begun, ended, record, user, write, writing
 from tests.server.shop import Shop, opened
 from tests.server.sse import Received, events, listening
+from tests.server.working import working, written
 
 from shopfloor.adapters.local import Live, LocalLogReader, LocalLogs
-from shopfloor.log import Delta, new_run_id
+from shopfloor.adapters.sqlite import SqliteQueue
+from shopfloor.limits import BRIEF_CHARS
+from shopfloor.log import Delta, ToolResult, new_run_id, now
+from shopfloor.ports import Dispatch
 from shopfloor.record import Storage
+from shopfloor.server.limits import QUEUED_CHECK_SECONDS
 
 END = Received("end", "{}")
 
@@ -305,6 +313,109 @@ def test_the_page_is_told_of_a_log_that_has_lost_its_end(client: httpx.Client, r
     with listening(client, "/api/stream", params={"runs": f"{runs.running}:99"}) as received:
         got = next(one for one in received if isinstance(one, Received) and one.event == "reset")
     assert got == Received("reset", f'{{"run_id":"{runs.running}","last":3}}', f"{runs.running}:3")
+
+
+def test_the_page_is_told_briefly_of_what_is_long(own_storage: Storage) -> None:
+    words = "x" * 2_000_000
+    run_id = record(own_storage, begun(), given(words), assistant("short"), ended())
+    with (
+        opened(own_storage) as shop,
+        shop.client() as client,
+        listening(client, "/api/stream", params={"runs": run_id}) as received,
+    ):
+        got = _log_events(received, ends=1)
+    first, long, short, *_ = (one.json["event"] for one in got[:4])
+    assert long["payload"]["output"] == words[:BRIEF_CHARS]
+    assert long["cut"] == len(lines(own_storage, run_id)[1].data)
+    assert (first, short) == (
+        json.loads(lines(own_storage, run_id)[0].data),
+        json.loads(lines(own_storage, run_id)[2].data),
+    )
+    assert [one.id for one in got[:4]] == [f"{run_id}:{seq}" for seq in range(1, 5)]
+
+
+def given(output: str) -> ToolResult:
+    return ToolResult(name="Bash", call_id="c", input=None, output=output, fidelity="router")
+
+
+def test_the_page_is_told_of_text_as_it_is_typed(own_storage: Storage) -> None:
+    live, run_id = Live(), new_run_id()
+    reader = LocalLogReader(own_storage, live=live)
+    delta = Delta(after=1, path="test", message_id="m1", block=0, kind="text", offset=0, text="Hel")
+    with opened(own_storage, logs=reader) as shop, shop.client() as client:
+        got = anyio.run(_typed_to_a_page, LocalLogs(own_storage, live=live), client, run_id, delta)
+    assert (got.event, got.id) == ("delta", None)
+    assert got.json == {"run_id": run_id} | json.loads(_encoded(delta))
+
+
+async def _typed_to_a_page(logs: LocalLogs, client: httpx.Client, run_id: str, delta: Delta) -> Received:
+    async with logs.open(run_id) as log:
+        await log.append(begun())
+        with listening(client, "/api/stream", params={"runs": run_id}) as received:
+            heard = (one for one in received if isinstance(one, Received) and one.event in ("log", "delta"))
+            assert next(heard).event == "log"
+            log.tell(delta)
+            return next(heard)
+
+
+def test_the_page_waits_for_whoever_goes_on_with_a_run(own_storage: Storage, tmp_path: Path) -> None:
+    with working(own_storage, written(tmp_path / "workers")) as shop, shop.client() as client:
+        with writing(own_storage) as recorder:
+            write(recorder, begun(definition={"slug": "tester"}), user("Hi"))
+        with listening(client, "/api/stream", params={"runs": recorder.run_id}) as received:
+            assert _said(list(islice(_logs(received), 2)), recorder.run_id) == [1, 2]
+            time.sleep(0.5)
+            with writing(own_storage, recorder.run_id) as again:
+                write(again, ended())
+            assert [one.event for one in _log_events(received, ends=1)] == ["log", "end"]
+
+
+def _logs(received: Any) -> Iterator[Received]:
+    return (one for one in received if isinstance(one, Received) and one.event in ("log", "end"))
+
+
+def queued(shop: Shop) -> str:
+    """A run that is listed, and that nobody has begun."""
+    order = Dispatch(
+        run_id=new_run_id(),
+        worker="tester",
+        worker_type="builtin",
+        input={},
+        task="later",
+        agent_id="ada",
+        channel_id="api",
+        channel_name="api",
+        queued_at=now(),
+        definition={},
+        definition_hash="",
+        root_run_id=RUN_ID,
+    )
+    assert shop.portal is not None
+    return shop.portal.call(SqliteQueue(shop.app.state.services.store).dispatch, order)
+
+
+def test_the_page_waits_for_a_run_that_is_queued(own_storage: Storage) -> None:
+    with opened(own_storage) as shop, shop.client() as client:
+        run_id = queued(shop)
+        with listening(client, "/api/stream", params={"runs": run_id}) as received:
+            assert next(received) == Received("ready", "{}")
+            time.sleep(QUEUED_CHECK_SECONDS + 0.3)
+            with writing(own_storage, run_id) as recorder:
+                write(recorder, begun(), ended())
+            got = _log_events(received, ends=1)
+    assert _said(got, run_id) == [1, 2]
+    assert got[-1].json == {"run_id": run_id, "error": None}
+
+
+def test_the_page_is_told_when_a_queued_run_is_gone_before_it_has_begun(own_storage: Storage) -> None:
+    with opened(own_storage) as shop, shop.client() as client:
+        run_id = queued(shop)
+        with listening(client, "/api/stream", params={"runs": run_id}) as received:
+            assert next(received) == Received("ready", "{}")
+            assert shop.portal is not None
+            shop.portal.call(shop.app.state.services.store.delete, run_id)
+            (end,) = _log_events(received, ends=1)
+    assert end.json["error"]["code"] == "run_not_found"
 
 
 @pytest.mark.parametrize("count", [1, 16])

@@ -24,7 +24,7 @@ ITEM_OF_SEED = [
 ]
 MORE_OF_ITEM = [
     *("agent_id", "parent_run_id", "root_run_id", "name", "kind", "duration_ms", "tool_calls", "usage", "cost_usd"),
-    *("tree_usage", "tree_cost_usd", "error", "pinned", "snippet"),
+    *("tree_usage", "tree_cost_usd", "error", "pinned", "provider", "model", "children", "waits_for", "snippet"),
 ]
 DETAIL_OF_SEED = {
     *("id", "task", "result", "status", "worker_type", "channel_id", "channel_name", "started_at", "completed_at"),
@@ -90,6 +90,10 @@ def test_a_list_item_tells_of_its_run(client: httpx.Client, runs: Runs) -> None:
         "tree_cost_usd": 0.25,
         "error": None,
         "pinned": False,
+        "provider": "claude-code",
+        "model": None,
+        "children": 0,
+        "waits_for": None,
         "snippet": None,
     }
 
@@ -125,6 +129,12 @@ def test_without_an_owner_the_list_is_of_all_runs_newest_first(client: httpx.Cli
         ({"q": "12 passed"}, ["done"]),
         ({"q": "nowhere"}, []),
         ({"q": "zebra", "agent_id": "bob"}, []),
+        ({"roots": "true"}, ["running", "waiting", "parent", "cancelled", "silent", "failed", "done"]),
+        ({"roots": "true", "status": "done"}, ["parent", "silent", "done"]),
+        ({"worker": "planner"}, ["parent"]),
+        ({"worker": "tester", "agent_id": "bob"}, ["waiting", "child", "cancelled", "failed"]),
+        ({"worker": "tester", "agent_id": "bob", "roots": "true"}, ["waiting", "cancelled", "failed"]),
+        ({"worker": "test"}, []),
         ({"since": "2099-01-01T00:00:00Z"}, []),
         ({"until": "2000-01-01T00:00:00+02:00"}, []),
     ],
@@ -135,12 +145,21 @@ def test_the_list_can_be_filtered(client: httpx.Client, runs: Runs, asked: dict[
 
 
 def test_all_statuses_and_an_empty_search_leave_nothing_out(client: httpx.Client, runs: Runs) -> None:
-    assert listed(client, status="all", q="", since="2000-01-01T00:00:00Z") == runs.newest_first()
+    assert listed(client, status="all", q="", roots="false", since="2000-01-01T00:00:00Z") == runs.newest_first()
 
 
 def test_the_children_of_a_run_can_be_listed(client: httpx.Client, runs: Runs) -> None:
     (child,) = answer(client, "/api/agents/workers", parent=runs.parent)["workers"]
     assert (child["id"], child["parent_run_id"], child["root_run_id"]) == (runs.child, runs.parent, runs.parent)
+
+
+def test_a_run_says_how_many_it_called_and_what_it_waits_for(client: httpx.Client, runs: Runs) -> None:
+    found = {one["id"]: one for one in answer(client, "/api/agents/workers")["workers"]}
+    assert {one["children"] for one in found.values()} == {0, 1}
+    assert found[runs.parent]["children"] == 1
+    assert found[runs.waiting]["waits_for"] == ["question"]
+    assert {one["waits_for"] for run_id, one in found.items() if run_id != runs.waiting} == {None}
+    assert detail(client, runs.waiting)["waits_for"] == ["question"]
 
 
 def test_times_are_compared_in_whatever_zone_they_are_said(client: httpx.Client, runs: Runs) -> None:
@@ -299,7 +318,7 @@ def test_the_timeline_tells_what_happened_in_order(client: httpx.Client, runs: R
         ("status", {"status": "starting"}, 1),
         ("status", {"status": "test"}, 2),
         ("tool_started", {"tool_name": "shell", "preview": "pytest"}, 4),
-        ("tool_completed", {"tool_name": "shell", "duration_ms": 4200}, 5),
+        ("tool_completed", {"tool_name": "shell", "duration_ms": 4200, "call_seq": 4}, 5),
         ("status", {"status": "completed"}, 8),
     ]
     ids = [event["id"] for event in got["events"]]

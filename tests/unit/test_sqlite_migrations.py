@@ -13,7 +13,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
-from shopfloor.adapters.sqlite import SqliteStore, database, schema
+from shopfloor.adapters.sqlite import SqliteStore, database, queries, schema
 from shopfloor.errors import DatabaseTooNew, StoreError
 from shopfloor.ports import RunFilter
 
@@ -140,6 +140,60 @@ def test_many_who_open_a_new_database_at_once_migrate_it_once(tmp_path: Path):
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(database.HEAD,)]
     connection.close()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_known_already_is_filled_in_when_a_page_comes_to_need_it(tmp_path: Path):
+    path = tmp_path / "shopfloor.db"
+    database_of("0005", path)
+    with sqlite3.connect(path) as connection:
+        for run_id, parent, worker_type in (
+            *(("root", None, "builtin"), ("a", "root", "claude-code"), ("b", "root", "command")),
+            ("lost", "gone", "builtin"),
+        ):
+            connection.execute(
+                "INSERT INTO worker_runs (id, task, parent_run_id, worker_type, name, agent_id, started_at)"
+                " VALUES (?, 't', ?, ?, 'w', 'ada', '2026-01-01T00:00:00.000Z')",
+                (run_id, parent, worker_type),
+            )
+    connection.close()
+
+    async def main() -> None:
+        store = await SqliteStore.open(path)
+        rows = {item.row.id: item.row for item in (await store.list_runs(RunFilter(), limit=9)).items}
+        assert {run_id: row.children for run_id, row in rows.items()} == {"root": 2, "a": 0, "b": 0, "lost": 0}
+        assert {run_id: row.provider for run_id, row in rows.items() if row.provider} == {"a": "claude-code"}
+        of_ada = RunFilter(name="w", agent_id="ada")
+        for wanted, total in ((RunFilter(roots=True), 1), (RunFilter(roots=False), 3), (of_ada, 4)):
+            page = await store.list_runs(wanted, limit=9)
+            assert (page.total, len(page.items)) == (total, total)
+        await store.delete("root")
+        assert (await store.list_runs(RunFilter(roots=True), limit=9)).total == 0
+        await store.close()
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        (RunFilter(), "idx_worker_runs_newest"),
+        (RunFilter(roots=True), "idx_worker_runs_roots"),
+        (RunFilter(name="w"), "idx_worker_runs_name (name=?)"),
+        (RunFilter(name="w", roots=True), "idx_worker_runs_name (name=?)"),
+        (RunFilter(agent_id="a", roots=True), "idx_worker_runs_agent (agent_id=?)"),
+        (RunFilter(agent_id="a", statuses=("failed",)), "idx_worker_runs_agent_status (agent_id=? AND status=?)"),
+        (RunFilter(parent_run_id="p"), "idx_worker_runs_parent (parent_run_id=?)"),
+    ],
+    ids=str,
+)
+def test_a_list_is_read_off_an_index(tmp_path: Path, wanted: RunFilter, index: str):
+    engine = database.open_database(tmp_path / "shopfloor.db")
+    query = queries.listing(wanted).limit(50).compile(engine, compile_kwargs={"literal_binds": True})
+    with engine.connect() as connection:
+        plan = [str(row[-1]) for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")]
+    engine.dispose()
+    assert f"USING INDEX {index}" in plan[0]
+    assert [line for line in plan if "TEMP B-TREE" in line] == [], "it is sorted after it was read"
 
 
 @pytest.mark.req("WT-25")

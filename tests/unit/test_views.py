@@ -12,11 +12,14 @@ from shopfloor.engine import pack
 from shopfloor.log import (
     AssistantMessage,
     Awaits,
+    CallCompleted,
+    CallStarted,
     Event,
     Payload,
     RunCompleted,
     RunError,
     RunStarted,
+    Session,
     StepCompleted,
     StepStarted,
     TextBlock,
@@ -108,6 +111,55 @@ def test_a_run_waits_while_a_call_that_awaits_is_open():
     assert row_of(log_of(ask, result("q", name="ask"))).status == "running"
 
 
+def test_a_run_that_waits_says_for_what():
+    def ask(call_id: str, kind: str) -> ToolCall:
+        return msgspec.structs.replace(call(call_id), awaits=Awaits(kind=kind))
+
+    both = log_of(ask("q", "question"), ask("a", "approval"), ask("r", "question"))
+    assert row_of(both).waits_for == ["question", "approval"]
+    assert row_of(log_of(ask("q", "question"), ask("a", "approval"), result("q"))).waits_for == ["approval"]
+    assert row_of(log_of(ask("q", "question"), result("q"))).waits_for is None
+    assert row_of(log_of(ask("q", "question"), RunCompleted(name="w", kind="w", status="failed"))).waits_for is None
+
+
+def test_a_run_that_waits_for_one_that_it_called_says_so():
+    called = CallStarted(name="c", kind="call_workflow", try_=1)
+    row = row_of(log_of(called))
+    assert (row.status, row.waits_for, row.children) == ("waiting", ["run"], 1)
+
+
+def test_a_row_counts_the_runs_that_it_called():
+    called = CallStarted(name="c", kind="call_workflow", try_=1)
+    assert row_of(log_of(called, CallCompleted(name="c", kind="call_workflow", try_=1), called)).children == 2
+    assert row_of(golden("parent")).children == 1
+
+
+def test_a_row_says_what_powers_it():
+    first, second = Session(provider="claude-code"), Session(provider="codex")
+    steps = [StepStarted(name="s", kind="agent", try_=1, session=session) for session in (first, None, second)]
+    spoken = AssistantMessage(model="gpt-5.5", blocks=[])
+    row = row_of(
+        log_of(*steps, spoken, AssistantMessage(blocks=[]), AssistantMessage(model="<x>", synthetic=True, blocks=[]))
+    )
+    assert (row.provider, row.model) == ("codex", "gpt-5.5")
+    assert row_of(log_of(StepStarted(name="s", kind="command", try_=1))).provider is None
+
+
+@pytest.mark.parametrize(
+    ("worker_type", "provider"), [("claude-code", "claude-code"), ("builtin", None), ("command", None), (None, None)]
+)
+def test_a_bare_run_is_powered_by_its_provider(worker_type: str | None, provider: str | None):
+    started = RunStarted(name="w", kind="agent", attempt=1, host="h", worker_type=worker_type)
+    event = log_of(started)[1]
+    assert row_of([event]).provider == provider
+
+
+def test_a_timeline_that_was_kept_before_calls_had_numbers_is_carried_on():
+    state = msgspec.json.decode(b'{"open_calls":{"1":"1970-01-01T00:00:01.000Z"},"told":null}', type=Timeline)
+    _, rows = timeline_fold(state, log_of(result("1"))[1:])
+    assert [row.data for row in rows] == [{"tool_name": "Bash", "duration_ms": 1000}]
+
+
 def test_a_later_attempt_changes_the_host_and_not_the_beginning():
     again = RunStarted(name="w", kind="worker", attempt=2, host="other")
     row = row_of(log_of(again))
@@ -145,7 +197,7 @@ def test_the_timeline_of_an_agent():
         ("status", {"status": "starting"}),
         ("status", {"status": "claude-code"}),
         ("tool_started", {"tool_name": "Bash", "preview": "echo hello-from-tool"}),
-        ("tool_completed", {"tool_name": "Bash", "duration_ms": 68}),
+        ("tool_completed", {"tool_name": "Bash", "duration_ms": 68, "call_seq": 6}),
         ("status", {"status": "completed"}),
     ]
 
@@ -153,7 +205,7 @@ def test_the_timeline_of_an_agent():
 def test_a_duration_that_nobody_tells_is_the_time_between_call_and_result():
     rows = timeline_of(log_of(call("1", command="ls"), result("1"), result("2", name="Read")))
     assert rows[2:] == [
-        ("tool_completed", {"tool_name": "Bash", "duration_ms": 1000}),
+        ("tool_completed", {"tool_name": "Bash", "duration_ms": 1000, "call_seq": 2}),
         ("tool_completed", {"tool_name": "Read", "duration_ms": None}),
     ]
 
@@ -167,7 +219,8 @@ def test_a_summary_is_a_status():
 @pytest.mark.req("WT-23")
 def test_a_tool_that_failed_says_so():
     rows = timeline_of(log_of(call("1"), result("1", error="no such file")))
-    assert rows[-1] == ("tool_completed", {"tool_name": "Bash", "duration_ms": 1000, "error": "no such file"})
+    said = {"tool_name": "Bash", "duration_ms": 1000, "call_seq": 2, "error": "no such file"}
+    assert rows[-1] == ("tool_completed", said)
 
 
 def test_an_error_of_the_run_itself_is_told_before_the_outcome():

@@ -55,7 +55,7 @@ def add_order(parser: ArgumentParser) -> None:
 async def find_worker(client: Client, args: Namespace) -> Taken:
     """What is known of the worker that was named; nothing but its name where it is unknown, or cannot be run."""
     answer = await client.api.get("/api/workers")
-    known = msgspec.convert(answer["workers"], list[Taken])
+    known = msgspec.convert([*answer["workers"], *answer.get("providers", [])], list[Taken])
     return next((one for one in known if one.slug == args.worker), Taken(args.worker))
 
 

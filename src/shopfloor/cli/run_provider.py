@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from shopfloor.cli.arguments import storage_of
 from shopfloor.cli.ordering import read_stdin
-from shopfloor.cli.remote import is_remote
+from shopfloor.cli.remote import is_remote, run_meant
 from shopfloor.cli.run_worker import run_worker
 from shopfloor.errors import ProviderNotFound, UsageError
 from shopfloor.wiring import provider_names
@@ -46,6 +46,6 @@ def _prompt(args: Namespace) -> str:
 
 
 def _run(args: Namespace) -> str | None:
-    if args.resume is None or is_remote():
-        return args.resume
-    return storage_of(args).find(args.resume)
+    if args.resume is None:
+        return None
+    return run_meant(args.resume) if is_remote() else storage_of(args).find(args.resume)

@@ -42,6 +42,9 @@ class LocalWorks:
     def workers(self) -> list[WorkerInfo]:
         return [_info(worker) for worker in self._catalogue.all() if not worker.problems]
 
+    def bare(self) -> list[WorkerInfo]:
+        return [_info(worker) for worker in self._catalogue.bare()]
+
     async def dispatch(self, asked: Asked) -> str:
         return await self.take_in(self.order_of(asked))
 

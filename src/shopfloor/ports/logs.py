@@ -48,6 +48,17 @@ class Log(Protocol):
         ...
 
 
+class LogCopy(Protocol):
+    """The bytes of a log at one moment."""
+
+    @property
+    def size(self) -> int: ...
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """All of them, a piece at a time; to be called once. Fewer where the log has lost its end meanwhile."""
+        ...
+
+
 class LogReader(Protocol):
     """Logs as anybody may read them, whoever writes them."""
 
@@ -56,6 +67,14 @@ class LogReader(Protocol):
 
         With `before` and no `after`, it is the last `limit` of them: the page that stands above it.
         """
+        ...
+
+    def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
+        """What the log holds after `after`, in order, read a piece at a time. Raises `RunNotFound`."""
+        ...
+
+    async def copy(self, run_id: str) -> LogCopy | None:
+        """The log's bytes as they are now, up to the end of its last whole line; None where there is no such log."""
         ...
 
     def follow(

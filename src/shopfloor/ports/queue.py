@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from shopfloor.views import RunRow
+from shopfloor.views import RunRow, provider_of
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -109,6 +109,7 @@ def queued_row(order: Dispatch) -> RunRow:
         name=order.worker,
         kind="worker",
         worker_type=order.worker_type,
+        provider=provider_of(order.worker_type),
         agent_id=order.agent_id,
         channel_id=order.channel_id,
         channel_name=order.channel_name,

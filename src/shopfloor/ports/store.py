@@ -18,6 +18,10 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     worker_type: str | None = None
     channel_id: str | None = None
     parent_run_id: str | None = None
+    roots: bool | None = None
+    """True for those that no run called, False for the others."""
+    name: str | None = None
+    """Of the worker."""
     started_after: str | None = None
     """Later than this, written as logs write it: UTC with milliseconds."""
     started_before: str | None = None

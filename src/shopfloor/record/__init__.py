@@ -4,7 +4,7 @@ from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
 from shopfloor.record.files import is_locked, lock, lock_file, make_folder, open_for_append
 from shopfloor.record.masking import MASK, Hook, Masking
-from shopfloor.record.reader import Cursor, Problem, Report, Reset, SharedReads, follow, last_entry, read
+from shopfloor.record.reader import Cursor, Problem, Report, Reset, SharedReads, follow, last_entry, read, whole_bytes
 from shopfloor.record.recorder import Recorder, RecorderStats
 from shopfloor.record.repair import Repair, torn_files
 from shopfloor.record.storage import Storage
@@ -36,4 +36,5 @@ __all__ = [
     "open_for_append",
     "read",
     "torn_files",
+    "whole_bytes",
 ]

@@ -25,7 +25,7 @@ from shopfloor.limits import (
     SHARED_CHUNKS,
 )
 from shopfloor.log import PAYLOAD_TYPES, Entry, RunCompleted
-from shopfloor.record.repair import find_tail
+from shopfloor.record.repair import find_tail, line_start
 
 _log = logging.getLogger("shopfloor.record")
 
@@ -301,6 +301,12 @@ def last_entry(path: Path) -> Entry | None:
     if tail.last is None:
         return None
     return next(read(path, after=tail.last.seq - 1, report=_ignore), None)
+
+
+def whole_bytes(path: Path) -> int:
+    """How many bytes of a log are whole lines. Those that nobody understands count too: they are its bytes."""
+    with Cursor(path, report=_ignore) as cursor:
+        return line_start(cursor.descriptor, os.fstat(cursor.descriptor).st_size)
 
 
 def follow(

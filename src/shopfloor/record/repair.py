@@ -39,16 +39,16 @@ def find_tail(descriptor: int, size: int) -> Tail:
     A power cut can leave more than a torn line: pages that were never written read as zeros. So lines are
     given up from the end until one is an event.
     """
-    end = _line_start(descriptor, size)
+    end = line_start(descriptor, size)
     while end:
-        start = _line_start(descriptor, end - 1)
+        start = line_start(descriptor, end - 1)
         with contextlib.suppress(InvalidEvent):
             return Tail(end, decode(os.pread(descriptor, end - 1 - start, start)))
         end = start
     return Tail(0, None)
 
 
-def _line_start(descriptor: int, before: int) -> int:
+def line_start(descriptor: int, before: int) -> int:
     """The offset after the last LF that stands before `before`; 0 where there is none."""
     high = before
     while high:

@@ -1,8 +1,12 @@
-"""The HTTP face: runs are made, listed, told and ended, for whoever has a token. It holds no state but who watches."""
+"""The HTTP face: runs are made, listed, told and ended, for whoever has a token.
+
+It holds no state but who watches, and what it can make anew.
+"""
 
 from shopfloor.server.app import create_app
+from shopfloor.server.page_files import PAGE_FOLDER
 from shopfloor.server.services import Services
 from shopfloor.server.serving import serve
 from shopfloor.server.tokens import Role, Tokens
 
-__all__ = ["Role", "Services", "Tokens", "create_app", "serve"]
+__all__ = ["PAGE_FOLDER", "Role", "Services", "Tokens", "create_app", "serve"]

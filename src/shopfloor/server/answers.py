@@ -21,6 +21,8 @@ ANSWERS = (
     shapes.WorkerDetail,
     shapes.WorkerEvents,
     shapes.LogPage,
+    shapes.FoundEvents,
+    shapes.SpanList,
     shapes.ChannelList,
     shapes.Deleted,
     shapes.Health,
@@ -48,6 +50,12 @@ def streams(description: str) -> dict[int | str, dict[str, Any]]:
     """The same for a stream."""
     stream = {"description": description, "content": {"text/event-stream": {"schema": _FRAME}}}
     return {200: stream, "default": _described(shapes.ProblemAnswer, "What went wrong.")}
+
+
+def gives(media_type: str, description: str) -> dict[int | str, dict[str, Any]]:
+    """The same for bytes that are passed on as they are."""
+    whole = {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
+    return {200: whole, "default": _described(shapes.ProblemAnswer, "What went wrong.")}
 
 
 def tells(description: str) -> dict[int | str, dict[str, Any]]:

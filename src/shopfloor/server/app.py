@@ -7,12 +7,14 @@ from typing import Any, cast
 import anyio
 from fastapi import FastAPI
 
-from shopfloor.server import execute, orders, pages, runs, streams, workers
+from shopfloor.server import execute, logs, orders, page_stream, pages, runs, streams, workers
 from shopfloor.server.answers import components
 from shopfloor.server.auth import COOKIE, Gate
 from shopfloor.server.body import BodyLimit
+from shopfloor.server.page_files import PageFiles
 from shopfloor.server.problems import answer_problems
 from shopfloor.server.services import Services
+from shopfloor.server.spans import SpanStates
 from shopfloor.server.watchers import Watchers
 
 _ABOUT = (
@@ -37,7 +39,9 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.state.stopping = anyio.Event()
     app.state.watchers = watchers
-    for room in (workers, runs, orders, execute, streams):
+    app.state.page = PageFiles(services.page)
+    app.state.spans = SpanStates(services.logs)
+    for room in (workers, logs, runs, orders, execute, streams, page_stream):
         app.router.routes.extend(room.router.routes)
     app.router.routes.extend(pages.ROUTES)
     _describe(app)

@@ -23,6 +23,7 @@ SECURITY_HEADERS: Final = {
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
 }
 
 _THIS_MACHINE: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -68,7 +69,7 @@ class Gate:
             if begun:
                 # Too late for another answer; the server breaks the connection off, so that nobody takes it for whole.
                 raise
-            await problem_of(error)(scope, receive, send_guarded)
+            await problem_of(error, scope)(scope, receive, send_guarded)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
+
+from shopfloor.server.html import prose as _prose
 
 Schema = dict[str, Any]
 Described = dict[str, Any]
@@ -108,8 +109,3 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def _code(text: str) -> str:
     return f"<code>{escape(text)}</code>"
-
-
-def _prose(text: str) -> str:
-    """Text in which what stands between backticks is code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

@@ -20,6 +20,15 @@ NUMBER_MOST: Final = 2**53 - 1
 WORDS_MOST_CHARS: Final = 1_000
 """The longest filter, search or cursor."""
 
+LATER_EVENTS: Final = 2_000
+"""How far beyond a page of a log the results of its calls are looked for."""
+FIND_DEFAULT: Final = 100
+"""How many hits in a log are given, unless said otherwise."""
+FIND_EVENTS: Final = 100_000
+"""How many events of a log are searched at once."""
+SPAN_RUNS: Final = 16
+"""Of how many runs the spans are kept, to be carried on from there."""
+
 AWAITING_RUNS: Final = 100
 """Of how many open runs below a run it is told what they wait for."""
 
@@ -40,10 +49,16 @@ HEARTBEAT_SECONDS: Final = 15.0
 """How long a stream is silent before it shows that it lives."""
 SHARED_EVENTS: Final = 100
 """From how many events on a batch is framed once for all who get it."""
+LOOP_BYTES: Final = 512 * 1024
+"""From how many bytes on events are cut in a thread, and not in the loop that everybody waits on."""
+QUEUED_CHECK_SECONDS: Final = 1.0
+"""How often it is looked whether a run that has not begun is still there."""
 STREAM_RUNS: Final = 16
 """How many runs a page can follow over its one connection."""
 
 # The server itself.
+PAGE_FILE_BYTES: Final = 16 * 1024 * 1024
+"""The largest file of the page that is given."""
 SESSION_SECONDS: Final = 400 * 24 * 60 * 60
 """How long a browser keeps its login: the longest that browsers allow."""
 SHUTDOWN_SECONDS: Final = 5.0

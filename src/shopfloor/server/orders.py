@@ -56,7 +56,7 @@ async def answer_run(request: Request, run_id: RunId, works: Working) -> Respons
 async def list_providers(served: Served) -> Response:
     """Whom a task can be handed to on the server's machine, and what each can do."""
     found = await anyio.to_thread.run_sync(served.providers) if served.providers else []
-    return answer(ProviderList(found))
+    return answer(ProviderList(found, [one.name for one in found if one.usable]))
 
 
 @router.post("/runs/{run_id}/resume", responses=says(RunAnswer, "It goes on as soon as it can."))
@@ -69,4 +69,6 @@ async def resume_run(run_id: RunId, works: Working) -> Response:
 @router.get("/workers", responses=says(Catalogue, "The workers, by their slugs."))
 async def list_catalogue(served: Served) -> Response:
     """The workers that can be run here, and what each takes."""
-    return answer(Catalogue(served.works.workers() if served.works else []))
+    if served.works is None:
+        return answer(Catalogue([], []))
+    return answer(Catalogue(served.works.workers(), served.works.bare()))

@@ -1,23 +1,26 @@
-"""The pages that the server writes itself: the door, the login, and the readable description of the API."""
+"""The pages: the built one and its files, the login, and the readable description of the API."""
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from shopfloor.errors import Unauthorized
+from shopfloor.errors import NotFoundError, Unauthorized
 from shopfloor.server.auth import COOKIE, LOGIN
 from shopfloor.server.docs import description_page
+from shopfloor.server.html import DOCS, STYLE, page
 from shopfloor.server.limits import SESSION_SECONDS
+from shopfloor.server.page_files import ASK_AGAIN, ASSETS, FOR_EVER, INDEX, page_of
 from shopfloor.server.services import Services
 
-DOCS: Final = "/api/docs"
-STYLE: Final = "/api/docs.css"
+ICON: Final = "favicon.svg"
+_is_own_path = re.compile(r"/(?!/)(?:(?!//)[^\\\x00-\x20\x7f?#])*(?:[?#][^\\\x00-\x20\x7f]*)?").fullmatch
 
 _STYLE: Final = """\
 :root { color-scheme: light dark; --line: #8886; --quiet: #8888881a; }
@@ -31,18 +34,35 @@ th { background: var(--quiet); }
 """
 
 
-def page(title: str, body: str) -> HTMLResponse:
-    return HTMLResponse(
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
-        f'<link rel="stylesheet" href="{STYLE}"></head>\n<body>\n{body}\n</body></html>\n'
+async def front(request: Request) -> Response:
+    """The page, whatever it is to show: the address is for its own script to read."""
+    built = await page_of(request).answer(request, INDEX, cache=ASK_AGAIN)
+    return built or _not_built(request)
+
+
+def _not_built(request: Request) -> Response:
+    served: Services = request.app.state.services
+    return page(
+        "Shopfloor",
+        f"<h1>Shopfloor</h1>\n<p>The server runs, version {escape(served.version)}.</p>\n"
+        "<p>The page is not built here: <code>make page</code> builds it.</p>\n"
+        f'<p><a href="{DOCS}">The API</a></p>',
     )
 
 
-async def front(request: Request) -> Response:
-    served: Services = request.app.state.services
-    said = f'<p>The server runs, version {escape(served.version)}.</p>\n<p><a href="{DOCS}">The API</a></p>'
-    return page("Shopfloor", f"<h1>Shopfloor</h1>\n{said}")
+async def asset(request: Request) -> Response:
+    return await _file(request, ASSETS, request.path_params["name"], cache=FOR_EVER)
+
+
+async def icon(request: Request) -> Response:
+    return await _file(request, ICON, cache=ASK_AGAIN)
+
+
+async def _file(request: Request, *parts: str, cache: str) -> Response:
+    found = await page_of(request).answer(request, *parts, cache=cache)
+    if found is None:
+        raise NotFoundError(f"there is nothing at {request.url.path}", hint="is the page built? `make page` builds it")
+    return found
 
 
 async def log_in(request: Request) -> Response:
@@ -51,7 +71,7 @@ async def log_in(request: Request) -> Response:
     token = request.query_params.get("token", "")
     if served.tokens.role_of(token) is None:
         raise Unauthorized("this login link is not valid here", hint="`shopfloor up` prints one that is")
-    answer = RedirectResponse("/", status_code=303)
+    answer = RedirectResponse(own_path(request.query_params.get("next", "")), status_code=303)
     answer.set_cookie(
         COOKIE,
         quote(token, safe=""),
@@ -64,6 +84,14 @@ async def log_in(request: Request) -> Response:
     return answer
 
 
+def own_path(said: str) -> str:
+    """Where to go after the login: a path of this server, or else its front page.
+
+    Browsers take backslashes for slashes and leave control characters out, so with these it could be elsewhere.
+    """
+    return said if _is_own_path(said) else "/"
+
+
 async def describe(request: Request) -> Response:
     described: dict[str, Any] = request.app.openapi()
     return page("Shopfloor: the API", description_page(described))
@@ -73,4 +101,11 @@ async def style(request: Request) -> Response:
     return Response(_STYLE, media_type="text/css")
 
 
-ROUTES: Final = (Route("/", front), Route(LOGIN, log_in), Route(DOCS, describe), Route(STYLE, style))
+ROUTES: Final = (
+    *(Route(path, front) for path in ("/", "/agents/{agent_id}/workers", "/fleet")),
+    Route(f"/{ASSETS}/{{name}}", asset),
+    Route(f"/{ICON}", icon),
+    Route(LOGIN, log_in),
+    Route(DOCS, describe),
+    Route(STYLE, style),
+)

@@ -58,6 +58,12 @@ AfterSeq = Annotated[_Number, Query(description="Only events after this `seq`.")
 BeforeSeq = Annotated[_Number | None, Query(description="Only events before it; without `after`, the last of those.")]
 AfterId = Annotated[_Number, Query(description="Only rows whose `id` is over this.")]
 EventLimit = Annotated[int, Query(ge=1, le=EVENTS_MOST, description="At most so many.")]
+Brief = Annotated[bool, Query(description="With long texts cut, and with the results that stand beyond the page.")]
+SearchedText = Annotated[
+    str, Query(min_length=1, max_length=WORDS_MOST_CHARS, description="The text, whatever its case.")
+]
+HitLimit = Annotated[int, Query(ge=1, le=EVENTS_MOST, description="At most so many hits.")]
+WithTranscript = Annotated[bool, Query(description="Whether the transcript is wanted; it may be large.")]
 Force = Annotated[bool, Query(description="Also what failed.")]
 LastEventId = Annotated[str | None, Header(description="Where a stream was cut: the `id` of the last event received.")]
 FollowedRuns = Annotated[
@@ -82,6 +88,8 @@ class ListQuery(BaseModel):
     worker_type: Annotated[_Word | None, Query(description="Of this type.")] = None
     channel_id: Annotated[_Word | None, Query(description="From this channel.")] = None
     parent: Annotated[_RunId | None, Query(description="Called by this run.")] = None
+    roots: Annotated[bool, Query(description="Only those that no run called.")] = False
+    worker: Annotated[_Word | None, Query(description="Of this worker, by its name.")] = None
     since: Annotated[_Time | None, Query(description="Started after this time (RFC 3339).")] = None
     until: Annotated[_Time | None, Query(description="Started before this time (RFC 3339).")] = None
     q: Annotated[

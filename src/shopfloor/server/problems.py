@@ -1,4 +1,4 @@
-"""Errors as answers: always `{"error": {"code", "message", "hint"}}`, whoever found them."""
+"""Errors as answers: `{"error": {"code", "message", "hint"}}`, whoever found them; a page where one was asked for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from shopfloor.errors import (
     InvalidParameter,
@@ -22,6 +23,7 @@ from shopfloor.errors import (
     Unauthorized,
     UnexpectedError,
 )
+from shopfloor.server.html import problem_page, wants_page
 from shopfloor.server.shapes import Problem, ProblemAnswer
 
 _log = logging.getLogger("shopfloor.server")
@@ -35,10 +37,12 @@ def problem(
     return Response(body, status, headers, media_type="application/json")
 
 
-def problem_of(error: Exception) -> Response:
-    """The answer that says an error."""
+def problem_of(error: Exception, scope: Scope | None = None) -> Response:
+    """The answer that says an error: to a browser that asked for a page, as a page."""
     said = logged(error)
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(said, Unauthorized) else None
+    if scope is not None and wants_page(scope):
+        return problem_page(said, headers)
     return problem(said.status, said.code, said.message, said.hint, headers)
 
 
@@ -60,7 +64,7 @@ def answer_problems(app: FastAPI) -> None:
 
 
 async def _ours(request: Request, error: Exception) -> Response:
-    return problem_of(error)
+    return problem_of(error, request.scope)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -90,7 +94,8 @@ async def _of_framework(request: Request, error: Exception) -> Response:
     refused = cast("HTTPException", error)
     match refused.status_code:
         case HTTPStatus.NOT_FOUND:
-            return problem_of(NotFoundError(f"there is nothing at {request.url.path}", hint=_HINT))
+            hint = None if wants_page(request.scope) else _HINT
+            return problem_of(NotFoundError(f"there is nothing at {request.url.path}", hint=hint), request.scope)
         case HTTPStatus.METHOD_NOT_ALLOWED:
             message = f"{request.url.path} does not take {request.method}"
             return problem(refused.status_code, MethodNotAllowed.code, message, _HINT, refused.headers)

@@ -1,35 +1,16 @@
-"""Runs by their id: the log, the pin; and what else a client asks of the server."""
+"""Runs by their id: the pin, and that they go; and what else a client asks of the server."""
 
 from __future__ import annotations
 
-from typing import Any, cast
-
-import msgspec
 from starlette.responses import Response
 
 from shopfloor.errors import Forbidden, RunNotFound
 from shopfloor.server.answers import Served, answer, says
-from shopfloor.server.limits import LOG_DEFAULT
-from shopfloor.server.parameters import AfterSeq, BeforeSeq, EventLimit, Force, PinBody, RunId, api_router
-from shopfloor.server.shapes import ChannelItem, ChannelList, Deleted, Health, LogPage, WorkerItem, item_of
+from shopfloor.server.parameters import Force, PinBody, RunId, api_router
+from shopfloor.server.shapes import ChannelItem, ChannelList, Deleted, Health, WorkerItem, item_of
 from shopfloor.server.workers import owned_run
 
 router = api_router("/api")
-
-
-@router.get("/runs/{run_id}/log", responses=says(LogPage, "Events, in order."))
-async def run_log(
-    run_id: RunId, served: Served, after: AfterSeq = 0, before: BeforeSeq = None, limit: EventLimit = LOG_DEFAULT
-) -> Response:
-    """A page of a run's log, as it was written."""
-    # One more than asked for tells whether there is more.
-    entries = await served.logs.page(run_id, after=after, before=before, limit=limit + 1)
-    if entries is None:
-        raise RunNotFound(f"there is no log of a run {run_id}")
-    upwards = before is not None and not after
-    kept = entries[-limit:] if upwards else entries[:limit]
-    events = cast("list[dict[str, Any]]", [msgspec.Raw(entry.raw) for entry in kept])
-    return answer(LogPage(events, more=len(entries) > limit))
 
 
 @router.post("/runs/{run_id}/pin", responses=says(WorkerItem, "The run as it is now."))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -31,6 +32,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Where it is None, runs can be read here and none can be made."""
     providers: Callable[[], list[ProviderInfo]] | None = None
     """Looks what this machine has of them, which takes a second or two."""
+    page: Path | None = None
+    """The folder of the built page; where there is none, the server says how to build it."""
     allowed_hosts: tuple[str, ...] = ()
     """Names by which the server may be asked for, beside this machine's own: `name:port`, or `name` for any port."""
     heartbeat_seconds: float = HEARTBEAT_SECONDS

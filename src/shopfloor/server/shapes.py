@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from shopfloor.ports import ProviderInfo, RunItem, WorkerInfo
-from shopfloor.views import ArchiveEntry
+from shopfloor.server.limits import LATER_EVENTS
+from shopfloor.views import ArchiveEntry, Found, Span
 
 ShownStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 
@@ -85,6 +86,18 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     tree_cost_usd: Annotated[float | None, Meta(description="The same in money, as far as it is known.")]
     error: Failure | None
     pinned: Annotated[bool, Meta(description="Kept when old runs are pruned.")]
+    provider: Annotated[
+        str | None, Meta(description="What powers it: of its newest session, or of the run itself where it is bare.")
+    ]
+    model: Annotated[str | None, Meta(description="The model that wrote its newest message.")]
+    children: Annotated[int, Meta(description="How many runs it has called.")]
+    waits_for: Annotated[
+        list[str] | None,
+        Meta(
+            description="While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, "
+            "`rate_limit`, or another; `run` for a run that it called. Null while it does not."
+        ),
+    ]
 
 
 class WorkerItem(_Worker, frozen=True, kw_only=True):
@@ -147,10 +160,43 @@ class WorkerEvents(msgspec.Struct, frozen=True):
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """Events as they stand in the log."""
+    """Events as they stand in the log, or briefly."""
 
-    events: list[dict[str, Any]]
+    events: Annotated[
+        list[dict[str, Any]],
+        Meta(
+            description="As they stand in the log. Told briefly, an event whose texts were cut has `cut`: "
+            "how many bytes it has as a whole."
+        ),
+    ]
     more: Annotated[bool, Meta(description="Whether there are others beyond the page, on the side it was cut.")]
+    later: Annotated[
+        list[dict[str, Any]] | msgspec.UnsetType,
+        Meta(
+            description="With `brief`: the results of calls and sub-runs that begin on the page and end beyond it, "
+            f"as far as they stand in the {LATER_EVENTS:,} events that follow."
+        ),
+    ] = msgspec.UNSET
+
+
+class FoundEvents(msgspec.Struct, frozen=True):
+    """The events of a log in which a text stands."""
+
+    hits: list[Found]
+    more: Annotated[bool, Meta(description="Whether there are events that were not looked at yet.")]
+    searched_to: Annotated[int, Meta(description="The `seq` of the last event that was looked at: go on after it.")]
+
+
+class SpanList(msgspec.Struct, frozen=True, kw_only=True):
+    """When the steps, tool calls and sub-runs of a run began and ended."""
+
+    spans: Annotated[list[Span], Meta(description="In the order in which they began.")]
+    dropped: Annotated[
+        int, Meta(description="How many were left out: the shorter ones of those that have ended, where they are many.")
+    ]
+    last_seq: Annotated[int, Meta(description="The newest event of the log that this tells of.")]
+    started_at: str | None
+    ended_at: Annotated[str | None, Meta(description="Null until the run has ended.")]
 
 
 class ChannelItem(msgspec.Struct, frozen=True):
@@ -179,10 +225,18 @@ class Catalogue(msgspec.Struct, frozen=True):
     """The workers that can be run here."""
 
     workers: list[WorkerInfo]
+    providers: Annotated[
+        list[WorkerInfo],
+        Meta(
+            description="Agents and model APIs that a task can be handed to as it is, under their slugs: "
+            "`/api/providers` says which of them this machine has."
+        ),
+    ]
 
 
 class ProviderList(msgspec.Struct, frozen=True):
     providers: list[ProviderInfo]
+    usable: Annotated[list[str], Meta(description="The names of those that are there and could log in.")]
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -238,4 +292,8 @@ def _shared(run: RunItem) -> dict[str, Any]:
         "tree_cost_usd": row.tree_cost_usd,
         "error": Failure(row.error_code, row.error_message) if failed else None,
         "pinned": run.pinned,
+        "provider": row.provider,
+        "model": row.model,
+        "children": row.children,
+        "waits_for": row.waits_for,
     }

@@ -14,7 +14,7 @@ from shopfloor.ports import RunFilter, RunItem, Store
 from shopfloor.server.answers import Served, answer, says
 from shopfloor.server.awaiting import awaited
 from shopfloor.server.limits import TIMELINE_DEFAULT, TRANSCRIPT_BYTES
-from shopfloor.server.parameters import AfterId, AgentId, EventLimit, ListQuery, WorkerId, api_router
+from shopfloor.server.parameters import AfterId, AgentId, EventLimit, ListQuery, WithTranscript, WorkerId, api_router
 from shopfloor.server.shapes import (
     WorkerDetail,
     WorkerEvent,
@@ -39,6 +39,8 @@ async def list_workers(asked: Annotated[ListQuery, Query()], served: Served) -> 
         worker_type=asked.worker_type,
         channel_id=asked.channel_id,
         parent_run_id=asked.parent,
+        roots=asked.roots or None,
+        name=asked.worker,
         started_after=asked.since,
         started_before=asked.until,
         search=_words(asked.q),
@@ -53,17 +55,22 @@ def _words(said: str | None) -> str | None:
 
 
 @router.get("/detail", responses=says(WorkerDetail, "The run."))
-async def worker_detail(worker_id: WorkerId, served: Served, agent_id: AgentId = None) -> Response:
+async def worker_detail(
+    worker_id: WorkerId,
+    served: Served,
+    agent_id: AgentId = None,
+    transcript: WithTranscript = True,  # noqa: FBT002 - a parameter of the request
+) -> Response:
     """A run with its result and its transcript."""
     run = await owned_run(served.store, worker_id, agent_id)
-    if not (run.row.ended and run.has_transcript):
+    if not (transcript and run.row.ended and run.has_transcript):
         return answer(detail_of(run, awaits=await awaited(served.store, served.logs, run)))
     packed = await served.store.archive(worker_id)
     if packed is None:
         return answer(detail_of(run))
     # Unpacking many megabytes is not for the loop that everybody waits on.
-    transcript, omitted = await anyio.to_thread.run_sync(unpack, packed)
-    return answer(detail_of(run, transcript, omitted))
+    unpacked, omitted = await anyio.to_thread.run_sync(unpack, packed)
+    return answer(detail_of(run, unpacked, omitted))
 
 
 def unpack(packed: bytes, most: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, str | None]:

@@ -1,11 +1,14 @@
 """Pure functions from a log to a shape that somebody reads. No clock, no I/O."""
 
 from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
+from shopfloor.views.brief import brief
+from shopfloor.views.finding import Finder, Found
 from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
-from shopfloor.views.row import RunRow, added, row_fold
+from shopfloor.views.row import RunRow, added, provider_of, row_fold
 from shopfloor.views.search import search_text
 from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
 from shopfloor.views.signals import Signals, signals_step
+from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
 from shopfloor.views.stream import (
     StreamState,
     answered_by,
@@ -57,12 +60,15 @@ __all__ = [
     "AGENT_SIGNALS",
     "DONE",
     "RATE_LIMIT",
+    "SPAN_EVENTS",
     "ArchiveEntry",
     "BlockEnd",
     "BlockStart",
     "ClientToolRequest",
     "ErrorEvent",
+    "Finder",
     "Finish",
+    "Found",
     "Load",
     "Notice",
     "Outline",
@@ -76,6 +82,8 @@ __all__ = [
     "RunState",
     "Signal",
     "Signals",
+    "Span",
+    "Spans",
     "Start",
     "Step",
     "StreamEvent",
@@ -104,6 +112,7 @@ __all__ = [
     "answered_by",
     "archive",
     "begin",
+    "brief",
     "by_parent",
     "cut",
     "decode_event",
@@ -112,11 +121,13 @@ __all__ = [
     "notice_of",
     "outline",
     "preview",
+    "provider_of",
     "resumed",
     "row_fold",
     "search_text",
     "signals_step",
     "silently",
+    "spans_fold",
     "stream_step",
     "timeline_fold",
     "tree",

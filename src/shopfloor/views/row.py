@@ -26,6 +26,8 @@ from shopfloor.log import (
 from shopfloor.views.text import as_text
 from shopfloor.views.waiting import NOTHING, Waits, waits_step
 
+_NO_PROVIDERS = ("builtin", "plugin", "command", None)
+
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the fold and the row at once. Bounded, as what it waits for is."""
@@ -44,6 +46,10 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "running"
     error_code: str | None = None
     error_message: str | None = None
+    provider: str | None = None
+    """What powers it: of its newest session, or of the run itself where it is a bare one."""
+    model: str | None = None
+    """The model that wrote the newest message."""
     host: str | None = None
     attempt: int = 0
     queued_at: str | None = None
@@ -57,6 +63,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     sub_usage: Usage = Usage()
     """Of the runs that it called, with those that they called."""
     sub_cost_usd: float | None = None
+    children: int = 0
+    """How many runs it has called."""
     waits: Waits = NOTHING
     outside: bool = False
     """It waits, and nothing can happen until somebody outside acts: it needs no host until then."""
@@ -68,6 +76,11 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     def awaits(self) -> tuple[str, ...]:
         """The calls that somebody outside has to answer."""
         return tuple(self.waits.calls)
+
+    @property
+    def waits_for(self) -> list[str] | None:
+        """The kinds of what it waits for, while it does."""
+        return self.waits.waits_for if self.status == "waiting" else None
 
     @property
     def tree_usage(self) -> Usage:
@@ -88,12 +101,16 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
 def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
     """The row after the events, the next of its run."""
     last_seq, messages, tool_calls, waits = row.last_seq, row.messages, row.tool_calls, row.waits
+    model = row.model
     last: Event | None = None
     for event in events:
         last, last_seq = event, event.seq
         match event.payload:
-            case AssistantMessage() | UserMessage() as message:
+            case AssistantMessage() as message:
                 # What an agent's program notes by itself is no message of anybody's.
+                messages += bool(message.blocks)
+                model = model if message.model is None or message.synthetic else message.model
+            case UserMessage() as message:
                 messages += bool(message.blocks)
             case ToolCall() as call:
                 tool_calls += 1
@@ -102,8 +119,9 @@ def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
             case ToolResult() as result:
                 if result.call_id in waits.calls:
                     waits = waits_step(waits, event)
-            case StepStarted() | CallStarted():
+            case StepStarted() | CallStarted() as step:
                 waits = waits_step(waits, event)
+                row = _begun(row, step)
             case StepCompleted() | CallCompleted() as step:
                 waits = waits_step(waits, event)
                 row = _spent(row, step)
@@ -120,11 +138,23 @@ def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
         last_seq=last_seq,
         messages=messages,
         tool_calls=tool_calls,
+        model=model,
         waits=waits,
         status=row.status if row.ended else "waiting" if waiting else "running",
         outside=row.outside if last is None else waiting and _rests(last),
         wake_at=waits.wake_at,
     )
+
+
+def provider_of(worker_type: str | None) -> str | None:
+    """The provider that a run of this type is handed to as it is; None where there is none, or a worker decides."""
+    return None if worker_type in _NO_PROVIDERS else worker_type
+
+
+def _begun(row: RunRow, step: StepStarted | CallStarted) -> RunRow:
+    if isinstance(step, CallStarted):
+        return replace(row, children=row.children + 1)
+    return row if step.session is None else replace(row, provider=step.session.provider)
 
 
 def _spent(row: RunRow, step: StepCompleted | CallCompleted) -> RunRow:
@@ -162,6 +192,7 @@ def _started(row: RunRow, event: Event, started: RunStarted) -> dict[str, Any]:
         "name": started.name,
         "kind": started.kind,
         "worker_type": started.worker_type or "builtin",
+        "provider": provider_of(started.worker_type),
         "agent_id": started.agent_id or started.name,
         "channel_id": started.channel_id,
         "channel_name": started.channel_name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any, Literal, cast
 
 import msgspec
@@ -23,6 +22,7 @@ from shopfloor.log import (
     UserMessage,
 )
 from shopfloor.views.text import as_text, cut
+from shopfloor.views.times import ms_between
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
 _SUMMARY_TOOL = "update_summary"
@@ -41,9 +41,10 @@ class TimelineRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The state of the fold: when the calls that are open began, and the last error that was told."""
+    """The state of the fold: the calls that are open, and the last error that was told."""
 
-    open_calls: dict[str, str] = {}
+    open_calls: dict[str, tuple[str, int] | str] = {}
+    """When each began, and with which event; of one that was kept before there were numbers, only when."""
     told: str | None = None
 
 
@@ -56,7 +57,7 @@ def timeline_fold(state: Timeline, events: Iterable[Event]) -> tuple[Timeline, l
             case AssistantMessage() | UserMessage():
                 continue
             case ToolCall() as call:
-                open_calls[call.call_id] = event.timestamp
+                open_calls[call.call_id] = (event.timestamp, event.seq)
                 if len(open_calls) > TIMELINE_OPEN_CALLS:
                     del open_calls[next(iter(open_calls))]
                 rows.append(_call(event, call))
@@ -98,11 +99,14 @@ def _call(event: Event, call: ToolCall) -> TimelineRow:
     return _row(event, "tool_started", {"tool_name": call.name, "preview": preview(given)})
 
 
-def _result(event: Event, result: ToolResult, began: str | None) -> TimelineRow:
+def _result(event: Event, result: ToolResult, began: tuple[str, int] | str | None) -> TimelineRow:
+    at, call_seq = (began, None) if began is None or isinstance(began, str) else began
     took = result.duration_ms
-    if took is None and began is not None:
-        took = _ms_between(began, event.timestamp)
+    if took is None and at is not None:
+        took = ms_between(at, event.timestamp)
     data: dict[str, Any] = {"tool_name": result.name, "duration_ms": took}
+    if call_seq is not None:
+        data["call_seq"] = call_seq
     if result.error is not None:
         data["error"] = result.error[:PREVIEW_CHARS]
     return _row(event, "tool_completed", data)
@@ -111,14 +115,6 @@ def _result(event: Event, result: ToolResult, began: str | None) -> TimelineRow:
 def _cut(text: str) -> str:
     """A timeline is a list to look over; the log has it whole."""
     return cut(text, ARCHIVE_ARGS_BYTES)
-
-
-def _ms_between(began: str, ended: str) -> int | None:
-    try:
-        took = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
-    except ValueError:
-        return None
-    return max(0, round(took.total_seconds() * 1000))
 
 
 def preview(value: Any) -> str:

@@ -23,6 +23,8 @@ T = TypeVar("T")
 RATE_LIMIT = "rate_limit"
 """The kind of a wait that ends by itself: the provider has said when it will answer again."""
 
+_RUN = "run"
+
 
 class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the fold. Bounded: beyond a thousand open branches or calls the oldest are forgotten."""
@@ -33,6 +35,8 @@ class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
     """The calls that wait for somebody outside: id to place."""
     until: dict[str, str] = {}
     """When a wait ends by itself, by call."""
+    kinds: dict[str, str] = {}
+    """What would answer each call: a client tool, a question, an approval."""
     coming: tuple[str, ...] = ()
     """Where more has been announced, calls of a step or branches of one, and is not there yet: it does not wait."""
 
@@ -45,6 +49,12 @@ class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
         # A step with open steps inside it does nothing by itself.
         inside = {outer for place in (*self.steps, *waiting) for outer in _outside(place)}
         return all(place in waiting or _path(place) in inside for place in self.steps)
+
+    @property
+    def waits_for(self) -> list[str]:
+        """The kinds of what it waits for, each once; `run` for a run that it called."""
+        called = [_RUN] if any(self.steps.values()) else []
+        return list(dict.fromkeys([*(self.kinds[call] for call in self.calls if call in self.kinds), *called]))
 
     @property
     def outside(self) -> bool:
@@ -85,6 +95,7 @@ def waits_step(state: Waits, event: Event) -> Waits:
                 state,
                 calls=_bounded({**state.calls, call_id: place}),
                 until=state.until if awaits.until is None else _bounded({**state.until, call_id: awaits.until}),
+                kinds=_bounded({**state.kinds, call_id: awaits.kind}),
                 coming=(*others, place) if awaits.more else others,
             )
         case ToolResult(call_id=call_id) if call_id in state.calls:
@@ -92,6 +103,7 @@ def waits_step(state: Waits, event: Event) -> Waits:
                 state,
                 calls={one: place for one, place in state.calls.items() if one != call_id},
                 until={one: at for one, at in state.until.items() if one != call_id},
+                kinds={one: kind for one, kind in state.kinds.items() if one != call_id},
             )
         case _:
             return state
@@ -104,6 +116,7 @@ def _without(state: Waits, place: str) -> Waits:
         state,
         calls=calls,
         until={call: at for call, at in state.until.items() if call in calls},
+        kinds={call: kind for call, kind in state.kinds.items() if call in calls},
         coming=tuple(one for one in state.coming if one != place and _path(place) not in _outside(one)),
     )
 

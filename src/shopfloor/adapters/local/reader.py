@@ -14,9 +14,10 @@ import msgspec
 
 from shopfloor.adapters.local.live import Ear, Live
 from shopfloor.errors import RunNotFound
-from shopfloor.limits import FOLLOW_FASTEST_SECONDS, FOLLOW_SLOWEST_SECONDS
+from shopfloor.limits import FOLLOW_FASTEST_SECONDS, FOLLOW_SLOWEST_SECONDS, READ_CHUNK_BYTES
 from shopfloor.log import AssistantMessage, Delta, Entry, RunCompleted
-from shopfloor.record import Cursor, Problem, Reset, SharedReads, Storage, is_locked, last_entry, read
+from shopfloor.ports import LogCopy
+from shopfloor.record import Cursor, Problem, Reset, SharedReads, Storage, is_locked, last_entry, read, whole_bytes
 
 
 class LocalLogReader:
@@ -40,6 +41,24 @@ class LocalLogReader:
         return await anyio.to_thread.run_sync(
             lambda: list(read(path, after=after, before=before, limit=limit, report=_pass_on))
         )
+
+    async def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
+        path = self._path(run_id)
+        if path is None:
+            raise RunNotFound(f"there is no log of a run {run_id}")
+        with Cursor(path, after, report=_pass_on) as cursor:
+            while items := await anyio.to_thread.run_sync(cursor.poll):
+                entries = [item for item in items if isinstance(item, Entry)]
+                if len(entries) < len(items):
+                    # It ends before that place.
+                    return
+                yield entries
+
+    async def copy(self, run_id: str) -> LogCopy | None:
+        path = self._path(run_id)
+        if path is None:
+            return None
+        return LocalCopy(path, await anyio.to_thread.run_sync(whole_bytes, path))
 
     async def follow(
         self, run_id: str, *, after: int = 0, deltas: bool = False, patient: bool = False
@@ -77,6 +96,21 @@ class LocalLogReader:
                         return
                     else:
                         await pace.rest(ear)
+
+
+class LocalCopy:
+    """The first bytes of a file, which is only ever appended to."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._path = path
+        self.size = size
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        async with await anyio.open_file(self._path, "rb") as file:
+            left = self.size
+            while left and (piece := await file.read(min(left, READ_CHUNK_BYTES))):
+                left -= len(piece)
+                yield piece
 
 
 class _Pace:

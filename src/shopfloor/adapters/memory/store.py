@@ -224,6 +224,8 @@ def _fits(kept: _Kept, wanted: RunFilter, searched: frozenset[str] | None) -> bo
         and (wanted.worker_type is None or row.worker_type == wanted.worker_type)
         and (wanted.channel_id is None or row.channel_id == wanted.channel_id)
         and (wanted.parent_run_id is None or row.parent_run_id == wanted.parent_run_id)
+        and (wanted.roots is None or (row.parent_run_id is None) is wanted.roots)
+        and (wanted.name is None or row.name == wanted.name)
         and (wanted.started_after is None or row.started_at > wanted.started_after)
         and (wanted.started_before is None or row.started_at < wanted.started_before)
         # A search without a word finds nothing.

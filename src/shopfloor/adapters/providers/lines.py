@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
+from shopfloor.adapters.providers.reading import Json, Record
 from shopfloor.limits import AGENT_LINE_BYTES
 from shopfloor.log import AssistantMessage, StreamBlock
 from shopfloor.ports import AgentExit, Ended, Report, Told
@@ -29,15 +29,18 @@ class Lines:
         self._parts: list[bytes] = []
         self._size = 0
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        *ended, rest = data.split(b"\n")
-        for line in ended:
-            yield self.rest() + line if self._parts else line
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that end in these bytes."""
+        lines = data.split(b"\n")
+        rest = lines.pop()
+        if lines and self._parts:
+            lines[0] = self.rest() + lines[0]
         if rest:
             self._parts.append(rest)
             self._size += len(rest)
         if self._size > self._limit:
-            yield self.rest()
+            lines.append(self.rest())
+        return lines
 
     def rest(self) -> bytes:
         """What has come since the last line's end."""
@@ -82,7 +85,7 @@ class LineNormaliser(ABC):
         return [kept(line)]
 
     @abstractmethod
-    def _read(self, record: dict[str, Any]) -> list[Report] | None:
+    def _read(self, record: Record) -> list[Report] | None:
         """What a record tells; None where it is not understood."""
 
     @abstractmethod
@@ -90,13 +93,14 @@ class LineNormaliser(ABC):
         """What is left to tell. The last is an `Ended`."""
 
 
-def json_object(line: bytes) -> dict[str, Any] | None:
+def json_object(line: bytes) -> Record | None:
     """The object that a line is; None where it is none. What is not UTF-8, or half a surrogate, becomes U+FFFD."""
+    value: Json
     try:
-        value: Any = _decode(line)
+        value = _decode(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         value = _leniently(line)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _leniently(line: bytes) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any, cast
+from functools import lru_cache
+from typing import Any
 
 from shopfloor.errors import (
     AgentFailed,
@@ -21,49 +22,50 @@ from shopfloor.log import FileChange, RunError, timestamp_of
 from shopfloor.ports import AgentExit
 
 Record = dict[str, Any]
+Json = dict[str, Any] | list[Any] | str | float | bool | None
+"""What can stand under a key. To say so costs nothing where a `cast` is a call, and these are asked very often."""
 
 
-def record_at(record: Record, *keys: str) -> Record:
-    """The object under these keys; an empty one where there is none."""
-    value: Any = record
-    for key in keys:
-        value = cast("Record", value).get(key) if isinstance(value, dict) else None
-    return cast("Record", value) if isinstance(value, dict) else {}
+def record_at(record: Record, key: str) -> Record:
+    """The object under a key; an empty one where there is none."""
+    value: Json = record.get(key)
+    return value if isinstance(value, dict) else {}
 
 
-def records_at(record: Record, *keys: str) -> list[Record]:
-    """The objects in the list under these keys."""
-    return [cast("Record", one) for one in list_at(record, *keys) if isinstance(one, dict)]
+def records_at(record: Record, key: str) -> list[Record]:
+    """The objects in the list under a key."""
+    found: list[Json] = list_at(record, key)
+    return [one for one in found if isinstance(one, dict)]
 
 
-def _value_at(record: Record, keys: tuple[str, ...]) -> Any:
-    # Most ask for one key, and they ask very often.
-    return record.get(keys[0]) if len(keys) == 1 else record_at(record, *keys[:-1]).get(keys[-1])
+def list_at(record: Record, key: str) -> list[Any]:
+    value: Json = record.get(key)
+    return value if isinstance(value, list) else []
 
 
-def list_at(record: Record, *keys: str) -> list[Any]:
-    value = _value_at(record, keys)
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def text_at(record: Record, *keys: str) -> str | None:
-    value = _value_at(record, keys)
+def text_at(record: Record, key: str) -> str | None:
+    value = record.get(key)
     return value if isinstance(value, str) else None
 
 
-def int_at(record: Record, *keys: str) -> int | None:
-    value = _value_at(record, keys)
+def int_at(record: Record, key: str) -> int | None:
+    value = record.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def count_at(record: Record, *keys: str) -> int:
+def count_at(record: Record, key: str) -> int:
     """A number of tokens: 0 where there is none, or one that cannot be."""
-    return max(0, int_at(record, *keys) or 0)
+    value = record.get(key)
+    return value if isinstance(value, int) and value > 0 and value is not True else 0
 
 
-def number_at(record: Record, *keys: str) -> float | None:
-    value = _value_at(record, keys)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def number_at(record: Record, key: str) -> float | None:
+    value = record.get(key)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+_AS_LOGGED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3])(?::[0-9]{2}){2}\.[0-9]{3}Z").fullmatch
+"""Matches a time as the log has it. Most agents write theirs so."""
 
 
 def time_of(value: object) -> str | None:
@@ -71,13 +73,25 @@ def time_of(value: object) -> str | None:
     try:
         if isinstance(value, str):
             moment = datetime.fromisoformat(value)
+            if _AS_LOGGED(value):
+                return value
             moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-            return timestamp_of(round(moment.timestamp() * 1000))
-        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-            return timestamp_of(round(value))
+            return _from_ms(round(moment.timestamp() * 1000))
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+            return _from_ms(round(value))
     except (ValueError, OverflowError, OSError):
         pass
     return None
+
+
+def _from_ms(ms: int) -> str:
+    return f"{_second(ms // 1000)}.{ms % 1000:03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(second: int) -> str:
+    """What comes within a second mostly comes in a row."""
+    return timestamp_of(second * 1000).removesuffix(".000Z")
 
 
 _BY_STATUS: dict[int, type[RunFailed]] = {
@@ -91,15 +105,17 @@ _BY_STATUS: dict[int, type[RunFailed]] = {
 _CLIENT_ERRORS, _SERVER_ERRORS = range(400, 500), range(500, 600)
 
 
-def error_by_status(status: int | None, message: str, *, retry_after: float | None = None) -> RunError:
+def kind_by_status(status: int | None) -> type[RunFailed]:
     """What an HTTP status that an agent met means in our words."""
     if status in _BY_STATUS:
-        kind = _BY_STATUS[status]
-    elif status in _CLIENT_ERRORS:
-        kind = RequestRejected
-    else:
-        kind = ProviderError if status in _SERVER_ERRORS else AgentFailed
-    return run_error(kind, message, retry_after=retry_after)
+        return _BY_STATUS[status]
+    if status in _CLIENT_ERRORS:
+        return RequestRejected
+    return ProviderError if status in _SERVER_ERRORS else AgentFailed
+
+
+def error_by_status(status: int | None, message: str, *, retry_after: float | None = None) -> RunError:
+    return run_error(kind_by_status(status), message, retry_after=retry_after)
 
 
 def run_error(kind: type[RunFailed], message: str, *, retry_after: float | None = None) -> RunError:

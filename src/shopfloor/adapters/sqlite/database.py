@@ -20,7 +20,7 @@ from shopfloor.errors import DatabaseBusy, DatabaseTooNew, StoreError, storage_e
 from shopfloor.limits import DATABASE_GROUP_SECONDS, DATABASE_PATIENCE_SECONDS, DATABASE_READERS, LOG_MODE
 from shopfloor.record import lock_file, make_folder
 
-HEAD: Final = "0005"
+HEAD: Final = "0006"
 """The newest migration that this program knows."""
 
 T = TypeVar("T")

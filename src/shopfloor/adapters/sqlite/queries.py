@@ -19,7 +19,7 @@ from shopfloor.ports import ANSWER, RunFilter, RunItem
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _WORD = re.compile(r"[^\W_]+")
-_COUNTED = {"agent_id", "statuses", "worker_type", "channel_id"}
+_COUNTED = {"agent_id", "statuses", "worker_type", "channel_id", "name", "roots"}
 
 
 def listing(wanted: RunFilter) -> Select[Any]:
@@ -64,12 +64,14 @@ def conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
     runs = worker_runs.c
     found: list[ColumnElement[bool]] = [
         getattr(runs, name) == value
-        for name in ("agent_id", "worker_type", "channel_id", "parent_run_id")
+        for name in ("agent_id", "worker_type", "channel_id", "parent_run_id", "name")
         if (value := getattr(wanted, name)) is not None
     ]
     if wanted.statuses is not None:
         single = len(wanted.statuses) == 1
         found.append(runs.status == wanted.statuses[0] if single else runs.status.in_(wanted.statuses))
+    if wanted.roots is not None:
+        found.append(runs.parent_run_id.is_(None) if wanted.roots else runs.parent_run_id.is_not(None))
     if wanted.started_after is not None:
         found.append(runs.started_at > wanted.started_after)
     if wanted.started_before is not None:

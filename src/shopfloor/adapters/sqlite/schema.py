@@ -26,6 +26,8 @@ worker_runs = Table(
     Column("kind", Text, nullable=False),
     Column("error_code", Text),
     Column("error_message", Text),
+    Column("provider", Text),
+    Column("model", Text),
     Column("host", Text),
     Column("attempt", Integer, nullable=False),
     Column("queued_at", Text),
@@ -36,6 +38,7 @@ worker_runs = Table(
     Column("cost_usd", Float),
     Column("sub_usage", Text),
     Column("sub_cost_usd", Float),
+    Column("children", Integer, nullable=False),
     Column("last_seq", Integer, nullable=False),
     Column("event_count", Integer, nullable=False),
     Column("has_transcript", Boolean, nullable=False),
@@ -79,6 +82,8 @@ run_counts = Table(
     Column("status", Text, primary_key=True),
     Column("worker_type", Text, primary_key=True),
     Column("channel_id", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("roots", Boolean, primary_key=True),
     Column("n", Integer, nullable=False),
 )
 

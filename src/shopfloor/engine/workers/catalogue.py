@@ -57,7 +57,8 @@ class Catalogue:
     """Finds workers by their slugs. A folder that changed is read again the next time it is asked for.
 
     `modules` are names of modules or Python files that somebody named: theirs come first, and one that cannot be
-    loaded is an error at once. `bare` are those that stand for a provider: they can be run, and are not listed.
+    loaded is an error at once. `bare` are those that stand for a provider: they can be run, and are listed by
+    themselves.
     """
 
     def __init__(self, folders: Sequence[Path], modules: Sequence[str] = (), bare: Sequence[Definition] = ()) -> None:
@@ -107,6 +108,10 @@ class Catalogue:
         for worker in self._every():
             found.setdefault(worker.definition.slug, worker)
         return [found[slug] for slug in sorted(found)]
+
+    def bare(self) -> list[Worker]:
+        """Those that stand for a provider, and for which no worker of the same slug stands."""
+        return [worker for slug, worker in self._bare.items() if self.find(slug) is worker]
 
     def _every(self) -> Iterator[Worker]:
         for name in self._modules:

@@ -44,11 +44,9 @@ class SubAgents:
 
     def key_of(self, record: Record) -> str:
         """Whose record it is."""
-        call_id = text_at(record, "parent_tool_use_id")
-        own_id = text_at(record, "agent_id")
-        if own_id is not None and own_id in self._by_id:
+        if self._by_id and (own_id := text_at(record, "agent_id")) in self._by_id:
             return self._by_id[own_id]
-        return SELF if call_id is None else call_id
+        return text_at(record, "parent_tool_use_id") or SELF
 
     def heard(self, key: str, record: Record, at: str | None) -> list[Report]:
         """Something of it is in the stream: where that is the first, then it begins."""

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from shopfloor.adapters.providers.claude.bounded import keep
-from shopfloor.adapters.providers.reading import Record, record_at, text_at
+from shopfloor.adapters.providers.reading import Json, Record, record_at, text_at
 from shopfloor.ports import Report, Typed
+
+_Kind = Literal["text", "thinking", "tool_input"]
+_PIECES: dict[str | None, tuple[_Kind, str]] = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "input_json_delta": ("tool_input", "partial_json"),
+}
+"""What each delta is a piece of, and where it has it."""
 
 
 class _Open(msgspec.Struct):
@@ -34,22 +44,17 @@ class Typing:
         if message is None:
             # Nobody could tell what it is a piece of. Its whole will be told.
             return []
-        match event["delta"]:
-            case {"type": "text_delta", "text": str(text)}:
-                kind = "text"
-            case {"type": "thinking_delta", "thinking": str(text)}:
-                kind = "thinking"
-            case {"type": "input_json_delta", "partial_json": str(text)}:
-                kind = "tool_input"
-            case _:
-                return []
-        name, tool_id = message.tools.get(str(event["index"]), (None, None))
+        kind, text = _piece(event["delta"])
+        if text is None:
+            return []
+        block = event["index"]
+        name, tool_id = message.tools.get(str(block), (None, None))
         if not text:
             return []
         return [
             Typed(
                 message_id=message.message_id,
-                block=int(event["index"]),
+                block=int(block),
                 kind=kind,
                 text=text,
                 tool_name=name,
@@ -57,3 +62,11 @@ class Typing:
                 agent=agent,
             )
         ]
+
+
+def _piece(delta: Json) -> tuple[_Kind, str | None]:
+    """What has come, and of what; no text where it is nothing that is typed."""
+    if not isinstance(delta, dict):
+        return "text", None
+    kind, key = _PIECES.get(text_at(delta, "type"), ("text", None))
+    return kind, None if key is None else text_at(delta, key)

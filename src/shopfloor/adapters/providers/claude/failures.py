@@ -12,8 +12,10 @@ from shopfloor.adapters.providers.reading import (
     error_by_status,
     how_it_ended,
     int_at,
+    kind_by_status,
     list_at,
     number_at,
+    record_at,
     run_error,
     text_at,
     time_of,
@@ -85,7 +87,7 @@ def retry_note(record: Record) -> Note:
     """A call of the model failed and is made again. No status: there was no answer."""
     status = int_at(record, "error_status")
     word = text_at(record, "error") or text_at(record, "error_category")
-    code = _BY_WORD.get(word, ProviderUnreachable).code if status is None else error_by_status(status, "").code
+    code = _BY_WORD.get(word, ProviderUnreachable).code if status is None else kind_by_status(status).code
     retries, delay = int_at(record, "max_retries"), number_at(record, "retry_delay_ms")
     return Note(
         kind="retry",
@@ -102,7 +104,7 @@ def retry_note(record: Record) -> Note:
 def limit_of(info: Record) -> Limit:
     window, resets, used = text_at(info, "rateLimitType"), number_at(info, "resetsAt"), number_at(info, "utilization")
     if used is None and window is not None:
-        used = number_at(info, "unifiedWindows", window, "utilization")
+        used = number_at(record_at(record_at(info, "unifiedWindows"), window), "utilization")
     return Limit(
         status=_LIMIT_STATUS.get(text_at(info, "status"), "allowed"),
         current=used,

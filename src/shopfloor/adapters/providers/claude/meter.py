@@ -15,15 +15,15 @@ message began, and are never counted.)
 
 from __future__ import annotations
 
+from functools import reduce
+
 import msgspec
 
 from shopfloor.adapters.providers.reading import Record, count_at, number_at, record_at, text_at
+from shopfloor.adapters.providers.tokens import NOTHING, less, plus
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import Usage
 from shopfloor.ports import Spent
-from shopfloor.views import added
-
-_NOTHING = Usage()
 
 
 class _Message(msgspec.Struct):
@@ -31,7 +31,7 @@ class _Message(msgspec.Struct):
 
     model: str | None
     so_far: Record
-    counted: Usage = _NOTHING
+    counted: Usage = NOTHING
 
 
 class Meter:
@@ -44,7 +44,7 @@ class Meter:
         """All that was told, by model; under no name what is nobody's in particular."""
         self._tree: dict[str, Usage] = {}
         """What the results tell of all that was spent."""
-        self._own = _NOTHING
+        self._own = NOTHING
         """What they tell of the session alone."""
         self._before: Record = {}
         """The last result."""
@@ -68,12 +68,12 @@ class Meter:
     def broke_off(self) -> list[Spent]:
         """There will be no result. What a message had read that was not at its end is spent all the same."""
         message = self._message
-        if message is None or message.counted != _NOTHING:
+        if message is None or message.counted != NOTHING:
             return []
         return self._counted(message.model, _of_message(message.so_far))
 
     def _counted(self, model: str | None, more: Usage) -> list[Spent]:
-        if more == _NOTHING:
+        if more == NOTHING:
             return []
         _add(self._typed, model or "", more)
         _add(self._told, model or "", more)
@@ -85,20 +85,20 @@ class Meter:
     def result(self, record: Record, model: str | None) -> list[Spent]:
         """The rest of what was spent. `model` is the one that the session's messages are of."""
         own = _of_message(record_at(record, "usage"))
-        self._own = added(self._own, own)
+        self._own = plus(self._own, own)
         models, costs, cost = self._since(record)
         self.cost = None if self.cost is None or cost is None else self.cost + cost
         for name, usage in ({model or "": own} if models is None else models).items():
             _add(self._tree, name, usage)
         self._before = record
-        rests = {name: less(usage, self._told.get(name, _NOTHING)) for name, usage in self._tree.items()}
+        rests = {name: less(usage, self._told.get(name, NOTHING)) for name, usage in self._tree.items()}
         whole = less(_sum(self._tree), _sum(self._told))
         if _sum(rests) != whole:
             # Messages and results do not name a model alike.
             rests = {"": whole}
         spent: list[Spent] = []
         for name, usage in rests.items():
-            if usage != _NOTHING:
+            if usage != NOTHING:
                 _add(self._told, name, usage)
                 # Where a part was told before, at no price, nobody knows the price of the rest.
                 usd = costs.get(name) if not self._typed else None
@@ -139,17 +139,13 @@ class Meter:
         return self._own, {model: self._own} if model is not None else {}
 
 
-def less(total: Usage, part: Usage) -> Usage:
-    return Usage(**{name: max(0, getattr(total, name) - getattr(part, name)) for name in Usage.__struct_fields__})
-
-
 def _of_message(usage: Record) -> Usage:
     return Usage(
         input=count_at(usage, "input_tokens"),
         output=count_at(usage, "output_tokens"),
         cache_read=count_at(usage, "cache_read_input_tokens"),
         cache_write=count_at(usage, "cache_creation_input_tokens"),
-        reasoning=count_at(usage, "output_tokens_details", "thinking_tokens"),
+        reasoning=count_at(record_at(usage, "output_tokens_details"), "thinking_tokens"),
     )
 
 
@@ -167,10 +163,11 @@ def _by_model(now: Record, before: Record) -> tuple[dict[str, Usage], dict[str, 
     models: dict[str, Usage] = {}
     costs: dict[str, float] = {}
     for model in now:
+        spent, had = record_at(now, model), record_at(before, model)
         # Without what a setting adds to it, for example `[1m]`.
-        name = text_at(now, model, "canonicalModel") or model
-        _add(models, name, less(_of_model(record_at(now, model)), _of_model(record_at(before, model))))
-        cost = (number_at(now, model, "costUSD") or 0.0) - (number_at(before, model, "costUSD") or 0.0)
+        name = text_at(spent, "canonicalModel") or model
+        _add(models, name, less(_of_model(spent), _of_model(had) if had else NOTHING))
+        cost = (number_at(spent, "costUSD") or 0.0) - (number_at(had, "costUSD") or 0.0)
         costs[name] = costs.get(name, 0.0) + max(0.0, cost)
     return models, costs
 
@@ -178,14 +175,11 @@ def _by_model(now: Record, before: Record) -> tuple[dict[str, Usage], dict[str, 
 def _add(models: dict[str, Usage], model: str, usage: Usage) -> None:
     # Nobody uses so many, but what is remembered has a limit.
     name = model if model in models or len(models) < OPEN_BRANCHES else ""
-    models[name] = added(models.get(name, _NOTHING), usage)
+    models[name] = plus(models.get(name, NOTHING), usage)
 
 
 def _sum(models: dict[str, Usage]) -> Usage:
-    total = _NOTHING
-    for usage in models.values():
-        total = added(total, usage)
-    return total
+    return reduce(plus, models.values(), NOTHING)
 
 
 def _size(usage: Usage) -> int:

@@ -100,13 +100,13 @@ class ClaudeNormaliser(LineNormaliser):
         message, agent, at = record_at(record, "message"), self._agents.key_of(record), self._time(record)
         found = contents(message)
         reports = self._agents.heard(agent, record, at)
-        model = text_at(message, "model")
-        synthetic = model == _NO_MODEL or record.get("is_api_error_message") is True
+        model, failed = text_at(message, "model"), record.get("is_api_error_message") is True
+        synthetic = failed or model == _NO_MODEL
         blocks = [self._block(block) for block in found if not is_result(block)]
         if agent == SELF:
             self._at_work = True
             self._model = self._model if synthetic else model or self._model
-        if record.get("is_api_error_message") is True:
+        if failed:
             self._failed(agent, api_error(record, said_in(found)))
         if blocks:
             said = AssistantMessage(
@@ -120,8 +120,8 @@ class ClaudeNormaliser(LineNormaliser):
         for block in blocks:
             if isinstance(block, ToolUseBlock):
                 reports.append(Told(payload=self._calls.begin(block, agent, at), agent=agent, at=at))
-        for block in found:
-            if is_result(block):
+        if len(blocks) < len(found):
+            for block in filter(is_result, found):
                 reports += self._gave(block, {}, agent, at)
         return reports
 
@@ -130,14 +130,16 @@ class ClaudeNormaliser(LineNormaliser):
         agent, at = self._agents.key_of(record), self._time(record)
         found = contents(record_at(record, "message"))
         reports = self._agents.heard(agent, record, at)
-        results = [block for block in found if is_result(block)]
+        results = list(filter(is_result, found))
         structured = record_at(record, "tool_use_result") if len(results) == 1 else {}
         if agent == SELF:
             self._at_work = True
         for block in results:
             reports += self._gave(block, structured, agent, at)
+        if len(results) == len(found):
+            return reports
         blocks = [self._block(block) for block in found if not is_result(block)]
-        if not blocks or self._agents.is_task(agent, said_in(found)):
+        if self._agents.is_task(agent, said_in(found)):
             return reports
         synthetic = record.get("isSynthetic") is True or (agent == SELF and record.get("isReplay") is not True)
         return [*reports, Told(payload=UserMessage(synthetic=synthetic, blocks=blocks), agent=agent, at=at)]

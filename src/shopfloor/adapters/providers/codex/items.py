@@ -68,9 +68,10 @@ def _file_change(item: Record) -> Tool:
 
 
 def _mcp(item: Record) -> Tool:
-    error = text_at(item, "error", "message") or _failed(item)
-    if error is not None and text_at(item, "error", "message") is None:
-        said = [text_at(part, "text") or "" for part in records_at(item, "result", "content")]
+    told = text_at(record_at(item, "error"), "message")
+    error = told or _failed(item)
+    if error is not None and told is None:
+        said = [text_at(part, "text") or "" for part in records_at(record_at(item, "result"), "content")]
         error = "\n".join(said).strip()[:PROVIDER_WORDS_CHARS] or error
     # The name by which the model calls it; the item has its halves.
     name = f"mcp__{word(item, 'server')}__{word(item, 'tool')}"
@@ -93,8 +94,9 @@ def _collab(item: Record) -> Tool:
     gave = {key: item[key] for key in ("receiver_thread_ids", "agents_states") if key in item}
     error = _failed(item)
     if error is not None:
-        states = [record_at(item, "agents_states", thread) for thread in record_at(item, "agents_states")]
-        said = [text_at(state, "message") or text_at(state, "status") or "" for state in states]
+        states = record_at(item, "agents_states")
+        told = [record_at(states, thread) for thread in states]
+        said = [text_at(state, "message") or text_at(state, "status") or "" for state in told]
         error = "\n".join(said).strip()[:PROVIDER_WORDS_CHARS] or error
     return Tool(name=word(item, "tool"), input=given, output=gave, error=error)
 

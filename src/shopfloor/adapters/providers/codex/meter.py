@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from shopfloor.adapters.providers.reading import Record, count_at
+from shopfloor.adapters.providers.tokens import NOTHING, less
 from shopfloor.log import Usage
+from shopfloor.views import added
 
 
 class Meter:
@@ -17,7 +17,7 @@ class Meter:
     """
 
     def __init__(self, *, resumed: bool) -> None:
-        self._total = None if resumed else Usage()
+        self._total = None if resumed else NOTHING
         self._whole = not resumed
         self._spent: Usage | None = None
 
@@ -28,20 +28,20 @@ class Meter:
 
     def another_thread(self) -> None:
         """A thread that just began has spent nothing yet."""
-        self._total = Usage()
+        self._total = NOTHING
 
     def read(self, usage: Record) -> Usage | None:
         """What a turn added to the thread's total; None where that cannot be known."""
         total = _usage(usage)
-        if total == Usage():
+        if total == NOTHING:
             # A turn without any tokens is one that nobody counted.
             return None
         before, self._total = self._total, total
         if before is None:
             return None
-        added = _difference(total, before)
-        self._spent = added if self._spent is None else _sum(self._spent, added)
-        return added
+        more = less(total, before)
+        self._spent = added(more, self._spent)
+        return more
 
 
 def _usage(usage: Record) -> Usage:
@@ -54,13 +54,3 @@ def _usage(usage: Record) -> Usage:
         cache_write=written,
         reasoning=count_at(usage, "reasoning_output_tokens"),
     )
-
-
-def _difference(total: Usage, before: Usage) -> Usage:
-    old = msgspec.structs.asdict(before)
-    return Usage(**{name: max(0, count - old[name]) for name, count in msgspec.structs.asdict(total).items()})
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    more = msgspec.structs.asdict(other)
-    return Usage(**{name: count + more[name] for name, count in msgspec.structs.asdict(one).items()})

@@ -39,6 +39,8 @@ class CodexNormaliser(LineNormaliser):
         super().__init__()
         self._thread: str | None = None
         self._processes = 0
+        self._process = ""
+        """What the ids of this process's items begin with."""
         self._turn: Literal["none", "open", "completed", "failed"] = "none"
         self._text: str | None = None
         self._error: str | None = None
@@ -51,14 +53,14 @@ class CodexNormaliser(LineNormaliser):
 
     def _read(self, record: Record) -> list[Report] | None:
         match record.get("type"):
+            case "item.completed" | "item.started" | "item.updated" as moment:
+                return self._item(moment.removeprefix("item."), record_at(record, "item"))
             case "thread.started":
                 return self._thread_started(text_at(record, "thread_id"))
             case "turn.started":
                 self._turn, self._text, self._error = "open", None, None
                 self._repeats.went_on()
                 return []
-            case "item.started" | "item.updated" | "item.completed" as moment:
-                return self._item(moment.removeprefix("item."), record_at(record, "item"))
             case "error":
                 return self._failed(text_at(record, "message"))
             case "turn.completed":
@@ -66,7 +68,7 @@ class CodexNormaliser(LineNormaliser):
                 added = self._meter.read(record_at(record, "usage"))
                 return [Spent(usage=added)] if added is not None else []
             case "turn.failed":
-                return self._turn_failed(text_at(record, "error", "message"))
+                return self._turn_failed(text_at(record_at(record, "error"), "message"))
             case _:
                 return None
 
@@ -77,6 +79,7 @@ class CodexNormaliser(LineNormaliser):
             self._meter.another_thread()
         self._thread = thread
         self._processes += 1
+        self._process = ":".join(filter(None, (thread, str(self._processes) if self._processes > 1 else "")))
         self._turn, self._text, self._error = "none", None, None
         self._calls.clear()
         return [self._noted(Note(kind="ready", ready=Initialisation(session_id=thread)))]
@@ -101,14 +104,13 @@ class CodexNormaliser(LineNormaliser):
     # Items.
 
     def _item(self, moment: str, item: Record) -> list[Report] | None:
-        match item.get("type"), moment:
-            case ("agent_message" | "reasoning") as kind, "completed":
-                return self._said(kind, self._id(item), word(item, "text"))
-            case "error", "completed":
-                return [self._noted(Note(kind="warning", message=word(item, "message")))]
-            case _:
-                tool = tool_of(item)
-                return self._tool(moment, item, tool) if tool is not None else None
+        kind = item.get("type")
+        if moment == "completed" and kind in ("agent_message", "reasoning"):
+            return self._said(kind, self._id(item), word(item, "text"))
+        if moment == "completed" and kind == "error":
+            return [self._noted(Note(kind="warning", message=word(item, "message")))]
+        tool = tool_of(item)
+        return self._tool(moment, item, tool) if tool is not None else None
 
     def _tool(self, moment: str, item: Record, tool: Tool) -> list[Report] | None:
         self._repeats.went_on()
@@ -156,8 +158,7 @@ class CodexNormaliser(LineNormaliser):
 
     def _id(self, item: Record) -> str:
         """An id that no item of another thread has, nor of another process in the same stream."""
-        parts = [self._thread, str(self._processes) if self._processes > 1 else None, word(item, "id")]
-        return ":".join(part for part in parts if part)
+        return ":".join(filter(None, (self._process, word(item, "id"))))
 
     def _message(self, message_id: str, block: Block) -> Told:
         return Told(payload=AssistantMessage(message_id=message_id, session_id=self._thread, blocks=[block]))

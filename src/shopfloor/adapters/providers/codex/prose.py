@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 from shopfloor.adapters.providers.lines import json_object
-from shopfloor.adapters.providers.reading import error_by_status, run_error, text_at
+from shopfloor.adapters.providers.reading import kind_by_status, record_at, run_error, text_at
 from shopfloor.errors import (
     AgentFailed,
     AuthenticationFailed,
@@ -49,26 +47,32 @@ _PHRASES: tuple[tuple[str, type[RunFailed]], ...] = (
 )
 """The first that is in the sentence decides. None has an apostrophe: Codex uses two kinds."""
 
+_BODY = "{"
+"""For a status 400 it hands on the answer's body as it came."""
 _BROKEN = ("stream disconnected", "reading the server response", "rate limit exceeded")
 
 
 def failure(message: str) -> RunError:
     """What a sentence of Codex's means in our words."""
-    words = message[:PROVIDER_WORDS_CHARS]
-    status = status_in(message)
-    if status is not None:
-        return error_by_status(status, words, retry_after=_retry_after(message))
-    if message.startswith("{"):
-        # For a status 400 it hands on the answer's body as it came.
-        said = text_at(json_object(message.encode()) or {}, "error", "message")
+    words, status = message[:PROVIDER_WORDS_CHARS], status_in(message)
+    if status is None and message.startswith(_BODY):
+        said = text_at(record_at(json_object(message.encode()) or {}, "error"), "message")
         return run_error(RequestRejected, (said or words)[:PROVIDER_WORDS_CHARS])
+    return run_error(_kind(message, status), words, retry_after=_retry_after(message))
+
+
+def _kind(message: str, status: int | None) -> type[RunFailed]:
+    if status is not None:
+        return kind_by_status(status)
+    if message.startswith(_BODY):
+        return RequestRejected
     lower = message.lower()
-    kind = next((kind for phrase, kind in _PHRASES if phrase in lower), AgentFailed)
-    return run_error(kind, words, retry_after=_retry_after(message))
+    return next((kind for phrase, kind in _PHRASES if phrase in lower), AgentFailed)
 
 
 def error_note(message: str) -> Note:
-    return Note(kind="error", message=message, code=failure(message).code, status=status_in(message))
+    status = status_in(message)
+    return Note(kind="error", message=message, code=_kind(message, status).code, status=status)
 
 
 def retry_note(message: str) -> Note | None:
@@ -77,13 +81,13 @@ def retry_note(message: str) -> Note | None:
     if found is None:
         return None
     number, tries, reason = found.groups()
-    again = _count(tries)
     # It counts how often it tries again; the first try is one more.
-    note = Note(kind="retry", message=message, try_=_count(number), tries=None if again is None else again + 1)
+    try_, tries = (int(number), int(tries) + 1) if number is not None else (None, None)
     if reason is None:
-        return note
-    code, status, after = failure(reason).code, status_in(reason), _retry_after(reason)
-    return msgspec.structs.replace(note, code=code, status=status, retry_after=after)
+        return Note(kind="retry", message=message, try_=try_, tries=tries)
+    status = status_in(reason)
+    code, after = _kind(reason, status).code, _retry_after(reason)
+    return Note(kind="retry", message=message, code=code, status=status, try_=try_, tries=tries, retry_after=after)
 
 
 def broke_off(message: str) -> bool:
@@ -103,7 +107,3 @@ def _retry_after(message: str) -> float | None:
     if found is None:
         return None
     return float(found[1]) / (1000 if found[2].lower() == "ms" else 1)
-
-
-def _count(digits: str | None) -> int | None:
-    return int(digits) if digits is not None else None

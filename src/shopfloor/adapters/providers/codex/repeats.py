@@ -38,7 +38,9 @@ class Repeats:
             expected.popleft()
             self._expected[kind] = expected
             return True
-        said = self._said.setdefault(kind, deque(maxlen=OPEN_BRANCHES))
+        said = self._said.get(kind)
+        if said is None:
+            said = self._said[kind] = deque(maxlen=OPEN_BRANCHES)
         for _ in expected or ():
             # This time it says something else: the rest of what it said before will not come again.
             said.pop()

@@ -97,21 +97,21 @@ class Calls:
                 # Nobody called: without a name it is no result.
                 return None
             call, before = _Open(asked.payload.name, asked.agent), [asked]
-        result = record_at(data, "result")
-        error = None if success else text_at(data, "error", "message") or text_at(result, "content") or "failed"
+        result, failure = record_at(data, "result"), record_at(data, "error")
+        error = None if success else text_at(failure, "message") or text_at(result, "content") or "failed"
         told = ToolResult(
             name=call.name,
             call_id=call_id,
             input=None,
             output=_output(result),
             error=error,
-            exit_code=int_at(data, "shellExecution", "exitCode"),
+            exit_code=int_at(record_at(data, "shellExecution"), "exitCode"),
             files=_files(data) or None,
             fidelity="agent_emitted",
         )
         for known in (self._open, self._asked, self._printed):
             known.pop(call_id, None)
-        if error is not None and text_at(data, "error", "code") == _DENIED:
+        if error is not None and text_at(failure, "code") == _DENIED:
             note = AssistantMessage(note=Note(kind="denied", message=error), blocks=[])
             before.append(Told(payload=note, agent=call.agent, at=at))
         return [*before, Told(payload=told, agent=call.agent, at=at)]
@@ -165,11 +165,13 @@ def _output(result: Record) -> Any:
 
 
 def _files(data: Record) -> list[FileChange]:
-    diffs = [
-        f"diff --git {part}" for part in (text_at(data, "result", "detailedContent") or "").split("diff --git ")[1:]
-    ]
+    edits = records_at(data, "fileEdits")
+    if not edits:
+        return []
+    detailed = text_at(record_at(data, "result"), "detailedContent") or ""
+    diffs = [f"diff --git {part}" for part in detailed.split("diff --git ")[1:]]
     files: list[FileChange] = []
-    for edit in records_at(data, "fileEdits"):
+    for edit in edits:
         path = word(edit, "path")
         diff = next((diff for diff in diffs if diff.partition("\n")[0].endswith(path)), None)
         files.append(changed_file(path, _ACTIONS.get(str(edit.get("kind"))), diff))

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from shopfloor.adapters.providers.lines import json_object
-from shopfloor.adapters.providers.reading import Record, error_by_status, how_it_ended, int_at, run_error, text_at
+from shopfloor.adapters.providers.reading import (
+    Record,
+    error_by_status,
+    how_it_ended,
+    int_at,
+    kind_by_status,
+    run_error,
+    text_at,
+)
 from shopfloor.errors import (
     AgentFailed,
     AuthenticationFailed,
@@ -36,7 +44,7 @@ def call_failure(data: Record) -> Note:
     """A call to the model that failed. Whether it is made again is told later."""
     status, attempt, said = int_at(data, "statusCode"), int_at(data, "retryAttempt"), text_at(data, "errorMessage")
     if status is not None:
-        code = error_by_status(status, "").code
+        code = kind_by_status(status).code
     else:
         code = (ProviderUnreachable if data.get("failureKind") == "transport" else ProviderError).code
     try_ = attempt + 1 if attempt is not None else None

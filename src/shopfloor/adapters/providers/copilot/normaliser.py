@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import ClassVar
 
 import msgspec
 
@@ -11,13 +11,13 @@ from shopfloor.adapters.providers.copilot.calls import Calls
 from shopfloor.adapters.providers.copilot.failures import broken_off, call_failure, is_end, session_error
 from shopfloor.adapters.providers.copilot.speech import Voice, word
 from shopfloor.adapters.providers.lines import LineNormaliser
-from shopfloor.adapters.providers.reading import Record, int_at, record_at, run_error, text_at, time_of
+from shopfloor.adapters.providers.reading import Json, Record, int_at, record_at, run_error, text_at, time_of
 from shopfloor.errors import AgentFailed, BudgetExceeded, ExecutionCancelled
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import Initialisation, Note, RunError, Status, TextBlock, UserMessage
 from shopfloor.ports import SELF, AgentExit, Ended, Report, SubAgentEnded, SubAgentStarted, Told
 
-_Read = Callable[[Voice, Record, str | None], list[Report] | None]
+_Read = Callable[["CopilotNormaliser", Voice, Record, str | None], list[Report] | None]
 
 _HOUSEKEEPING = frozenset(
     {
@@ -42,6 +42,13 @@ _HOUSEKEEPING = frozenset(
 )
 _ALSO = ("session.", "mcp.", "workflow.run_")
 """What begins so is housekeeping too, but for the few that are read."""
+_PIECES: dict[str, Callable[[Voice, Record], list[Report]]] = {
+    "assistant.message_start": Voice.message_started,
+    "assistant.message_delta": Voice.text_delta,
+    "assistant.reasoning_delta": Voice.thought_delta,
+    "assistant.tool_call_delta": Voice.input_delta,
+}
+"""What is typed has no time of its own, and comes most often."""
 _TOLD_ELSEWHERE = ("model_retry", "file_")
 """Kinds of `session.info` that repeat what another event tells."""
 
@@ -66,44 +73,18 @@ class CopilotNormaliser(LineNormaliser):
         self._aborted: str | None = None
         self._error: RunError | None = None
         self._result: Record | None = None
-        self._reads: dict[str, _Read] = {
-            "session.tools_updated": self._tools_updated,
-            "session.info": self._info,
-            "session.warning": self._warning,
-            "session.error": self._failed,
-            "user.message": self._user,
-            "system.notification": lambda voice, data, at: [_synthetic(voice, data, at)],
-            "assistant.turn_start": self._turn_started,
-            "assistant.turn_retry": self._retried,
-            "assistant.turn_end": lambda voice, _, at: [*voice.turn_over("discarded", at), *voice.settled("error", at)],
-            "assistant.idle": self._idle,
-            "assistant.message_start": lambda voice, data, _: voice.message_started(data),
-            "assistant.message_delta": lambda voice, data, _: voice.text_delta(data),
-            "assistant.reasoning_delta": lambda voice, data, _: voice.thought_delta(data),
-            "assistant.tool_call_delta": lambda voice, data, _: voice.input_delta(data),
-            "assistant.reasoning": lambda voice, data, at: voice.thought(data, at),
-            "assistant.message": self._message,
-            "model.call_failure": lambda voice, data, at: voice.failed(call_failure(data), at),
-            "tool.execution_start": lambda voice, data, at: self._calls.begun(data, voice.agent, at),
-            "tool.shell_output": lambda _, data, __: self._calls.printed(data),
-            "tool.execution_partial_result": lambda _, data, __: self._calls.snapshot(data),
-            "tool.execution_complete": lambda _, data, at: self._calls.done(data, at),
-            "subagent.started": self._agent_started,
-            "subagent.completed": self._agent_completed,
-            "subagent.failed": self._agent_failed,
-            "abort": self._abort,
-        }
 
-    def _read(self, record: dict[str, Any]) -> list[Report] | None:
+    def _read(self, record: Record) -> list[Report] | None:
         kind = word(record, "type")
+        if (typed := _PIECES.get(kind)) is not None:
+            data = _data(record)
+            return typed(self._voice(record), data)
+        if (read := self._READS.get(kind)) is not None:
+            data = _data(record)
+            return read(self, self._voice(record), data, time_of(record.get("timestamp")))
         if kind == "result":
             return self._ended(record)
-        read = self._reads.get(kind)
-        if read is None:
-            return [] if kind in _HOUSEKEEPING or kind.startswith(_ALSO) else None
-        if not isinstance(record["data"], dict):
-            return None
-        return read(self._voice(record), record_at(record, "data"), time_of(record.get("timestamp")))
+        return [] if kind in _HOUSEKEEPING or kind.startswith(_ALSO) else None
 
     def _voice(self, record: Record) -> Voice:
         agent = text_at(record, "agentId") or SELF
@@ -214,6 +195,30 @@ class CopilotNormaliser(LineNormaliser):
         del self._voices[voice.agent]
         return [*voice.turn_over("discarded", ended.at), *voice.settled("error", ended.at), ended]
 
+    _READS: ClassVar[dict[str, _Read]] = {
+        "session.tools_updated": _tools_updated,
+        "session.info": _info,
+        "session.warning": _warning,
+        "session.error": _failed,
+        "user.message": _user,
+        "system.notification": lambda _, voice, data, at: [_synthetic(voice, data, at)],
+        "assistant.turn_start": _turn_started,
+        "assistant.turn_retry": _retried,
+        "assistant.turn_end": lambda _, voice, __, at: [*voice.turn_over("discarded", at), *voice.settled("error", at)],
+        "assistant.idle": _idle,
+        "assistant.reasoning": lambda _, voice, data, at: voice.thought(data, at),
+        "assistant.message": _message,
+        "model.call_failure": lambda _, voice, data, at: voice.failed(call_failure(data), at),
+        "tool.execution_start": lambda self, voice, data, at: self._calls.begun(data, voice.agent, at),
+        "tool.shell_output": lambda self, _, data, __: self._calls.printed(data),
+        "tool.execution_partial_result": lambda self, _, data, __: self._calls.snapshot(data),
+        "tool.execution_complete": lambda self, _, data, at: self._calls.done(data, at),
+        "subagent.started": _agent_started,
+        "subagent.completed": _agent_completed,
+        "subagent.failed": _agent_failed,
+        "abort": _abort,
+    }
+
     # The end.
 
     def _ended(self, record: Record) -> list[Report] | None:
@@ -259,6 +264,13 @@ class CopilotNormaliser(LineNormaliser):
             return "failed", broken_off(ended, begun=self._ready or self._prompted)
         why = text_at(record_at(self._result or {}, "blocker"), "reason")
         return "failed", run_error(AgentFailed, f"copilot was blocked: {why}" if why else f"exit code {exit_code}")
+
+
+def _data(record: Record) -> Record:
+    data: Json = record["data"]
+    if not isinstance(data, dict):
+        raise TypeError("data")
+    return data
 
 
 def _synthetic(voice: Voice, data: Record, at: str | None) -> Told:

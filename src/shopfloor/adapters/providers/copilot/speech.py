@@ -93,7 +93,10 @@ class Voice:
         if self._size > AGENT_LINE_BYTES or len(self._drafts) >= OPEN_BRANCHES:
             # Its whole would be no line that is read: there will be none.
             reports = self.unfinished("discarded")
-        self._drafts.setdefault(key, _Draft(kind=kind, name=name)).parts.append(text)
+        draft = self._drafts.get(key)
+        if draft is None:
+            draft = self._drafts[key] = _Draft(kind=kind, name=name)
+        draft.parts.append(text)
         self._size += len(text)
         return reports
 
@@ -101,7 +104,8 @@ class Voice:
 
     def message(self, data: Record, at: str | None) -> list[Report]:
         message_id, content, model = word(data, "messageId"), word(data, "content"), text_at(data, "model")
-        uses: list[Block] = [_tool_use(request) for request in records_at(data, "toolRequests")]
+        requests = records_at(data, "toolRequests")
+        uses: list[Block] = [_tool_use(request) for request in requests]
         reports: list[Report] = []
         blocks: list[Block] = []
         thought = text_at(data, "reasoningText")
@@ -116,8 +120,9 @@ class Voice:
             self.text = content
             blocks.append(TextBlock(text=content, fidelity="agent_emitted"))
         blocks += uses
-        for done in (message_id, *(request.get("toolCallId") for request in records_at(data, "toolRequests"))):
-            self._drafts.pop(str(done), None)
+        self._drafts.pop(message_id, None)
+        for request in requests:
+            self._drafts.pop(request["toolCallId"], None)
         self._message = None
         if blocks:
             # What Copilot itself asks for in the model's name, as to read what a sub-agent gave, is of no model's call.
@@ -162,10 +167,8 @@ class Voice:
         return reports
 
     def unfinished(self, why: str, at: str | None = None) -> list[Report]:
-        drafts = [(key, draft) for key, draft in self._drafts.items() if draft.text]
-        self._drafts.clear()
-        self._size = 0
-        return [self.told(_unfinished(key, draft, why), at) for key, draft in drafts]
+        drafts, self._drafts, self._size = self._drafts, {}, 0
+        return [self.told(_unfinished(key, draft, why), at) for key, draft in drafts.items() if draft.text]
 
     def failed(self, failure: Note, at: str | None) -> list[Report]:
         """A call to the model failed. Whether it is made again is told later; one before this one evidently was."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from shopfloor.adapters.providers.lines import json_object
-from shopfloor.adapters.providers.reading import error_by_status, how_it_ended, int_at, run_error, text_at
+from shopfloor.adapters.providers.reading import error_by_status, how_it_ended, int_at, record_at, run_error, text_at
 from shopfloor.errors import (
     AgentFailed,
     AuthenticationFailed,
@@ -65,10 +65,11 @@ def failure(name: str | None, message: str, ended: AgentExit | None) -> RunError
     # Of some statuses it hands on the answer's body as it came.
     begin, end = message.find("{"), message.rfind("}") + 1
     body = (json_object(message[begin:end].encode()) if begin >= 0 else None) or {}
-    words = (text_at(body, "error", "message") or message)[:PROVIDER_WORDS_CHARS]
+    told = record_at(body, "error")
+    words = (text_at(told, "message") or message)[:PROVIDER_WORDS_CHARS]
     after = _AFTER.search(message)
     retry_after = float(after[1]) if after else None
-    status = int_at(body, "error", "code") or _status(ended)
+    status = int_at(told, "code") or _status(ended)
     if status is not None:
         return error_by_status(status, words, retry_after=retry_after)
     lower = message.lower()

@@ -139,7 +139,7 @@ class GeminiNormaliser(LineNormaliser):
         if self._blocks is None:
             self._messages += 1
             self._blocks = 0
-        return ":".join(part for part in (self._session, self._began, str(self._messages)) if part)
+        return ":".join(filter(None, (self._session, self._began, str(self._messages))))
 
     def _whole(self) -> list[Report]:
         """The text whose pieces came."""
@@ -168,20 +168,20 @@ class GeminiNormaliser(LineNormaliser):
     # What is done.
 
     def _tool_use(self, record: Record, at: str | None) -> list[Report] | None:
-        name, given = text_at(record, "tool_name"), record.get("parameters")
+        name, given, asked = text_at(record, "tool_name"), record.get("parameters"), record_at(record, "parameters")
         if name is None:
             return None
         reports = self._whole()
         self._text, self._trouble = None, None
         call_id = text_at(record, "tool_id") or f"{self._speaking()}:{self._blocks}"
-        self._calls[call_id] = _Call(name, text_at(record, "parameters", "file_path") if name in EDITS else None)
+        self._calls[call_id] = _Call(name, text_at(asked, "file_path") if name in EDITS else None)
         if len(self._calls) > OPEN_BRANCHES:
             del self._calls[next(iter(self._calls))]
         used = ToolUseBlock(tool_name=name, tool_id=call_id, tool_input=given, fidelity="agent_emitted")
         call = ToolCall(name=name, call_id=call_id, input=given, output=None, fidelity="agent_emitted")
         reports += [self._said(used, at), Told(payload=call, at=at)]
         if name == SUB_AGENT:
-            kind, task = text_at(record, "parameters", "agent_name"), text_at(record, "parameters", "prompt")
+            kind, task = text_at(asked, "agent_name"), text_at(asked, "prompt")
             reports.append(SubAgentStarted(agent=call_id, name=kind or name, task=task, at=at))
         return reports
 
@@ -191,7 +191,8 @@ class GeminiNormaliser(LineNormaliser):
             return None
         # Its ids begin with the tool's name.
         call = self._calls.pop(call_id, None) or _Call(call_id.partition("__")[0], None)
-        output, error = record.get("output"), text_at(record, "error", "message")
+        output, failed = record.get("output"), record_at(record, "error")
+        error = text_at(failed, "message")
         if status == "error" and error is None:
             error = output if isinstance(output, str) else "the tool failed"
         result = ToolResult(
@@ -207,7 +208,7 @@ class GeminiNormaliser(LineNormaliser):
         if call.name == SUB_AGENT:
             reports.append(_sub_agent(call_id, output, error, at))
         reports.append(Told(payload=result, at=at))
-        if text_at(record, "error", "type") == "policy_violation":
+        if text_at(failed, "type") == "policy_violation":
             reports.append(self._noted(Note(kind="denied", message=error), at))
         return reports
 
@@ -266,8 +267,8 @@ class GeminiNormaliser(LineNormaliser):
             return "cancelled", run_error(ExecutionCancelled, "gemini was stopped")
         if result is None:
             error = broken_off(ended, begun=self._session is not None)
-        elif (said := text_at(result, "error", "message")) is not None:
-            error = failure(text_at(result, "error", "type"), said, ended)
+        elif (said := text_at(record_at(result, "error"), "message")) is not None:
+            error = failure(text_at(record_at(result, "error"), "type"), said, ended)
         else:
             error = no_answer(self._trouble)
         return ("cancelled" if error.code == ExecutionCancelled.code else "failed"), error
@@ -286,7 +287,8 @@ def _sub_agent(call_id: str, output: object, error: str | None, at: str | None) 
 
 def _usages(stats: Record) -> dict[str, Usage]:
     """By model; under no name where it names none."""
-    models = {model: record_at(stats, "models", model) for model in record_at(stats, "models")}
+    told = record_at(stats, "models")
+    models = {model: record_at(told, model) for model in told}
     if not models and stats:
         models = {"": stats}
     return {model: _usage(numbers) for model, numbers in models.items()}

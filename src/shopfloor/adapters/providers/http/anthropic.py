@@ -49,7 +49,7 @@ class _Messages:
                 self.reply.closed(_index(record))
                 return []
             case "message_delta":
-                self.reply.stop_reason = text_at(record, "delta", "stop_reason") or self.reply.stop_reason
+                self.reply.stop_reason = text_at(record_at(record, "delta"), "stop_reason") or self.reply.stop_reason
                 self._count(record_at(record, "usage"))
                 return []
             case "message_stop":
@@ -146,10 +146,11 @@ def _index(record: Record) -> int:
 
 def _usage(told: Record) -> Usage:
     """Its classes are ours: `input_tokens` are without what was cached."""
+    output, thought = count_at(told, "output_tokens"), record_at(told, "output_tokens_details")
     return Usage(
         input=count_at(told, "input_tokens"),
-        output=count_at(told, "output_tokens"),
+        output=output,
         cache_read=count_at(told, "cache_read_input_tokens"),
         cache_write=count_at(told, "cache_creation_input_tokens"),
-        reasoning=min(count_at(told, "output_tokens_details", "thinking_tokens"), count_at(told, "output_tokens")),
+        reasoning=min(output, count_at(thought, "thinking_tokens")),
     )

@@ -114,13 +114,12 @@ def _call(reply: Reply, call: Record, place: int | None) -> list[Report]:
 
 def _usage(told: Record) -> Usage:
     """`prompt_tokens` are with what was cached; what was thought is within `completion_tokens`."""
-    output = count_at(told, "completion_tokens")
-    cached = count_at(told, "prompt_tokens_details", "cached_tokens")
-    written = count_at(told, "prompt_tokens_details", "cache_write_tokens")
+    output, details = count_at(told, "completion_tokens"), record_at(told, "prompt_tokens_details")
+    cached, written = count_at(details, "cached_tokens"), count_at(details, "cache_write_tokens")
     return Usage(
         input=max(0, count_at(told, "prompt_tokens") - cached - written),
         output=output,
         cache_read=cached,
         cache_write=written,
-        reasoning=min(output, count_at(told, "completion_tokens_details", "reasoning_tokens")),
+        reasoning=min(output, count_at(record_at(told, "completion_tokens_details"), "reasoning_tokens")),
     )

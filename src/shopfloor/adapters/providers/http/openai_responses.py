@@ -67,7 +67,7 @@ class Responses:
             self._item(place, item)
         if record_at(record, "usage"):
             self.reply.usage = _usage(record_at(record, "usage"))
-        why, status = text_at(record, "incomplete_details", "reason"), text_at(record, "status")
+        why, status = text_at(record_at(record, "incomplete_details"), "reason"), text_at(record, "status")
         self.reply.stop_reason = self.reply.stop_reason or why or status
         if status not in ("failed", "cancelled"):
             return self.done()
@@ -119,13 +119,12 @@ class Responses:
 
 def _usage(told: Record) -> Usage:
     """`input_tokens` are with what was cached; what was thought is within `output_tokens`."""
-    output = count_at(told, "output_tokens")
-    cached = count_at(told, "input_tokens_details", "cached_tokens")
-    written = count_at(told, "input_tokens_details", "cache_write_tokens")
+    output, details = count_at(told, "output_tokens"), record_at(told, "input_tokens_details")
+    cached, written = count_at(details, "cached_tokens"), count_at(details, "cache_write_tokens")
     return Usage(
         input=max(0, count_at(told, "input_tokens") - cached - written),
         output=output,
         cache_read=cached,
         cache_write=written,
-        reasoning=min(output, count_at(told, "output_tokens_details", "reasoning_tokens")),
+        reasoning=min(output, count_at(record_at(told, "output_tokens_details"), "reasoning_tokens")),
     )

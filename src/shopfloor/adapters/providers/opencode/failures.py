@@ -83,5 +83,5 @@ def broken_off(ended: AgentExit | None, *, begun: bool) -> RunError:
 
 
 def _retry_after(data: Record) -> float | None:
-    after = (text_at(data, "responseHeaders", "retry-after") or "").strip()
+    after = (text_at(record_at(data, "responseHeaders"), "retry-after") or "").strip()
     return float(after) if _SECONDS.fullmatch(after) else None

@@ -60,7 +60,8 @@ class OpenCode:
 
     def login(self, env: Mapping[str, str], home: Path) -> str | None:
         config = _configuration(env) or {}
-        if any(record_at(config, "provider", name, "options").get("apiKey") for name in record_at(config, "provider")):
+        providers = record_at(config, "provider")
+        if any(record_at(record_at(providers, name), "options").get("apiKey") for name in providers):
             return CONFIG
         for key in KEYS:
             if env.get(key, "").strip():

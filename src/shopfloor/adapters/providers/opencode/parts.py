@@ -37,11 +37,12 @@ class Tool:
         self._state = record_at(part, "state")
         self._metadata = record_at(self._state, "metadata")
         self._given = self._state.get("input")
-        self.began = time_of(record_at(self._state, "time").get("start"))
-        self.ended = time_of(record_at(self._state, "time").get("end"))
+        self._time = record_at(self._state, "time")
+        self.began = time_of(self._time.get("start"))
+        self.ended = time_of(self._time.get("end"))
         self.error = text_at(self._state, "error") if self._state.get("status") == "error" else None
         if self.error is None and name == INVALID:
-            self.error = text_at(self._state, "input", "error")
+            self.error = text_at(record_at(self._state, "input"), "error")
 
     def use(self) -> ToolUseBlock:
         return ToolUseBlock(tool_name=self.name, tool_id=self.call_id, tool_input=self._given, fidelity="agent_emitted")
@@ -50,7 +51,7 @@ class Tool:
         return ToolCall(name=self.name, call_id=self.call_id, input=self._given, output=None, fidelity="agent_emitted")
 
     def result(self) -> ToolResult:
-        began, ended = int_at(self._state, "time", "start"), int_at(self._state, "time", "end")
+        began, ended = int_at(self._time, "start"), int_at(self._time, "end")
         return ToolResult(
             name=self.name,
             call_id=self.call_id,
@@ -71,7 +72,8 @@ class Tool:
     def sub_agent(self, child: str) -> list[Report]:
         """What it did is not in the stream: only that it was, and what it said in the end."""
         given = record_at(self._state, "input")
-        model = [text_at(self._metadata, "model", key) for key in ("providerID", "modelID")]
+        named = record_at(self._metadata, "model")
+        model = [text_at(named, key) for key in ("providerID", "modelID")]
         started = SubAgentStarted(
             agent=child,
             name=text_at(given, "subagent_type") or self.name,
@@ -104,11 +106,11 @@ def _changes(metadata: Record) -> list[FileChange]:
 
 def usage_of(tokens: Record) -> Usage:
     """Its `input` is without what was cached, its `output` without what was thought."""
-    reasoning = count_at(tokens, "reasoning")
+    reasoning, cache = count_at(tokens, "reasoning"), record_at(tokens, "cache")
     return Usage(
         input=count_at(tokens, "input"),
         output=count_at(tokens, "output") + reasoning,
-        cache_read=count_at(tokens, "cache", "read"),
-        cache_write=count_at(tokens, "cache", "write"),
+        cache_read=count_at(cache, "read"),
+        cache_write=count_at(cache, "write"),
         reasoning=reasoning,
     )

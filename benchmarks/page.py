@@ -1,0 +1,327 @@
+"""The page in a real browser: how soon it is painted, how much of it is loaded first, and whether its memory is flat.
+
+`python -m benchmarks.page --minutes 10` watches the memory for so long, and measures nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+
+from benchmarks.harness import Comparison, Result, interleave, say, scratch
+from benchmarks.sample import STEP, message
+from benchmarks.serving import served
+from shopfloor.adapters.local import LocalHost
+from shopfloor.adapters.sqlite import SqliteStore
+from shopfloor.client import Address
+from shopfloor.log import (
+    AssistantMessage,
+    Line,
+    Payload,
+    RunCompleted,
+    RunStarted,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    Usage,
+    encode,
+    new_run_id,
+    timestamp_of,
+)
+from shopfloor.ports import Change
+from shopfloor.record import Durability, Recorder, Storage
+from shopfloor.server.page_files import INDEX, PAGE_FOLDER
+from shopfloor.views import RunRow
+
+BUNDLE_LIMIT = 250_000
+"""Bytes of scripts and styles, gzipped, that the first view may take."""
+EVENTS_PER_SECOND = 50
+KEPT_EVENTS = 12_000
+"""How many events of a log a page keeps: only from there on its memory can be flat."""
+FILL_PER_SECOND = 400
+_FIRST_MS = 1_767_225_600_000
+_BATCH = 1_000
+_PATIENCE_MS = 60_000
+_LEAST_GROWTH = 1_000
+
+# Two frames after the first row is there, it has been painted.
+_WATCH = """
+const look = () => {
+  if (!document.querySelector(window.name)) return requestAnimationFrame(look);
+  const painted = () => { document.documentElement.dataset.painted = performance.now(); };
+  requestAnimationFrame(() => requestAnimationFrame(painted));
+};
+requestAnimationFrame(look);
+"""
+
+
+# What is looked at.
+
+
+def _row(number: int) -> Change:
+    began, run_id = _FIRST_MS + number * 20_000, new_run_id()
+    row = RunRow(
+        id=run_id,
+        root_run_id=run_id,
+        name="repair",
+        kind="agent",
+        worker_type="claude-code",
+        agent_id=f"owner-{number % 50}",
+        channel_id=f"channel-{number % 20}",
+        channel_name=f"Channel {number % 20}",
+        task=_task(number),
+        status="completed",
+        started_at=timestamp_of(began),
+        completed_at=timestamp_of(began + 61_000),
+        duration_ms=61_000,
+        usage=Usage(input=41_234, output=2_310),
+        cost_usd=0.0421,
+        last_seq=120,
+    )
+    return Change(row=row, state=b"", timeline=[])
+
+
+def _task(number: int) -> str:
+    return f"Look at what the nightly build says about module {number} and repair it"
+
+
+async def _fill(storage: Storage, runs: int) -> None:
+    store = await SqliteStore.open(storage.database)
+    try:
+        for first in range(0, runs, _BATCH):
+            await store.apply([_row(number) for number in range(first, min(first + _BATCH, runs))])
+    finally:
+        await store.close()
+
+
+def _said(number: int) -> str:
+    return f"Event {number}: I look at module {number} next, and then at what depends on it."
+
+
+def _payloads(events: int) -> Iterator[Payload]:
+    yield RunStarted(name="bench", kind="agent", attempt=1, host="bench", task=f"{events:,} events")
+    for number in range(2, events):
+        match number % 3:
+            case 0:
+                yield AssistantMessage(blocks=[TextBlock(fidelity="agent_emitted", text=_said(number))])
+            case 1:
+                given = {"command": f"make module-{number}"}
+                yield ToolCall(name="Bash", call_id=f"c{number}", input=given, output=None, fidelity="agent_emitted")
+            case _:
+                name, said = f"c{number - 1}", f"module {number} is up to date"
+                yield ToolResult(name="Bash", call_id=name, input=None, output=said, fidelity="agent_emitted")
+    yield RunCompleted(name="bench", kind="agent", status="completed", result="done")
+
+
+def _write_log(storage: Storage, events: int) -> str:
+    run_id = new_run_id()
+    storage.transcripts.mkdir(parents=True, exist_ok=True)
+    with storage.log_path(run_id).open("wb") as file:
+        for seq, payload in enumerate(_payloads(events), 1):
+            kind = payload.event_type
+            line = Line(
+                seq=seq,
+                run_id=run_id,
+                type=kind,
+                path="" if kind.startswith("run.") else STEP,
+                iteration=0,
+                timestamp=timestamp_of(_FIRST_MS + seq * 10),
+                payload=payload,
+            )
+            file.write(encode(line) + b"\n")
+    return run_id
+
+
+def _plain(path: Path, rows: Iterator[str]) -> str:
+    """The peer: the same texts as a bare table, in a file."""
+    cells = "".join(f"<tr><td>done<td>{text}<td>1m 1s\n" for text in rows)
+    path.write_text(f"<!doctype html><meta charset=utf-8><title>plain</title><table>{cells}</table>", encoding="utf-8")
+    return path.as_uri()
+
+
+# The browser.
+
+
+@contextmanager
+def _browser() -> Iterator[Browser]:
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        raise SystemExit("the page is measured in Chromium: apt-get install chromium")
+    if not (PAGE_FOLDER / INDEX).is_file():
+        raise SystemExit("the page is not built: make page")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--enable-precise-memory-info"]
+        )
+        yield browser
+        browser.close()
+
+
+def _logged_in(browser: Browser, address: Address) -> BrowserContext:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(_PATIENCE_MS)
+    page = context.new_page()
+    page.goto(f"{address.url}/login?token={address.token}&next=/api/docs")
+    page.close()
+    return context
+
+
+def _painted(context: BrowserContext, url: str, selector: str) -> float:
+    """Seconds from navigation until the first of these is painted, in a tab of its own."""
+    page = context.new_page()
+    page.add_init_script(f"window.name = {selector!r};{_WATCH}")
+    page.goto(url, wait_until="commit")
+    taken = float(page.locator("html[data-painted]").get_attribute("data-painted") or 0)
+    page.close()
+    return taken / 1000
+
+
+def _compared(measure: str, found: Comparison, peer: str) -> Result:
+    return Result(
+        measure=measure,
+        ours=f"{found.ours * 1e3:.0f} ms",
+        against=f"{peer}: {found.theirs * 1e3:.0f} ms",
+        ratio=found.ratio,
+    )
+
+
+# What is measured.
+
+
+def painting(folder: Path, runs: int, sizes: tuple[int, ...], rounds: int) -> list[Result]:
+    storage = Storage(folder / "storage")
+    storage.root.mkdir()
+    anyio.run(_fill, storage, runs)
+    logs = {events: _write_log(storage, events) for events in sizes}
+    results: list[Result] = []
+    with served(storage) as address, _browser() as browser:
+        context = _logged_in(browser, address)
+        _wait_until_listed(context, address, len(logs) + runs)
+        plain = _plain(folder / "runs.html", (_task(number) for number in range(runs)))
+        home = f"{address.url}/agents/all/workers"
+        found = interleave(
+            lambda: _painted(context, home, "a[data-run]"), lambda: _painted(context, plain, "tr"), rounds
+        )
+        results.append(_compared(f"a list of {runs:,} runs, first painted", found, "a bare table of as many rows"))
+        for events, run_id in logs.items():
+            say(f"a transcript of {events:,} events")
+            plain = _plain(folder / f"{events}.html", map(_said, range(events)))
+            url = f"{home}?worker={run_id}"
+            found = interleave(
+                lambda url=url: _painted(context, url, '[aria-label="Transcript"] [data-seq]'),
+                lambda plain=plain: _painted(context, plain, "tr"),
+                rounds,
+            )
+            measure = f"a transcript of {events:,} events, first painted"
+            results.append(_compared(measure, found, "a bare table of as many rows"))
+    return results
+
+
+def _wait_until_listed(context: BrowserContext, address: Address, runs: int) -> None:
+    deadline = time.monotonic() + _PATIENCE_MS / 1000
+    while context.request.get(f"{address.url}/api/agents/workers?limit=1").json()["total"] < runs:
+        if time.monotonic() > deadline:
+            raise RuntimeError("the logs are not taken up")
+        time.sleep(0.1)
+
+
+def bundle() -> Result:
+    """What index.html names: the scripts and styles without which there is nothing to see."""
+    index = (PAGE_FOLDER / INDEX).read_text(encoding="utf-8")
+    names = re.findall(r'(?:src|href)="/(assets/[^"]+\.(?:js|css))"', index)
+    size = sum(len(gzip.compress((PAGE_FOLDER / name).read_bytes(), 9)) for name in names)
+    if not size:
+        raise RuntimeError("index.html names no script")
+    return Result(
+        measure="scripts and styles of the first view, gzipped",
+        ours=f"{size / 1e3:.0f} KB",
+        against=f"the limit: {BUNDLE_LIMIT / 1e3:.0f} KB",
+        ratio=BUNDLE_LIMIT / size,
+        floor=1.0,
+    )
+
+
+class _Watched:
+    """A run that goes on, and a tab that follows it."""
+
+    def __init__(self, context: BrowserContext, address: Address, recorder: Recorder, host: str) -> None:
+        self._recorder = recorder
+        begun = RunStarted(name="bench", kind="agent", attempt=1, host=host, task="a run that goes on")
+        self.written = recorder.append(begun).seq
+        self._page = context.new_page()
+        self._page.goto(f"{address.url}/agents/all/workers?worker={recorder.run_id}")
+        self._session = context.new_cdp_session(self._page)
+
+    def write(self, events: int, per_second: int) -> None:
+        begin = time.monotonic()
+        for number in range(events):
+            time.sleep(max(0.0, begin + number / per_second - time.monotonic()))
+            self.written = self._recorder.append(message(_said(self.written + 1)), path=STEP).seq
+        last = f'[aria-label="Transcript"] [data-seq="{self.written}"]'
+        self._page.wait_for_selector(last, state="attached")
+
+    def heap(self) -> int:
+        """Bytes in use, once what nobody needs is gone."""
+        self._session.send("HeapProfiler.enable")
+        for _ in range(3):
+            self._session.send("HeapProfiler.collectGarbage")
+        return int(self._session.send("Runtime.getHeapUsage")["usedSize"])
+
+
+def memory(folder: Path, fill: int, seconds: float) -> Result:
+    storage = Storage(folder / "live")
+    run_id = new_run_id()
+    with served(storage) as address, LocalHost(storage) as host, _browser() as browser:
+        storage.announce(run_id)
+        with Recorder(storage.log_path(run_id), run_id, new=True, durability=Durability.OS) as recorder:
+            watched = _Watched(_logged_in(browser, address), address, recorder, host.id)
+            watched.write(fill, FILL_PER_SECOND)
+            before, events = watched.heap(), round(seconds * EVENTS_PER_SECOND)
+            size = storage.log_path(run_id).stat().st_size
+            say(f"{before / 1e6:.1f} MB after {fill:,} events; {seconds:.0f} s at {EVENTS_PER_SECOND}/s follow")
+            watched.write(events, EVENTS_PER_SECOND)
+            after = watched.heap()
+            said = storage.log_path(run_id).stat().st_size - size
+            recorder.append(RunCompleted(name="bench", kind="agent", status="completed"))
+    growth = (after - before) * 1_000 / events
+    kept = said * 1_000 / events
+    return Result(
+        measure=f"growth of the page's heap per 1,000 events, {seconds / 60:.1f} min at {EVENTS_PER_SECOND}/s",
+        ours=f"{growth / 1e3:.0f} KB (from {before / 1e6:.1f} to {after / 1e6:.1f} MB)",
+        against=f"the events themselves: {kept / 1e3:.0f} KB",
+        ratio=kept / max(growth, _LEAST_GROWTH),
+    )
+
+
+def run(*, quick: bool) -> list[Result]:
+    runs, sizes, rounds = (2_000, (1_000,), 2) if quick else (100_000, (1_000, 100_000), 7)
+    with scratch() as folder:
+        results = [bundle()]
+        say(f"a list of {runs:,} runs")
+        results += painting(folder, runs, sizes, rounds)
+        say("memory while a run is followed")
+        results.append(memory(folder, 500 if quick else KEPT_EVENTS, 3 if quick else 60))
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description="Watch the memory of the page.")
+    parser.add_argument("--minutes", type=float, default=10, help="for how long, at 50 events a second (default: 10)")
+    minutes = parser.parse_args().minutes
+    with scratch() as folder:
+        found = memory(folder, KEPT_EVENTS, minutes * 60)
+    print(f"{found.measure}: {found.ours}; {found.against}; ratio {found.ratio:.1f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""The few pages that the server writes itself, and who is to be given one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse
+from starlette.types import Scope
+
+from shopfloor.errors import ShopfloorError, Unauthorized
+
+DOCS: Final = "/api/docs"
+STYLE: Final = "/api/docs.css"
+_API: Final = "/api/"
+_ASKING: Final = frozenset({"GET", "HEAD"})
+
+# A stranger may not even have the style.
+_LINK: Final = f'<link rel="stylesheet" href="{STYLE}">'
+_LOG_IN: Final = (
+    "<p>On the machine where the server runs, <code>shopfloor up</code> prints a link when it starts: open it in this "
+    "browser. It logs you in, and the login lasts.</p>\n"
+    "<p>It is no longer to be seen? Stop the server and start it again: it prints the link once more.</p>"
+)
+
+
+def page(
+    title: str, body: str, *, status: int = 200, headers: Mapping[str, str] | None = None, styled: bool = True
+) -> HTMLResponse:
+    return HTMLResponse(
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
+        f"<title>{escape(title)}</title>{_LINK if styled else ''}</head>\n<body>\n{body}\n</body></html>\n",
+        status,
+        headers,
+    )
+
+
+def wants_page(scope: Scope) -> bool:
+    """Whether a person with a browser asks, and not a program: for something that is shown as a page."""
+    path: str = scope["path"]
+    shown = path == DOCS or not f"{path}/".startswith(_API)
+    return shown and scope["method"] in _ASKING and _takes_html(Headers(scope=scope).get("accept", ""))
+
+
+def _takes_html(said: str) -> bool:
+    return any(one.partition(";")[0].strip().lower() == "text/html" for one in said.split(","))
+
+
+def problem_page(error: ShopfloorError, headers: Mapping[str, str] | None = None) -> HTMLResponse:
+    """What is wrong, for people."""
+    hint = f"\n<p>{prose(error.hint[:1].upper() + error.hint[1:])}.</p>" if error.hint else ""
+    said = f"<p>{prose(error.message[:1].upper() + error.message[1:])}.</p>"
+    if isinstance(error, Unauthorized):
+        body = f"<h1>You are not logged in</h1>\n{said}\n{_LOG_IN}"
+        return page("Shopfloor: not logged in", body, status=error.status, headers=headers, styled=False)
+    body = f'<h1>Shopfloor</h1>\n{said}{hint}\n<p><a href="/">To the front page</a></p>'
+    return page("Shopfloor", body, status=error.status, headers=headers, styled=False)
+
+
+def prose(text: str) -> str:
+    """Text in which what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

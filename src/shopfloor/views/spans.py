@@ -1,0 +1,155 @@
+"""The spans of a run: when its steps, its tool calls and its sub-runs began and ended."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from shopfloor.limits import PREVIEW_CHARS, SPANS_ENDED, SPANS_OPEN
+from shopfloor.log import (
+    CallCompleted,
+    CallStarted,
+    Event,
+    RunCompleted,
+    RunStarted,
+    StepCompleted,
+    StepStarted,
+    ToolCall,
+    ToolResult,
+)
+from shopfloor.views.times import ms_between
+
+SPAN_EVENTS = frozenset(
+    one.event_type
+    for one in (
+        *(RunStarted, RunCompleted, StepStarted, StepCompleted),
+        *(CallStarted, CallCompleted, ToolCall, ToolResult),
+    )
+)
+"""The types of event that have a say in it."""
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that took time. `end_seq`, `ended_at` and `duration_ms` are null until it has ended."""
+
+    seq: int
+    end_seq: int | None
+    kind: Literal["step", "tool", "run"]
+    name: str
+    path: str
+    started_at: str
+    ended_at: str | None
+    duration_ms: int | None
+    error: bool
+    child_run_id: str | None
+
+
+class Spans(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the fold. Bounded: the newest of those that are open, and the longest of those that have ended."""
+
+    open: dict[str, Span] = {}
+    """By what tells them apart from others that are open."""
+    ended: list[tuple[int, int, Span]] = []
+    """A heap: duration, then which began later, then the span itself; the first is the one to go."""
+    dropped: int = 0
+    last_seq: int = 0
+    started_at: str | None = None
+    ended_at: str | None = None
+
+    @property
+    def spans(self) -> list[Span]:
+        """In the order in which they began."""
+        return sorted([*self.open.values(), *(span for _, _, span in self.ended)], key=lambda span: span.seq)
+
+
+def spans_fold(state: Spans, events: Iterable[Event]) -> Spans:
+    """The state after the events, the next of its run."""
+    fold = _Fold(state)
+    for event in events:
+        fold.take(event)
+    return fold.state()
+
+
+class _Fold:
+    """The state while events are taken: copied once, not for each of them."""
+
+    def __init__(self, before: Spans) -> None:
+        self._open = dict(before.open)
+        self._ended = list(before.ended)
+        self._dropped = before.dropped
+        self._seq = before.last_seq
+        self._started_at = before.started_at
+        self._ended_at = before.ended_at
+
+    def state(self) -> Spans:
+        return Spans(
+            open=self._open,
+            ended=self._ended,
+            dropped=self._dropped,
+            last_seq=self._seq,
+            started_at=self._started_at,
+            ended_at=self._ended_at,
+        )
+
+    def take(self, event: Event) -> None:
+        self._seq = event.seq
+        match event.payload:
+            case StepStarted() as step:
+                self._begin(_step(event, step.try_), _span(event, "step", step.name))
+            case CallStarted() as call:
+                self._begin(_step(event, call.try_), _span(event, "run", call.worker or call.name))
+            case ToolCall() as call:
+                self._begin(f"call {call.call_id}", _span(event, "tool", call.name))
+            case StepCompleted() | CallCompleted() as step:
+                self._end(_step(event, step.try_), event, step.duration_ms, failed=step.error is not None)
+            case ToolResult() as result:
+                self._end(f"call {result.call_id}", event, result.duration_ms, failed=result.error is not None)
+            case RunStarted():
+                self._started_at = self._started_at or event.timestamp
+            case RunCompleted():
+                self._ended_at = event.timestamp
+            case _:
+                pass
+
+    def _begin(self, key: str, span: Span) -> None:
+        # Two under one key: the first will never be told from the second.
+        self._dropped += self._open.pop(key, None) is not None
+        self._open[key] = span
+        if len(self._open) > SPANS_OPEN:
+            del self._open[next(iter(self._open))]
+            self._dropped += 1
+
+    def _end(self, key: str, event: Event, took: int | None, *, failed: bool) -> None:
+        span = self._open.pop(key, None)
+        if span is None:
+            return
+        took = ms_between(span.started_at, event.timestamp) if took is None else took
+        done = replace(span, end_seq=event.seq, ended_at=event.timestamp, duration_ms=took, error=failed)
+        # No two have the same number, so spans themselves are never compared.
+        heapq.heappush(self._ended, (took or 0, -span.seq, done))
+        if len(self._ended) > SPANS_ENDED:
+            heapq.heappop(self._ended)
+            self._dropped += 1
+
+
+def _step(event: Event, number: int) -> str:
+    return f"step {event.path}#{event.iteration}#{number}"
+
+
+def _span(event: Event, kind: Literal["step", "tool", "run"], name: str) -> Span:
+    return Span(
+        seq=event.seq,
+        end_seq=None,
+        kind=kind,
+        name=name[:PREVIEW_CHARS],
+        path=event.path,
+        started_at=event.timestamp,
+        ended_at=None,
+        duration_ms=None,
+        error=False,
+        child_run_id=event.child_run_id,
+    )

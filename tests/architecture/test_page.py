@@ -1,0 +1,63 @@
+"""The page's sources: made types are fresh, one folder talks to the server, and nothing becomes HTML by itself."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from tools import page
+from tools.page_types import write_types
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(path for path in (ROOT / "web" / "src").rglob("*.ts*") if path.name != "schema.d.ts")
+
+
+def test_the_types_are_those_of_the_servers_description(tmp_path: Path) -> None:
+    made = tmp_path / "schema.d.ts"
+    write_types(made, page.npm)
+    committed = ROOT / "web" / "src" / "api" / "schema.d.ts"
+    assert made.read_text() == committed.read_text(), "stale: run `make types`"
+
+
+def test_a_wheel_has_the_page_in_it_and_needs_no_node(tmp_path: Path) -> None:
+    asked = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, ROOT]
+    subprocess.run(asked, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "shopfloor/server/page/index.html" in names
+    assert any(re.fullmatch(r"shopfloor/server/page/assets/index-[\w-]+\.js", name) for name in names)
+    assert not any("node_modules" in name for name in names)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "web" / "src")))
+def test_a_source_keeps_the_rules_of_the_house(source: Path) -> None:
+    text = source.read_text()
+    assert len(text.splitlines()) <= 500
+    # Text of a transcript can be anything: React writes it as text, and nothing else may write it.
+    assert not re.search(r"dangerouslySetInnerHTML|\.innerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
+    assert not re.search(r"@ts-ignore|@ts-expect-error|@ts-nocheck|eslint-disable|\bconsole\.", text)
+    if source.parent.name != "api":
+        assert not re.search(r"\bfetch\(|new EventSource|XMLHttpRequest|new WebSocket", text), (
+            "only api/ asks the server"
+        )
+    if source.parent.name == "views":
+        assert not re.search(r"from \"react|Date\.now|new Date\(\)|Math\.random", text), "a view is a pure function"
+
+
+def test_the_lock_names_no_place_to_download_from() -> None:
+    assert '"resolved":' not in (ROOT / "web" / "package-lock.json").read_text()
+
+
+def test_the_sources_decide_whether_the_page_is_built_anew() -> None:
+    before = page.made_from()
+    assert before == page.made_from()
+    added = ROOT / "web" / "src" / "added.ts"
+    added.touch()
+    try:
+        assert page.made_from() != before
+    finally:
+        added.unlink()

@@ -1,0 +1,39 @@
+"""What colour something is, as people would name it."""
+
+from __future__ import annotations
+
+import colorsys
+import re
+
+from playwright.sync_api import Locator
+
+_NAMES = ((18, "red"), (65, "amber"), (170, "green"), (265, "blue"), (330, "purple"), (361, "red"))
+
+
+def rgb(locator: Locator, what: str = "color") -> tuple[float, float, float]:
+    """As it is computed, from 0 to 255; drawn on a canvas, so that it does not matter how it was said."""
+    said = locator.evaluate(
+        """(element, what) => {
+            const canvas = document.createElement("canvas").getContext("2d");
+            canvas.fillStyle = getComputedStyle(element)[what];
+            canvas.fillRect(0, 0, 1, 1);
+            return [...canvas.getImageData(0, 0, 1, 1).data].join(",");
+        }""",
+        what,
+    )
+    red, green, blue, _ = map(float, re.split(",", said))
+    return red, green, blue
+
+
+def named(colour: tuple[float, float, float]) -> str:
+    hue, _, saturation = colorsys.rgb_to_hls(*(part / 255 for part in colour))
+    if saturation < 0.15:
+        return "grey"
+    return next(name for limit, name in _NAMES if hue * 360 < limit)
+
+
+def background(locator: Locator) -> tuple[float, float, float]:
+    """What something stands on: the first background, from itself outwards, that is not see-through."""
+    while locator.evaluate("one => getComputedStyle(one).backgroundColor") == "rgba(0, 0, 0, 0)":
+        locator = locator.locator("..")
+    return rgb(locator, "backgroundColor")

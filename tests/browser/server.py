@@ -1,0 +1,150 @@
+"""The installed `shopfloor up` over a storage of its own: killed, started again on the same port, and asked by HTTP."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+from tests.browser.workers import write_workers
+from tests.cli.test_run import wait_until
+
+from shopfloor.record import Storage
+
+SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
+ENDED = {"done", "failed", "cancelled"}
+
+
+class Server:
+    """What a test does beside the browser it does with this."""
+
+    def __init__(self, folder: Path, **env: str) -> None:
+        self.folder = folder
+        self.storage = Storage(folder / "storage")
+        self.env = {**os.environ, **env, "SHOPFLOOR_STORAGE": str(self.storage.root), "NO_COLOR": "1"}
+        for name in ("SHOPFLOOR_URL", "SHOPFLOOR_TOKEN"):
+            self.env.pop(name, None)
+        write_workers(folder / "workers")
+        self.port = 0
+        self._http: httpx.Client | None = None
+        self._commands: list[subprocess.Popen[bytes]] = []
+
+    # The process
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Starts it; again on the port that it had."""
+        words = ["up", "--port", str(self.port), "--workers", str(self.folder / "workers")]
+        self._errors = (self.folder / "server.err").open("ab")
+        self.process = subprocess.Popen(
+            [SHOPFLOOR, *words], env=self.env, cwd=self.folder, stdout=subprocess.PIPE, stderr=self._errors
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode()
+        assert line.startswith("Shopfloor is up: "), line + (self.folder / "server.err").read_text()
+        self.login = line.split()[-1]
+        self.url, _, token = self.login.partition("/login?token=")
+        self.port = int(self.url.rsplit(":", 1)[1])
+        self._http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+            self.process.send_signal(number)
+            self.process.communicate(timeout=30)
+            self._errors.close()
+
+    def close(self) -> None:
+        for command in self._commands:
+            command.kill()
+            command.communicate()
+        self.kill()
+
+    # What it is asked
+
+    @property
+    def http(self) -> httpx.Client:
+        assert self._http is not None, "the server does not run"
+        return self._http
+
+    def get(self, path: str, **params: Any) -> Any:
+        answer = self.http.get(path, params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def runs(self, **params: Any) -> list[dict[str, Any]]:
+        return self.get("/api/agents/workers", **params)["workers"]
+
+    def detail(self, run_id: str) -> dict[str, Any]:
+        return self.get("/api/agents/workers/detail", worker_id=run_id, transcript=False)
+
+    def dispatch(self, worker: str, *, owner: str | None = None, task: str | None = None, **given: Any) -> str:
+        order = {"worker": worker, "input": given, "owner": owner, "task": task, "channel_id": "tests"}
+        answer = self.http.post("/api/runs", json={name: value for name, value in order.items() if value is not None})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["run_id"]
+
+    def becomes(self, run_id: str, *statuses: str, seconds: float = 60) -> dict[str, Any]:
+        """Waits until the run is listed in one of these states."""
+        seen: list[dict[str, Any]] = []
+
+        def is_so() -> bool:
+            answer = self.http.get("/api/agents/workers/detail", params={"worker_id": run_id, "transcript": False})
+            if answer.status_code == 200:
+                seen[:] = [answer.json()]
+            return bool(seen) and seen[0]["status"] in statuses
+
+        wait_until(is_so, f"{run_id} to be {' or '.join(statuses)}", seconds)
+        return seen[0]
+
+    # What other terminals do
+
+    def command(self, line: str, *words: str) -> str:
+        """Has `shopfloor run --command` run to its end, and gives the run's id."""
+        done = subprocess.run(
+            [SHOPFLOOR, "run", "--command", line, *words],
+            env=self.env,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        run_id = self.storage.find(done.stderr.split()[-1])
+        self.becomes(run_id, *ENDED)
+        return run_id
+
+    def begin(self, line: str, *words: str, owner: str) -> str:
+        """Begins one in another terminal, and gives the id of its run once it is listed as running."""
+        words = ("run", "-q", "--command", line, "--owner", owner, *words)
+        before = {run["id"] for run in self.runs(agent_id=owner)}
+        silent = subprocess.DEVNULL
+        self._commands.append(subprocess.Popen([SHOPFLOOR, *words], env=self.env, cwd=self.folder, stdout=silent))
+        found: list[str] = []
+
+        def is_listed() -> bool:
+            found[:] = [run["id"] for run in self.runs(agent_id=owner) if run["id"] not in before]
+            return bool(found)
+
+        wait_until(is_listed, f"the run of {line!r}", 30)
+        return found[0]
+
+    def log(self, run_id: str) -> bytes:
+        return self.storage.log_path(run_id).read_bytes()

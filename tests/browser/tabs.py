@@ -1,0 +1,94 @@
+"""Tabs of a browser that are watched: a page that complains, or asks for anything elsewhere, fails its test."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from tests.browser.server import Server
+
+DESKTOP = {"width": 1280, "height": 800}
+PHONE = {"width": 390, "height": 844}
+PATIENCE_MS = 10_000
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Debian's own; nothing is downloaded."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.fail("the tests of the page need Chromium: apt-get install chromium", pytrace=False)
+    with sync_playwright() as playwright:
+        # Without a sandbox only because tests may run as root, and look at nothing but our own page.
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Tabs:
+    """Opens tabs, each as somebody who logs in with the link that `shopfloor up` prints."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._contexts: list[BrowserContext] = []
+        self.complaints: list[str] = []
+        self.asked: list[Request] = []
+        self._borne: list[str] = []
+
+    def bear(self, *patterns: str) -> None:
+        """Complaints with this in them are what the test is about."""
+        self._borne += patterns
+
+    def context(self, **options: Any) -> BrowserContext:
+        given = {"viewport": DESKTOP, "reduced_motion": "reduce", "locale": "en-GB", "timezone_id": "UTC", **options}
+        context = self._browser.new_context(**given)
+        context.set_default_timeout(PATIENCE_MS)
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        self._contexts.append(context)
+        return context
+
+    def open(self, server: Server, path: str = "/", *, context: BrowserContext | None = None, **options: Any) -> Page:
+        """A tab with the page at that address."""
+        page = (context or self.context(**options)).new_page()
+        self._watch(page, server.url)
+        page.goto(f"{server.login}&next={quote(path)}")
+        return page
+
+    def _watch(self, page: Page, origin: str) -> None:
+        def request(asked: Request) -> None:
+            self.asked.append(asked)
+            if not asked.url.startswith((f"{origin}/", "data:", f"blob:{origin}/")):
+                self.complaints.append(f"it asked for {asked.url[:200]}")
+
+        def console(message: ConsoleMessage) -> None:
+            if message.type in {"error", "warning"}:
+                self.complaints.append(f"console: {message.text} ({message.location.get('url', '')})")
+
+        page.on("request", request)
+        page.on("console", console)
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.on("crash", lambda _: self.complaints.append("the tab crashed"))
+
+    def paths(self, pattern: str) -> list[str]:
+        """What was asked of the server so far, where it is like this."""
+        wanted = re.compile(pattern)
+        return [asked.url for asked in self.asked if wanted.search(asked.url)]
+
+    def unbearable(self) -> list[str]:
+        return [one for one in self.complaints if not any(re.search(pattern, one) for pattern in self._borne)]
+
+    def photograph(self, folder: Path) -> None:
+        """What was to be seen when a test failed."""
+        for number, page in enumerate(page for context in self._contexts for page in context.pages):
+            page.screenshot(path=folder / f"tab-{number}.png")
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()

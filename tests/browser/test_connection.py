@@ -1,0 +1,124 @@
+"""What becomes of the page when its connection does not last, or was never there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.browser.parts import card, cards, chosen, row, timeline, transcript
+from tests.browser.server import Server
+from tests.browser.tabs import Tabs
+
+# What a browser says of requests that reach nobody.
+REFUSED = (
+    r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|ERR_FAILED|ERR_ABORTED"
+)
+
+
+def not_connected(page: Page):
+    return page.get_by_role("status").filter(has_text="Not connected")
+
+
+def test_after_a_restart_of_the_server_the_page_catches_up_by_itself(own_server: Server, tabs: Tabs) -> None:
+    tabs.bear(REFUSED)
+    before = own_server.command("echo before")
+    page = tabs.open(own_server, f"/agents/all/workers?worker={before}")
+    expect(card(page, before)).to_be_visible()
+    expect(not_connected(page)).to_have_count(0)
+    own_server.kill()
+    expect(not_connected(page)).to_be_visible()
+    expect(card(page, before)).to_be_visible()
+    expect(transcript(page)).to_contain_text("before")
+    own_server.start()
+    after = own_server.command("echo after")
+    expect(card(page, after)).to_be_visible()
+    expect(not_connected(page)).to_have_count(0)
+
+
+def test_a_run_goes_on_while_the_server_is_away_and_nothing_of_it_is_missed(own_server: Server, tabs: Tabs) -> None:
+    tabs.bear(REFUSED)
+    line = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo tick $i.; sleep 0.1; done"
+    run_id = own_server.begin(line, owner="o")
+    page = tabs.open(own_server, f"/agents/all/workers?worker={run_id}", viewport={"width": 1280, "height": 3_000})
+    expect(transcript(page)).to_contain_text("tick 5.")
+    own_server.kill()
+    expect(not_connected(page)).to_be_visible()
+    own_server.start()
+    expect(transcript(page)).to_contain_text("tick 60.")
+    shown = [int(found) for found in re.findall(r"tick (\d+)\.", transcript(page).inner_text())]
+    assert shown == list(range(1, 61))
+    expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
+
+
+@pytest.mark.req("WT-45")
+def test_without_a_stream_the_list_is_asked_for_every_five_seconds(tabs: Tabs, server: Server, owner: str) -> None:
+    tabs.bear(REFUSED)
+    context = tabs.context()
+    context.route("**/api/stream*", lambda route: route.abort())
+    page = tabs.open(server, f"/agents/{owner}/workers", context=context)
+    expect(not_connected(page)).to_be_visible()
+    asked = len(tabs.paths(r"/api/agents/workers\?"))
+    run_id = server.command("echo polled", "--owner", owner)
+    expect(card(page, run_id)).to_be_visible()
+    page.wait_for_timeout(5_500)
+    assert 1 <= len(tabs.paths(r"/api/agents/workers\?")) - asked <= 4
+
+
+@pytest.mark.req("WT-53")
+def test_without_a_stream_the_timeline_of_a_running_run_is_asked_for_every_three_seconds(
+    tabs: Tabs, server: Server, owner: str, tmp_path
+) -> None:
+    tabs.bear(REFUSED)
+    context = tabs.context()
+    context.route("**/api/stream*", lambda route: route.abort())
+    go = tmp_path / "go"
+    run_id = server.dispatch("stepper", owner=owner, GO=str(go))
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
+    expect(timeline(page).locator("li[data-seq]").filter(has_text="Wait").first).to_be_visible()
+    asked = len(tabs.paths("/workers/events"))
+    page.wait_for_timeout(4_000)
+    polled = len(tabs.paths("/workers/events")) - asked
+    assert 1 <= polled <= 3
+    go.touch()
+    expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
+    expect(transcript(page)).to_contain_text("through")
+    asked = len(tabs.paths("/workers/events"))
+    page.wait_for_timeout(4_000)
+    assert len(tabs.paths("/workers/events")) - asked <= 1
+
+
+def test_with_a_stream_nothing_is_asked_for_again_and_again(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.begin("sleep 600", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    expect(row(page, 3)).to_be_visible()
+    page.wait_for_timeout(1_000)
+    asked = len(tabs.asked)
+    page.wait_for_timeout(5_500)
+    assert [one.url for one in tabs.asked[asked:]] == []
+
+
+def test_one_connection_serves_the_whole_page(tabs: Tabs, server: Server, owner: str) -> None:
+    runs = [server.command(f"echo {number}", "--owner", owner) for number in range(3)]
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    for run_id in runs:
+        card(page, run_id).click()
+        expect(transcript(page)).to_be_visible()
+    assert len(tabs.paths("/api/stream")) <= 1 + len(runs)
+    assert tabs.paths("/api/runs/[^/]+/stream") == []
+
+
+def test_a_list_that_cannot_be_had_says_why_and_is_tried_again(tabs: Tabs, server: Server, owner: str) -> None:
+    tabs.bear("503|500", REFUSED)
+    run_id = server.command("echo here", "--owner", owner)
+    context = tabs.context()
+    context.route("**/api/stream*", lambda route: route.abort())
+    refusal = {"error": {"code": "store_error", "message": "the database is locked", "hint": "wait a little"}}
+    context.route("**/api/agents/workers?*", lambda route: route.fulfill(status=503, json=refusal))
+    page = tabs.open(server, f"/agents/{owner}/workers", context=context)
+    expect(page.get_by_role("alert")).to_contain_text("the database is locked")
+    expect(page.get_by_role("alert")).to_contain_text("wait a little")
+    context.unroute("**/api/agents/workers?*")
+    page.get_by_role("button", name="Try again").click()
+    expect(card(page, run_id)).to_be_visible()
+    expect(cards(page)).to_have_count(1)

@@ -1,0 +1,140 @@
+"""The chosen run: its header, and what can be done with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+from tests.browser.conftest import Archive
+from tests.browser.parts import button, card, chosen, result, task
+from tests.browser.server import Server
+from tests.browser.tabs import Tabs
+
+
+@pytest.mark.req("WT-47")
+def test_the_header_tells_all_about_the_run(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+    expect(task(page)).to_have_text("Find out what is wrong with the app")
+    header = chosen(page).get_by_role("banner").or_(chosen(page).locator("header")).first
+    expect(header.locator('[data-status="done"]')).to_be_visible()
+    for text in ("#general", "claude-code", "$0.04", re.compile(r"21k|21\.3k|12k|12\.0k")):
+        expect(header).to_contain_text(text)
+    expect(header).to_contain_text(re.compile(r"\d\.\d s"))
+
+
+def test_a_sub_run_leads_to_its_parent(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.child}")
+    expect(task(page)).to_have_text("Do part one")
+    page.get_by_role("link", name="Parent run").click()
+    expect(task(page)).to_have_text("Find out what is wrong with the app")
+    expect(page.get_by_role("link", name="Parent run")).to_have_count(0)
+
+
+def test_the_duration_ticks_while_the_run_goes_on(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.begin("sleep 600", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    expect(task(page)).to_have_text("sleep 600")
+    header = chosen(page).locator("header").first
+    expect(header.locator('[data-status="running"]')).to_be_visible()
+    took = header.locator('li[title="How long it took"]')
+    expect(took).to_contain_text(re.compile(r"\d s$"))
+    first = seconds(took.inner_text())
+    expect(took).not_to_contain_text(f"{first:.1f} s")
+    assert first < seconds(took.inner_text()) < first + 30
+
+
+def seconds(text: str) -> float:
+    found = re.search(r"([\d.]+) s$", text)
+    assert found, text
+    return float(found[1])
+
+
+def test_a_running_run_is_cancelled_on_the_page(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.dispatch("sleeper", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    expect(chosen(page).locator('[data-status="running"]').first).to_be_visible()
+    button(page, "Cancel").click()
+    expect(chosen(page).locator('[data-status="cancelled"]').first).to_be_visible()
+    expect(card(page, run_id).locator('[data-status="cancelled"]')).to_be_visible()
+    expect(button(page, "Cancel")).to_have_count(0)
+    assert server.detail(run_id)["status"] == "cancelled"
+
+
+def test_the_link_to_a_run_is_copied(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.command("echo linked", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    button(page, "Copy link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    link = page.evaluate("navigator.clipboard.readText()")
+    page.goto(link)
+    expect(task(page)).to_have_text("echo linked")
+
+
+def test_a_run_is_pinned_and_unpinned(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.command("echo kept", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    button(page, "Pin").click()
+    expect(button(page, "Unpin")).to_be_visible()
+    assert server.detail(run_id)["pinned"] is True
+    page.reload()
+    button(page, "Unpin").click()
+    expect(button(page, "Pin")).to_be_visible()
+    assert server.detail(run_id)["pinned"] is False
+
+
+def test_the_downloaded_log_is_the_one_on_disk(tabs: Tabs, archive: Archive, tmp_path: Path) -> None:
+    run_id = archive.stories.everything
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={run_id}")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download log").click()
+    assert download.value.suggested_filename == f"{run_id}.jsonl"
+    download.value.save_as(tmp_path / "log")
+    assert (tmp_path / "log").read_bytes() == archive.server.log(run_id)
+
+
+def test_deleting_is_asked_twice(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.command("exit 7", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    button(page, "Delete").click()
+    asking = page.get_by_role("dialog", name="Delete this run?")
+    expect(asking).to_be_visible()
+    asking.get_by_role("button", name="Keep it").click()
+    expect(asking).to_have_count(0)
+    assert server.detail(run_id)["status"] == "failed"
+    button(page, "Delete").click()
+    asking.get_by_role("button", name="Delete for good").click()
+    expect(card(page, run_id)).to_have_count(0)
+    expect(page.get_by_text("Select a worker to view details")).to_be_visible()
+    assert not server.storage.log_path(run_id).exists()
+
+
+def test_a_running_run_cannot_be_deleted(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.begin("sleep 600", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    expect(button(page, "Cancel")).to_be_visible()
+    delete = button(page, "Delete")
+    assert delete.count() == 0 or delete.is_disabled()
+
+
+@pytest.mark.req("WT-54")
+def test_the_result_is_rendered_as_markdown(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+    expect(result(page).get_by_role("heading", name="The findings")).to_be_visible()
+    expect(result(page).get_by_role("cell", name="good")).to_be_visible()
+    expect(result(page).get_by_role("listitem").first).to_have_text("The first one")
+
+
+def test_an_error_is_shown_with_its_code(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.failed}")
+    expect(result(page)).to_contain_text("the provider refuses for now")
+    expect(result(page)).to_contain_text("rate_limit_error")
+
+
+def test_a_failed_command_tells_its_exit_code(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.command("echo a last word; exit 42", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    expect(result(page)).to_contain_text("exit code 42")
+    expect(result(page)).to_contain_text("command_failed")
+    expect(result(page)).to_contain_text("a last word")

@@ -1,0 +1,100 @@
+"""Runs that are very long, and results that are very large."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import Shelf
+from tests.browser.parts import chosen, row, task, transcript
+from tests.browser.stories import LONG_EVENTS, NEEDLE
+from tests.browser.tabs import Tabs
+
+MOST_IN_THE_PAGE = 400
+"""How many rows of a transcript there may be at once."""
+PATIENCE_MS = 2_000
+"""How long the page may take to answer to a click."""
+
+
+def rows_there(page: Page) -> int:
+    return transcript(page).locator("[data-seq]").count()
+
+
+def middle_of(page: Page) -> None:
+    """Drags the transcript's scroll bar to its middle."""
+    transcript(page).evaluate(
+        """(region) => {
+            const all = [region, ...region.querySelectorAll("*")];
+            for (let one = region.parentElement; one; one = one.parentElement) all.push(one);
+            const box = all.find((one) => one.scrollHeight > one.clientHeight + 1000 && /(auto|scroll)/.test(getComputedStyle(one).overflowY));
+            box.scrollTop = box.scrollHeight / 2;
+        }"""
+    )
+
+
+def test_a_run_of_100_000_events_opens_and_scrolls(tabs: Tabs, shelf: Shelf) -> None:
+    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}")
+    expect(row(page, 3)).to_be_visible()
+    assert rows_there(page) < MOST_IN_THE_PAGE
+    transcript(page).click(position={"x": 5, "y": 5})
+    middle_of(page)
+    page.keyboard.press("j")
+    at = transcript(page).locator('[data-seq][aria-current="true"]')
+    expect(at).to_be_in_viewport()
+    expect(at).to_contain_text(re.compile(r"(Message |module-)(1[4-9]|2[0-9])\d{3}"))
+    assert rows_there(page) < MOST_IN_THE_PAGE
+    page.keyboard.press("G")
+    last = LONG_EVENTS // 3 - 1
+    expect(transcript(page).get_by_text(f"Message {last} of a long run")).to_be_in_viewport()
+    page.keyboard.press("g")
+    page.keyboard.press("g")
+    expect(row(page, 3)).to_be_in_viewport()
+    assert rows_there(page) < MOST_IN_THE_PAGE
+
+
+def test_a_word_is_found_in_100_000_events(tabs: Tabs, shelf: Shelf) -> None:
+    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}")
+    expect(row(page, 3)).to_be_visible()
+    page.get_by_role("searchbox", name="Search in this run").fill(NEEDLE)
+    expect(page.get_by_text("1 of 1", exact=True)).to_be_visible()
+    found = transcript(page).locator('[data-seq][aria-current="true"]')
+    expect(found).to_contain_text(f"Here is the {NEEDLE}")
+    expect(found).to_be_in_viewport()
+
+
+def test_a_deep_link_into_100_000_events_arrives(tabs: Tabs, shelf: Shelf) -> None:
+    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}&event=60001")
+    expect(row(page, 60_001)).to_have_attribute("aria-current", "true")
+    expect(row(page, 60_001)).to_be_in_viewport()
+
+
+def test_a_result_of_5_megabytes_does_not_freeze_the_page(tabs: Tabs, shelf: Shelf) -> None:
+    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.large}")
+    head = row(page, 4).get_by_role("button").first
+    expect(head).to_contain_text("cat big.txt")
+    head.click()
+    expect(row(page, 4)).to_contain_text("yyyyyyyy")
+    page.wait_for_timeout(200)
+    page.get_by_role("button", name="Help: keys").click(timeout=PATIENCE_MS)
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible(timeout=PATIENCE_MS)
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    for more in row(page, 4).get_by_role("button").filter(has_text=re.compile("all|whole|more", re.IGNORECASE)).all():
+        more.click()
+        page.wait_for_timeout(200)
+        page.get_by_role("button", name="Help: keys").click(timeout=PATIENCE_MS)
+        expect(page.get_by_role("dialog", name="Keys")).to_be_visible(timeout=PATIENCE_MS)
+        page.keyboard.press("Escape")
+
+
+def test_a_huge_table_and_a_huge_line_do_not_freeze_the_page(tabs: Tabs, shelf: Shelf) -> None:
+    page = tabs.open(shelf.server, f"/agents/malice/workers?worker={shelf.shapes}")
+    expect(task(page)).to_have_text("Odd shapes")
+    expect(row(page, 4)).to_contain_text("0")
+    page.get_by_role("button", name="Help: keys").click(timeout=PATIENCE_MS)
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible(timeout=PATIENCE_MS)
+    page.keyboard.press("Escape")
+    page.goto(f"{shelf.server.url}/agents/malice/workers?worker={shelf.shapes}&event=8")
+    expect(chosen(page).get_by_text("after the shapes").first).to_be_attached()
+    page.get_by_role("button", name="Help: keys").click(timeout=PATIENCE_MS)
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible(timeout=PATIENCE_MS)

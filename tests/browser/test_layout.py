@@ -1,0 +1,90 @@
+"""Where things are on the page, and how its address says what it shows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+from tests.browser.parts import card, cards, chosen, run_list, task
+from tests.browser.server import Server
+from tests.browser.tabs import Tabs
+
+NOTHING_CHOSEN = "Select a worker to view details"
+
+
+@pytest.mark.req("WT-38", "WT-46")
+def test_the_list_is_on_the_left_and_the_chosen_run_on_the_right(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.command("echo hello", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    expect(page.get_by_text(NOTHING_CHOSEN)).to_be_visible()
+    card(page, run_id).click()
+    expect(task(page)).to_have_text("echo hello")
+    expect(page.get_by_text(NOTHING_CHOSEN)).not_to_be_visible()
+    left, right = run_list(page).bounding_box(), chosen(page).bounding_box()
+    assert left
+    assert right
+    assert left["x"] + left["width"] <= right["x"] + 1
+
+
+def test_the_front_page_has_the_runs_of_all_owners_and_an_owners_page_only_theirs(
+    tabs: Tabs, server: Server, owner: str
+) -> None:
+    mine = server.command("echo mine", "--owner", owner)
+    other = server.command("echo other", "--owner", f"{owner}-other")
+    page = tabs.open(server, "/")
+    expect(page).to_have_url(re.compile("/agents/all/workers$"))
+    expect(card(page, mine)).to_be_visible()
+    expect(card(page, other)).to_be_visible()
+    page.goto(f"{server.url}/agents/{owner}/workers")
+    expect(card(page, mine)).to_be_visible()
+    expect(cards(page)).to_have_count(1)
+    expect(page.get_by_text("1 worker", exact=True)).to_be_visible()
+
+
+@pytest.mark.req("WT-55")
+def test_the_chosen_run_is_in_the_address_and_back_and_forward_work(tabs: Tabs, server: Server, owner: str) -> None:
+    first, second = (server.command(f"echo {word}", "--owner", owner) for word in ("first", "second"))
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    card(page, first).click()
+    expect(page).to_have_url(re.compile(rf"/agents/{owner}/workers\?worker={first}$"))
+    card(page, second).click()
+    expect(task(page)).to_have_text("echo second")
+    page.go_back()
+    expect(task(page)).to_have_text("echo first")
+    expect(card(page, first)).to_have_attribute("aria-current", "true")
+    page.go_back()
+    expect(page.get_by_text(NOTHING_CHOSEN)).to_be_visible()
+    page.go_forward()
+    expect(task(page)).to_have_text("echo first")
+
+
+@pytest.mark.req("WT-55")
+def test_a_deep_link_opens_the_run_also_for_who_comes_with_nothing_else(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.command("echo linked", "--owner", owner)
+    page = tabs.open(server, f"/agents/all/workers?worker={run_id}")
+    expect(task(page)).to_have_text("echo linked")
+    page.reload()
+    expect(task(page)).to_have_text("echo linked")
+    expect(page).to_have_title(re.compile("echo linked|Shopfloor"))
+
+
+def test_a_run_that_is_not_there_is_said_so(tabs: Tabs, server: Server) -> None:
+    tabs.bear("404")
+    page = tabs.open(server, "/agents/all/workers?worker=5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10")
+    expect(chosen(page)).to_contain_text("This run is not here")
+
+
+def test_who_is_not_logged_in_is_told_how(tabs: Tabs, server: Server) -> None:
+    tabs.bear("401")
+    page = tabs.context().new_page()
+    page.goto(server.url)
+    expect(page.get_by_role("heading", name="You are not logged in")).to_be_visible()
+
+
+def test_an_address_that_leads_nowhere_leads_back(tabs: Tabs, server: Server, owner: str) -> None:
+    tabs.bear("404")
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    page.goto(f"{server.url}/agents/{owner}/nonsense")
+    page.get_by_role("link").first.click()
+    expect(run_list(page).or_(page.get_by_text(NOTHING_CHOSEN)).first).to_be_visible()

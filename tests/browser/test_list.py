@@ -1,0 +1,195 @@
+"""The list of runs: what a card shows, how the list is searched and filtered, and that it keeps itself up to date."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+from tests.browser.colours import background, named, rgb
+from tests.browser.conftest import Archive
+from tests.browser.parts import button, card, cards, pill, run_list, search, task
+from tests.browser.server import Server
+from tests.browser.tabs import Tabs
+
+
+@pytest.mark.req("WT-39")
+def test_search_finds_words_of_the_task_and_shows_where_they_stand(tabs: Tabs, server: Server, owner: str) -> None:
+    found = server.command("echo looking for the armadillo in the garden", "--owner", owner)
+    other = server.command("echo something else", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    expect(card(page, other)).to_be_visible()
+    search(page).fill("armadillo")
+    expect(card(page, other)).to_have_count(0)
+    expect(card(page, found)).to_be_visible()
+    expect(card(page, found).locator("mark").first).to_have_text("armadillo")
+    expect(page).to_have_url(re.compile("q=armadillo"))
+    expect(page.get_by_text("1 worker", exact=True)).to_be_visible()
+    search(page).fill("")
+    expect(card(page, other)).to_be_visible()
+
+
+def test_search_finds_what_was_said_too(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, "/agents/stories/workers")
+    search(page).fill("quetzalcoatl")
+    expect(cards(page)).to_have_count(1)
+    expect(card(page, archive.stories.everything)).to_contain_text("quetzalcoatl")
+
+
+def test_a_search_that_finds_nothing_says_so(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, "/agents/stories/workers?q=neverheardof")
+    expect(search(page)).to_have_value("neverheardof")
+    expect(
+        page.get_by_role("region", name="Runs")
+        .get_by_text(re.compile("no (run|worker)s?|nothing", re.IGNORECASE))
+        .first
+    ).to_be_visible()
+    expect(page.get_by_text("0 workers", exact=True)).to_be_visible()
+
+
+@pytest.mark.req("WT-40", "WT-41")
+def test_pills_filter_by_status_and_the_count_follows(tabs: Tabs, server: Server, owner: str) -> None:
+    done = server.command("echo fine", "--owner", owner)
+    failed = server.command("exit 3", "--owner", owner)
+    running = server.begin("sleep 600", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    expect(page.get_by_text("3 workers", exact=True)).to_be_visible()
+    expect(pill(page, "All")).to_have_attribute("aria-pressed", "true")
+    for name, run_id in (("Running", running), ("Done", done), ("Failed", failed)):
+        pill(page, name).click()
+        expect(pill(page, name)).to_have_attribute("aria-pressed", "true")
+        expect(cards(page)).to_have_count(1)
+        expect(card(page, run_id)).to_be_visible()
+        expect(page).to_have_url(re.compile(f"status={name.lower()}"))
+        expect(page.get_by_text("1 worker", exact=True)).to_be_visible()
+    for name in ("Waiting", "Queued", "Cancelled"):
+        pill(page, name).click()
+        expect(cards(page)).to_have_count(0)
+    pill(page, "All").click()
+    expect(cards(page)).to_have_count(3)
+
+
+def test_runs_are_filtered_by_worker_and_by_channel(tabs: Tabs, server: Server, owner: str) -> None:
+    here = server.command("echo here", "--owner", owner, "--channel", "irc:1", "--channel-name", "#tea-room")
+    there = server.command("echo there", "--owner", owner, "--channel", "irc:2", "--channel-name", "#attic")
+    child = server.dispatch("child", owner=owner, PART="x")
+    server.becomes(child, "done")
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    expect(cards(page)).to_have_count(3)
+    page.get_by_role("combobox", name="Channel").select_option(label="#attic")
+    expect(cards(page)).to_have_count(1)
+    expect(card(page, there)).to_be_visible()
+    page.get_by_role("combobox", name="Channel").select_option(index=0)
+    expect(card(page, here)).to_be_visible()
+    page.get_by_role("combobox", name="Worker").select_option(value="child")
+    expect(cards(page)).to_have_count(1)
+    expect(card(page, child)).to_be_visible()
+    page.reload()
+    expect(cards(page)).to_have_count(1)
+
+
+@pytest.mark.req("WT-42")
+def test_a_card_shows_the_task_on_two_lines_status_channel_time_duration_and_cost(
+    tabs: Tabs, server: Server, archive: Archive, owner: str
+) -> None:
+    long = server.command(f"echo {'many words ' * 40}", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    lines = card(page, long).evaluate(
+        """(card) => {
+            const task = [...card.querySelectorAll("*")].find((one) => one.scrollHeight > one.clientHeight + 4 && one.textContent.includes("many words"));
+            return task ? task.clientHeight / parseFloat(getComputedStyle(task).lineHeight) : null;
+        }"""
+    )
+    assert lines is not None, "the task is not cut"
+    assert 1.5 < lines < 2.5
+    page = tabs.open(archive.server, "/agents/stories/workers")
+    shown = card(page, archive.stories.everything)
+    for text in ("Find out what is wrong", "done", "#general", "1h ago", "$0.04"):
+        expect(shown).to_contain_text(text)
+    expect(shown.locator("time")).to_have_attribute("title", re.compile(r"20\d\d.*\d\d:\d\d:\d\d"))
+    expect(shown).to_contain_text(re.compile(r"\d(\.\d)? s|\d+ ms|\dm \d+s"))
+
+
+@pytest.mark.req("WT-43")
+def test_badges_are_amber_green_red_and_blue(tabs: Tabs, server: Server, owner: str) -> None:
+    runs = {
+        "green": (server.command("echo fine", "--owner", owner), "done"),
+        "red": (server.command("exit 3", "--owner", owner), "failed"),
+        "amber": (server.begin("sleep 600", owner=owner), "running"),
+        "blue": (server.dispatch("asker", owner=owner), "waiting"),
+    }
+    for colours in ("light", "dark"):
+        page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colours)
+        for colour, (run_id, status) in runs.items():
+            badge = card(page, run_id).locator(f'[data-status="{status}"]')
+            expect(badge).to_contain_text(status)
+            assert (named(rgb(badge)), named(rgb(badge, "backgroundColor"))) == (colour, colour), (status, colours)
+
+
+@pytest.mark.req("WT-44")
+def test_the_chosen_run_is_highlighted(tabs: Tabs, server: Server, owner: str) -> None:
+    first, second = (server.command(f"echo {word}", "--owner", owner) for word in ("first", "second"))
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    card(page, first).click()
+    expect(card(page, first)).to_have_attribute("aria-current", "true")
+    expect(card(page, second)).not_to_have_attribute("aria-current", "true")
+    page.mouse.move(640, 790)
+    assert background(card(page, first)) != background(card(page, second))
+
+
+def test_a_card_is_a_link_that_can_be_opened_in_another_tab(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.command("echo linked", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    with page.context.expect_page() as opened:
+        card(page, run_id).click(modifiers=["ControlOrMeta"])
+    expect(task(opened.value)).to_have_text("echo linked")
+
+
+def test_the_tree_shows_sub_runs_under_the_run_that_called_them(tabs: Tabs, server: Server, owner: str) -> None:
+    parent = server.dispatch("parent", owner=owner)
+    server.becomes(parent, "done")
+    children = [run["id"] for run in server.runs(parent=parent)]
+    assert len(children) == 2
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    expect(cards(page)).to_have_count(3)
+    button(page, "Tree").click()
+    expect(button(page, "Tree")).to_have_attribute("aria-pressed", "true")
+    expect(cards(page)).to_have_count(1)
+    button(page, "Show sub-runs").click()
+    for child in children:
+        expect(card(page, child)).to_be_visible()
+    outer, inner = card(page, parent).bounding_box(), card(page, children[0]).bounding_box()
+    assert outer
+    assert inner
+    assert inner["y"] > outer["y"]
+    button(page, "Hide sub-runs").click()
+    expect(cards(page)).to_have_count(1)
+    expect(page).to_have_url(re.compile("tree=true"))
+
+
+@pytest.mark.req("WT-45")
+def test_a_new_run_appears_by_itself_and_changes_as_it_goes_on(tabs: Tabs, server: Server, owner: str) -> None:
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    expect(page.get_by_text("0 workers", exact=True)).to_be_visible()
+    run_id = server.dispatch("asker", owner=owner)
+    expect(card(page, run_id)).to_contain_text("waiting")
+    expect(page.get_by_text("1 worker", exact=True)).to_be_visible()
+    newer = server.command("echo newer", "--owner", owner)
+    expect(cards(page).first).to_have_attribute("data-run", newer)
+    call_id = server.detail(run_id)["awaits"][0]["call_id"]
+    server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": call_id, "answer": "blue"})
+    expect(card(page, run_id)).to_contain_text("done")
+
+
+def test_a_list_with_nothing_in_it_says_so(own_server: Server, tabs: Tabs) -> None:
+    page = tabs.open(own_server)
+    expect(
+        page.get_by_role("region", name="Runs").get_by_text(re.compile("no (run|worker)s", re.IGNORECASE)).first
+    ).to_be_visible()
+    expect(cards(page)).to_have_count(0)
+
+
+def test_the_list_is_one_for_screen_readers(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, "/agents/stories/workers")
+    expect(run_list(page)).to_be_visible()
+    expect(run_list(page).get_by_role("listitem").first).to_be_visible()

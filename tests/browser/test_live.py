@@ -1,0 +1,128 @@
+"""A run that goes on while somebody looks: text as it is typed, the end in sight, nothing lost and nothing twice."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+from tests.browser.parts import button, card, chosen, result, transcript
+from tests.browser.server import Server
+from tests.browser.tabs import Tabs
+from tests.cli.test_run import wait_until
+from tests.model_server.script import Text, Turn
+from tests.model_server.server import ModelServer
+
+WORDS = " ".join(f"word{number}" for number in range(1, 61))
+TICKS = 60
+TALL = {"width": 1280, "height": 3_000}
+
+
+def ticking(count: int = TICKS, pause: float = 0.1) -> str:
+    return f"i=0; while [ $i -lt {count} ]; do i=$((i+1)); echo tick $i.; sleep {pause}; done"
+
+
+def ticks(page: Page) -> list[int]:
+    return [int(found) for found in re.findall(r"tick (\d+)\.", transcript(page).inner_text())]
+
+
+def open_before_it_is_said(tabs: Tabs, server: Server, model: ModelServer, owner: str, text: str) -> tuple[Page, str]:
+    """The page of a run whose model says this, piece by piece, as soon as the page is there."""
+    model.say(Turn(say=[Text(text=text)], chunk=8, pause=0.1, hang_after=0))
+    run_id = server.dispatch("speaker", owner=owner, TOPIC="tea")
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
+    expect(transcript(page)).to_contain_text("Tell me of tea.")
+    wait_until(lambda: tabs.paths(f"/api/stream.*{run_id}") != [], "the page to follow the run")
+    model.say()
+    return page, run_id
+
+
+def test_text_appears_while_it_is_typed_and_before_the_log_has_it(
+    tabs: Tabs, server: Server, model: ModelServer, owner: str
+) -> None:
+    page, run_id = open_before_it_is_said(tabs, server, model, owner, WORDS)
+    expect(transcript(page)).to_contain_text("word1 word2 word3")
+    assert b"message.assistant" not in server.log(run_id)
+    expect(transcript(page)).not_to_contain_text("word60")
+    expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
+    expect(transcript(page)).to_contain_text("word60")
+    assert transcript(page).inner_text().count("word33 ") == 1
+    expect(result(page)).to_contain_text("word60")
+
+
+def test_a_reload_while_text_is_typed_shows_one_mark_for_what_was_missed(
+    tabs: Tabs, server: Server, model: ModelServer, owner: str
+) -> None:
+    page, _ = open_before_it_is_said(tabs, server, model, owner, WORDS)
+    expect(transcript(page)).to_contain_text("word10")
+    page.reload()
+    expect(transcript(page)).to_contain_text("word30")
+    assert "………" not in transcript(page).inner_text()
+    expect(result(page)).to_contain_text("word60")
+    assert transcript(page).inner_text().count("word5 ") == 1
+
+
+def test_output_appears_line_by_line(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.begin(ticking(30), owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
+    expect(transcript(page)).to_contain_text("tick 5.")
+    expect(transcript(page)).not_to_contain_text("tick 30.")
+    expect(transcript(page)).to_contain_text("tick 30.")
+    assert ticks(page) == list(range(1, 31))
+
+
+def test_a_reload_in_the_middle_loses_nothing_and_shows_nothing_twice(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.begin(ticking(40), owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
+    expect(transcript(page)).to_contain_text("tick 5.")
+    page.reload()
+    expect(transcript(page)).to_contain_text("tick 15.")
+    page.reload()
+    expect(transcript(page)).to_contain_text("tick 40.")
+    assert ticks(page) == list(range(1, 41))
+
+
+def test_two_tabs_see_the_same(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.begin(ticking(30), owner=owner)
+    first = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
+    second = tabs.open(server, f"/agents/{owner}/workers", context=first.context)
+    card(second, run_id).click()
+    for page in (first, second):
+        expect(transcript(page)).to_contain_text("tick 30.")
+        assert ticks(page) == list(range(1, 31))
+        expect(card(page, run_id).locator('[data-status="done"]')).to_be_visible()
+
+
+def test_the_end_is_followed_until_somebody_scrolls_away(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.begin("seq -f 'line %g.' 1 300; " + ticking(400, 0.05), owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    follow = button(page, "Follow")
+    expect(follow).to_have_attribute("aria-pressed", "true")
+    newest = transcript(page).get_by_text(re.compile(r"tick \d+\."))
+    expect(newest.last).to_be_in_viewport()
+    transcript(page).hover()
+    page.mouse.wheel(0, -1_500)
+    expect(follow).to_have_attribute("aria-pressed", "false")
+    still = transcript(page).get_by_text(re.compile(r"(line|tick) \d+\.")).first
+    place = "one => one.getBoundingClientRect().y"
+    before = still.evaluate(place)
+    page.wait_for_timeout(600)
+    assert still.evaluate(place) == before
+    follow.click()
+    expect(follow).to_have_attribute("aria-pressed", "true")
+    expect(newest.last).to_be_in_viewport()
+
+
+def test_nothing_jumps_while_text_is_typed(tabs: Tabs, server: Server, model: ModelServer, owner: str) -> None:
+    model.say(Turn(say=[Text(text=WORDS * 5)], chunk=30, pause=0.05))
+    run_id = server.dispatch("speaker", owner=owner, TOPIC="calm")
+    context = tabs.context()
+    context.add_init_script(
+        """new PerformanceObserver((list) => {
+            for (const one of list.getEntries()) window.shifted = (window.shifted ?? 0) + one.value;
+        }).observe({ type: "layout-shift", buffered: true });"""
+    )
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
+    expect(transcript(page)).to_contain_text("word20")
+    before = page.evaluate("window.shifted ?? 0")
+    expect(transcript(page)).to_contain_text(re.compile("(word59 word60.*){3}", re.DOTALL))
+    assert page.evaluate("window.shifted ?? 0") - before < 0.05

@@ -1,0 +1,98 @@
+"""Texts that want to do something: on the page they are texts."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import Archive
+from tests.browser.malice import ALL
+from tests.browser.parts import card, chosen, result, search, task, timeline, transcript
+from tests.browser.tabs import Tabs
+
+CALLS = 10 + len(ALL)
+
+HARM = """() => {
+    const bad = [];
+    for (const one of document.querySelectorAll("main *, section *, dialog *")) {
+        const name = one.tagName.toLowerCase();
+        if (["script", "style", "iframe", "object", "embed", "base", "meta", "link", "video", "audio", "math", "form"].includes(name)
+            && !(name === "form" && one.closest("dialog"))) bad.push(one.outerHTML.slice(0, 200));
+        for (const { name: attribute, value } of one.attributes) {
+            if (attribute.startsWith("on")) bad.push(one.outerHTML.slice(0, 200));
+            if (["href", "src", "xlink:href", "action", "formaction", "srcdoc"].includes(attribute)
+                && !/^(https?:|mailto:|\\/(?!\\/)|#|\\?|data:image\\/(png|jpeg|gif|webp);|blob:)/.test(value)) bad.push(`${attribute}=${value.slice(0, 100)}`);
+        }
+        if (name === "img" && !/^(data:image\\/(png|jpeg|gif|webp);|blob:)/.test(one.src)) bad.push(one.outerHTML.slice(0, 200));
+    }
+    if (window.pwned) bad.push("it ran");
+    return bad;
+}"""
+
+
+@pytest.fixture
+def page(tabs: Tabs, archive: Archive) -> Page:
+    page = tabs.open(archive.server, "/agents/malice/workers")
+    page.on("dialog", lambda dialog: tabs.complaints.append(f"a dialog: {dialog.message}"))
+    return page
+
+
+def check(page: Page, tabs: Tabs) -> None:
+    assert page.evaluate(HARM) == []
+    assert tabs.paths("pwned") == []
+    assert page.url.startswith("http://127.0.0.1:")
+
+
+def test_the_list_and_the_header_run_nothing_and_load_nothing(tabs: Tabs, archive: Archive, page: Page) -> None:
+    expect(card(page, archive.malice)).to_be_visible()
+    check(page, tabs)
+    search(page).fill("script")
+    expect(card(page, archive.malice)).to_be_visible()
+    check(page, tabs)
+    card(page, archive.malice).click()
+    expect(task(page)).to_contain_text("<script>")
+    expect(result(page)).to_contain_text("window.pwned=1")
+    expect(timeline(page)).to_be_attached()
+    check(page, tabs)
+
+
+def test_a_transcript_runs_nothing_and_loads_nothing_wherever_it_is_opened(
+    tabs: Tabs, archive: Archive, page: Page
+) -> None:
+    page.set_viewport_size({"width": 1280, "height": 2_000})
+    card(page, archive.malice).click()
+    expect(transcript(page).locator("[data-seq]").first).to_be_visible()
+    page.get_by_role("button", name="Expand all").click()
+    last = archive.server.detail(archive.malice)["last_seq"]
+    for seq in range(3, last, 6):
+        page.evaluate(
+            "([run, seq]) => { history.pushState({}, '', `?worker=${run}&event=${seq}`); dispatchEvent(new PopStateEvent('popstate')); }",
+            [archive.malice, seq],
+        )
+        expect(transcript(page).locator('[data-seq][aria-current="true"]').first).to_be_attached()
+        page.wait_for_timeout(50)
+        check(page, tabs)
+
+
+def test_links_of_a_transcript_lead_to_web_pages_only(tabs: Tabs, archive: Archive, page: Page) -> None:
+    card(page, archive.malice).click()
+    expect(transcript(page).get_by_text("click").first).to_be_attached()
+    for link in transcript(page).get_by_role("link").all():
+        href = link.get_attribute("href") or ""
+        assert href.startswith(("http://", "https://", "mailto:", "/", "#", "?"))
+        if href.startswith("http"):
+            assert "noopener" in (link.get_attribute("rel") or "") or "noreferrer" in (link.get_attribute("rel") or "")
+    for text in transcript(page).get_by_text("click", exact=True).all()[:10]:
+        if text.evaluate("one => one.closest('a') === null"):
+            text.click(force=True)
+    check(page, tabs)
+    expect(chosen(page)).to_be_visible()
+
+
+def test_no_text_covers_the_page(tabs: Tabs, archive: Archive, page: Page) -> None:
+    card(page, archive.malice).click()
+    expect(task(page)).to_be_visible()
+    box = page.get_by_role("button", name="New run").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.get_by_role("dialog", name="New run")).to_be_visible()
+    check(page, tabs)

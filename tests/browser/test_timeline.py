@@ -1,0 +1,103 @@
+"""The timeline of a run: what happened, in order, and where the time went."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from tests.browser.colours import named, rgb
+from tests.browser.conftest import Archive
+from tests.browser.parts import row, timeline, transcript
+from tests.browser.server import Server
+from tests.browser.tabs import Tabs
+
+
+def rows(page: Page) -> Locator:
+    return timeline(page).locator("li[data-seq]")
+
+
+def shown_row(page: Page, seq: int) -> Locator:
+    return timeline(page).locator(f'li[data-seq="{seq}"]')
+
+
+def top(locator: Locator) -> float:
+    box = locator.bounding_box()
+    assert box
+    return box["y"]
+
+
+@pytest.mark.req("WT-51", "WT-52")
+def test_the_timeline_tells_statuses_tools_and_errors_in_order(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+    expect(timeline(page)).to_be_visible()
+    expect(shown_row(page, 1)).to_contain_text("starting")
+    expect(shown_row(page, 2)).to_contain_text("agent")
+    expect(shown_row(page, 7).or_(shown_row(page, 8)).first).to_contain_text("Bash")
+    expect(shown_row(page, 8).or_(shown_row(page, 7)).last).to_contain_text("420 ms")
+    seqs = rows(page).evaluate_all("rows => rows.map((row) => Number(row.dataset.seq))")
+    assert seqs == sorted(seqs)
+    failed = rows(page).filter(has_text="the second test failed").first
+    assert named(rgb(failed.get_by_text("the second test failed").first)) == "red"
+    expect(rows(page).first.locator("time").or_(rows(page).first).first).to_contain_text(re.compile(r"\d\d:\d\d:\d\d"))
+
+
+@pytest.mark.req("WT-52")
+def test_the_error_of_a_run_is_red_in_its_timeline(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.failed}")
+    error = rows(page).get_by_text("the provider refuses for now").first
+    expect(error).to_be_visible()
+    assert named(rgb(error)) == "red"
+
+
+@pytest.mark.req("WT-51", "WT-52")
+def test_the_timeline_leads_while_the_run_goes_on_and_follows_what_it_does(
+    tabs: Tabs, server: Server, owner: str, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    run_id = server.dispatch("stepper", owner=owner, GO=str(go))
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    expect(rows(page).filter(has_text="Getting ready")).to_be_visible()
+    expect(rows(page).filter(has_text="Wait").first).to_be_visible()
+    if transcript(page).count():
+        assert top(timeline(page)) < top(transcript(page))
+    go.touch()
+    expect(rows(page).filter(has_text=re.compile("completed|done")).last).to_be_visible()
+    expect(transcript(page)).to_be_visible()
+    expect(timeline(page)).to_be_attached()
+
+
+@pytest.mark.req("WT-15")
+def test_without_a_transcript_the_timeline_leads(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.bare}")
+    expect(rows(page).first).to_be_in_viewport()
+    expect(transcript(page)).to_have_count(0)
+
+
+def test_bars_show_where_the_time_went(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+    bars = page.get_by_role("img", name="Where the time went").or_(page.get_by_role("list", name="Where the time went"))
+    expect(bars).to_be_visible()
+    box = bars.bounding_box()
+    assert box
+    assert box["width"] > 100
+
+
+def test_clicking_a_row_goes_to_its_event(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+    rows(page).filter(has_text="Edit").first.get_by_role("button").first.click()
+    expect(page).to_have_url(re.compile(r"event=1[12]\b"))
+    expect(row(page, 11)).to_have_attribute("aria-current", "true")
+    expect(row(page, 11)).to_be_in_viewport()
+    page.go_back()
+    expect(page).not_to_have_url(re.compile("event="))
+
+
+@pytest.mark.parametrize(("zone", "clock"), [("UTC", "10:30:00"), ("Asia/Tokyo", "19:30:00")])
+def test_times_are_in_the_readers_zone(tabs: Tabs, archive: Archive, zone: str, clock: str) -> None:
+    path = f"/agents/all/workers?worker={archive.stories.steps}"
+    page = tabs.open(archive.server, path, timezone_id=zone)
+    time = shown_row(page, 1).locator("time")
+    expect(time).to_have_text(clock)
+    expect(time).to_have_attribute("title", re.compile(f"15 November 2026.*{clock}"))

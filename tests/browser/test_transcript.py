@@ -1,0 +1,222 @@
+"""What was said and done in a run, as the page shows it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.browser.colours import background, named, rgb
+from tests.browser.conftest import Archive
+from tests.browser.parts import row, transcript
+from tests.browser.server import Server
+from tests.browser.tabs import Tabs
+
+TALL = {"width": 1280, "height": 3_000}
+
+
+@pytest.fixture
+def page(tabs: Tabs, archive: Archive) -> Page:
+    """The run that has one of everything, on a screen that holds most of it."""
+    return tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}", viewport=TALL)
+
+
+def head(page: Page, seq: int):
+    return row(page, seq).get_by_role("button", expanded=None).first
+
+
+@pytest.mark.req("WT-48")
+def test_prompts_and_answers_are_there_in_order(page: Page) -> None:
+    expect(row(page, 3)).to_contain_text("Find out what is wrong with the app")
+    expect(row(page, 21)).to_contain_text("And that was all, said the quetzalcoatl.")
+    seqs = transcript(page).locator("[data-seq]").evaluate_all("rows => rows.map((row) => Number(row.dataset.seq))")
+    assert seqs == sorted(seqs)
+    assert len(seqs) == len(set(seqs))
+
+
+@pytest.mark.req("WT-50")
+def test_what_the_assistant_says_is_rendered_as_markdown(page: Page) -> None:
+    said = row(page, 5)
+    expect(said.get_by_role("heading", name="The findings")).to_be_visible()
+    expect(said.locator("strong")).to_have_text("two")
+    expect(said.locator("li").first).to_have_text("The first one")
+    expect(said.get_by_role("table")).to_contain_text("good")
+    expect(said.locator("pre code")).to_contain_text("return 42")
+    link = said.get_by_role("link", name="the manual")
+    expect(link).to_have_attribute("href", "https://example.org/manual")
+    expect(link).to_have_attribute("rel", re.compile("noopener|noreferrer"))
+    expect(said.locator("img")).to_have_count(0)
+    expect(said).to_contain_text("a chart")
+
+
+def test_thinking_is_folded_until_somebody_wants_to_read_it(page: Page) -> None:
+    expect(head(page, 4)).to_have_attribute("aria-expanded", "false")
+    expect(head(page, 4)).to_contain_text("Thinking")
+    expect(row(page, 4).get_by_text("Then I know more than I say.")).not_to_be_in_viewport()
+    head(page, 4).click()
+    expect(row(page, 4).get_by_text("Then I know more than I say.", exact=True)).to_be_in_viewport()
+
+
+@pytest.mark.req("WT-49")
+def test_a_tool_call_is_folded_and_opens(page: Page) -> None:
+    first = head(page, 7)
+    expect(first).to_have_attribute("aria-expanded", "false")
+    for text in ("Bash", "ls --color", "420 ms", "✓"):
+        expect(first).to_contain_text(text)
+    expect(row(page, 7).get_by_text("red alert")).not_to_be_visible()
+    first.click()
+    expect(first).to_have_attribute("aria-expanded", "true")
+    expect(row(page, 7).get_by_text("red alert")).to_be_visible()
+    expect(row(page, 7)).to_contain_text("List files")
+    first.click()
+    expect(row(page, 7).get_by_text("red alert")).not_to_be_visible()
+
+
+def test_a_use_of_a_tool_is_shown_once(page: Page) -> None:
+    expect(row(page, 7)).to_be_visible()
+    expect(transcript(page).get_by_text("ls --color")).to_have_count(1)
+
+
+def test_a_failed_tool_call_is_open_and_marked(page: Page) -> None:
+    failed = head(page, 9)
+    expect(failed).to_have_attribute("aria-expanded", "true")
+    expect(failed).to_contain_text("✗")
+    expect(failed).to_contain_text("1m 2s")
+    expect(row(page, 9)).to_contain_text("expected 42, got 41")
+
+
+def test_the_output_of_a_shell_has_its_colours(page: Page) -> None:
+    head(page, 7).click()
+    red, green = (row(page, 7).get_by_text(text, exact=True) for text in ("red alert", "bold green"))
+    assert named(rgb(red)) == "red"
+    assert named(rgb(green)) == "green"
+    assert int(green.evaluate("element => getComputedStyle(element).fontWeight")) >= 600
+    expect(row(page, 7)).not_to_contain_text("[31m")
+
+
+def test_an_edit_is_shown_as_a_difference(page: Page) -> None:
+    first = head(page, 11)
+    expect(first).to_contain_text("src/app.py")
+    first.click() if first.get_attribute("aria-expanded") == "false" else None
+    removed = row(page, 11).get_by_text("return 41").first
+    added = row(page, 11).get_by_text("return 42").first
+    expect(removed).to_be_visible()
+    expect(added).to_be_visible()
+    assert (named(background(removed)), named(background(added))) == ("red", "green")
+
+
+def test_a_picture_is_shown(page: Page) -> None:
+    first = head(page, 13)
+    first.click() if first.get_attribute("aria-expanded") == "false" else None
+    picture = row(page, 13).get_by_role("img").and_(page.locator("img"))
+    expect(picture).to_be_visible()
+    assert picture.evaluate("one => one.naturalWidth") == 40
+    expect(picture).to_have_attribute("src", re.compile("^(data:image/png|blob:)"))
+
+
+def test_what_was_not_understood_has_a_badge(page: Page) -> None:
+    expect(row(page, 15)).to_contain_text(re.compile("unparsed|not understood", re.IGNORECASE))
+    expect(row(page, 15)).to_contain_text("mystery")
+
+
+def test_what_the_program_says_of_itself_is_shown(page: Page) -> None:
+    expect(row(page, 16)).to_contain_text("the model is overloaded")
+
+
+def test_a_sub_run_is_shown_where_it_was_called(page: Page, archive: Archive) -> None:
+    called = row(page, 17)
+    expect(called).to_contain_text("helper")
+    expect(called.get_by_text("This is said in the sub-run.")).to_have_count(0)
+    head(page, 17).click()
+    expect(called.get_by_text("This is said in the sub-run.")).to_be_visible()
+    expect(called.locator(f'a[href*="{archive.stories.child}"]').first).to_be_visible()
+
+
+def test_a_sub_run_whose_log_is_gone_is_no_reason_to_break(tabs: Tabs, archive: Archive) -> None:
+    tabs.bear("404")
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.lost_child}")
+    expect(row(page, 5)).to_contain_text("helper")
+    head(page, 5).click()
+    expect(row(page, 5).get_by_role("alert")).to_contain_text(re.compile("no (log|run)|not there|gone", re.IGNORECASE))
+
+
+def test_long_arguments_and_results_are_loaded_when_they_are_opened(page: Page, tabs: Tabs) -> None:
+    expect(row(page, 19)).to_be_visible()
+    assert tabs.paths(r"/log\?(?!.*brief=true)") == []
+    head(page, 19).click()
+    expect(row(page, 19)).to_contain_text("the-end-of-it")
+    assert tabs.paths(r"/log\?(?!.*brief=true)") != []
+
+
+def test_what_is_cut_is_marked(page: Page) -> None:
+    head(page, 19).click()
+    expect(row(page, 19)).to_contain_text("line of output")
+    lines = row(page, 19).inner_text().count("line of output")
+    more = row(page, 19).get_by_text(re.compile("more|all|whole|cut", re.IGNORECASE)).first
+    if lines < 1_000:
+        expect(more).to_be_visible()
+        more.click()
+        expect(row(page, 19)).to_contain_text(re.compile("(line of output\\s*){500}"))
+
+
+def test_who_vouches_for_it_is_said_on_hover(page: Page) -> None:
+    expect(row(page, 5).locator('[title*="agent" i]').first).to_be_attached()
+    expect(
+        row(page, 3).locator('[title*="router" i], [title*="recorded" i], [title*="Shopfloor" i]').first
+    ).to_be_attached()
+
+
+def test_everything_is_opened_and_closed_at_once(page: Page) -> None:
+    expect(head(page, 7)).to_have_attribute("aria-expanded", "false")
+    page.get_by_role("button", name="Expand all").click()
+    expect(head(page, 7)).to_have_attribute("aria-expanded", "true")
+    expect(row(page, 7).get_by_text("red alert")).to_be_visible()
+    page.get_by_role("button", name="Collapse all").click()
+    expect(head(page, 7)).to_have_attribute("aria-expanded", "false")
+
+
+def test_words_are_found_in_the_run(page: Page) -> None:
+    field = page.get_by_role("searchbox", name="Search in this run")
+    field.fill("quetzalcoatl")
+    expect(page.get_by_text("1 of 1", exact=True)).to_be_visible()
+    expect(row(page, 21)).to_have_attribute("aria-current", "true")
+    field.fill("part one")
+    field.fill("return 42")
+    expect(page.get_by_text(re.compile(r"^1 of [2-9]$"))).to_be_visible()
+    page.get_by_role("button", name="Next hit").click()
+    expect(page.get_by_text(re.compile(r"^2 of [2-9]$"))).to_be_visible()
+    page.get_by_role("button", name="Previous hit").click()
+    expect(page.get_by_text(re.compile(r"^1 of [2-9]$"))).to_be_visible()
+
+
+def test_a_deep_link_to_an_event_opens_what_hides_it(tabs: Tabs, archive: Archive) -> None:
+    run_id = archive.stories.everything
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={run_id}&event=8")
+    expect(row(page, 7)).to_have_attribute("aria-current", "true")
+    expect(row(page, 7).get_by_text("red alert")).to_be_in_viewport()
+
+
+@pytest.mark.req("WT-48")
+def test_a_recorded_session_of_claude_code_is_shown(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.claude}", viewport=TALL)
+    write = transcript(page).get_by_role("button").filter(has_text="Write").first
+    expect(write).to_contain_text("note.txt")
+    if write.get_attribute("aria-expanded") == "false":
+        write.click()
+    expect(transcript(page).get_by_text("line two").first).to_be_visible()
+
+
+def test_what_a_command_printed_is_shown_with_its_streams(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.command("printf '\\033[32mgreen leaf\\033[0m\\n'; echo oops >&2", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    leaf = transcript(page).get_by_text("green leaf", exact=True)
+    expect(leaf).to_be_visible()
+    assert named(rgb(leaf)) == "green"
+    expect(transcript(page)).to_contain_text("oops")
+
+
+@pytest.mark.req("WT-15", "WT-48")
+def test_without_anything_said_there_is_no_transcript(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.bare}")
+    expect(page.get_by_role("region", name="Event timeline").locator("li[data-seq]").first).to_be_visible()
+    expect(transcript(page)).to_have_count(0)

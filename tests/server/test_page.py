@@ -1,0 +1,295 @@
+"""The page and its files, and what people are told where they come without a token or to nowhere."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.server.runs import Runs
+from tests.server.shop import PATIENCE, Shop, opened
+
+from shopfloor.record import Storage
+from shopfloor.server import PAGE_FOLDER
+from shopfloor.server.auth import LOGIN
+
+INDEX = '<!doctype html><html><head><script type="module" src="/assets/index-a1b2.js"></script></head></html>'
+SCRIPT = "console.log('é');\n" * 100
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+PAGES = ["/", "/agents/all/workers", "/agents/a b/workers", "/fleet"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page as a build leaves it, and a secret beside it."""
+    beside = tmp_path_factory.mktemp("built")
+    (beside / "secret.txt").write_text("what nobody may read")
+    folder = beside / "page"
+    (folder / "assets" / "more.js").mkdir(parents=True)
+    (folder / "index.html").write_text(INDEX)
+    (folder / "favicon.svg").write_text("<svg/>")
+    (folder / "assets" / "index-a1b2.js").write_text(SCRIPT)
+    (folder / "assets" / "style-C3_d4.css").write_text("body { color: red }")
+    (folder / "assets" / "font-1.woff2").write_bytes(b"\0packed")
+    (folder / "assets" / "program.sh").write_text("what nobody may read")
+    (folder / "assets" / "link.js").symlink_to(beside / "secret.txt")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[Shop]:
+    with opened(Storage(tmp_path_factory.mktemp("shop") / "storage"), page=folder) as shop:
+        yield shop
+
+
+@pytest.fixture
+def reader(built: Shop) -> Iterator[httpx.Client]:
+    with built.client("viewer") as client:
+        yield client
+
+
+@pytest.fixture
+def stranger(shop: Shop) -> Iterator[httpx.Client]:
+    with shop.stranger(headers=BROWSER) as client:
+        yield client
+
+
+# The page and its files
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_every_address_of_the_page_gives_the_page(reader: httpx.Client, address: str) -> None:
+    got = reader.get(address, headers=BROWSER)
+    assert (got.status_code, got.text) == (200, INDEX)
+    assert got.headers["content-type"] == "text/html; charset=utf-8"
+    assert got.headers["cache-control"] == "no-cache"
+    assert "default-src 'self'" in got.headers["content-security-policy"]
+    assert "camera=()" in got.headers["permissions-policy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type"),
+    [
+        ("assets/index-a1b2.js", "text/javascript; charset=utf-8"),
+        ("assets/style-C3_d4.css", "text/css; charset=utf-8"),
+        ("assets/font-1.woff2", "font/woff2"),
+    ],
+)
+def test_files_of_the_page_are_given_for_good(reader: httpx.Client, folder: Path, name: str, media_type: str) -> None:
+    got = reader.get(f"/{name}")
+    assert (got.status_code, got.content) == (200, (folder / name).read_bytes())
+    assert got.headers["content-type"] == media_type
+    assert got.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert got.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_icon_may_change(reader: httpx.Client) -> None:
+    got = reader.get("/favicon.svg")
+    assert (got.status_code, got.headers["content-type"]) == (200, "image/svg+xml")
+    assert got.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "packed"),
+    [
+        ("gzip", True),
+        ("br, GZIP;q=0.5", True),
+        ("*", True),
+        ("", False),
+        ("br", False),
+        ("gzip;q=0", False),
+        ("gzip; q=0.0", False),
+        ("gzipped", False),
+    ],
+)
+def test_a_file_is_packed_for_who_takes_it_so(reader: httpx.Client, accepted: str, packed: bool) -> None:
+    with reader.stream("GET", "/assets/index-a1b2.js", headers={"Accept-Encoding": accepted}) as got:
+        body = b"".join(got.iter_raw())
+    assert (got.headers.get("content-encoding") == "gzip") is packed
+    assert got.headers["vary"] == "Accept-Encoding"
+    assert len(body) == int(got.headers["content-length"])
+    assert (gzip.decompress(body) if packed else body).decode() == SCRIPT
+
+
+def test_what_is_packed_already_is_not_packed_again(reader: httpx.Client) -> None:
+    assert "content-encoding" not in reader.get("/assets/font-1.woff2").headers
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "identity"])
+@pytest.mark.parametrize("address", ["/", "/assets/index-a1b2.js"])
+def test_what_has_not_changed_is_not_sent_again(reader: httpx.Client, address: str, accepted: str) -> None:
+    headers = {"Accept-Encoding": accepted}
+    etag = reader.get(address, headers=headers).headers["etag"]
+    for said in (etag, f'"other", W/{etag}', "*"):
+        got = reader.get(address, headers=headers | {"If-None-Match": said})
+        assert (got.status_code, got.content, got.headers["etag"]) == (304, b"", etag)
+    assert reader.get(address, headers=headers | {"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_the_packed_and_the_plain_file_are_told_apart(reader: httpx.Client) -> None:
+    tags = {
+        reader.get("/assets/index-a1b2.js", headers={"Accept-Encoding": said}).headers["etag"] for said in ("gzip", "")
+    }
+    assert len(tags) == 2
+
+
+def test_a_page_that_is_built_anew_is_given_anew(own_storage: Storage, tmp_path: Path) -> None:
+    folder = tmp_path / "page"
+    with opened(own_storage, page=folder) as shop, shop.client() as client:
+        assert "make page" in client.get("/").text
+        (folder / "assets").mkdir(parents=True)
+        for version in ("one", "another"):
+            (folder / "index.html").write_text(version)
+            (folder / "assets" / f"{version}.js").write_text(version)
+            got = client.get("/")
+            assert (got.text, client.get(f"/assets/{version}.js").text) == (version, version)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../index.html",
+        "..%2findex.html",
+        "..%2f..%2fsecret.txt",
+        "%2e%2e/%2e%2e/secret.txt",
+        "..%5c..%5csecret.txt",
+        "%2fetc%2fpasswd",
+        "..",
+        ".",
+        ".hidden.js",
+        "index-a1b2.js%00",
+        "index-a1b2.js/",
+        "more.js",
+        "link.js",
+        "program.sh",
+        "nothing.js",
+        "noname",
+        "%C3%A9.js",
+        "a" * 5_000 + ".js",
+    ],
+)
+def test_nothing_but_files_of_the_page_can_be_had(built: Shop, name: str) -> None:
+    # Not by a client that tidies the address up before it asks.
+    with closing(HTTPConnection(built.host, timeout=PATIENCE)) as connection:
+        connection.request("GET", f"/assets/{name}", headers={"Authorization": f"Bearer {built.tokens.admin_token()}"})
+        got = connection.getresponse()
+        body = got.read().decode()
+    assert (got.status, json.loads(body)["error"]["code"]) == (404, "not_found")
+    assert "what nobody may read" not in body
+
+
+def test_only_who_has_a_token_gets_the_page_and_its_files(built: Shop) -> None:
+    with built.stranger() as stranger:
+        for address in (*PAGES, "/assets/index-a1b2.js", "/favicon.svg"):
+            assert stranger.get(address).status_code == 401
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_where_the_page_is_not_built_that_is_said(client: httpx.Client, address: str) -> None:
+    got = client.get(address)
+    assert (got.status_code, got.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "<code>make page</code>" in got.text
+    assert 'href="/api/docs"' in got.text
+
+
+def test_the_page_is_looked_for_beside_the_server() -> None:
+    assert PAGE_FOLDER.parts[-3:] == ("shopfloor", "server", "page")
+
+
+# People without a token, and people who are lost
+
+
+@pytest.mark.parametrize("address", [*PAGES, "/nowhere", "/api/docs"])
+@pytest.mark.parametrize("cookie", [{}, {"Cookie": "shopfloor_session=wrong"}], ids=["none", "wrong"])
+def test_a_browser_without_a_right_token_is_told_how_to_log_in(
+    stranger: httpx.Client, address: str, cookie: dict[str, str]
+) -> None:
+    got = stranger.get(address, headers=cookie)
+    assert (got.status_code, got.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert got.headers["www-authenticate"] == "Bearer"
+    assert got.headers["cache-control"] == "no-store"
+    assert "<code>shopfloor up</code> prints a link" in got.text
+    assert "<link" not in got.text, "a stranger may not have what it links to"
+
+
+@pytest.mark.parametrize("address", ["/api/health", "/api/agents/workers", "/api/nowhere", "/api"])
+def test_programs_are_told_as_programs_are_whatever_they_accept(stranger: httpx.Client, address: str) -> None:
+    assert stranger.get(address).json()["error"]["code"] == "unauthorized"
+
+
+def test_who_accepts_no_page_gets_none(stranger: httpx.Client, shop: Shop) -> None:
+    for accepted in ("*/*", "application/json", "text/html+x", "text/plain"):
+        assert stranger.get("/", headers={"Accept": accepted}).json()["error"]["code"] == "unauthorized"
+    assert stranger.post("/").json()["error"]["code"] == "unauthorized"
+
+
+def test_a_wrong_login_link_is_said_readably(stranger: httpx.Client) -> None:
+    got = stranger.get(LOGIN, params={"token": "<b>wrong"})
+    assert (got.status_code, got.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert "This login link is not valid here" in got.text
+    assert "set-cookie" not in got.headers
+
+
+@pytest.mark.parametrize("address", ["/nowhere", "/agents", "/agents/a/b", "/assets/none.js", "/<b>x</b>"])
+def test_who_comes_to_nowhere_is_led_back(client: httpx.Client, address: str) -> None:
+    got = client.get(address, headers=BROWSER)
+    assert (got.status_code, got.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "There is nothing at /" in got.text
+    assert '<a href="/">' in got.text
+    assert "<b>" not in got.text
+
+
+@pytest.mark.parametrize("address", ["/api/nowhere", "/api/runs/none/log", "/api/", "/api"])
+def test_what_is_not_in_the_api_is_said_as_the_api_says_it(client: httpx.Client, address: str) -> None:
+    assert set(client.get(address, headers=BROWSER).json()["error"]) == {"code", "message", "hint"}
+
+
+def test_a_page_of_another_site_is_refused_readably(shop: Shop) -> None:
+    with shop.client() as client:
+        got = client.get("/", headers=BROWSER | {"Host": "evil.example"})
+    assert (got.status_code, got.headers["content-type"]) == (403, "text/html; charset=utf-8")
+    assert "evil.example" in got.text
+
+
+# Where the login leads
+
+
+@pytest.mark.parametrize(
+    ("said", "leads_to"),
+    [
+        ("/agents/all/workers?worker=abc&x=1", "/agents/all/workers?worker=abc&x=1"),
+        ("/fleet#x", "/fleet#x"),
+        ("/agents/all/workers?q=a//b", "/agents/all/workers?q=a//b"),
+        ("/é", "/%C3%A9"),
+        ("/", "/"),
+        ("", "/"),
+        ("fleet", "/"),
+        ("//evil.example", "/"),
+        ("///evil.example", "/"),
+        ("/x//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("/x?\\evil", "/"),
+        ("\\\\evil.example", "/"),
+        ("/\t/evil.example", "/"),
+        ("/\n/evil.example", "/"),
+        ("/x\r\nSet-Cookie: a=b", "/"),
+        ("https://evil.example", "/"),
+        ("javascript:alert(1)", "/"),
+        (" /fleet", "/"),
+    ],
+)
+def test_the_login_leads_to_a_page_of_this_server_and_nowhere_else(shop: Shop, said: str, leads_to: str) -> None:
+    with shop.stranger() as browser:
+        got = browser.get(LOGIN, params={"token": shop.tokens.admin_token(), "next": said})
+    assert (got.status_code, got.headers["location"]) == (303, leads_to)
+    assert "set-cookie" in got.headers
+
+
+def test_a_wrong_login_leads_nowhere(stranger: httpx.Client, runs: Runs) -> None:
+    got = stranger.get(LOGIN, params={"token": "wrong", "next": f"/agents/all/workers?worker={runs.done}"})
+    assert (got.status_code, "location" in got.headers) == (401, False)

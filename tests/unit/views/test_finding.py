@@ -1,0 +1,99 @@
+"""Finding a text in a log: in values, whatever its case and however it was written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from shopfloor.limits import FOUND_CHARS
+from shopfloor.log import Entry
+from shopfloor.views import Finder, Found
+
+
+def entry(payload: Any, *, ascii_only: bool = False) -> Entry:
+    raw = json.dumps({"seq": 3, "type": "tool.call", "path": "path", "payload": payload}, ensure_ascii=ascii_only)
+    return Entry(3, "tool.call", raw.encode("utf-8", "surrogatepass"))
+
+
+def snippet(text: str, payload: Any, **how: bool) -> str | None:
+    found = Finder(text).find(entry(payload, **how))
+    assert found is None or (found.seq, found.type) == (3, "tool.call")
+    return found and found.snippet
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "shown"),
+    [
+        ("fox", "The quick brown fox.", "The quick brown [fox]."),
+        ("FOX", "the fox", "the [fox]"),
+        ("fox", "THE FOX", "THE [FOX]"),
+        ("élan", "Élan!", "[Élan]!"),
+        ("ÉLAN", "un élan", "un [élan]"),
+        ("日本", "in 日本語", "in [日本]語"),
+        ('say "hi"', 'they SAY "hi" now', 'they [SAY "hi"] now'),
+        ("a\nb", "x a\nb y", "x [a b] y"),
+        ("c:\\dir", "in C:\\dir", "in [C:\\dir]"),
+        ("[x]", "an [x] here", "an [[x]] here"),
+        (".*", "a .* b", "a [.*] b"),
+        ("\x1b[31m", "\x1b[31mred", "[\x1b[31m]red"),
+        ("/usr", "in /usr/bin", "in [/usr]/bin"),
+    ],
+)
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_a_text_is_found(text: str, value: str, shown: str, ascii_only: bool) -> None:
+    assert snippet(text, {"input": {"deep": [1, value]}}, ascii_only=ascii_only) == shown
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"fox": "no"},
+        {"input": {"fox": 1}},
+        {"input": 17, "path": "f" + "o", "x": "x"},
+        {"a": "fo", "b": "x"},
+        {"a": ["fo", "x"]},
+        None,
+    ],
+)
+def test_names_of_fields_and_what_stands_in_two_values_are_not_found(payload: Any) -> None:
+    assert snippet("fox", payload) is None
+
+
+def test_the_envelope_is_not_searched() -> None:
+    assert snippet("tool.call", {"a": "b"}) is None
+    assert snippet("path", {"a": "b"}) is None
+
+
+def test_slashes_that_others_escape_are_found() -> None:
+    raw = b'{"seq":1,"type":"x","payload":{"a":"in \\/usr\\/bin"}}'
+    assert Finder("/usr/bin").find(Entry(1, "x", raw)) == Found(1, "x", "in [/usr/bin]")
+
+
+def test_a_snippet_shows_what_is_around_the_first_hit() -> None:
+    shown = snippet("needle", {"output": "hay " * 100 + "needle " + "straw " * 100 + "needle"})
+    assert shown is not None
+    assert len(shown) <= FOUND_CHARS
+    assert shown.startswith("…")
+    assert shown.endswith("…")
+    assert "hay [needle] straw" in shown
+
+
+def test_a_long_text_is_found_and_its_snippet_is_still_short() -> None:
+    shown = snippet("x" * 1_000, {"output": "a" * 50 + "x" * 1_000 + "b" * 50})
+    assert shown is not None
+    assert len(shown) <= FOUND_CHARS
+    assert shown.startswith("…[xxx")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"fox", b'{"fox', b'{"payload":"\xfffox"}', b'{"seq":1,"type":"fox"}', b'{"payload":' + b"[" * 99_999 + b'"fox"'],
+)
+def test_what_cannot_be_read_has_nothing_in_it(raw: bytes) -> None:
+    assert Finder("fox").find(Entry(1, "x", raw)) is None
+
+
+def test_text_that_no_log_can_hold_is_not_found() -> None:
+    assert snippet("\udc00", {"a": "b?"}) is None

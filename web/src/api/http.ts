@@ -1,0 +1,54 @@
+/** Asking the server, and what it says where it cannot do what was asked. */
+import createClient from "openapi-fetch";
+import type { paths } from "./schema";
+
+export const client = createClient<paths>({
+  baseUrl: globalThis.location?.origin ?? "http://localhost",
+  // Looked up when it is needed, so that tests can answer.
+  fetch: (request) => globalThis.fetch(request),
+});
+
+/** What went wrong, in words for people; `code` is what a program goes by. */
+export class Problem extends Error {
+  constructor(
+    readonly code: string,
+    message: string,
+    readonly hint: string | null,
+    readonly status: number,
+  ) {
+    super(message);
+    this.name = "Problem";
+  }
+}
+
+interface Answer<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
+}
+
+/** What was answered, or the `Problem` that was. */
+export async function answered<T>(asked: Promise<Answer<T>>): Promise<NonNullable<T>> {
+  let answer: Answer<T>;
+  try {
+    answer = await asked;
+  } catch {
+    throw new Problem("unreachable", "The server cannot be reached.", "Is `shopfloor up` still running?", 0);
+  }
+  if (answer.data !== undefined && answer.data !== null) return answer.data;
+  throw problemOf(answer.error, answer.response.status);
+}
+
+export function problemOf(said: unknown, status: number): Problem {
+  if (said instanceof Problem) return said;
+  const told = (said as { error?: { code?: string; message?: string; hint?: string | null } } | undefined)?.error;
+  if (status === 401) {
+    return new Problem("unauthorized", "You are not logged in here.", "Open the login link that `shopfloor up` prints.", status);
+  }
+  return new Problem(
+    told?.code ?? "unknown",
+    told?.message ?? `The server answered with ${status}.`,
+    told?.hint ?? null,
+    status,
+  );
+}

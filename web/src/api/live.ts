@@ -1,0 +1,180 @@
+/**
+ * The one connection of the page: rows as they change, and the events of the runs that somebody looks at. Where it is
+ * cut, it is made anew, and goes on from where it was; meanwhile the page asks by itself (see `pollMs`).
+ */
+import type { QueryClient } from "@tanstack/react-query";
+import { useSyncExternalStore } from "react";
+import { patchRuns, retimed } from "./caches";
+import { RunLog } from "./log";
+import type { Delta, LogEvent, Run } from "./types";
+
+export type Connection = "connecting" | "live" | "lost";
+
+/** How long the next try waits, in milliseconds. */
+const RETRY_MS = [250, 500, 1_000, 2_000, 5_000];
+/** A stream that says nothing for so long is dead: the server's heart beats every 15 s. */
+const SILENCE_MS = 45_000;
+/** How many runs a page can follow (the server's limit). */
+const FOLLOWED_MOST = 16;
+/** How long a log that nobody looks at is kept. */
+const LOGS_KEPT = 8;
+
+export class Live {
+  connection: Connection = "connecting";
+  readonly #logs = new Map<string, RunLog>();
+  readonly #followed = new Map<string, number>();
+  readonly #listeners = new Set<() => void>();
+  #source: EventSource | null = null;
+  #failures = 0;
+  #retry: ReturnType<typeof setTimeout> | undefined;
+  #silence: ReturnType<typeof setTimeout> | undefined;
+  #changed: Run[] = [];
+
+  constructor(readonly queries: QueryClient) {}
+
+  start(): void {
+    this.#connect();
+    const again = () => {
+      if (document.visibilityState === "visible" && this.connection !== "live") this.#connect();
+    };
+    // After sleep, or when the network is back, nobody wants to wait for a timer.
+    document.addEventListener("visibilitychange", again);
+    addEventListener("online", again);
+  }
+
+  /** The log of a run; the same for all who ask. */
+  log(runId: string): RunLog {
+    const known = this.#logs.get(runId);
+    if (known) {
+      this.#logs.delete(runId);
+      this.#logs.set(runId, known);
+      return known;
+    }
+    const log = new RunLog(runId);
+    this.#logs.set(runId, log);
+    for (const [old, { isWatched }] of this.#logs) {
+      if (this.#logs.size <= LOGS_KEPT) break;
+      if (!isWatched && !this.#followed.has(old) && old !== runId) this.#logs.delete(old);
+    }
+    return log;
+  }
+
+  /** Follows the log of a run until the returned function is called. */
+  follow(runId: string): () => void {
+    const watching = this.#followed.get(runId) ?? 0;
+    this.#followed.set(runId, watching + 1);
+    if (!watching) this.#reconnectSoon();
+    return () => {
+      const left = (this.#followed.get(runId) ?? 1) - 1;
+      if (left) this.#followed.set(runId, left);
+      else this.#followed.delete(runId);
+      // What is followed without need does no harm: the next connection leaves it out.
+    };
+  }
+
+  subscribe = (listener: () => void) => {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  };
+
+  #reconnectSoon(): void {
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => this.#connect(), 0);
+  }
+
+  #connect(): void {
+    clearTimeout(this.#retry);
+    this.#source?.close();
+    const source = new EventSource(`/api/stream?runs=${this.#places()}`);
+    this.#source = source;
+    const on = <T>(name: string, take: (told: T) => void) =>
+      source.addEventListener(name, (message) => {
+        this.#heard();
+        take(JSON.parse((message as MessageEvent<string>).data) as T);
+      });
+    source.addEventListener("error", () => this.#failed(source));
+    on("ready", () => this.#ready());
+    on<Run>("run", (run) => this.#rowChanged(run));
+    on<{ run_id: string; event: LogEvent }>("log", ({ run_id, event }) => this.#logged(run_id, event));
+    on<Delta & { run_id: string }>("delta", ({ run_id, ...delta }) => this.#logs.get(run_id)?.tell(delta));
+    on<{ run_id: string; last: number }>("reset", ({ run_id, last }) => this.#reset(run_id, last));
+    on<{ run_id: string }>("end", ({ run_id }) => this.#logs.get(run_id)?.end());
+  }
+
+  /** The newest runs that are looked at, each with how far its log is known. */
+  #places(): string {
+    const runs = [...this.#followed.keys()].filter((id) => !this.#logs.get(id)?.ended).slice(-FOLLOWED_MOST);
+    return runs.map((id) => `${id}:${this.log(id).lastSeq}`).join(",");
+  }
+
+  #ready(): void {
+    const wasLost = this.#failures > 0;
+    this.#failures = 0;
+    this.#become("live");
+    // What changed while nobody listened.
+    if (wasLost) void this.queries.invalidateQueries();
+    else void this.queries.invalidateQueries({ queryKey: ["runs"] });
+  }
+
+  #failed(source: EventSource): void {
+    if (source !== this.#source) return;
+    source.close();
+    this.#source = null;
+    clearTimeout(this.#silence);
+    const wait = RETRY_MS[Math.min(this.#failures, RETRY_MS.length - 1)];
+    this.#failures += 1;
+    this.#become("lost");
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => this.#connect(), wait);
+  }
+
+  #heard(): void {
+    clearTimeout(this.#silence);
+    const source = this.#source;
+    if (source) this.#silence = setTimeout(() => this.#failed(source), SILENCE_MS);
+  }
+
+  #logged(runId: string, event: LogEvent): void {
+    this.#logs.get(runId)?.append(event);
+    retimed(this.queries, runId, event);
+  }
+
+  #reset(runId: string, last: number): void {
+    this.#logs.get(runId)?.reset(last);
+    for (const what of ["timeline", "spans", "run"]) void this.queries.resetQueries({ queryKey: [what, runId] });
+  }
+
+  /** Rows come in bursts: the caches are changed once a frame. */
+  #rowChanged(run: Run): void {
+    if (!this.#changed.length) {
+      setTimeout(() => {
+        const changed = this.#changed;
+        this.#changed = [];
+        patchRuns(this.queries, changed);
+      }, 50);
+    }
+    this.#changed.push(run);
+  }
+
+  #become(connection: Connection): void {
+    if (connection === this.connection) return;
+    this.connection = connection;
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+let live: Live;
+
+export function startLive(queries: QueryClient): void {
+  live = new Live(queries);
+  live.start();
+}
+
+export const theLive = () => live;
+
+export function useConnection(): Connection {
+  return useSyncExternalStore(live.subscribe, () => live.connection);
+}
+
+/** How often to ask: not at all while the server tells by itself. */
+export const pollMs = (connection: Connection, ms: number) => (connection === "live" ? false : ms);

@@ -1,0 +1,214 @@
+/**
+ * The log of one run, as far as somebody looks at it: pages of events that are loaded when they are wanted, and what
+ * comes live. `seq` has no gaps, so that a page is where its number says, however long the log is.
+ */
+import { answered, client, problemOf, type Problem } from "./http";
+import type { Delta, EventOf, LogEvent } from "./types";
+
+export const PAGE = 200;
+/** How many pages stay loaded: enough to scroll about, too few to matter. */
+const PAGES_KEPT = 60;
+/** How much of what is being typed is kept until the log has it. */
+const TYPED_MOST_CHARS = 200_000;
+
+export type Completion = EventOf<"tool.result"> | EventOf<"step.call_workflow.completed">;
+
+export interface Page {
+  /** In order, without gaps, from the page's first. */
+  readonly events: readonly LogEvent[];
+  /** What ends the calls of this page, and stands on later ones. */
+  readonly later: readonly Completion[];
+}
+
+/** A block that is being typed. */
+export interface Typing {
+  readonly key: string;
+  readonly kind: Delta["kind"];
+  readonly text: string;
+  readonly toolName: string | null;
+}
+
+export const pageOf = (seq: number) => Math.floor((seq - 1) / PAGE);
+
+export class RunLog {
+  /** The newest event that is known of; 0 where there is none. */
+  lastSeq = 0;
+  /** Whether no more will come. */
+  ended = false;
+  problem: Problem | null = null;
+  /** Grows with each change: what is made from the log is made anew when it differs. */
+  version = 0;
+  typing: readonly Typing[] = [];
+
+  readonly #pages = new Map<number, Page>();
+  readonly #loading = new Map<number, Promise<void>>();
+  readonly #whole = new Map<number, Promise<LogEvent>>();
+  readonly #listeners = new Set<() => void>();
+
+  constructor(readonly runId: string) {}
+
+  subscribe = (listener: () => void) => {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  };
+
+  /** Whether somebody looks at it. */
+  get isWatched(): boolean {
+    return this.#listeners.size > 0;
+  }
+
+  page(number: number): Page | undefined {
+    return this.#pages.get(number);
+  }
+
+  event(seq: number): LogEvent | undefined {
+    return this.#pages.get(pageOf(seq))?.events[(seq - 1) % PAGE];
+  }
+
+  /** The log is known to reach to there. */
+  reaches(seq: number): void {
+    if (seq > this.lastSeq) {
+      this.lastSeq = seq;
+      this.#changed();
+    }
+  }
+
+  /** Loads the pages with these events, unless they are there. */
+  async want(from: number, to: number): Promise<void> {
+    const wanted: Promise<void>[] = [];
+    for (let number = pageOf(Math.max(1, from)); number <= pageOf(Math.min(to, this.lastSeq)); number++) {
+      if (!this.#isWhole(number)) wanted.push(this.#loading.get(number) ?? this.#load(number));
+      else this.#touch(number);
+    }
+    await Promise.all(wanted);
+  }
+
+  /** The event with nothing cut, for whoever opens it. */
+  whole(seq: number): Promise<LogEvent> {
+    const known = this.event(seq);
+    if (known && known.cut === undefined) return Promise.resolve(known);
+    const asked = this.#whole.get(seq) ?? this.#ask(seq - 1, seq + 1, false).then((page) => page.events[0] as LogEvent);
+    asked.catch(() => this.#whole.delete(seq));
+    this.#whole.set(seq, asked);
+    // One opened body may be megabytes: only the last few are kept.
+    if (this.#whole.size > 4) this.#whole.delete(this.#whole.keys().next().value as number);
+    return asked;
+  }
+
+  /** An event that came live. */
+  append(event: LogEvent): void {
+    if (event.seq <= this.lastSeq && this.event(event.seq)) return;
+    this.lastSeq = Math.max(this.lastSeq, event.seq);
+    const number = pageOf(event.seq);
+    const page = this.#pages.get(number);
+    const place = (event.seq - 1) % PAGE;
+    if (place === 0 || page?.events.length === place) {
+      this.#keep(number, { events: [...(page?.events ?? []), event], later: page?.later ?? [] });
+    }
+    if (event.type === "tool.result" || event.type === "step.call_workflow.completed") this.#completes(event, number);
+    this.#typed(event);
+    this.#changed();
+  }
+
+  /** The log has lost its end; what it had beyond is forgotten. */
+  reset(last: number): void {
+    this.lastSeq = last;
+    for (const number of [...this.#pages.keys()]) if (number >= pageOf(Math.max(1, last))) this.#pages.delete(number);
+    this.typing = [];
+    this.#changed();
+  }
+
+  /** A piece of a message that is being made. Pieces may be missing: then the block begins anew where it can. */
+  tell(delta: Delta): void {
+    const key = `${delta.path}/${delta.iteration ?? 0}/${delta.message_id}/${delta.block}`;
+    const before = this.typing.find((one) => one.key === key);
+    const text = (before?.text ?? "").slice(0, delta.offset).padEnd(delta.offset, "…") + delta.text;
+    const typing: Typing = {
+      key,
+      kind: delta.kind,
+      text: text.slice(-TYPED_MOST_CHARS),
+      toolName: delta.tool_name ?? before?.toolName ?? null,
+    };
+    this.typing = before ? this.typing.map((one) => (one.key === key ? typing : one)) : [...this.typing, typing];
+    this.#changed();
+  }
+
+  end(): void {
+    this.ended = true;
+    this.typing = [];
+    this.#changed();
+  }
+
+  #isWhole(number: number): boolean {
+    const page = this.#pages.get(number);
+    return page !== undefined && page.events.length >= Math.min(PAGE, this.lastSeq - number * PAGE);
+  }
+
+  #load(number: number): Promise<void> {
+    const first = number * PAGE;
+    const loading = this.#ask(first, first + PAGE + 1, true)
+      .then((page) => {
+        const now = this.#pages.get(number);
+        // What came live meanwhile may be further on.
+        const newer = now?.events.slice(page.events.length) ?? [];
+        this.#keep(number, { events: [...page.events, ...newer], later: [...page.later, ...(now?.later ?? [])] });
+        this.lastSeq = Math.max(this.lastSeq, page.events.at(-1)?.seq ?? 0);
+        this.problem = null;
+      })
+      .catch((error: unknown) => {
+        this.problem = problemOf(error, 0);
+      })
+      .finally(() => {
+        this.#loading.delete(number);
+        this.#changed();
+      });
+    this.#loading.set(number, loading);
+    return loading;
+  }
+
+  async #ask(after: number, before: number, brief: boolean): Promise<{ events: LogEvent[]; later: Completion[] }> {
+    const page = await answered(
+      client.GET("/api/runs/{run_id}/log", {
+        params: { path: { run_id: this.runId }, query: { after, before, limit: PAGE, brief } },
+      }),
+    );
+    return { events: page.events, later: (page.later ?? []) as Completion[] };
+  }
+
+  /** A call that stands on an earlier page has ended. */
+  #completes(event: Completion, number: number): void {
+    for (const [earlier, page] of this.#pages) {
+      if (earlier < number && page.events.some((one) => isEndedBy(one, event))) {
+        this.#pages.set(earlier, { events: page.events, later: [...page.later, event] });
+      }
+    }
+  }
+
+  /** What the log has is typed no more. */
+  #typed(event: LogEvent): void {
+    if (event.type !== "message.assistant" || this.typing.length === 0) return;
+    const message = `${event.path}/${event.iteration}/${event.payload.message_id ?? ""}/`;
+    this.typing = this.typing.filter((one) => !one.key.startsWith(message));
+  }
+
+  #keep(number: number, page: Page): void {
+    this.#pages.delete(number);
+    this.#pages.set(number, page);
+    while (this.#pages.size > PAGES_KEPT) this.#pages.delete(this.#pages.keys().next().value as number);
+  }
+
+  #touch(number: number): void {
+    const page = this.#pages.get(number);
+    if (page) this.#keep(number, page);
+  }
+
+  #changed(): void {
+    this.version += 1;
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+export function isEndedBy(begun: LogEvent, ended: Completion): boolean {
+  if (ended.type === "tool.result") return begun.type === "tool.call" && begun.payload.call_id === ended.payload.call_id;
+  return begun.type === "step.call_workflow.started" && begun.child_run_id === ended.child_run_id;
+}

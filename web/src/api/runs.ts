@@ -1,0 +1,168 @@
+/** What the page asks of the server about runs, and what it asks of them. */
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { answered, client } from "./http";
+import { type Pages, rejoined, settledPage } from "./lists";
+import type { Status, TimelineRow } from "./types";
+
+/** Which runs the list is of; what is left out does not matter. */
+export interface RunFilter {
+  owner?: string | undefined;
+  q?: string | undefined;
+  status?: Status | undefined;
+  worker?: string | undefined;
+  channel?: string | undefined;
+  /** Only runs that no other one called. */
+  roots?: boolean | undefined;
+  parent?: string | undefined;
+}
+
+export const LIST_PAGE = 100;
+const TIMELINE_PAGE = 1000;
+/** How many pages of a timeline are loaded at a time. */
+const TIMELINE_PAGES = 5;
+/** How often is asked where nothing streams, in milliseconds. */
+export const LIST_POLL_MS = 5_000;
+export const TIMELINE_POLL_MS = 3_000;
+
+export const runsQuery = (filter: RunFilter) =>
+  infiniteQueryOptions({
+    queryKey: ["runs", filter],
+    // Asked for again, it asks only for what can have changed: a list may be a thousand pages long.
+    queryFn: async ({ pageParam, signal, client: queries, queryKey }) => {
+      const known = () => queries.getQueryData<Pages>(queryKey);
+      const settled = settledPage(known(), pageParam, filter);
+      if (settled) return settled;
+      const fresh = await answered(
+        client.GET("/api/agents/workers", {
+          params: {
+            query: defined({
+              agent_id: filter.owner,
+              q: filter.q || undefined,
+              status: filter.status,
+              worker: filter.worker,
+              channel_id: filter.channel,
+              roots: filter.roots || undefined,
+              parent: filter.parent,
+              limit: LIST_PAGE,
+              cursor: pageParam ?? undefined,
+            }),
+          },
+          signal,
+        }),
+      );
+      return rejoined(known(), pageParam, fresh);
+    },
+    initialPageParam: null as string | null,
+    getNextPageParam: (last) => last.next,
+  });
+
+/** A run with its result and what it waits for; what was said in it is read from its log. */
+export const runQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["run", id],
+    queryFn: ({ signal }) =>
+      answered(
+        client.GET("/api/agents/workers/detail", { params: { query: { worker_id: id, transcript: false } }, signal }),
+      ),
+  });
+
+export interface Timeline {
+  readonly rows: readonly TimelineRow[];
+  /** Whether there are later ones: asking again goes on from here. */
+  readonly more: boolean;
+}
+
+/** The timeline of a run. Asked again, it goes on from the last row that is known. */
+export const timelineQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["timeline", id],
+    queryFn: async ({ signal, client: queries }): Promise<Timeline> => {
+      const rows = [...(queries.getQueryData<Timeline>(["timeline", id])?.rows ?? [])];
+      for (let pages = 0; pages < TIMELINE_PAGES; pages++) {
+        const page = await answered(
+          client.GET("/api/agents/workers/events", {
+            params: { query: { worker_id: id, after: rows.at(-1)?.id ?? 0, limit: TIMELINE_PAGE } },
+            signal,
+          }),
+        );
+        rows.push(...page.events);
+        if (!page.more) return { rows, more: false };
+      }
+      return { rows, more: true };
+    },
+    // What is known stays right: rows are only ever added.
+    structuralSharing: false,
+  });
+
+export const spansQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["spans", id],
+    queryFn: ({ signal }) =>
+      answered(client.GET("/api/runs/{run_id}/spans", { params: { path: { run_id: id } }, signal })),
+  });
+
+export const workersQuery = queryOptions({
+  queryKey: ["workers"],
+  queryFn: ({ signal }) => answered(client.GET("/api/workers", { signal })),
+});
+
+/** Which agents and model APIs there are on the server's machine. */
+export const providersQuery = queryOptions({
+  queryKey: ["providers"],
+  queryFn: ({ signal }) => answered(client.GET("/api/providers", { signal })),
+});
+
+export const channelsQuery = queryOptions({
+  queryKey: ["channels"],
+  queryFn: ({ signal }) => answered(client.GET("/api/channels", { signal })),
+});
+
+export const healthQuery = queryOptions({
+  queryKey: ["health"],
+  queryFn: ({ signal }) => answered(client.GET("/api/health", { signal })),
+});
+
+/** The events of a run in which a text stands. */
+export const find = (id: string, q: string, after: number, signal?: AbortSignal) =>
+  answered(
+    client.GET("/api/runs/{run_id}/find", {
+      params: { path: { run_id: id }, query: { q, after } },
+      ...(signal ? { signal } : {}),
+    }),
+  );
+
+export interface Dispatch {
+  worker: string;
+  input: Record<string, unknown>;
+  owner?: string;
+  idempotency_key?: string;
+  cwd?: string;
+}
+
+export const dispatch = (body: Dispatch) =>
+  answered(client.POST("/api/runs", { body: { ...body, channel_id: "page", channel_name: "page" } }));
+
+export const cancel = (id: string) =>
+  answered(client.POST("/api/runs/{run_id}/cancel", { params: { path: { run_id: id } }, body: {} }));
+
+export const reply = (id: string, callId: string, answer: unknown) =>
+  answered(
+    client.POST("/api/runs/{run_id}/answer", {
+      params: { path: { run_id: id } },
+      body: { call_id: callId, answer },
+    }),
+  );
+
+export const pin = (id: string, pinned: boolean) =>
+  answered(client.POST("/api/runs/{run_id}/pin", { params: { path: { run_id: id } }, body: { pinned } }));
+
+/** Deletes a run that has ended, with the runs that it called. */
+export const remove = (id: string) =>
+  answered(client.DELETE("/api/runs/{run_id}", { params: { path: { run_id: id }, query: { force: true } } }));
+
+export const logFile = (id: string) => `/api/runs/${id}/log.jsonl`;
+
+/** Without what is undefined, so that it is not asked for. */
+function defined<T extends object>(params: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined)) as never;
+}

@@ -1,0 +1,66 @@
+/**
+ * The keyboard. Keys mean what the column says in which somebody is: `list` or `detail`; those of `page` mean the same
+ * everywhere. While a field has the focus, keys are its own.
+ */
+import { useEffect, useRef, useSyncExternalStore } from "react";
+
+export type Zone = "list" | "detail" | "page";
+type Handlers = Record<string, (event: KeyboardEvent) => void>;
+
+const registered: { zone: Zone; handlers: { current: Handlers } }[] = [];
+const listeners = new Set<() => void>();
+/** How long after a `g` a second one makes `gg`. */
+const SEQUENCE_MS = 700;
+let zone: Exclude<Zone, "page"> = "list";
+let before = { key: "", at: 0 };
+
+export function enterZone(next: Exclude<Zone, "page">): void {
+  if (zone === next) return;
+  zone = next;
+  for (const listener of listeners) listener();
+}
+
+export const useZone = () =>
+  useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    () => zone,
+  );
+
+/** While the component is there, its keys do this: `{ j: …, gg: …, "?": …, Escape: … }`. */
+export function useKeys(zone: Zone, handlers: Handlers): void {
+  const latest = useRef(handlers);
+  useEffect(() => {
+    latest.current = handlers;
+  });
+  useEffect(() => {
+    const entry = { zone, handlers: latest };
+    registered.push(entry);
+    return () => void registered.splice(registered.indexOf(entry), 1);
+  }, [zone]);
+}
+
+function isField(target: EventTarget | null): boolean {
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.closest("dialog") !== null)
+  );
+}
+
+function onKey(event: KeyboardEvent): void {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isField(event.target)) return;
+  // Enter and space on a button press it; that is what they are for there.
+  if ((event.key === "Enter" || event.key === " ") && event.target instanceof HTMLElement && event.target.closest("button, a, summary")) return;
+  const isSecond = event.key === "g" && before.key === "g" && event.timeStamp - before.at < SEQUENCE_MS;
+  before = isSecond ? { key: "", at: 0 } : { key: event.key, at: event.timeStamp };
+  const key = isSecond ? "gg" : event.key;
+  // The newest first: what lies on top answers.
+  const meant = registered.findLast((one) => (one.zone === zone || one.zone === "page") && key in one.handlers.current);
+  if (!meant) return;
+  event.preventDefault();
+  meant.handlers.current[key]?.(event);
+}
+
+addEventListener("keydown", onKey);

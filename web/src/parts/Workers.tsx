@@ -1,0 +1,58 @@
+import clsx from "clsx";
+import { useState } from "react";
+import { Detail } from "@/parts/detail/Detail";
+import { Dispatch } from "@/parts/dispatch/Dispatch";
+import { Help } from "@/parts/Help";
+import { RunList } from "@/parts/list/RunList";
+import { TopBar } from "@/parts/TopBar";
+import { Quiet } from "@/parts/ui/Quiet";
+import { enterZone, useKeys } from "@/keys";
+import { useGo, usePlace } from "@/place";
+
+/** The page: runs on the left, the chosen one on the right. On a narrow screen it is one or the other. */
+export function Workers() {
+  const place = usePlace();
+  const go = useGo();
+  const [over, setOver] = useState<"help" | "dispatch" | null>(null);
+  useKeys("page", {
+    "?": () => setOver("help"),
+    n: () => setOver("dispatch"),
+    Escape: () => enterZone("list"),
+  });
+  const chosen = place.worker;
+  return (
+    <div className="flex h-dvh flex-col">
+      <TopBar onDispatch={() => setOver("dispatch")} onHelp={() => setOver("help")} />
+      <div className="flex min-h-0 flex-1">
+        <section
+          aria-label="Runs"
+          onPointerDownCapture={() => enterZone("list")}
+          onFocusCapture={() => enterZone("list")}
+          className={clsx("min-h-0 w-full shrink-0 flex-col border-r border-line bg-app-side md:flex md:w-80 xl:w-96", chosen ? "hidden" : "flex")}
+        >
+          <RunList />
+        </section>
+        <main
+          aria-label="The chosen run"
+          onPointerDownCapture={() => enterZone("detail")}
+          onFocusCapture={() => enterZone("detail")}
+          className={clsx("min-h-0 min-w-0 flex-1 flex-col md:flex", chosen ? "flex" : "hidden")}
+        >
+          {chosen ? <Detail key={chosen} runId={chosen} event={place.event} /> : <Quiet>Select a worker to view details</Quiet>}
+        </main>
+      </div>
+      {over === "help" && <Help onClose={() => setOver(null)} />}
+      {over === "dispatch" && (
+        <Dispatch
+          owner={place.owner}
+          onClose={() => setOver(null)}
+          onDispatched={(runId) => {
+            setOver(null);
+            go({ worker: runId, event: undefined });
+            enterZone("detail");
+          }}
+        />
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,61 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { cancel, logFile, patchRuns, pin, type RunDetail, runQuery } from "@/api";
+import { Button } from "@/parts/ui/Button";
+import { Copy } from "@/parts/ui/Copy";
+import { Trouble } from "@/parts/ui/Trouble";
+import { linkTo } from "@/place";
+import { goesOn } from "@/views/detail";
+import { Delete } from "./Delete";
+
+/** What can be done about a run. */
+export function Actions({ run }: { run: RunDetail }) {
+  const queries = useQueryClient();
+  const [deletes, setDeletes] = useState(false);
+  const isLive = goesOn(run.status);
+  const cancelling = useMutation({
+    mutationFn: () => cancel(run.id),
+    onSuccess: () => queries.invalidateQueries(runQuery(run.id)),
+  });
+  const pinning = useMutation({
+    mutationFn: () => pin(run.id, !run.pinned),
+    onSuccess: (row) => patchRuns(queries, [row]),
+  });
+  // It ends as soon as it can, which the row will tell.
+  const isAsked = cancelling.isPending || cancelling.isSuccess;
+  const trouble = (isLive ? cancelling.error : null) ?? pinning.error;
+  return (
+    <>
+      <span className="-ml-2 flex flex-wrap items-center @3xl:ml-auto">
+        {isLive && (
+          <Button look="danger" className="mr-1 ml-2 @3xl:ml-0" disabled={isAsked} onClick={() => cancelling.mutate()}>
+            {isAsked ? "Cancelling…" : "Cancel"}
+          </Button>
+        )}
+        <Copy text={() => linkTo(run.id)} label="Copy link" title="Copy the link to this run (c)" />
+        <Button
+          look="bare"
+          disabled={pinning.isPending}
+          onClick={() => pinning.mutate()}
+          title={run.pinned ? "Kept when old runs are deleted" : "Keep it when old runs are deleted"}
+        >
+          {run.pinned ? "Unpin" : "Pin"}
+        </Button>
+        <a href={logFile(run.id)} download className="rounded px-2 py-1 text-xs font-medium text-ink-dull hover:bg-app-hover hover:text-ink">
+          Download log
+        </a>
+        {!isLive && (
+          <Button look="bare" onClick={() => setDeletes(true)}>
+            Delete
+          </Button>
+        )}
+      </span>
+      {trouble && (
+        <div className="-mx-3 basis-full">
+          <Trouble error={trouble} />
+        </div>
+      )}
+      {deletes && <Delete run={run} onClose={() => setDeletes(false)} />}
+    </>
+  );
+}

@@ -1,0 +1,40 @@
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+
+const LOOK = "text-accent underline decoration-current/40 underline-offset-2 hover:decoration-current";
+
+/** To another run, in the list as it is. */
+export function RunLink({ id, children }: { id: string; children: ReactNode }) {
+  return (
+    <Link
+      from="/agents/$agentId/workers"
+      to="."
+      search={({ event: _, ...before }) => ({ ...before, worker: id })}
+      className={LOOK}
+    >
+      {children}
+    </Link>
+  );
+}
+
+export function BackToRuns() {
+  return (
+    <Link
+      from="/agents/$agentId/workers"
+      to="."
+      search={({ worker: _, event: __, ...before }) => before}
+      className={LOOK}
+    >
+      <span aria-hidden>‹ </span>Back to runs
+    </Link>
+  );
+}
+
+/** To all runs of somebody. */
+export function OwnerLink({ owner }: { owner: string }) {
+  return (
+    <Link to="/agents/$agentId/workers" params={{ agentId: owner }} title={`Runs of ${owner}`} className={LOOK}>
+      {owner}
+    </Link>
+  );
+}

@@ -1,0 +1,73 @@
+import clsx from "clsx";
+import { type ReactNode, useId } from "react";
+
+const LOOK = "w-full rounded border bg-app px-2 py-1.5 text-sm text-ink placeholder:text-ink-faint";
+
+/** What a row gives to what is typed into. */
+export interface ControlProps {
+  id: string;
+  "aria-describedby": string | undefined;
+  "aria-invalid": boolean;
+  "aria-required": boolean;
+  className: string;
+}
+
+interface RowProps {
+  label: string;
+  description: string | null;
+  required: boolean;
+  problem: string | undefined;
+  children: (control: ControlProps) => ReactNode;
+}
+
+/** A field with its name, what is said of it, and what is wrong with what is in it. */
+export function Row({ label, description, required, problem, children }: RowProps) {
+  const id = useId();
+  const about = [description && `${id}-about`, problem && `${id}-problem`].filter(Boolean).join(" ");
+  return (
+    <div className="flex flex-col gap-1">
+      <label htmlFor={id} className="text-xs font-medium text-ink-dull">
+        {label}
+        {required && (
+          <span aria-hidden className="ml-0.5 text-failed" title="Needed">
+            *
+          </span>
+        )}
+      </label>
+      {children({
+        id,
+        "aria-describedby": about || undefined,
+        "aria-invalid": problem !== undefined,
+        "aria-required": required,
+        className: clsx(LOOK, problem === undefined ? "border-line" : "border-failed"),
+      })}
+      {problem !== undefined && (
+        <p id={`${id}-problem`} className="text-xs text-failed">
+          {problem}
+        </p>
+      )}
+      {description && (
+        <p id={`${id}-about`} className="text-xs text-ink-faint">
+          {description}
+        </p>
+      )}
+    </div>
+  );
+}
+
+interface LineRowProps {
+  label: string;
+  description: string;
+  value: string;
+  problem?: string | undefined;
+  onChange: (text: string) => void;
+}
+
+/** A line of text that no schema speaks of. */
+export function LineRow({ label, description, value, problem, onChange }: LineRowProps) {
+  return (
+    <Row label={label} description={description} required={false} problem={problem}>
+      {({ className, ...control }) => <input {...control} type="text" value={value} onChange={(event) => onChange(event.target.value)} className={className} />}
+    </Row>
+  );
+}

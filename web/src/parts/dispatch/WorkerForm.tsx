@@ -1,0 +1,101 @@
+import { useMutation } from "@tanstack/react-query";
+import { type FormEvent, useMemo, useRef, useState } from "react";
+import { dispatch, type Dispatch, type Worker } from "@/api";
+import { FieldRow } from "@/parts/dispatch/Field";
+import { LineRow } from "@/parts/dispatch/Row";
+import { Button } from "@/parts/ui/Button";
+import { Trouble } from "@/parts/ui/Trouble";
+import { filled, type Typed } from "@/views/formValues";
+import { type Field, fieldsOf } from "@/views/schemaForm";
+
+interface WorkerFormProps {
+  worker: Worker;
+  owner: string | undefined;
+  typed: Typed;
+  onType: (name: string, text: string) => void;
+  onDispatched: (runId: string) => void;
+}
+
+/** What a worker is given, as its schema says. What the server does not take is said, and stays to be mended. */
+export function WorkerForm({ worker, owner: shownOwner, typed, onType, onDispatched }: WorkerFormProps) {
+  const fields = useMemo(() => fieldsOf(worker.input_schema), [worker.input_schema]);
+  const [cwd, setCwd] = useState("");
+  const [owner, setOwner] = useState(shownOwner ?? "");
+  const [wasTried, setWasTried] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
+  // The same for every try: a run that was asked for twice is one.
+  const [key] = useState(newKey);
+  const isAsked = useRef(false);
+  const asking = useMutation({
+    mutationFn: dispatch,
+    onSuccess: ({ run_id }) => onDispatched(run_id),
+    onError: () => void (isAsked.current = false),
+  });
+  const { input, problems } = filled(fields, typed);
+  const cwdProblem = cwd !== "" && !cwd.startsWith("/") ? "This is to be an absolute path." : undefined;
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (isAsked.current) return;
+    setWasTried(true);
+    if (Object.keys(problems).length || cwdProblem) {
+      // Once the fields are marked.
+      setTimeout(() => form.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
+      return;
+    }
+    isAsked.current = true;
+    const body: Dispatch = { worker: worker.slug, input, idempotency_key: key };
+    asking.mutate({ ...body, ...(owner.trim() && { owner: owner.trim() }), ...(cwd && { cwd }) });
+  };
+  return (
+    <form
+      ref={form}
+      noValidate
+      onSubmit={submit}
+      onKeyDown={(event) => {
+        if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.current?.requestSubmit();
+      }}
+      className="flex flex-col gap-4"
+    >
+      <Fields fields={fields} typed={typed} problems={wasTried ? problems : {}} onType={onType} />
+      <details>
+        <summary className="cursor-pointer text-xs font-medium text-ink-dull">More</summary>
+        <div className="mt-3 flex flex-col gap-4">
+          <LineRow
+            label="Working folder"
+            description="On the server's machine, as an absolute path; the folder that the server was started in by default."
+            value={cwd}
+            onChange={setCwd}
+            problem={wasTried ? cwdProblem : undefined}
+          />
+          <LineRow label="Owner" description="Under whom it is listed; the worker itself by default." value={owner} onChange={setOwner} />
+        </div>
+      </details>
+      <div className="sticky bottom-0 -mx-4 -mb-4 border-t border-line bg-app-raised px-4 py-3">
+        {asking.isError && <Trouble error={asking.error} />}
+        <div className="flex items-center justify-end gap-3">
+          <span className="text-xs text-ink-faint">Ctrl+Enter</span>
+          <Button type="submit" look="primary" disabled={asking.isPending || asking.isSuccess} className="px-4 py-1.5 text-sm">
+            {asking.isPending ? "Starting…" : "Run"}
+          </Button>
+        </div>
+      </div>
+    </form>
+  );
+}
+
+/** Not `randomUUID`, which browsers have on safe origins only. */
+const newKey = () => crypto.getRandomValues(new Uint32Array(4)).join("-");
+
+interface FieldsProps {
+  fields: readonly Field[];
+  typed: Typed;
+  problems: Readonly<Record<string, string>>;
+  onType: (name: string, text: string) => void;
+}
+
+function Fields({ fields, typed, problems, onType }: FieldsProps) {
+  if (fields.length === 0) return <p className="text-xs text-ink-faint">It needs nothing to begin with.</p>;
+  return fields.map((field) => (
+    <FieldRow key={field.name} field={field} value={typed[field.name] ?? field.initial} problem={problems[field.name]} onType={(text) => onType(field.name, text)} />
+  ));
+}

@@ -1,0 +1,127 @@
+import { defaultRangeExtractor, type Range, useVirtualizer } from "@tanstack/react-virtual";
+import clsx from "clsx";
+import { type RefObject, useCallback, useEffect, useRef } from "react";
+import { useAnchor } from "@/parts/list/anchor";
+import { Card, type CardActions } from "@/parts/list/Card";
+import { NewOnTop } from "@/parts/list/NewOnTop";
+import { NoteCard } from "@/parts/list/NoteCard";
+import { heightOf, indexOf, type Row } from "@/views/tree";
+
+/** How many rows before the end the next page is asked for: it is there before somebody gets to it. */
+const AHEAD = 80;
+const OVERSCAN = 6;
+
+interface CardsProps {
+  /** What the rows are of: another list begins at its top. Null while they are of the list before. */
+  list: string | null;
+  rows: readonly Row[];
+  chosen: string | undefined;
+  inTree: boolean;
+  showsOwner: boolean;
+  /** Null where there are no more, or where they are on their way. */
+  onEnd: (() => void) | null;
+  actions: CardActions;
+  branches: { more: (parent: string) => void; again: (parent: string) => void };
+  box: RefObject<HTMLDivElement | null>;
+}
+
+/** The rows in sight, out of however many. */
+export function Cards({ list, rows, chosen, inTree, showsOwner, onEnd, actions, branches, box }: CardsProps) {
+  const isOld = list === null;
+  const place = indexOf(rows, chosen);
+  const stop = Math.max(0, place);
+  const virtualizer = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => box.current,
+    estimateSize: useCallback((index: number) => heightOf(rows[index]), [rows]),
+    getItemKey: useCallback((index: number) => rows[index]?.key ?? index, [rows]),
+    overscan: OVERSCAN,
+    // The one that Tab comes to is always there, also where it is out of sight.
+    rangeExtractor: useCallback((range: Range) => withStop(defaultRangeExtractor(range), stop), [stop]),
+  });
+  const remember = useAnchor(virtualizer, box, rows, list);
+  useShown(chosen, place, (index) => virtualizer.scrollToIndex(index, { align: "auto" }), box);
+  const end = virtualizer.range?.endIndex ?? 0;
+  useEffect(() => {
+    if (onEnd && !isOld && end >= rows.length - AHEAD) onEnd();
+  }, [onEnd, isOld, end, rows.length]);
+  return (
+    <>
+      <NewOnTop rows={rows} list={list} isAtTop={(virtualizer.scrollOffset ?? 0) <= 0} onUp={() => box.current?.scrollTo({ top: 0 })} />
+      <div
+        ref={box}
+        role="list"
+        aria-label="Runs list"
+        aria-busy={isOld}
+        onScroll={remember}
+        className={clsx("relative min-h-0 flex-1 overflow-y-auto overscroll-contain border-t border-line [overflow-anchor:none]", isOld && "opacity-60")}
+      >
+        <div role="presentation" style={{ height: virtualizer.getTotalSize() }} />
+        {virtualizer.getVirtualItems().map((item) => {
+          const row = rows[item.index];
+          if (!row) return null;
+          return (
+            <div
+              key={item.key}
+              role="listitem"
+              aria-setsize={rows.length}
+              aria-posinset={item.index + 1}
+              className="absolute inset-x-0 top-0"
+              style={{ height: item.size, transform: `translateY(${item.start}px)` }}
+            >
+              {row.kind === "run" ? (
+                <Card
+                  run={row.run}
+                  depth={row.depth}
+                  opened={row.opened}
+                  inTree={inTree}
+                  isChosen={item.index === place}
+                  isStop={item.index === stop}
+                  showsOwner={showsOwner}
+                  actions={actions}
+                />
+              ) : (
+                <NoteCard row={row} onMore={branches.more} onAgain={branches.again} />
+              )}
+            </div>
+          );
+        })}
+      </div>
+    </>
+  );
+}
+
+function withStop(indexes: number[], stop: number): number[] {
+  if (indexes.length === 0 || indexes.includes(stop)) return indexes;
+  return stop < (indexes[0] ?? 0) ? [stop, ...indexes] : [...indexes, stop];
+}
+
+/** Brings the chosen run into sight, once it is there; the focus goes with it where it was in the list. */
+function useShown(chosen: string | undefined, place: number, show: (index: number) => void, box: RefObject<HTMLDivElement | null>): void {
+  const toShow = useRef<string>(undefined);
+  const before = useRef<string>(undefined);
+  useEffect(() => {
+    if (before.current !== chosen) toShow.current = chosen;
+    before.current = chosen;
+    if (place < 0 || toShow.current === undefined) return;
+    toShow.current = undefined;
+    // On a narrow screen the run is shown instead of the list.
+    if (!box.current?.clientHeight) return;
+    show(place);
+    const focused = document.activeElement;
+    if (focused instanceof HTMLElement && focused.dataset.run && box.current.contains(focused)) {
+      box.current.querySelector<HTMLElement>(`[data-run="${CSS.escape(chosen ?? "")}"]`)?.focus({ preventScroll: true });
+    }
+  });
+  useEffect(() => {
+    // Whoever looks about by himself is not carried off to a run that comes into the list later.
+    const element = box.current;
+    const forget = () => void (toShow.current = undefined);
+    element?.addEventListener("wheel", forget, { passive: true });
+    element?.addEventListener("pointerdown", forget);
+    return () => {
+      element?.removeEventListener("wheel", forget);
+      element?.removeEventListener("pointerdown", forget);
+    };
+  }, [box]);
+}

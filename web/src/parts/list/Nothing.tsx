@@ -1,0 +1,71 @@
+import { useState } from "react";
+import { Dispatch } from "@/parts/dispatch/Dispatch";
+import { Button } from "@/parts/ui/Button";
+import { Copy } from "@/parts/ui/Copy";
+import { Quiet } from "@/parts/ui/Quiet";
+import { enterZone } from "@/keys";
+import { useGo, usePlace } from "@/place";
+import { isFiltered, NO_FILTER } from "@/views/address";
+
+const COMMAND = "shopfloor run --command 'make test'";
+const PLACEHOLDERS = 8;
+
+/** A list without runs: there are none yet, or none that match. */
+export function Nothing() {
+  const place = usePlace();
+  const go = useGo();
+  if (!isFiltered(place)) return <NoRuns owner={place.owner} />;
+  return (
+    <Quiet>
+      <p className="font-medium text-ink-dull">No run matches</p>
+      {place.q !== undefined && <p className="text-xs">The search looks for whole words in the task, the result and all that was said.</p>}
+      <Button onClick={() => go(NO_FILTER)}>Clear the filters</Button>
+    </Quiet>
+  );
+}
+
+function NoRuns({ owner }: { owner: string | undefined }) {
+  const go = useGo();
+  const [isAsking, setAsking] = useState(false);
+  return (
+    <Quiet>
+      <p className="font-medium text-ink-dull">No runs yet</p>
+      {owner !== undefined && <p className="text-xs">{owner} has none.</p>}
+      <Button look="primary" onClick={() => setAsking(true)}>
+        Make one
+      </Button>
+      <p className="mt-2 text-xs">or record a command:</p>
+      <p className="flex max-w-full items-center gap-1">
+        <code className="rounded bg-quiet-back px-1.5 py-0.5 text-left font-mono text-xs break-words text-ink-dull">{COMMAND}</code>
+        <Copy text={COMMAND} label="Copy" title="Copy the command" />
+      </p>
+      {isAsking && (
+        <Dispatch
+          owner={owner}
+          onClose={() => setAsking(false)}
+          onDispatched={(runId) => {
+            setAsking(false);
+            go({ worker: runId, event: undefined });
+            enterZone("detail");
+          }}
+        />
+      )}
+    </Quiet>
+  );
+}
+
+/** The shape of what is on its way. */
+export function Placeholders() {
+  return (
+    <div role="status" className="min-h-0 flex-1 overflow-hidden border-t border-line">
+      <span className="sr-only">Loading runs…</span>
+      {Array.from({ length: PLACEHOLDERS }, (_, place) => (
+        <div key={place} aria-hidden className="flex h-[72px] animate-pulse flex-col justify-center gap-2 border-b border-line px-3">
+          <span className="h-3 w-11/12 rounded bg-quiet-back" />
+          <span className="h-3 w-2/3 rounded bg-quiet-back" />
+          <span className="h-3 w-1/2 rounded bg-quiet-back" />
+        </div>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,113 @@
+import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { LIST_POLL_MS, pollMs, Problem, type Run, type RunList as RunPage, runsQuery, useConnection } from "@/api";
+import { useBranches } from "@/parts/list/branches";
+import type { CardActions } from "@/parts/list/Card";
+import { Cards } from "@/parts/list/Cards";
+import { useChoice } from "@/parts/list/choice";
+import { Filters } from "@/parts/list/Filters";
+import { useListKeys } from "@/parts/list/listKeys";
+import { Nothing, Placeholders } from "@/parts/list/Nothing";
+import { SearchBox } from "@/parts/list/SearchBox";
+import { Trouble } from "@/parts/ui/Trouble";
+import { enterZone } from "@/keys";
+import { filterOf, useHref, usePlace } from "@/place";
+import { rowsOf, runsOf } from "@/views/tree";
+
+const NONE: ReadonlySet<string> = new Set();
+const NO_PAGES: readonly RunPage[] = [];
+
+/** The left column: which runs there are, and which one is looked at. */
+export function RunList() {
+  const place = usePlace();
+  const filter = filterOf(place);
+  const everyMs = pollMs(useConnection(), LIST_POLL_MS);
+  const query = useInfiniteQuery({ ...runsQuery(filter), placeholderData: keepPreviousData, refetchInterval: everyMs });
+  const pages = query.data?.pages ?? NO_PAGES;
+  const [opened, setOpened] = useState(NONE);
+  const inTree = filter.roots === true;
+  const { branches, more, again } = useBranches(inTree ? opened : NONE, everyMs);
+  const runs = useMemo(() => runsOf(pages), [pages]);
+  const rows = useMemo(() => rowsOf(runs, inTree ? opened : NONE, branches), [runs, inTree, opened, branches]);
+  const seen = useSeen(pages);
+  const choice = useChoice();
+  const box = useRef<HTMLDivElement>(null);
+  const onToggle = useCallback((id: string) => setOpened((before) => toggled(before, id)), []);
+  const actions = useActions(choice.choose, onToggle);
+  useListKeys(rows, choice, box, inTree ? onToggle : null);
+  const { fetchNextPage } = query;
+  const canGoOn = query.hasNextPage && !query.isFetching && !query.isFetchNextPageError;
+  const onEnd = useCallback(() => void fetchNextPage(), [fetchNextPage]);
+  const isOnItsWay = query.isPending || query.isPlaceholderData || query.hasNextPage;
+  useEffect(() => {
+    // All that was loaded has left the list: what is left of it is further down.
+    if (rows.length === 0 && canGoOn) onEnd();
+  }, [rows.length, canGoOn, onEnd]);
+  return (
+    <>
+      <div className="flex shrink-0 flex-col gap-2 px-3 py-2">
+        <SearchBox onEnter={() => box.current?.querySelector<HTMLElement>('[data-run][tabindex="0"]')?.focus()} />
+        <Filters total={pages[0]?.total} seen={seen} />
+      </div>
+      {query.isError && (!query.data || isRefused(query)) && <Trouble error={query.error} onRetry={() => void query.refetch()} />}
+      {rows.length === 0 && !query.isError && (isOnItsWay ? <Placeholders /> : <Nothing />)}
+      {rows.length > 0 && (
+        <Cards
+          list={query.isPlaceholderData ? null : JSON.stringify(filter)}
+          rows={rows}
+          chosen={choice.chosen}
+          inTree={inTree}
+          showsOwner={place.owner === undefined}
+          onEnd={canGoOn ? onEnd : null}
+          actions={actions}
+          branches={{ more, again }}
+          box={box}
+        />
+      )}
+      {query.isFetchNextPageError && runs.length > 0 && <Trouble error={query.error} onRetry={onEnd} />}
+    </>
+  );
+}
+
+/** That the server is not there, the page says elsewhere: meanwhile the list stays as it was. */
+function isRefused({ error, isFetchNextPageError }: { error: Error | null; isFetchNextPageError: boolean }): boolean {
+  return !isFetchNextPageError && !(error instanceof Problem && error.status === 0);
+}
+
+function toggled(opened: ReadonlySet<string>, id: string): ReadonlySet<string> {
+  const now = new Set(opened);
+  if (!now.delete(id)) now.add(id);
+  return now;
+}
+
+/** The same object as long as it does the same: cards are drawn again where it is another. */
+function useActions(choose: (runId: string) => void, onToggle: (runId: string) => void): CardActions {
+  const hrefOf = useHref();
+  return useMemo(
+    () => ({
+      hrefOf,
+      onToggle,
+      onChoose: (runId, byKeys) => {
+        choose(runId);
+        if (byKeys) enterZone("detail");
+      },
+    }),
+    [hrefOf, onToggle, choose],
+  );
+}
+
+/** One run of each worker and channel that came by: what filters offer grows, and does not shrink with a filter. */
+function useSeen(pages: readonly RunPage[]): readonly Run[] {
+  const seen = useRef({ pages: new WeakSet<RunPage>(), runs: new Map<string, Run>(), list: [] as readonly Run[] });
+  return useMemo(() => {
+    const { pages: looked, runs } = seen.current;
+    const before = runs.size;
+    for (const page of pages) {
+      if (looked.has(page)) continue;
+      looked.add(page);
+      for (const run of page.workers) runs.set(`${run.name} ${run.channel_id}`, run);
+    }
+    if (runs.size !== before) seen.current.list = [...runs.values()];
+    return seen.current.list;
+  }, [pages]);
+}

@@ -1,0 +1,51 @@
+/** The chosen run. Keys move it at once; the address, and with it the rest of the page, follows as fast as it can. */
+import { useCallback, useEffect, useRef, useState } from "react";
+import { useGo, usePlace } from "@/place";
+
+/** While a key is held, the address follows this often. */
+const FOLLOWS_MS = 120;
+
+export interface Choice {
+  readonly chosen: string | undefined;
+  /** Chooses a run: a step to go back to. */
+  readonly choose: (runId: string) => void;
+  /** Moves the choice: no step of its own. */
+  readonly move: (runId: string) => void;
+}
+
+export function useChoice(): Choice {
+  const { worker } = usePlace();
+  const go = useGo();
+  const [ahead, setAhead] = useState<string>();
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const wanted = useRef<string>(undefined);
+  const rest = useCallback(() => {
+    clearTimeout(timer.current);
+    timer.current = undefined;
+    wanted.current = undefined;
+    setAhead(undefined);
+  }, []);
+  const choose = useCallback(
+    (runId: string) => {
+      rest();
+      go({ worker: runId, event: undefined });
+    },
+    [go, rest],
+  );
+  const follow = useCallback(() => {
+    if (wanted.current === undefined) return rest();
+    go({ worker: wanted.current, event: undefined }, true);
+    wanted.current = undefined;
+    timer.current = setTimeout(follow, FOLLOWS_MS);
+  }, [go, rest]);
+  const move = useCallback(
+    (runId: string) => {
+      wanted.current = runId;
+      setAhead(runId);
+      if (timer.current === undefined) follow();
+    },
+    [follow],
+  );
+  useEffect(() => rest, [rest]);
+  return { chosen: ahead ?? worker, choose, move };
+}

@@ -1,0 +1,43 @@
+import type { RefObject } from "react";
+import { enterZone, useKeys } from "@/keys";
+import type { Choice } from "@/parts/list/choice";
+import { indexOf, neighbour, type Row } from "@/views/tree";
+
+type Box = RefObject<HTMLElement | null>;
+
+/** The keys of the list. `onToggle` opens and closes what a run called; null where there is no tree. */
+export function useListKeys(rows: readonly Row[], { chosen, move }: Choice, box: Box, onToggle: ((runId: string) => void) | null): void {
+  const from = (index: number, step: 1 | -1) => {
+    const row = neighbour(rows, index, step);
+    if (row) move(row.key);
+  };
+  const step = (by: 1 | -1) => () => {
+    const index = indexOf(rows, chosen);
+    const first = index < 0 ? firstInSight(box.current) : undefined;
+    if (first !== undefined) move(first);
+    else from(index, by);
+  };
+  const turn = (open: boolean) => {
+    const row = rows[indexOf(rows, chosen)];
+    if (row?.kind === "run" && row.run.children > 0 && row.opened !== open) onToggle?.(row.key);
+  };
+  useKeys("list", {
+    j: step(1),
+    ArrowDown: step(1),
+    k: step(-1),
+    ArrowUp: step(-1),
+    gg: () => from(-1, 1),
+    G: () => from(rows.length, -1),
+    Enter: () => {
+      if (chosen !== undefined) enterZone("detail");
+    },
+    ...(onToggle && { ArrowRight: () => turn(true), ArrowLeft: () => turn(false) }),
+  });
+}
+
+/** Where nothing is chosen, keys begin with what somebody looks at. */
+function firstInSight(box: HTMLElement | null): string | undefined {
+  const top = box?.getBoundingClientRect().top ?? 0;
+  const cards = [...(box?.querySelectorAll<HTMLElement>("[data-run]") ?? [])];
+  return cards.find((card) => card.getBoundingClientRect().top >= top)?.dataset.run;
+}

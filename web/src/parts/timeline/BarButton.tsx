@@ -1,0 +1,54 @@
+import clsx from "clsx";
+import { memo } from "react";
+import type { Span } from "@/api";
+import type { Bar } from "@/views/bars";
+import { duration } from "@/views/time";
+
+const KINDS: Record<Span["kind"], { word: string; colour: string }> = {
+  step: { word: "step", colour: "bg-quiet-back text-quiet" },
+  tool: { word: "tool", colour: "bg-waiting-back text-waiting" },
+  run: { word: "sub-run", colour: "bg-nested-back text-nested" },
+};
+const FAILED = "bg-failed-back text-failed";
+
+interface Props {
+  bar: Bar;
+  top: number;
+  /** Whether the keyboard enters the chart here: then arrows lead on. */
+  isEntry: boolean;
+  onLook: (seq: number) => void;
+  onEnter: (seq: number) => void;
+  onGo: (seq: number) => void;
+}
+
+/** There may be more than a thousand; one that has not changed is not drawn anew. */
+export const BarButton = memo(function BarButton({ bar, top, isEntry, onLook, onEnter, onGo }: Props) {
+  const { span, from, to } = bar;
+  const kind = KINDS[span.kind];
+  const said = `${span.name}, ${kind.word}, ${bar.open ? "open for " : ""}${duration(bar.ms)}${span.error ? ", failed" : ""}`;
+  return (
+    <li className="@container absolute h-4 min-w-0.5" style={{ top, left: `min(${from * 100}%, calc(100% - 2px))`, width: `${(to - from) * 100}%` }}>
+      <button
+        type="button"
+        data-bar={span.seq}
+        aria-label={said}
+        title={said}
+        tabIndex={isEntry ? 0 : -1}
+        onPointerEnter={() => onLook(span.seq)}
+        onFocus={() => {
+          onLook(span.seq);
+          onEnter(span.seq);
+        }}
+        onClick={() => onGo(span.seq)}
+        className={clsx(
+          "block h-full w-full overflow-hidden text-left text-[10px]/4 whitespace-nowrap ring-1 ring-current/45 ring-inset hover:ring-current focus-visible:z-10",
+          span.error ? FAILED : kind.colour,
+          bar.open ? "rounded-l-sm border-r-2 border-running" : "rounded-sm",
+        )}
+      >
+        {/* Narrow bars have no room for a name. */}
+        <span className="hidden px-1 @min-[2.25rem]:inline">{span.name}</span>
+      </button>
+    </li>
+  );
+});

@@ -1,0 +1,144 @@
+import { useMemo, useState } from "react";
+import type { RunDetail, Spans } from "@/api";
+import { useNow } from "@/parts/ui/Now";
+import type { Break } from "@/views/axis";
+import { type Bar, type Chart, chartOf, lanesOf } from "@/views/bars";
+import { goesOn } from "@/views/detail";
+import { clock, duration } from "@/views/time";
+import { BarButton } from "./BarButton";
+
+const LANE_PX = 18;
+const LANES_SEEN = 12;
+/** With more of them, their lengths would stand on top of each other. */
+const BREAKS_TOLD = 4;
+/** Lies over the bars, so that one that goes on through a gap is seen to be cut. */
+const SIGN =
+  "pointer-events-none absolute inset-y-0 border-x border-dashed border-ink-faint bg-[repeating-linear-gradient(115deg,var(--app)_0_2px,transparent_2px_8px)]";
+
+interface Props {
+  spans: Spans;
+  run: RunDetail;
+  onEvent: (seq: number) => void;
+}
+
+/** Where the time went: it grows while the run goes on. */
+export function Bars({ spans, run, onEvent }: Props) {
+  const lanes = useMemo(() => lanesOf(spans), [spans]);
+  const told = { dropped: spans.dropped, onEvent };
+  if (goesOn(run.status) && spans.ended_at === null) return <Growing lanes={lanes} waits={run.status === "waiting"} {...told} />;
+  const chart = chartOf(lanes, null, false);
+  // Some logs know no times; there is nothing to see in them.
+  return chart.ms > 0 ? <Drawn chart={chart} {...told} /> : null;
+}
+
+function Growing({ lanes, waits, ...rest }: { lanes: ReturnType<typeof lanesOf>; waits: boolean } & Told) {
+  return <Drawn chart={chartOf(lanes, useNow(), waits)} {...rest} />;
+}
+
+interface Told {
+  dropped: number;
+  onEvent: (seq: number) => void;
+}
+
+function Drawn({ chart, dropped, onEvent }: { chart: Chart } & Told) {
+  const [looked, setLooked] = useState<number | null>(null);
+  const [entered, setEntered] = useState<number | null>(null);
+  const bars = chart.bars;
+  const at = bars.findIndex((bar) => bar.span.seq === entered);
+  return (
+    <div className="flex max-h-1/2 shrink-0 flex-col border-b border-line px-3 pb-1.5">
+      <div className="min-h-0 overflow-x-hidden overflow-y-auto" style={{ maxHeight: LANES_SEEN * LANE_PX }}>
+        <ol
+          aria-label="Where the time went"
+          className="relative"
+          style={{ height: chart.lanes * LANE_PX }}
+          onPointerLeave={() => setLooked(null)}
+          onBlur={() => setLooked(null)}
+          onKeyDown={(event) => {
+            const next = bars[stepped(event.key, at, bars.length)];
+            if (!next) return;
+            event.preventDefault();
+            setEntered(next.span.seq);
+            event.currentTarget.querySelector<HTMLElement>(`[data-bar="${next.span.seq}"]`)?.focus();
+          }}
+        >
+          {chart.breaks.map((one) => (
+            <li key={one.from} title={idle(one)} className="absolute inset-y-0 bg-app-hover" style={across(one)}>
+              <span className="sr-only">{idle(one)}</span>
+            </li>
+          ))}
+          {bars.map((bar, index) => (
+            <BarButton
+              key={bar.span.seq}
+              bar={bar}
+              top={bar.lane * LANE_PX}
+              isEntry={index === Math.max(0, at)}
+              onLook={setLooked}
+              onEnter={setEntered}
+              onGo={onEvent}
+            />
+          ))}
+          {chart.breaks.map((one) => (
+            <li key={`sign ${one.from}`} aria-hidden className={SIGN} style={across(one)} />
+          ))}
+        </ol>
+      </div>
+      <Lengths chart={chart} />
+      <p className="mt-1 flex h-4 gap-2 truncate text-xs/4 text-ink-faint tabular-nums">
+        <Said bar={bars.find((bar) => bar.span.seq === looked)} chart={chart} dropped={dropped} />
+      </p>
+    </div>
+  );
+}
+
+const idle = (one: Break) => `Nothing happened for ${duration(one.ms)}`;
+const across = ({ from, to }: Break) => ({ left: `${from * 100}%`, width: `${(to - from) * 100}%` });
+
+/** How long the gaps were that are drawn short. */
+function Lengths({ chart }: { chart: Chart }) {
+  if (chart.breaks.length === 0 || chart.breaks.length > BREAKS_TOLD) return null;
+  return (
+    <div aria-hidden className="relative h-3.5 text-[10px]/3.5 text-ink-faint">
+      {chart.breaks.map((one) => (
+        <span
+          key={one.from}
+          className="absolute max-w-20 -translate-x-1/2 truncate whitespace-nowrap"
+          style={{ left: `clamp(1.5rem, ${((one.from + one.to) / 2) * 100}%, calc(100% - 1.5rem))` }}
+        >
+          {duration(one.ms)}
+        </span>
+      ))}
+    </div>
+  );
+}
+
+/** What the bar is that somebody looks at; else how long it all took. */
+function Said({ bar, chart, dropped }: { bar: Bar | undefined; chart: Chart; dropped: number }) {
+  if (bar) {
+    return (
+      <>
+        <span className="truncate text-ink">{bar.span.name}</span>
+        <span>
+          {bar.open ? "for " : ""}
+          {duration(bar.ms)}
+        </span>
+        <span>from {clock(bar.span.started_at)}</span>
+        {bar.span.error && <span className="text-failed">failed</span>}
+      </>
+    );
+  }
+  return (
+    <span className="truncate">
+      {duration(chart.ms)} in all
+      {dropped > 0 && ` · the ${dropped.toLocaleString("en")} shortest are left out`}
+    </span>
+  );
+}
+
+/** Where the arrow keys lead from a bar; -1 where they lead nowhere. */
+function stepped(key: string, at: number, count: number): number {
+  if (key === "ArrowRight" || key === "ArrowDown") return Math.min(at + 1, count - 1);
+  if (key === "ArrowLeft" || key === "ArrowUp") return Math.max(at - 1, 0);
+  if (key === "Home") return 0;
+  return key === "End" ? count - 1 : -1;
+}

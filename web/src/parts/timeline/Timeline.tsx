@@ -1,0 +1,101 @@
+import { useQuery } from "@tanstack/react-query";
+import clsx from "clsx";
+import { useEffect, useRef } from "react";
+import { pollMs, problemOf, type RunDetail, spansQuery, theLive, TIMELINE_POLL_MS, timelineQuery, useConnection } from "@/api";
+import { Button } from "@/parts/ui/Button";
+import { Loading } from "@/parts/ui/Quiet";
+import { Trouble } from "@/parts/ui/Trouble";
+import { goesOn } from "@/views/detail";
+import { Bars } from "./Bars";
+import { Rows } from "./Rows";
+
+interface Props {
+  run: RunDetail;
+  /** The event that the address names. */
+  chosen: number | undefined;
+  /** Goes to the event of the transcript. */
+  onEvent: (seq: number) => void;
+  open: boolean;
+  onToggle: () => void;
+  className: string | undefined;
+}
+
+/** What happened, a line each, below a chart of where the time went. */
+export function Timeline({ run, chosen, onEvent, open, onToggle, className }: Props) {
+  return (
+    <section aria-label="Event timeline" className={clsx("flex min-h-0 flex-col overflow-hidden", className)}>
+      <h2 className="shrink-0">
+        <button
+          type="button"
+          aria-expanded={open}
+          onClick={onToggle}
+          className="flex w-full items-center gap-1.5 px-3 py-1.5 text-left text-xs font-semibold text-ink-dull hover:bg-app-hover hover:text-ink"
+        >
+          <span aria-hidden className="w-3 text-ink-faint">
+            {open ? "▾" : "▸"}
+          </span>
+          Timeline
+          {run.event_count > 0 && (
+            <span className="font-normal text-ink-faint tabular-nums">
+              {run.event_count.toLocaleString("en")} {run.event_count === 1 ? "event" : "events"}
+            </span>
+          )}
+        </button>
+      </h2>
+      {open && <Content run={run} chosen={chosen} onEvent={onEvent} />}
+    </section>
+  );
+}
+
+function Content({ run, chosen, onEvent }: Pick<Props, "run" | "chosen" | "onEvent">) {
+  const live = goesOn(run.status);
+  const poll = pollMs(useConnection(), TIMELINE_POLL_MS);
+  // What goes on may have got further since somebody last looked.
+  const asked = { refetchInterval: run.status === "running" && poll, ...(live ? { staleTime: 0 } : {}) };
+  const timeline = useQuery({ ...timelineQuery(run.id), ...asked });
+  const spans = useQuery({ ...spansQuery(run.id), ...asked });
+  // The server tells of events only where somebody follows them.
+  useEffect(() => (live ? theLive().follow(run.id) : undefined), [live, run.id]);
+  useOnEnd(live, () => {
+    void timeline.refetch();
+    void spans.refetch();
+  });
+  if (timeline.isPending) return <Loading what="the timeline" />;
+  if (!timeline.data) return <Trouble error={timeline.error} onRetry={() => void timeline.refetch()} />;
+  const { rows, more } = timeline.data;
+  if (rows.length === 0) {
+    return <p className="px-3 py-2 text-ink-faint">{live ? "Nothing has happened yet." : "Nothing was recorded."}</p>;
+  }
+  return (
+    <>
+      {spans.data && spans.data.spans.length > 0 && <Bars spans={spans.data} run={run} onEvent={onEvent} />}
+      {spans.isError && !spans.data && (
+        <p className="flex shrink-0 items-center gap-2 border-b border-line px-3 pb-1.5 text-xs text-ink-faint">
+          Where the time went is not known: {problemOf(spans.error, 0).message}
+          <Button onClick={() => void spans.refetch()}>Try again</Button>
+        </p>
+      )}
+      <Rows
+        rows={rows}
+        chosen={chosen}
+        follows={live}
+        onEvent={onEvent}
+        onEnd={more && !timeline.isFetching && !timeline.isError ? () => void timeline.refetch() : null}
+      />
+      {timeline.isError && <Trouble error={timeline.error} onRetry={() => void timeline.refetch()} />}
+    </>
+  );
+}
+
+/** Once the run has ended, its last rows are there to be asked for. */
+function useOnEnd(live: boolean, then: () => void): void {
+  const was = useRef(live);
+  const latest = useRef(then);
+  useEffect(() => {
+    latest.current = then;
+  });
+  useEffect(() => {
+    if (was.current && !live) latest.current();
+    was.current = live;
+  }, [live]);
+}

@@ -1,0 +1,92 @@
+import type { EventOf } from "@/api";
+import { Copy } from "@/parts/ui/Copy";
+import { bytes } from "@/views/amounts";
+import { changesOf } from "@/views/diff";
+import { asText, isRecord, isText } from "@/views/json";
+import { outputsOf, type Shown } from "@/views/outputs";
+import { Changes } from "./Changes";
+import { Cut } from "./Cut";
+import { useReading, useWhole } from "./reading";
+import { Text } from "./Text";
+
+/** What a tool was given, and what it gave. */
+export function CallBody({ call, result }: { call: EventOf<"tool.call">; result: EventOf<"tool.result"> | null }) {
+  const asked = useWhole(call, true);
+  const input = asked.event.payload.input;
+  const changes = changesOf(input, null);
+  const command = commandIn(input);
+  return (
+    <div className="flex flex-col gap-2 border-t border-line p-2">
+      {/* An edit is best told by what it changes; that is below. */}
+      {changes.length === 0 && !isEmpty(input) && (
+        <Part label={command === null ? "Given" : "Command"} copy={() => asText(command ?? input)}>
+          <Text text={command ?? asText(input)} />
+        </Part>
+      )}
+      <Cut whole={asked} />
+      {result ? <ResultBody result={result} input={input} /> : <Changes files={changes} />}
+    </div>
+  );
+}
+
+export function ResultBody({ result, input }: { result: EventOf<"tool.result">; input: unknown }) {
+  const { log } = useReading();
+  const whole = useWhole(result, true);
+  const payload = whole.event.payload;
+  const changes = changesOf(input, payload.files);
+  const shown = outputsOf(payload);
+  const raw = async () => {
+    const { payload: all } = result.cut === undefined ? result : ((await log.whole(result.seq)) as typeof result);
+    return all.output == null && all.error != null ? all.error : asText(all.output);
+  };
+  return (
+    <>
+      <Changes files={changes} />
+      {!changes.length && payload.files?.map((file) => <p key={file.path} className="font-mono text-xs text-ink-dull">{`${file.action} ${file.path}`}</p>)}
+      {shown.length > 0 ? (
+        <Part label={payload.error != null ? "Error" : "Result"} copy={raw}>
+          {shown.map((part, n) => (
+            <Output key={n} part={part} />
+          ))}
+        </Part>
+      ) : (
+        changes.length === 0 && <p className="text-xs text-ink-faint">It gave nothing.</p>
+      )}
+      <Cut whole={whole} />
+    </>
+  );
+}
+
+function Part({ label, copy, children }: { label: string; copy: () => string | Promise<string>; children: React.ReactNode }) {
+  return (
+    <div className="min-w-0">
+      <div className="flex items-center justify-between text-[11px] text-ink-faint">
+        {label}
+        <Copy text={copy} label="Copy" title={`Copy: ${label.toLowerCase()}, as it is in the log`} />
+      </div>
+      <div className="flex flex-col gap-1 rounded bg-app-side px-2 py-1">{children}</div>
+    </div>
+  );
+}
+
+function Output({ part }: { part: Shown }) {
+  if (part.type === "image") {
+    return <img src={part.src} alt={`Picture that the tool gave (${bytes(part.bytes)})`} loading="lazy" className="max-h-96 max-w-full self-start rounded border border-line object-contain" />;
+  }
+  return (
+    <div>
+      {part.label && <div className="text-[11px] text-ink-faint">{part.label}</div>}
+      <Text text={part.text} bad={part.bad ?? false} />
+    </div>
+  );
+}
+
+/** A call that is a command and next to nothing else is shown as one. */
+function commandIn(input: unknown): string | null {
+  if (!isRecord(input)) return null;
+  const { command, cmd, description: _, timeout: __, ...rest } = input;
+  const said = command ?? cmd;
+  return isText(said) && Object.keys(rest).length === 0 ? said : null;
+}
+
+const isEmpty = (input: unknown) => input == null || (isRecord(input) && Object.keys(input).length === 0);

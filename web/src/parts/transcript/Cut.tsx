@@ -1,0 +1,17 @@
+import type { LogEvent } from "@/api";
+import { Button } from "@/parts/ui/Button";
+import { bytes } from "@/views/amounts";
+import type { Whole } from "./reading";
+
+/** Says that this is not all of it, and gets the rest for whoever wants it. */
+export function Cut({ whole }: { whole: Whole<LogEvent> }) {
+  if (whole.cut === null) return null;
+  return (
+    <p className="flex flex-wrap items-center gap-2 py-0.5 text-xs text-ink-dull">
+      {whole.problem ? <span className="text-failed">{whole.problem.message}</span> : <span>Cut: {bytes(whole.cut)} in all</span>}
+      <Button disabled={whole.loading} onClick={whole.load}>
+        {whole.loading ? "Loading…" : whole.problem ? "Try again" : "Load all"}
+      </Button>
+    </p>
+  );
+}

@@ -1,0 +1,34 @@
+import clsx from "clsx";
+import type { ReactNode } from "react";
+
+interface Props {
+  open: boolean;
+  onToggle: () => void;
+  title?: string | undefined;
+  /** What is always seen of it. */
+  head: ReactNode;
+  children?: ReactNode;
+  /** In a frame, as what has a body of its own. */
+  framed?: boolean;
+}
+
+/** Something that can be opened and closed. */
+export function Fold({ open, onToggle, title, head, children, framed = false }: Props) {
+  return (
+    <div className={clsx(framed && "overflow-hidden rounded border border-line bg-app-raised")}>
+      <button
+        type="button"
+        aria-expanded={open}
+        title={title}
+        onClick={onToggle}
+        className={clsx("flex w-full min-w-0 items-baseline gap-1.5 text-left hover:bg-app-hover", framed ? "px-2 py-1" : "rounded py-0.5")}
+      >
+        <span aria-hidden className="w-3 shrink-0 text-center text-[10px] text-ink-faint">
+          {open ? "▾" : "▸"}
+        </span>
+        {head}
+      </button>
+      {open && children}
+    </div>
+  );
+}

@@ -1,0 +1,127 @@
+import clsx from "clsx";
+import type { ReactNode } from "react";
+import type { LogEvent } from "@/api";
+import { asText, isRecord } from "@/views/json";
+import type { AttemptRow, OutcomeRow, StepRow, StrangeRow } from "@/views/rows";
+import { duration } from "@/views/time";
+import { Cut } from "./Cut";
+import { Fold } from "./Fold";
+import { useReading, useWhole } from "./reading";
+import { Text } from "./Text";
+import { outcomeWord } from "./words";
+
+interface LineProps {
+  seq: number;
+  open: boolean;
+  look?: string;
+  sign: string;
+  children: ReactNode;
+  /** What is inside, for whoever opens it; nothing where it is null. */
+  event: LogEvent;
+  inside: (event: LogEvent) => unknown;
+}
+
+/** A row of one line, which may have something inside. */
+function Line({ seq, open, look, sign, children, event, inside }: LineProps) {
+  const { onToggle } = useReading();
+  const said = (
+    <>
+      <span aria-hidden className={clsx("w-3 shrink-0 text-center text-xs", look)}>
+        {sign}
+      </span>
+      <span className={clsx("min-w-0 text-xs [overflow-wrap:anywhere]", look)}>{children}</span>
+    </>
+  );
+  if (isNothing(inside(event))) return <p className="flex items-baseline gap-1.5 py-0.5 pl-[18px]">{said}</p>;
+  return (
+    <Fold open={open} onToggle={() => onToggle(seq, !open)} head={said}>
+      <Inside event={event} inside={inside} />
+    </Fold>
+  );
+}
+
+function Inside({ event, inside }: Pick<LineProps, "event" | "inside">) {
+  const whole = useWhole(event, true);
+  return (
+    <div className="ml-[34px] rounded bg-app-side px-2 py-1">
+      <Text text={asText(inside(whole.event))} />
+      <Cut whole={whole} />
+    </div>
+  );
+}
+
+const isNothing = (value: unknown) => value == null || value === "" || (isRecord(value) && Object.keys(value).length === 0);
+
+/** The heading of a step, or how it ended. */
+export function Step({ row, open }: { row: StepRow; open: boolean }) {
+  const { step } = row;
+  const { name, kind, try: number } = step.payload;
+  const path = step.path.split(".");
+  const again = number > 1 ? `try ${number}` : null;
+  const round = step.iteration > 0 ? `round ${step.iteration + 1}` : null;
+  if (step.type === "step.started") {
+    return (
+      <Line seq={row.seq} open={open} sign="▪" event={step} inside={() => null}>
+        <strong className="font-semibold text-ink">{path.length > 1 ? path.join(" › ") : name}</strong>
+        <span className="text-ink-faint"> {[kind.replaceAll("_", " "), again, round].filter(Boolean).join(" · ")}</span>
+      </Line>
+    );
+  }
+  const { error, error_code: code, duration_ms: took } = step.payload;
+  const said = [took != null && duration(took), again, round].filter(Boolean).join(" · ");
+  return (
+    <Line seq={row.seq} open={open} sign={error == null ? "✓" : "✗"} look={error == null ? "text-ink-faint" : "text-failed"} event={step} inside={resultIn}>
+      {path.join(" › ")}
+      {said && ` · ${said}`}
+      {error != null && `: ${error}`}
+      {code != null && <span className="ml-1.5 font-mono">{code}</span>}
+    </Line>
+  );
+}
+
+/** What it gave: where that is only that nothing went wrong, nothing. */
+function resultIn(event: LogEvent): unknown {
+  const result = "result" in event.payload ? event.payload.result : null;
+  if (!isRecord(result)) return result;
+  const { exit_code: code, ...rest } = result;
+  return code === 0 || Object.keys(rest).length === 0 ? rest : result;
+}
+
+/** The run begins, or begins anew. */
+export function Attempt({ row, open }: { row: AttemptRow; open: boolean }) {
+  const { attempt, host } = row.start.payload;
+  const inside = (event: LogEvent) => (event.type === "run.started" ? event.payload.input : null);
+  return (
+    <Line seq={row.seq} open={open} sign={attempt > 1 ? "↻" : "▸"} look={attempt > 1 ? "text-running" : "text-ink-dull"} event={row.start} inside={inside}>
+      {attempt > 1 ? `Attempt ${attempt} on ${host}` : "Input"}
+    </Line>
+  );
+}
+
+const OUTCOME_LOOKS: Record<string, { sign: string; look: string }> = {
+  completed: { sign: "✓", look: "text-done" },
+  cancelled: { sign: "■", look: "text-quiet" },
+};
+
+/** How the run ended. */
+export function Outcome({ row, open }: { row: OutcomeRow; open: boolean }) {
+  const { status, error, duration_ms: took } = row.end.payload;
+  const { sign, look } = OUTCOME_LOOKS[status] ?? { sign: "✗", look: "text-failed" };
+  return (
+    <Line seq={row.seq} open={open} sign={sign} look={look} event={row.end} inside={resultIn}>
+      <strong className="font-semibold">{outcomeWord(status)}</strong>
+      {took != null && ` after ${duration(took)}`}
+      {error && `: ${error.message}`}
+      {error && <span className="ml-1.5 font-mono">{error.code}</span>}
+    </Line>
+  );
+}
+
+/** What a later version wrote, or what is damaged: shown as it is. */
+export function Strange({ row, open }: { row: StrangeRow; open: boolean }) {
+  return (
+    <Line seq={row.seq} open={open} sign="?" look="text-running" event={row.event} inside={(event) => event.payload ?? event}>
+      Event of an unknown kind: <span className="font-mono">{String(row.event.type)}</span>
+    </Line>
+  );
+}

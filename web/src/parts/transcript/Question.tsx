@@ -1,0 +1,107 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useId, useState } from "react";
+import { type Awaited, type Problem, problemOf, reply } from "@/api";
+import { Button } from "@/parts/ui/Button";
+import { answerOf, optionsOf, questionOf } from "@/views/asked";
+import { asText } from "@/views/json";
+import { exact } from "@/views/time";
+import { Text } from "./Text";
+
+/** What a run waits for somebody to say, and where to say it. */
+export function Question({ asked }: { asked: Awaited }) {
+  const { send, isSending, isSent, problem } = useAnswer(asked);
+  const options = optionsOf(asked.input);
+  const [isOther, setIsOther] = useState(false);
+  const question = questionOf(asked);
+  if (asked.kind === "rate_limit") return <p className="text-xs text-ink-dull">Waits for the provider’s limit{asked.until ? `, until ${exact(asked.until)}` : ""}.</p>;
+  return (
+    <div className="flex flex-col gap-1.5">
+      <p className="font-medium [overflow-wrap:anywhere] whitespace-pre-wrap">{question ?? `The result of ${asked.name}`}</p>
+      {question === null && <Text text={asText(asked.input)} />}
+      {asked.answered || isSent ? (
+        <p role="status" className="text-xs text-ink-dull">Answered. The run takes it up as soon as it can.</p>
+      ) : (
+        <>
+          {options.length > 0 && (
+            <div className="flex flex-wrap gap-1.5">
+              {options.map((option, n) => (
+                <Button key={n} disabled={isSending} onClick={() => send(option)}>
+                  {asText(option)}
+                </Button>
+              ))}
+              {!isOther && (
+                <Button look="bare" onClick={() => setIsOther(true)}>
+                  Another answer…
+                </Button>
+              )}
+            </div>
+          )}
+          {(options.length === 0 || isOther) && <Field isText={question !== null} disabled={isSending} onAnswer={(typed) => send(answerOf(typed, asked.kind))} />}
+          {asked.until && <p className="text-xs text-ink-faint">It waits until {exact(asked.until)}.</p>}
+        </>
+      )}
+      {problem && (
+        <p role="alert" className="text-xs text-failed">
+          {problem.message} {problem.hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+function Field({ isText, disabled, onAnswer }: { isText: boolean; disabled: boolean; onAnswer: (typed: string) => void }) {
+  const [typed, setTyped] = useState("");
+  const hint = useId();
+  const submit = () => {
+    if (typed.trim()) onAnswer(typed);
+  };
+  return (
+    <form
+      className="flex items-end gap-2"
+      onSubmit={(event) => {
+        event.preventDefault();
+        submit();
+      }}
+    >
+      <div className="min-w-0 flex-1">
+        <textarea
+          aria-label="Your answer"
+          aria-describedby={hint}
+          rows={isText ? 1 : 3}
+          value={typed}
+          onChange={(event) => setTyped(event.target.value)}
+          onKeyDown={(event) => {
+            if (event.key === "Enter" && (event.metaKey || event.ctrlKey || (isText && !event.shiftKey))) {
+              event.preventDefault();
+              submit();
+            }
+          }}
+          className="field-sizing-content max-h-48 w-full resize-y rounded border border-line bg-app px-2 py-1 font-mono text-xs"
+        />
+        <p id={hint} className="text-[11px] text-ink-faint">{isText ? "Enter sends, Shift and Enter begin a new line." : "JSON where it is JSON, else text. Control and Enter send."}</p>
+      </div>
+      <Button look="primary" type="submit" disabled={disabled || !typed.trim()} className="mb-5">
+        Answer
+      </Button>
+    </form>
+  );
+}
+
+function useAnswer({ run_id, call_id }: Awaited) {
+  const queries = useQueryClient();
+  const [isSending, setIsSending] = useState(false);
+  const [isSent, setIsSent] = useState(false);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const send = (answer: unknown) => {
+    setIsSending(true);
+    setProblem(null);
+    reply(run_id, call_id, answer)
+      .then(() => {
+        setIsSent(true);
+        return queries.invalidateQueries({ queryKey: ["run"] });
+      })
+      .catch((error: unknown) => setProblem(problemOf(error, 0)))
+      .finally(() => setIsSending(false));
+  };
+  return { send, isSending, isSent, problem };
+}

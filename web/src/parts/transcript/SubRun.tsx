@@ -1,0 +1,113 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { PAGE, pageOf, runQuery, useLog, type RunDetail } from "@/api";
+import { RunLink } from "@/parts/detail/links";
+import { StatusBadge } from "@/parts/ui/Badge";
+import { Button } from "@/parts/ui/Button";
+import { Took } from "@/parts/ui/Now";
+import { Loading } from "@/parts/ui/Quiet";
+import { Trouble } from "@/parts/ui/Trouble";
+import { goesOn } from "@/views/detail";
+import { headline } from "@/views/headline";
+import type { SubRunRow } from "@/views/rows";
+import { rowsOf } from "@/views/transcript";
+import { Fold } from "./Fold";
+import { useFolds } from "./folds";
+import { ReadingContext, useReading } from "./reading";
+import { RowView } from "./Row";
+import { TypingRows } from "./TypingRows";
+import { useWanted } from "./wanted";
+import { isBare } from "./words";
+
+/** A run that this one called; its transcript opens inside of this one. */
+export function SubRun({ row, open }: { row: SubRunRow; open: boolean }) {
+  const { onToggle } = useReading();
+  const { call, end } = row;
+  const child = call.child_run_id;
+  // An agent's helper is known by its own name, another worker by the worker's.
+  const name = (call.payload.kind !== "agent" && call.payload.worker) || call.payload.name;
+  const about = headline(call.payload.input);
+  const head = (
+    <>
+      <Branch />
+      <span className="max-w-[45%] shrink-0 truncate text-xs font-semibold">{name}</span>
+      <span className="min-w-0 flex-1 truncate text-xs text-ink-dull">{about || call.path.split(".").join(" › ")}</span>
+      {end?.payload.error != null && <span className="min-w-0 max-w-[40%] truncate text-xs text-failed">{end.payload.error}</span>}
+      <State row={row} />
+    </>
+  );
+  return (
+    <Fold framed open={open} onToggle={() => onToggle(row.seq, !open)} head={head} title={`Sub-run${child ? ` ${child}` : ""}`}>
+      <div className="border-t border-line">{child ? <Nested runId={child} /> : <p className="p-2 text-xs text-ink-faint">Its run is not named in the log.</p>}</div>
+    </Fold>
+  );
+}
+
+const Branch = () => (
+  <svg aria-hidden viewBox="0 0 12 12" className="size-3 shrink-0 self-center fill-none stroke-ink-faint stroke-[1.3]">
+    <path d="M2.5 1v5.5a2 2 0 0 0 2 2H10M7.5 6l2.5 2.5L7.5 11" />
+  </svg>
+);
+
+function State({ row: { call, end } }: { row: SubRunRow }) {
+  const reading = useReading();
+  const status = end ? (end.payload.error == null ? "done" : "failed") : reading.goesOn ? "running" : null;
+  return (
+    <span className="flex shrink-0 items-baseline gap-2 text-xs text-ink-faint tabular-nums">
+      {(end || reading.goesOn) && <Took from={call.timestamp} to={end?.timestamp ?? null} ms={end?.payload.duration_ms ?? null} />}
+      {status && <StatusBadge status={status} />}
+    </span>
+  );
+}
+
+/** The transcript of a sub-run: as much of it as is asked for. */
+function Nested({ runId }: { runId: string }) {
+  const asked = useQuery(runQuery(runId));
+  if (asked.isPending) return <Loading what="the sub-run" />;
+  if (asked.isError) return <Trouble error={asked.error} onRetry={() => void asked.refetch()} />;
+  return (
+    <>
+      <div className="flex items-center gap-2 px-3 py-1 text-xs text-ink-dull">
+        {(asked.data.status === "waiting" || asked.data.status === "queued") && <StatusBadge status={asked.data.status} />}
+        <span className="min-w-0 flex-1 truncate">{asked.data.task}</span>
+        <span className="shrink-0">
+          <RunLink id={runId}>Open run</RunLink>
+        </span>
+      </div>
+      <NestedRows run={asked.data} />
+    </>
+  );
+}
+
+function NestedRows({ run }: { run: RunDetail }) {
+  const outer = useReading();
+  const isLive = goesOn(run.status);
+  const log = useLog(run.id, run.last_seq, isLive);
+  const [pages, setPages] = useState(1);
+  const folds = useFolds();
+  const last = Math.min(log.lastSeq, pages * PAGE);
+  const retry = useWanted(log, 1, last);
+  const bare = isBare(run);
+  const reading = useMemo(
+    () => ({ log, goesOn: isLive, asked: outer.asked, onToggle: folds.setOpen, onChoose: undefined }),
+    [log, isLive, outer.asked, folds.setOpen],
+  );
+  const shown = Array.from({ length: last ? pageOf(last) + 1 : 0 }, (_, number) => log.page(number));
+  return (
+    <ReadingContext value={reading}>
+      <ol className="ml-2 border-l border-line">
+        {shown.flatMap((page) => (page ? [...rowsOf(page, bare).values()] : [])).map((row) => (
+          <RowView key={row.seq} row={row} open={folds.isOpen(row)} chosen={false} />
+        ))}
+      </ol>
+      {last === log.lastSeq && <TypingRows log={log} />}
+      {log.problem ? <Trouble error={log.problem} onRetry={retry} /> : shown.some((page) => !page) && <Loading what="its transcript" />}
+      {last < log.lastSeq && (
+        <div className="p-2">
+          <Button onClick={() => setPages(pages + 1)}>Show more ({(log.lastSeq - last).toLocaleString("en")} events)</Button>
+        </div>
+      )}
+      {log.lastSeq === 0 && <p className="p-2 text-xs text-ink-faint">No events yet.</p>}
+    </ReadingContext>
+  );
+}

@@ -1,0 +1,69 @@
+import clsx from "clsx";
+import { memo, useState } from "react";
+import { Button } from "@/parts/ui/Button";
+import { bytes } from "@/views/amounts";
+import { hasControls, type Span, spansOf } from "@/views/ansi";
+import { endsOf, MOST_CHARS } from "@/views/sizes";
+
+/** A text as a terminal shows it. What is very long is shown by its ends, until somebody wants all of it. */
+export function Text({ text, bad = false, wide = false }: { text: string; bad?: boolean; wide?: boolean }) {
+  const [all, setAll] = useState(false);
+  const ends = all ? null : endsOf(text);
+  const look = clsx("font-mono text-xs leading-[18px] [overflow-wrap:anywhere] whitespace-pre-wrap", bad ? "text-failed" : "text-ink");
+  const box = clsx(!wide && "max-h-96 overflow-auto", look);
+  if (!ends) {
+    return (
+      <pre className={box} tabIndex={wide ? undefined : 0}>
+        <Coloured text={text} />
+      </pre>
+    );
+  }
+  return (
+    <>
+      <div className={box} tabIndex={wide ? undefined : 0}>
+        <pre className={look}>
+          <Coloured text={ends.head} />
+        </pre>
+        <div className="my-1 rounded bg-app-hover px-2 text-center font-sans text-ink-dull">{bytes(ends.between)} not shown</div>
+        <pre className={look}>
+          <Coloured text={ends.tail} />
+        </pre>
+      </div>
+      <p className="flex flex-wrap items-center gap-2 pt-1 text-xs text-ink-dull">
+        <span>Its beginning and its end: {bytes(text.length)} in all</span>
+        {text.length <= MOST_CHARS ? <Button onClick={() => setAll(true)}>Show all</Button> : <Download text={text} />}
+      </p>
+    </>
+  );
+}
+
+/** Too long for a page: as a file. */
+function Download({ text }: { text: string }) {
+  const save = () => {
+    const address = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+    const link = document.createElement("a");
+    link.href = address;
+    link.download = "output.txt";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  };
+  return <Button onClick={save}>Download all</Button>;
+}
+
+/** The text with a terminal's colours, as spans: nothing of it is ever markup. */
+export const Coloured = memo(function Coloured({ text }: { text: string }) {
+  if (!hasControls(text)) return <>{text}</>;
+  return spansOf(text).map((span, n) => <Coloration key={n} span={span} />);
+});
+
+function Coloration({ span }: { span: Span }) {
+  if (!span.colour && !span.back && !span.bold && !span.dim && !span.italic && !span.underline && !span.struck) return <>{span.text}</>;
+  return (
+    <span
+      className={clsx(span.bold && "font-bold", span.dim && "opacity-70", span.italic && "italic", span.underline && "underline", span.struck && "line-through")}
+      style={{ ...(span.colour && { color: span.colour }), ...(span.back && { backgroundColor: span.back }) }}
+    >
+      {span.text}
+    </span>
+  );
+}

@@ -1,0 +1,36 @@
+import type { RefObject } from "react";
+import { Button } from "@/parts/ui/Button";
+import type { UsedFind } from "./find";
+import { FindBar } from "./FindBar";
+
+interface Props {
+  find: UsedFind;
+  field: RefObject<HTMLInputElement | null>;
+  words: string;
+  onWords: (words: string) => void;
+  /** Null where nothing more will come. */
+  following: boolean | null;
+  onFollow: (following: boolean) => void;
+  all: boolean;
+  onAll: (open: boolean) => void;
+  count: number;
+}
+
+export function Toolbar({ find, field, words, onWords, following, onFollow, all, onAll, count }: Props) {
+  return (
+    <div className="flex shrink-0 items-center gap-1.5 border-b border-line px-3 py-1">
+      <FindBar find={find} field={field} words={words} onWords={onWords} />
+      <span className="hidden shrink-0 text-xs text-ink-faint tabular-nums lg:inline">
+        {count.toLocaleString("en")} {count === 1 ? "event" : "events"}
+      </span>
+      {following !== null && (
+        <Button aria-pressed={following} title="Stay at the end as more comes (f)" onClick={() => onFollow(!following)} className="aria-pressed:border-accent aria-pressed:text-accent">
+          <span aria-hidden>{following ? "●" : "○"}</span> Follow
+        </Button>
+      )}
+      <Button title={`${all ? "Close" : "Open"} all tool calls (e)`} onClick={() => onAll(!all)}>
+        {all ? "Collapse all" : "Expand all"}
+      </Button>
+    </div>
+  );
+}

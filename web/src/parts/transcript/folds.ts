@@ -1,0 +1,28 @@
+/** Which rows are open: as somebody opened or closed them, or all of them, or as they are by themselves. */
+import { useCallback, useState } from "react";
+import { isFolding, opensByItself, opensWithAll, type Row } from "@/views/rows";
+
+interface Folds {
+  readonly all: boolean | null;
+  readonly chosen: ReadonlyMap<number, boolean>;
+}
+
+export interface UsedFolds {
+  isOpen: (row: Row) => boolean;
+  setOpen: (seq: number, open: boolean) => void;
+  /** Whether all are open that are opened together. */
+  all: boolean;
+  setAll: (open: boolean) => void;
+}
+
+export function useFolds(): UsedFolds {
+  const [folds, change] = useState<Folds>({ all: null, chosen: new Map() });
+  const setOpen = useCallback(
+    (seq: number, open: boolean) => change((before) => ({ ...before, chosen: new Map(before.chosen).set(seq, open) })),
+    [],
+  );
+  const setAll = useCallback((all: boolean) => change({ all, chosen: new Map() }), []);
+  const isOpen = (row: Row) =>
+    isFolding(row) && (folds.chosen.get(row.seq) ?? (folds.all !== null && opensWithAll(row) ? folds.all : opensByItself(row)));
+  return { isOpen, setOpen, all: folds.all === true, setAll };
+}

@@ -1,0 +1,34 @@
+/** Marks the searched words where they are drawn, without touching what is drawn. */
+import { useEffect } from "react";
+
+const NAME = "found";
+const MARKS_MOST = 500;
+
+/** Called after each drawing: rows come and go while somebody scrolls. */
+export function useHighlight(list: HTMLElement | null, words: string): void {
+  useEffect(() => {
+    if (!("highlights" in CSS)) return;
+    const ranges = list && words ? rangesOf(list, words.toLowerCase()) : [];
+    if (ranges.length) CSS.highlights.set(NAME, new Highlight(...ranges));
+    else CSS.highlights.delete(NAME);
+  });
+  useEffect(() => () => void ("highlights" in CSS && CSS.highlights.delete(NAME)), []);
+}
+
+function rangesOf(list: HTMLElement, words: string): Range[] {
+  const ranges: Range[] = [];
+  const texts = document.createTreeWalker(list, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode() && ranges.length < MARKS_MOST) {
+    const node = texts.currentNode;
+    const text = node.nodeValue?.toLowerCase() ?? "";
+    for (let at = text.indexOf(words); at >= 0 && ranges.length < MARKS_MOST; at = text.indexOf(words, at + words.length)) {
+      // A character may have another length in lower case.
+      if (at + words.length > (node.nodeValue?.length ?? 0)) break;
+      const range = document.createRange();
+      range.setStart(node, at);
+      range.setEnd(node, at + words.length);
+      ranges.push(range);
+    }
+  }
+  return ranges;
+}

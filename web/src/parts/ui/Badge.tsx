@@ -1,0 +1,33 @@
+import clsx from "clsx";
+import type { ReactNode } from "react";
+import type { Status } from "@/api";
+
+const COLOURS: Record<Status, string> = {
+  running: "bg-running-back text-running",
+  done: "bg-done-back text-done",
+  failed: "bg-failed-back text-failed",
+  waiting: "bg-waiting-back text-waiting",
+  cancelled: "bg-quiet-back text-quiet",
+  queued: "bg-quiet-back text-quiet",
+};
+
+/** The status of a run, in its colour; of one that waits, also what for: the kinds as `waits_for` has them. */
+export function StatusBadge({ status, waitsFor }: { status: Status; waitsFor?: readonly string[] | null }) {
+  const kinds = waitsFor?.length ? `: ${[...new Set(waitsFor)].join(", ").replaceAll("_", " ")}` : "";
+  return (
+    <span data-status={status} className={clsx("inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap", COLOURS[status])}>
+      {status === "running" && <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />}
+      {status}
+      {kinds}
+    </span>
+  );
+}
+
+/** A word about something: its kind, its model. */
+export function Tag({ children, title }: { children: ReactNode; title?: string }) {
+  return (
+    <span title={title} className="inline-flex items-center rounded border border-line px-1.5 py-px text-xs whitespace-nowrap text-ink-dull">
+      {children}
+    </span>
+  );
+}

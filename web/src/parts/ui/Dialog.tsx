@@ -1,0 +1,30 @@
+import { type ReactNode, useEffect, useRef } from "react";
+
+/** A window over the page. The browser's own dialog keeps the focus inside, and closes on Escape. */
+export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children: ReactNode }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  // A click that began inside, as when a text is marked and the mouse let go outside, is none on the backdrop.
+  const beganOutside = useRef(false);
+  useEffect(() => {
+    dialog.current?.showModal();
+  }, []);
+  return (
+    <dialog
+      ref={dialog}
+      aria-label={title}
+      onClose={onClose}
+      onPointerDown={(event) => {
+        beganOutside.current = event.target === dialog.current;
+      }}
+      onClick={(event) => {
+        if (beganOutside.current && event.target === dialog.current) dialog.current.close();
+      }}
+      className="m-auto max-h-[90dvh] w-[min(40rem,calc(100vw-2rem))] overflow-auto rounded-lg border border-line bg-app-raised p-0 text-ink shadow-xl backdrop:bg-black/50"
+    >
+      <div className="p-4">
+        <h2 className="mb-3 text-base font-semibold">{title}</h2>
+        {children}
+      </div>
+    </dialog>
+  );
+}

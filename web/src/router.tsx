@@ -1,0 +1,32 @@
+/** Where the page is: everything that it shows can be linked to. */
+import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
+import { NotFound } from "@/parts/ui/NotFound";
+import { Workers } from "@/parts/Workers";
+import { EVERYBODY, type Search, STATUSES, searchOf } from "@/views/address";
+
+export { EVERYBODY, STATUSES, type Search, searchOf };
+
+const root = createRootRoute({ notFoundComponent: NotFound });
+
+const front = createRoute({
+  getParentRoute: () => root,
+  path: "/",
+  beforeLoad: () => {
+    throw redirect({ to: "/agents/$agentId/workers", params: { agentId: EVERYBODY }, replace: true });
+  },
+});
+
+export const workersRoute = createRoute({
+  getParentRoute: () => root,
+  path: "/agents/$agentId/workers",
+  validateSearch: searchOf,
+  component: Workers,
+});
+
+export const router = createRouter({ routeTree: root.addChildren([front, workersRoute]) });
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

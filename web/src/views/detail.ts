@@ -1,0 +1,70 @@
+/** What the head of a run says of it, in words for people. */
+import type { Run, RunDetail, Status, Usage } from "@/api";
+import { count, money, tokens } from "./amounts";
+import { asText, oneLine, parsed } from "./json";
+import { WHOLE_CHARS } from "./sizes";
+
+const GOES_ON: ReadonlySet<Status> = new Set(["queued", "running", "waiting"]);
+
+/** Whether a run has not ended yet. */
+export const goesOn = (status: Status) => GOES_ON.has(status);
+
+/** What the browser's tab is called. */
+export const titleOf = (run: Run | RunDetail) => `${run.status} · ${oneLine(run.task || run.name, 120)} · Shopfloor`;
+
+const WAITED_FOR: Record<string, string> = {
+  client_tool: "a tool's result",
+  question: "an answer",
+  approval: "an approval",
+  rate_limit: "the rate limit",
+  run: "a sub-run",
+};
+
+/** `waits for an answer, a sub-run`; null where it waits for nothing. */
+export function waitWords(kinds: readonly string[] | null): string | null {
+  if (!kinds?.length) return null;
+  return `waits for ${kinds.map((kind) => WAITED_FOR[kind] ?? kind.replaceAll("_", " ")).join(", ")}`;
+}
+
+/** `$0.12, with sub-runs $0.34`; null where nothing was spent, as far as is known. */
+export function costWords(run: RunDetail): string | null {
+  const own = run.cost_usd === null && tokens(run.usage) === 0 ? null : money(run.cost_usd);
+  if (run.children === 0) return own;
+  const spent = run.tree_cost_usd !== null || tokens(run.tree_usage) > tokens(run.usage);
+  if (!spent) return own;
+  const tree = run.tree_cost_usd === null ? "cost of sub-runs unknown" : `with sub-runs ${money(run.tree_cost_usd)}`;
+  return own === null ? tree : `${own}, ${tree}`;
+}
+
+/** `12.3k tokens`; null where there are none. */
+export function tokenWords(usage: Usage): string | null {
+  const all = tokens(usage);
+  return all === 0 ? null : `${count(all)} ${all === 1 ? "token" : "tokens"}`;
+}
+
+const CLASSES: readonly [keyof Usage, string][] = [
+  ["input", "input"],
+  ["output", "output"],
+  ["cache_read", "read from the cache"],
+  ["cache_write", "written to the cache"],
+  ["reasoning", "reasoning (part of output)"],
+];
+
+/** Tokens by class, one on a line. */
+export const usageWords = (usage: Usage) =>
+  CLASSES.filter(([one]) => usage[one] > 0)
+    .map(([one, name]) => `${usage[one].toLocaleString("en")} ${name}`)
+    .join("\n");
+
+export interface Shown {
+  /** As Markdown, or as a terminal would show it. */
+  readonly as: "text" | "markdown";
+  readonly text: string;
+}
+
+/** A result as it is shown: JSON indented, what a command printed and what is very long as it is, the rest as Markdown. */
+export function resultOf(result: string, kind: string): Shown {
+  const value = parsed(result);
+  if (value !== undefined) return { as: "text", text: asText(value) };
+  return { as: kind === "command" || result.length > WHOLE_CHARS ? "text" : "markdown", text: result };
+}

@@ -1,0 +1,120 @@
+/** Changes of files, as lines: from unified diffs, from patches, and from what an edit replaces by what. */
+import type { FileChange } from "@/api";
+import { isRecord, isText } from "./json";
+import { isPatch, patchOf } from "./patch";
+
+export interface DiffLine {
+  readonly kind: "same" | "added" | "removed" | "hunk";
+  readonly text: string;
+}
+
+export interface FileDiff {
+  readonly path: string;
+  readonly action: FileChange["action"];
+  readonly lines: readonly DiffLine[];
+}
+
+/** Lines of headers, which say nothing that the path does not. */
+const HEADER = /^(diff --git |index |Index: |=+$|--- |\+\+\+ |new file mode |deleted file mode |create file mode |old mode |new mode |similarity index |rename (from|to) |\\ No newline)/;
+
+/** The lines of a unified diff of one file. */
+export function unified(diff: string): DiffLine[] {
+  const lines: DiffLine[] = [];
+  let inHunk = false;
+  for (const line of diff.replace(/\n$/, "").split("\n")) {
+    if (line.startsWith("@@")) {
+      inHunk = true;
+      lines.push({ kind: "hunk", text: line });
+    } else if (!inHunk && HEADER.test(line)) continue;
+    else if (/^(diff --git |Index: )/.test(line)) inHunk = false;
+    else if (line.startsWith("\\ No newline")) continue;
+    else if (line.startsWith("+")) lines.push({ kind: "added", text: line.slice(1) });
+    else if (line.startsWith("-")) lines.push({ kind: "removed", text: line.slice(1) });
+    else lines.push({ kind: "same", text: line.startsWith(" ") ? line.slice(1) : line });
+  }
+  return lines;
+}
+
+/** What a call changed: as its result tells, or else as it was asked to. */
+export function changesOf(input: unknown, files: readonly FileChange[] | null | undefined): FileDiff[] {
+  const told = (files ?? []).flatMap((file) => (file.diff ? [{ path: file.path, action: file.action, lines: unified(file.diff) }] : []));
+  return told.length ? told : askedIn(input);
+}
+
+function askedIn(input: unknown): FileDiff[] {
+  if (isText(input)) return isPatch(input) ? patchOf(input) : [];
+  if (!isRecord(input)) return [];
+  for (const name of ["patchText", "patch", "input"]) {
+    const patch = input[name];
+    if (isText(patch) && isPatch(patch)) return patchOf(patch);
+  }
+  const path = textIn(input, "file_path", "filePath", "path", "notebook_path");
+  if (path === undefined) return [];
+  const content = textIn(input, "content", "file_text", "contents");
+  const edits = Array.isArray(input["edits"]) ? input["edits"].filter(isRecord) : [input];
+  const lines = edits.flatMap((edit, n) => {
+    const [before, after] = [textIn(edit, "old_string", "oldString", "old_str"), textIn(edit, "new_string", "newString", "new_str")];
+    if (before === undefined || after === undefined) return [];
+    const gap: DiffLine[] = n > 0 ? [{ kind: "hunk", text: "…" }] : [];
+    return [...gap, ...compared(before, after)];
+  });
+  if (lines.length) return [{ path, action: "modify", lines }];
+  return content === undefined ? [] : [{ path, action: "create", lines: compared("", content) }];
+}
+
+function textIn(input: Record<string, unknown>, ...names: string[]): string | undefined {
+  return names.map((name) => input[name]).find(isText);
+}
+
+/** More pairs of lines than these are not compared one by one: all of the old, then all of the new. */
+const PAIRS_MOST = 1_000_000;
+
+/** What has to be taken out and put in to make one text of the other. */
+export function compared(before: string, after: string): DiffLine[] {
+  const [old, fresh] = [linesOf(before), linesOf(after)];
+  let start = 0;
+  while (start < old.length && start < fresh.length && old[start] === fresh[start]) start++;
+  let end = 0;
+  while (end < old.length - start && end < fresh.length - start && old.at(-1 - end) === fresh.at(-1 - end)) end++;
+  const same = (lines: string[]): DiffLine[] => lines.map((text) => ({ kind: "same", text }));
+  return [
+    ...same(old.slice(0, start)),
+    ...between(old.slice(start, old.length - end), fresh.slice(start, fresh.length - end)),
+    ...same(end ? old.slice(-end) : []),
+  ];
+}
+
+function linesOf(text: string): string[] {
+  if (text === "") return [];
+  return text.replace(/\n$/, "").split("\n");
+}
+
+function between(old: readonly string[], fresh: readonly string[]): DiffLine[] {
+  const removed = (text: string): DiffLine => ({ kind: "removed", text });
+  const added = (text: string): DiffLine => ({ kind: "added", text });
+  if (old.length * fresh.length > PAIRS_MOST) return [...old.map(removed), ...fresh.map(added)];
+  // How many lines are common from each pair on.
+  const width = fresh.length + 1;
+  const common = new Uint32Array((old.length + 1) * width);
+  for (let i = old.length - 1; i >= 0; i--) {
+    for (let j = fresh.length - 1; j >= 0; j--) {
+      const below = common[(i + 1) * width + j] ?? 0;
+      const right = common[i * width + j + 1] ?? 0;
+      common[i * width + j] = old[i] === fresh[j] ? (common[(i + 1) * width + j + 1] ?? 0) + 1 : Math.max(below, right);
+    }
+  }
+  const lines: DiffLine[] = [];
+  let [i, j] = [0, 0];
+  while (i < old.length || j < fresh.length) {
+    if (i < old.length && j < fresh.length && old[i] === fresh[j]) {
+      lines.push({ kind: "same", text: old[i] ?? "" });
+      i++;
+      j++;
+    } else if (i < old.length && (j === fresh.length || (common[(i + 1) * width + j] ?? 0) >= (common[i * width + j + 1] ?? 0))) {
+      lines.push(removed(old[i++] ?? ""));
+    } else lines.push(added(fresh[j++] ?? ""));
+  }
+  return lines;
+}
+
+export const countOf = (lines: readonly DiffLine[], kind: DiffLine["kind"]) => lines.filter((line) => line.kind === kind).length;

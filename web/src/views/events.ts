@@ -1,0 +1,81 @@
+/** Single events and blocks: whether they are what the page knows, and whether another event tells of the same. */
+import type { Block, EventOf, LogEvent, Page } from "@/api";
+import { isRecord } from "./json";
+import type { Message, MessageRow } from "./rows";
+
+type TextBlock = Extract<Block, { type: "text" }>;
+export type Output = TextBlock & { stream: "stdout" | "stderr" };
+
+const KNOWN: Record<LogEvent["type"], true> = {
+  "run.started": true,
+  "run.completed": true,
+  "step.started": true,
+  "step.completed": true,
+  "step.call_workflow.started": true,
+  "step.call_workflow.completed": true,
+  "message.user": true,
+  "message.assistant": true,
+  "tool.call": true,
+  "tool.result": true,
+};
+
+/** Whether an event is of a type and a shape that we know. Logs may be of later versions, or damaged. */
+export function isRead(event: LogEvent): boolean {
+  if (!Object.hasOwn(KNOWN, event.type) || !isRecord(event.payload)) return false;
+  if (event.type === "message.user" || event.type === "message.assistant") {
+    return Array.isArray(event.payload.blocks) && event.payload.blocks.every(isRecord);
+  }
+  if (event.type === "tool.call" || event.type === "tool.result") return typeof event.payload.call_id === "string";
+  return true;
+}
+
+export const isOutput = (block: Block): block is Output => block.type === "text" && block.stream != null && typeof block.text === "string";
+
+/** Whether a block is what its type says; the others are shown as they are. */
+export function isKnown(block: Block): boolean {
+  switch (block.type) {
+    case "text":
+      return typeof block.text === "string";
+    case "thinking":
+      return typeof block.thinking === "string";
+    case "command":
+      return typeof block.command === "string";
+    case "stream":
+      return typeof block.chunk === "string";
+    case "tool_use":
+      return typeof block.tool_name === "string";
+    case "tool_result":
+      return "tool_content" in block;
+    default:
+      return false;
+  }
+}
+
+export function kindOf(blocks: readonly Block[]): MessageRow["kind"] {
+  if (blocks.length === 0) return "note";
+  if (blocks.every((block) => block.type === "stream" && block.unparsed)) return "unparsed";
+  return blocks.every((block) => !isKnown(block)) ? "unknown" : "said";
+}
+
+/**
+ * Whether an event of its own tells of a tool use or result. A use that never came to a call is shown, once the agent
+ * has gone on without it.
+ */
+export function isToldElsewhere(block: Block, message: Message, page: Page, index = 0): boolean {
+  if (block.type === "tool_result") return page.events.some((one) => one.type === "tool.result" && one.payload?.call_id === block.tool_id);
+  if (block.type !== "tool_use") return false;
+  if (page.events.some((one) => one.type === "tool.call" && one.payload?.call_id === block.tool_id)) return true;
+  return !page.events.slice(index + 1).some((later) => hasGoneOn(later, message));
+}
+
+function hasGoneOn(later: LogEvent, message: Message): boolean {
+  if (later.path !== message.path) return false;
+  if (later.type === "step.completed") return true;
+  if (later.type !== "message.assistant" || !isRead(later) || message.type !== "message.assistant") return false;
+  return !later.payload.note && later.payload.message_id !== message.payload.message_id;
+}
+
+/** What joins the beginning and the end of a sub-run. */
+export function placeOf(event: EventOf<"step.call_workflow.started"> | EventOf<"step.call_workflow.completed">): string {
+  return event.child_run_id ?? `${event.path}#${event.iteration}#${event.payload.try}`;
+}

@@ -1,0 +1,83 @@
+/** What was typed into a form, as the values that are meant. */
+import { type Field, isObject } from "@/views/schemaForm";
+
+/** What is in the fields, by their names. */
+export type Typed = Readonly<Record<string, string>>;
+
+export interface Filled {
+  readonly input: Record<string, unknown>;
+  /** What is wrong, by the field's name. */
+  readonly problems: Readonly<Record<string, string>>;
+}
+
+/** All that was typed as what the worker is given. What was left empty is left out, so that its default holds. */
+export function filled(fields: readonly Field[], typed: Typed): Filled {
+  const input: Record<string, unknown> = {};
+  const problems: Record<string, string> = {};
+  for (const field of fields) {
+    const meant = meantBy(field, typed[field.name] ?? field.initial);
+    if ("problem" in meant) problems[field.name] = meant.problem;
+    else if (meant.value !== undefined) input[field.name] = meant.value;
+  }
+  return { input, problems };
+}
+
+type Meant = { value: unknown } | { problem: string };
+
+export function meantBy(field: Field, text: string): Meant {
+  if (field.kind === "boolean") return { value: text === "true" || field.required || field.hasDefault ? text === "true" : undefined };
+  if (text.trim() === "") return left(field, text);
+  switch (field.kind) {
+    case "line":
+    case "prose":
+      return { value: text };
+    case "number":
+    case "integer":
+      return numberMeant(field, text);
+    case "choice":
+      return { value: field.choices[Number(text)] };
+    case "array":
+    case "object":
+      return jsonMeant(field.kind, text);
+    case "any":
+      // A default stays what it is: as text it could be taken for something else.
+      return field.hasDefault && text === field.initial ? { value: undefined } : anyMeant(text);
+  }
+}
+
+function left(field: Field, text: string): Meant {
+  if (field.required) return { problem: "This is needed." };
+  // Somebody emptied it: that is what they want, and not the default again.
+  const isText = field.kind === "line" || field.kind === "prose";
+  return { value: isText && field.hasDefault ? text : undefined };
+}
+
+function numberMeant({ kind, min, max }: Field, text: string): Meant {
+  const number = Number(text);
+  if (!Number.isFinite(number)) return { problem: "This is to be a number." };
+  if (kind === "integer" && !Number.isInteger(number)) return { problem: "This is to be a whole number." };
+  if (min !== null && number < min) return { problem: `This is to be at least ${min}.` };
+  if (max !== null && number > max) return { problem: `This is to be at most ${max}.` };
+  return { value: number };
+}
+
+function jsonMeant(kind: "array" | "object", text: string): Meant {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    return { problem: `This is not JSON: ${error instanceof Error ? error.message : "it cannot be read"}` };
+  }
+  if (kind === "array" && !Array.isArray(value)) return { problem: 'This is to be a list, e.g. ["one", "two"].' };
+  if (kind === "object" && !isObject(value)) return { problem: 'This is to be an object, e.g. {"name": "value"}.' };
+  return { value };
+}
+
+/** What may be anything: JSON where it is, and otherwise the text itself, as on the command line. */
+function anyMeant(text: string): Meant {
+  try {
+    return { value: JSON.parse(text) as unknown };
+  } catch {
+    return { value: text };
+  }
+}

@@ -1,0 +1,107 @@
+/** A form from a JSON Schema: which fields there are. What is typed into them, `formValues` reads. */
+
+export type FieldKind = "line" | "prose" | "number" | "integer" | "boolean" | "choice" | "array" | "object" | "any";
+
+export interface Field {
+  readonly name: string;
+  readonly label: string;
+  readonly description: string | null;
+  readonly kind: FieldKind;
+  readonly required: boolean;
+  /** What stands in it at first. A truth is `true` or `false`; a choice is the place of one of `choices`. */
+  readonly initial: string;
+  readonly hasDefault: boolean;
+  readonly choices: readonly unknown[];
+  readonly min: number | null;
+  readonly max: number | null;
+  readonly maxLength: number | null;
+}
+
+type Schema = Readonly<Record<string, unknown>>;
+
+const PROSE = new Set(["prompt", "task", "text", "description", "message", "question", "instructions", "body", "content", "notes", "context"]);
+const PROSE_FORMATS = new Set(["multiline", "textarea", "markdown", "text"]);
+/** A text that may be longer than this is prose. */
+const LINE_CHARS = 200;
+
+export function fieldsOf(schema: Schema): Field[] {
+  const required = new Set(Array.isArray(schema.required) ? schema.required : []);
+  return Object.entries(isObject(schema.properties) ? schema.properties : {}).map(([name, said]) =>
+    fieldOf(name, isObject(said) ? said : {}, required.has(name)),
+  );
+}
+
+function fieldOf(name: string, said: Schema, required: boolean): Field {
+  const schema = present(said);
+  const choices = Array.isArray(schema.enum) ? schema.enum : [];
+  const kind = choices.length ? "choice" : kindOf(name, schema);
+  const hasDefault = schema.default !== undefined && schema.default !== null;
+  return {
+    name,
+    label: textOf(schema.title) ?? name,
+    description: textOf(schema.description),
+    kind,
+    required,
+    initial: hasDefault ? shown(kind, schema.default, choices) : kind === "boolean" ? "false" : "",
+    hasDefault,
+    choices,
+    min: numberOf(schema.minimum),
+    max: numberOf(schema.maximum),
+    maxLength: numberOf(schema.maxLength),
+  };
+}
+
+/** Of `string or null` and the like, the part that says something. */
+function present(schema: Schema): Schema {
+  for (const name of ["anyOf", "oneOf"]) {
+    const options = schema[name];
+    if (!Array.isArray(options)) continue;
+    const real = options.filter((one) => isObject(one) && one.type !== "null");
+    if (real.length === 1 && isObject(real[0])) return { ...real[0], ...schema };
+  }
+  if (!Array.isArray(schema.type)) return schema;
+  const types = schema.type.filter((one) => one !== "null");
+  return { ...schema, type: types.length === 1 ? types[0] : undefined };
+}
+
+function kindOf(name: string, schema: Schema): FieldKind {
+  switch (schema.type) {
+    case "string":
+      return isProse(name, schema) ? "prose" : "line";
+    case "number":
+    case "integer":
+    case "boolean":
+    case "array":
+    case "object":
+      return schema.type;
+    default:
+      return "any";
+  }
+}
+
+function isProse(name: string, schema: Schema): boolean {
+  const words = name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase().split(/[^a-z]+/);
+  return (
+    schema["x-multiline"] === true ||
+    PROSE_FORMATS.has(textOf(schema.format) ?? "") ||
+    (numberOf(schema.maxLength) ?? 0) > LINE_CHARS ||
+    (textOf(schema.default) ?? "").includes("\n") ||
+    words.some((word) => PROSE.has(word))
+  );
+}
+
+function shown(kind: FieldKind, value: unknown, choices: readonly unknown[]): string {
+  if (kind === "choice") {
+    const place = choices.findIndex((one) => JSON.stringify(one) === JSON.stringify(value));
+    return place < 0 ? "" : String(place);
+  }
+  if (typeof value === "string") return value;
+  return kind === "array" || kind === "object" ? JSON.stringify(value, null, 2) : JSON.stringify(value);
+}
+
+export function isObject(value: unknown): value is Schema {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+const textOf = (value: unknown) => (typeof value === "string" && value !== "" ? value : null);
+const numberOf = (value: unknown) => (typeof value === "number" ? value : null);

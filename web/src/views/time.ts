@@ -1,0 +1,39 @@
+/** Times and durations, in words for people. */
+
+const UNITS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
+  ["year", 31_536_000],
+  ["month", 2_592_000],
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+];
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
+
+/** How long ago: `just now`, `2m ago`, `3h ago`. */
+export function ago(at: string, now: number): string {
+  const seconds = Math.round((now - Date.parse(at)) / 1000);
+  for (const [unit, length] of UNITS) {
+    if (seconds >= length) return relative.format(-Math.floor(seconds / length), unit);
+  }
+  return "just now";
+}
+
+/** `42 ms`, `4.2 s`, `1m 45s`, `2h 3m`, `3d 4h`. */
+export function duration(ms: number): string {
+  if (Math.round(ms) < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
+  const tenths = Math.round(ms / 100);
+  if (tenths < 600) return `${(tenths / 10).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)}m ${seconds % 60}s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 1_440) return `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
+  return `${Math.floor(minutes / 1_440)}d ${Math.floor((minutes % 1_440) / 60)}h`;
+}
+
+const exactly = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+const clockTime = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+
+/** The whole of it, in the reader's zone. */
+export const exact = (at: string) => exactly.format(new Date(at));
+/** The time of day, in the reader's zone. */
+export const clock = (at: string) => clockTime.format(new Date(at));

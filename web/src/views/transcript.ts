@@ -1,0 +1,180 @@
+/**
+ * A page of a log as the rows of a transcript. Each event has its place by its number, and either is a row there, or is
+ * shown by another one: a result by its call, a piece of output by the first of its group.
+ */
+import type { EventOf, LogEvent, Page } from "@/api";
+import { isOutput, isRead, isToldElsewhere, kindOf, type Output, placeOf } from "./events";
+import type { CallRow, OutputRow, Row, Rows, SubRunRow } from "./rows";
+
+/** A row of output has no more than about so much: what is above and below is not drawn while nobody sees it. */
+const OUTPUT_CHARS = 8_000;
+
+const bareRows = new WeakMap<Page, Rows>();
+const allRows = new WeakMap<Page, Rows>();
+
+/** The rows of a page by their numbers, in order. `bare` is a run of one step, which needs no headings. */
+export function rowsOf(page: Page, bare: boolean): Rows {
+  const known = bare ? bareRows : allRows;
+  const before = known.get(page);
+  if (before) return before;
+  const rows = new Fold(page, bare).rows();
+  known.set(page, rows);
+  return rows;
+}
+
+/** The row that shows an event of the page: its own, the one that it is part of, or else the next one. */
+export function rowShowing(rows: Rows, seq: number): Row | undefined {
+  const own = rows.get(seq);
+  if (own) return own;
+  let next: Row | undefined;
+  let last: Row | undefined;
+  for (const row of rows.values()) {
+    if (row.events.some((event) => event.seq === seq)) return row;
+    if (row.seq > seq) next ??= row;
+    last = row;
+  }
+  return next ?? last;
+}
+
+type Draft<T> = { -readonly [K in keyof T]: T[K] };
+interface OutputDraft {
+  readonly events: LogEvent[];
+  readonly pieces: Draft<OutputRow["pieces"][number]>[];
+  chars: number;
+}
+
+/** The rows while they are made. */
+class Fold {
+  readonly #rows = new Map<number, Row>();
+  readonly #calls = new Map<string, (Draft<CallRow> & { events: LogEvent[] })[]>();
+  readonly #subRuns = new Map<string, Draft<SubRunRow> & { events: LogEvent[] }>();
+  readonly #uses = new Map<string, LogEvent>();
+  #output: OutputDraft | null = null;
+  #path = "";
+
+  constructor(
+    readonly page: Page,
+    readonly bare: boolean,
+  ) {}
+
+  rows(): Rows {
+    this.page.events.forEach((event, index) => this.#take(event, index));
+    for (const event of this.page.later) {
+      if (event.type === "tool.result") this.#ended(event);
+      else this.#subRunEnded(event);
+    }
+    return this.#rows;
+  }
+
+  #take(event: LogEvent, index: number): void {
+    if (!isRead(event)) return this.#add({ ...this.#base(event), kind: "strange", event });
+    switch (event.type) {
+      case "message.user":
+        return this.#prompt(event);
+      case "message.assistant":
+        return this.#said(event, index);
+      case "tool.call":
+        return this.#call(event);
+      case "tool.result":
+        return this.#ended(event) ? undefined : this.#add({ ...this.#base(event), kind: "result", result: event });
+      case "run.started":
+        return this.#started(event);
+      case "run.completed":
+        return this.#add({ ...this.#base(event), kind: "outcome", end: event });
+      case "step.call_workflow.started":
+        return this.#subRun(event);
+      case "step.call_workflow.completed":
+        return this.#subRunEnded(event) ? undefined : this.#add({ ...this.#base(event), kind: "step", step: event });
+      case "step.started":
+      case "step.completed":
+        return this.#step(event, index);
+    }
+  }
+
+  #started(event: EventOf<"run.started">): void {
+    const isGiven = !this.bare && Object.keys(event.payload.input ?? {}).length > 0;
+    if (event.payload.attempt > 1 || isGiven) this.#add({ ...this.#base(event), kind: "attempt", start: event });
+  }
+
+  /** Of a run of one step only that it is tried again, and why: its outcome says how the last try ended. */
+  #step(event: EventOf<"step.started"> | EventOf<"step.completed">, index: number): void {
+    const isLast = this.page.events[index + 1]?.type === "run.completed";
+    const matters = event.type === "step.started" ? event.payload.try > 1 : event.payload.error != null && !isLast;
+    if (!this.bare || matters) this.#add({ ...this.#base(event), kind: "step", step: event });
+  }
+
+  #prompt(event: EventOf<"message.user">): void {
+    const blocks = event.payload.blocks.filter((block) => !isToldElsewhere(block, event, this.page));
+    if (blocks.length || event.payload.system_prompt) this.#add({ ...this.#base(event), kind: "prompt", message: event, blocks });
+  }
+
+  #said(event: EventOf<"message.assistant">, index: number): void {
+    const { note, blocks: said } = event.payload;
+    for (const block of said) if (block.type === "tool_use") this.#uses.set(block.tool_id, event);
+    const blocks = said.filter((block) => !isToldElsewhere(block, event, this.page, index));
+    const output = blocks.filter(isOutput);
+    if (output.length && output.length === blocks.length && !note) this.#printed(event, output);
+    else if (blocks.length || note) this.#add({ ...this.#base(event), kind: kindOf(blocks), message: event, blocks });
+  }
+
+  #printed(event: EventOf<"message.assistant">, blocks: readonly Output[]): void {
+    const chars = blocks.reduce((sum, block) => sum + block.text.length, 0);
+    let output = this.#output;
+    if (!output || this.#path !== event.path || output.chars + chars > OUTPUT_CHARS) {
+      output = { events: [], pieces: [], chars: 0 };
+      this.#add({ ...this.#base(event), kind: "output", events: output.events, pieces: output.pieces });
+      this.#output = output;
+    }
+    output.chars += chars;
+    output.events.push(event);
+    for (const { stream, text } of blocks) {
+      const last = output.pieces.at(-1);
+      if (last?.stream === stream) last.text += text;
+      else output.pieces.push({ stream, text });
+    }
+  }
+
+  #call(event: EventOf<"tool.call">): void {
+    const id = event.payload.call_id;
+    const use = this.#uses.get(id);
+    const row = { ...this.#base(event), events: use ? [event, use] : [event], kind: "call" as const, call: event, result: null };
+    this.#calls.set(id, [...(this.#calls.get(id) ?? []), row]);
+    this.#add(row);
+  }
+
+  /** A call has its result; false where it does not stand here. Of several with one id, it is the oldest that is open. */
+  #ended(result: EventOf<"tool.result">): boolean {
+    const row = this.#calls.get(result.payload.call_id)?.find((one) => one.result === null);
+    if (!row) return false;
+    row.result = result;
+    row.events.push(result);
+    return true;
+  }
+
+  #subRun(event: EventOf<"step.call_workflow.started">): void {
+    const row = { ...this.#base(event), events: [event], kind: "sub-run" as const, call: event, end: null };
+    this.#subRuns.set(placeOf(event), row);
+    this.#add(row);
+  }
+
+  #subRunEnded(event: EventOf<"step.call_workflow.completed">): boolean {
+    const row = this.#subRuns.get(placeOf(event));
+    if (!row || row.end) return false;
+    row.end = event;
+    row.events.push(event);
+    return true;
+  }
+
+  /** What the next row begins with; no output goes on beyond it. */
+  #base(event: LogEvent) {
+    const path = event.path ?? "";
+    const place = !this.bare && path && path !== this.#path ? path : null;
+    this.#path = path;
+    this.#output = null;
+    return { seq: event.seq, events: [event], place };
+  }
+
+  #add(row: Row): void {
+    this.#rows.set(row.seq, row);
+  }
+}

@@ -1,0 +1,108 @@
+/** The rows of the list of runs: one below the other, and in a tree those that a run called below it. */
+import type { Run, RunList } from "@/api";
+
+export type Row = RunRow | NoteRow;
+
+export interface RunRow {
+  readonly kind: "run";
+  readonly key: string;
+  readonly run: Run;
+  readonly depth: number;
+  /** Whether what it called is shown below it. */
+  readonly opened: boolean;
+}
+
+/** What stands in a branch where runs are not there yet: they are on their way, there are more, or they cannot be had. */
+export interface NoteRow {
+  readonly kind: "loading" | "more" | "trouble";
+  readonly key: string;
+  readonly parent: string;
+  readonly depth: number;
+}
+
+/** What is known of the runs that a run called. */
+export interface Branch {
+  readonly runs: readonly Run[];
+  readonly state: "loading" | "more" | "trouble" | "whole";
+}
+
+/** Deeper than this nothing is indented further: a card has to stay readable. */
+export const DEEPEST = 8;
+export const CARD_PX = 72;
+/** With two lines more, for where the searched words stand. */
+export const FOUND_PX = 108;
+const NOTE_PX = 32;
+
+/** The runs of all pages, each once: one that has moved meanwhile can be on two of them. */
+export function runsOf(pages: readonly RunList[]): Run[] {
+  const seen = new Set<string>();
+  const runs: Run[] = [];
+  for (const page of pages) {
+    for (const run of page.workers) {
+      if (seen.has(run.id)) continue;
+      seen.add(run.id);
+      runs.push(run);
+    }
+  }
+  return runs;
+}
+
+export function rowsOf(runs: readonly Run[], opened: ReadonlySet<string>, branches: ReadonlyMap<string, Branch>): Row[] {
+  const rows: Row[] = [];
+  // By hand and not by recursion: a tree can be as deep as it likes.
+  const left: { runs: readonly Run[]; next: number; depth: number; end: NoteRow | null }[] = [{ runs, next: 0, depth: 0, end: null }];
+  for (let level = left.at(-1); level; level = left.at(-1)) {
+    const run = level.runs[level.next++];
+    if (!run) {
+      if (level.end) rows.push(level.end);
+      left.pop();
+      continue;
+    }
+    const isOpen = opened.has(run.id) && run.children > 0;
+    rows.push({ kind: "run", key: run.id, run, depth: level.depth, opened: isOpen });
+    if (!isOpen) continue;
+    const branch = branches.get(run.id) ?? { runs: [], state: "loading" };
+    const depth = level.depth + 1;
+    left.push({ runs: branch.runs, next: 0, depth, end: noteOf(branch, run.id, depth) });
+  }
+  return rows;
+}
+
+function noteOf({ state }: Branch, parent: string, depth: number): NoteRow | null {
+  return state === "whole" ? null : { kind: state, key: `${parent} ${state}`, parent, depth };
+}
+
+export function heightOf(row: Row | undefined): number {
+  if (row?.kind !== "run") return NOTE_PX;
+  return row.run.snippet === null ? CARD_PX : FOUND_PX;
+}
+
+/** The run so many rows further; at the ends, the one at the end. Null where there is none. */
+export function neighbour(rows: readonly Row[], from: number, step: 1 | -1): RunRow | null {
+  for (let index = from + step; index >= 0 && index < rows.length; index += step) {
+    const row = rows[index];
+    if (row?.kind === "run") return row;
+  }
+  return null;
+}
+
+/** Where the run is; -1 where it is not. */
+export const indexOf = (rows: readonly Row[], key: string | undefined): number => (key === undefined ? -1 : rows.findIndex((row) => row.key === key));
+
+export interface Piece {
+  readonly text: string;
+  readonly isHit: boolean;
+}
+
+/** A snippet in pieces: what stands between `[` and `]` was searched for. */
+export function pieces(snippet: string): Piece[] {
+  const found: Piece[] = [];
+  let from = 0;
+  for (const hit of snippet.matchAll(/\[([^[\]]*)\]/g)) {
+    if (hit.index > from) found.push({ text: snippet.slice(from, hit.index), isHit: false });
+    found.push({ text: hit[1] ?? "", isHit: true });
+    from = hit.index + hit[0].length;
+  }
+  if (from < snippet.length) found.push({ text: snippet.slice(from), isHit: false });
+  return found;
+}

@@ -1,0 +1,48 @@
+import { describe, expect, it } from "vitest";
+import { drawn, spansOf } from "@/views/ansi";
+
+const said = (text: string) => spansOf(text).map(({ text, colour, back }) => [text, colour, back]);
+
+describe("a terminal's colours", () => {
+  it("are spans, by the theme's names where they have one", () => {
+    expect(said("a \u001b[31mred\u001b[0m b")).toEqual([["a ", null, null], ["red", "var(--ansi-red)", null], [" b", null, null]]);
+    expect(said("\u001b[92;44mx\u001b[0m")).toEqual([["x", "var(--ansi-bright-green)", "var(--ansi-blue)"]]);
+    expect(said("\u001b[38;5;9mx\u001b[38;5;208my\u001b[38;5;240mz")).toEqual([
+      ["x", "var(--ansi-bright-red)", null],
+      ["y", "rgb(255, 135, 0)", null],
+      ["z", "rgb(88, 88, 88)", null],
+    ]);
+    expect(said("\u001b[38;2;1;2;3mx")).toEqual([["x", "rgb(1, 2, 3)", null]]);
+  });
+
+  it("come with bold and the like", () => {
+    expect(spansOf("\u001b[1;3;4;9mx")[0]).toMatchObject({ bold: true, italic: true, underline: true, struck: true });
+  });
+
+  it("leave markup as it is", () => {
+    expect(said("<b>\u001b[31m<script>alert(1)</script>")).toEqual([["<b>", null, null], ["<script>alert(1)</script>", "var(--ansi-red)", null]]);
+  });
+
+  it("are not drawn without end", () => {
+    const begun = performance.now();
+    const spans = spansOf("\u001b[31mx\u001b[0m ".repeat(50_000));
+    expect(spans.length).toBeLessThan(5_000);
+    expect(spans.map((span) => span.text).join("")).toBe("x ".repeat(50_000));
+    expect(performance.now() - begun).toBeLessThan(3_000);
+  });
+});
+
+describe("what is drawn", () => {
+  it("is the last of a line that was drawn again", () => {
+    expect(drawn("10%\r50%\r100%\ndone\n")).toBe("100%\ndone\n");
+    expect(drawn("\u001b[31mold\rnew\r\u001b[0m\n")).toBe("\u001b[31mnew\n");
+    expect(drawn("crlf\r\nend\r\n")).toBe("crlf\nend\n");
+  });
+
+  it("has no other commands", () => {
+    expect(drawn("a\u001b[2K\u001b[1;5Hb\u001b[?25lc\u001b]0;title\u0007d\u001b]8;;https://x\u001b\\link\u001b]8;;\u001b\\\u001b(B\u001b7e\u0007\u0008")).toBe("abcdlinke");
+    expect(drawn("nul \u0000")).toBe("nul \u2400");
+    expect(drawn("tab\tstays\n")).toBe("tab\tstays\n");
+    expect(drawn("ends in an escape \u001b[")).not.toContain("\u0007");
+  });
+});

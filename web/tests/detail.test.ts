@@ -1,0 +1,112 @@
+import { describe, expect, it } from "vitest";
+import type { RunDetail, Usage } from "@/api";
+import { costWords, goesOn, resultOf, titleOf, tokenWords, usageWords, waitWords } from "@/views/detail";
+import { WHOLE_CHARS } from "@/views/sizes";
+
+const NONE: Usage = { input: 0, output: 0, cache_read: 0, cache_write: 0, reasoning: 0 };
+
+function run(change: Partial<RunDetail>): RunDetail {
+  return {
+    id: "5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10",
+    task: "Fix the failing test",
+    status: "done",
+    worker_type: "builtin",
+    channel_id: null,
+    channel_name: null,
+    started_at: "2026-11-15T10:00:00.000Z",
+    completed_at: "2026-11-15T10:00:05.000Z",
+    event_count: 3,
+    has_transcript: true,
+    agent_id: null,
+    parent_run_id: null,
+    root_run_id: null,
+    name: "fixer",
+    kind: "worker",
+    duration_ms: 5000,
+    tool_calls: 0,
+    usage: NONE,
+    cost_usd: null,
+    tree_usage: NONE,
+    tree_cost_usd: null,
+    error: null,
+    pinned: false,
+    provider: null,
+    model: null,
+    children: 0,
+    waits_for: null,
+    result: null,
+    transcript: null,
+    transcript_omitted: null,
+    queued_at: null,
+    host: null,
+    attempt: 1,
+    last_seq: 3,
+    awaits: [],
+    ...change,
+  };
+}
+
+describe("the head of a run", () => {
+  it("goes on until it has ended", () => {
+    expect((["queued", "running", "waiting", "done", "failed", "cancelled"] as const).filter(goesOn)).toEqual(["queued", "running", "waiting"]);
+  });
+
+  it("gives the tab its title, on one line, by the worker's name where there is no task", () => {
+    expect(titleOf(run({ task: "Fix\nthe   test" }))).toBe("done · Fix the test · Shopfloor");
+    expect(titleOf(run({ task: "" }))).toBe("done · fixer · Shopfloor");
+    expect(titleOf(run({ task: "x".repeat(5000) })).length).toBeLessThan(160);
+  });
+
+  it("says what it waits for", () => {
+    expect(waitWords(null)).toBeNull();
+    expect(waitWords([])).toBeNull();
+    expect(waitWords(["question", "run"])).toBe("waits for an answer, a sub-run");
+    expect(waitWords(["some_thing"])).toBe("waits for some thing");
+  });
+});
+
+describe("cost", () => {
+  const spent = { ...NONE, input: 100 };
+
+  it("is left out where there is none", () => {
+    expect(costWords(run({}))).toBeNull();
+    expect(costWords(run({ children: 3 }))).toBeNull();
+  });
+
+  it("is unknown only where something was spent", () => {
+    expect(costWords(run({ usage: spent, tree_usage: spent }))).toBe("cost unknown");
+  });
+
+  it("is the run's own, and with its sub-runs where it has some", () => {
+    expect(costWords(run({ usage: spent, cost_usd: 0.12 }))).toBe("$0.12");
+    expect(costWords(run({ usage: spent, cost_usd: 0.12, children: 2, tree_cost_usd: 0.34 }))).toBe("$0.12, with sub-runs $0.34");
+  });
+
+  it("is only that of the sub-runs where the run spends nothing itself", () => {
+    expect(costWords(run({ children: 2, tree_usage: spent, tree_cost_usd: 0.34 }))).toBe("with sub-runs $0.34");
+    expect(costWords(run({ children: 2, tree_usage: spent }))).toBe("cost of sub-runs unknown");
+  });
+});
+
+describe("tokens", () => {
+  it("are counted, and told by class", () => {
+    expect(tokenWords(NONE)).toBeNull();
+    const usage = { input: 1200, output: 300, cache_read: 11_000, cache_write: 0, reasoning: 200 };
+    expect(tokenWords(usage)).toBe("13k tokens");
+    expect(usageWords(usage)).toBe("1,200 input\n300 output\n11,000 read from the cache\n200 reasoning (part of output)");
+  });
+});
+
+describe("a result", () => {
+  it("is Markdown, unless it is JSON or what a command printed", () => {
+    expect(resultOf("# Report", "worker")).toEqual({ as: "markdown", text: "# Report" });
+    expect(resultOf('{"a":[1]}', "worker")).toEqual({ as: "text", text: '{\n  "a": [\n    1\n  ]\n}' });
+    expect(resultOf("# not a heading", "command").as).toBe("text");
+    expect(resultOf("{broken", "worker").as).toBe("markdown");
+    expect(resultOf("42", "worker").as).toBe("markdown");
+  });
+
+  it("is shown as it is where it is very long", () => {
+    expect(resultOf("x".repeat(WHOLE_CHARS + 1), "worker").as).toBe("text");
+  });
+});

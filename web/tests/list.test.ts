@@ -1,0 +1,103 @@
+import { describe, expect, test } from "vitest";
+import type { Run } from "../src/api/types";
+import { channelChoices, totalText, workerChoices } from "../src/views/choices";
+import { type Branch, CARD_PX, FOUND_PX, heightOf, indexOf, neighbour, pieces, rowsOf, runsOf } from "../src/views/tree";
+import { aRun } from "./runs";
+
+const run = (id: string, change: Partial<Run> = {}) => aRun({ id, ...change });
+const NONE = new Map<string, Branch>();
+const drawn = (rows: ReturnType<typeof rowsOf>) => rows.map((row) => `${"  ".repeat(row.depth)}${row.kind === "run" ? row.key : row.kind}`);
+
+describe("the rows of a list", () => {
+  test("are its runs", () => {
+    const rows = rowsOf([run("a"), run("b")], new Set(), NONE);
+    expect(drawn(rows)).toEqual(["a", "b"]);
+    expect([indexOf(rows, "b"), indexOf(rows, "c"), indexOf(rows, undefined)]).toEqual([1, -1, -1]);
+  });
+
+  test("have each run once, however many pages have it", () => {
+    const page = (...ids: string[]) => ({ workers: ids.map((id) => run(id)), total: 3, next: null });
+    expect(runsOf([page("a", "b"), page("b", "c")]).map((one) => one.id)).toEqual(["a", "b", "c"]);
+  });
+
+  test("are higher where something was found", () => {
+    const [plain, found] = rowsOf([run("a"), run("b", { snippet: "[b]" })], new Set(), NONE);
+    expect([heightOf(plain), heightOf(found)]).toEqual([CARD_PX, FOUND_PX]);
+  });
+});
+
+describe("the rows of a tree", () => {
+  const parent = run("p", { children: 2 });
+  const child = run("c", { children: 1 });
+
+  test("are closed at first", () => expect(drawn(rowsOf([parent, run("q")], new Set(), NONE))).toEqual(["p", "q"]));
+
+  test("have what a run called below it, however deep", () => {
+    const branches = new Map<string, Branch>([
+      ["p", { runs: [child, run("d")], state: "whole" }],
+      ["c", { runs: [run("e")], state: "whole" }],
+    ]);
+    expect(drawn(rowsOf([parent, run("q")], new Set(["p", "c"]), branches))).toEqual(["p", "  c", "    e", "  d", "q"]);
+    expect(drawn(rowsOf([parent, run("q")], new Set(["p"]), branches))).toEqual(["p", "  c", "  d", "q"]);
+  });
+
+  test("say what is not there yet", () => {
+    const opened = new Set(["p"]);
+    expect(drawn(rowsOf([parent], opened, NONE))).toEqual(["p", "  loading"]);
+    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [child], state: "more" }]])))).toEqual(["p", "  c", "  more"]);
+    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [], state: "trouble" }]])))).toEqual(["p", "  trouble"]);
+  });
+
+  test("of a run that called nothing there is nothing to open", () => {
+    expect(drawn(rowsOf([run("a")], new Set(["a"]), NONE))).toEqual(["a"]);
+  });
+
+  test("can be ten thousand deep", () => {
+    const deep = Array.from({ length: 10_000 }, (_, n) => run(`r${n}`, { children: 1 }));
+    const branches = new Map(deep.map((one, n) => [one.id, { runs: deep.slice(n + 1, n + 2), state: "whole" } as Branch]));
+    expect(rowsOf(deep.slice(0, 1), new Set(branches.keys()), branches)).toHaveLength(10_000);
+  });
+});
+
+test("the next and the previous run, past what is none", () => {
+  const rows = rowsOf([run("p", { children: 1 }), run("q")], new Set(["p"]), NONE);
+  expect(neighbour(rows, 0, 1)?.key).toBe("q");
+  expect(neighbour(rows, 2, -1)?.key).toBe("p");
+  expect(neighbour(rows, 2, 1)).toBeNull();
+  expect(neighbour(rows, -1, 1)?.key).toBe("p");
+  expect(neighbour(rows, rows.length, -1)?.key).toBe("q");
+});
+
+test("where the searched words stand", () => {
+  expect(pieces("…a [hit], and [one more]")).toEqual([
+    { text: "…a ", isHit: false },
+    { text: "hit", isHit: true },
+    { text: ", and ", isHit: false },
+    { text: "one more", isHit: true },
+  ]);
+  expect(pieces("nothing")).toEqual([{ text: "nothing", isHit: false }]);
+  expect(pieces("[[hit] open [")).toEqual([
+    { text: "[", isHit: false },
+    { text: "hit", isHit: true },
+    { text: " open [", isHit: false },
+  ]);
+  expect(pieces("<b>[hit]</b>").map((piece) => piece.text)).toEqual(["<b>", "hit", "</b>"]);
+  expect(pieces("")).toEqual([]);
+});
+
+test("what a list can be narrowed to: what there is, what came by, and what is chosen", () => {
+  const seen = [run("a", { name: "command", channel_id: "cli", channel_name: "Shell" }), run("b", { channel_id: null })];
+  const worker = { slug: "zebra", name: "Zebra", description: null, worker_type: "builtin", input_schema: {}, tools: [], client_tools: [] };
+  expect(workerChoices({ workers: [worker] }, seen, "gone").map((one) => one.value)).toEqual(["command", "gone", "hello", "zebra"]);
+  expect(workerChoices(undefined, [], undefined)).toEqual([]);
+  expect(channelChoices([{ id: "C1", name: "general" }, { id: "C2", name: null }], seen, "old")).toEqual([
+    { value: "C2", label: "C2" },
+    { value: "C1", label: "general" },
+    { value: "old", label: "old" },
+    { value: "cli", label: "Shell" },
+  ]);
+});
+
+test("how many there are, in words", () => {
+  expect([0, 1, 42, 100_000].map(totalText)).toEqual(["0 workers", "1 worker", "42 workers", "100,000 workers"]);
+});

@@ -1,0 +1,186 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { PAGE, RunLog, type LogEvent } from "@/api";
+
+const RUN = "0b0e7a4e-6f0c-4b39-9c38-0f1d2c3b4a59";
+
+function said(seq: number, text = `said ${seq}`): LogEvent {
+  return {
+    seq,
+    run_id: RUN,
+    type: "message.assistant",
+    path: "agent",
+    iteration: 0,
+    timestamp: "2026-02-23T10:30:00.000Z",
+    payload: { role: "assistant", message_id: `m${seq}`, blocks: [{ type: "text", fidelity: "agent_emitted", text }] },
+  };
+}
+
+function call(seq: number, id: string): LogEvent {
+  return { ...said(seq), type: "tool.call", payload: { name: "Bash", call_id: id, input: {}, output: null, fidelity: "agent_emitted" } };
+}
+
+function result(seq: number, id: string): LogEvent {
+  return { ...said(seq), type: "tool.result", payload: { name: "Bash", call_id: id, input: null, output: "ok", fidelity: "agent_emitted" } };
+}
+
+/** What the server has, and what it was asked for. */
+let kept: LogEvent[];
+let asked: string[];
+let broken: boolean;
+
+beforeEach(() => {
+  kept = Array.from({ length: 1_000 }, (_, index) => said(index + 1));
+  asked = [];
+  broken = false;
+  vi.stubGlobal("fetch", async (request: Request) => {
+    const url = new URL(request.url);
+    asked.push(url.search);
+    if (broken) throw new TypeError("no network");
+    const number = (name: string) => Number(url.searchParams.get(name));
+    const events = kept.filter((one) => one.seq > number("after") && one.seq < number("before")).slice(0, number("limit"));
+    return Response.json({ events, more: false, later: [] });
+  });
+});
+
+afterEach(() => vi.unstubAllGlobals());
+
+describe("a log that is looked at", () => {
+  it("loads the pages that are wanted, and each once", async () => {
+    const log = new RunLog(RUN);
+    log.reaches(1_000);
+    await Promise.all([log.want(450, 460), log.want(455, 470)]);
+    expect(log.event(455)?.seq).toBe(455);
+    expect(log.event(1)).toBeUndefined();
+    await log.want(401, 600);
+    expect(asked).toHaveLength(1);
+    await log.want(600, 601);
+    expect(asked).toHaveLength(2);
+  });
+
+  it("takes live events in, each once, also on a page that it has only a part of", async () => {
+    const log = new RunLog(RUN);
+    kept = kept.slice(0, 5);
+    log.reaches(5);
+    await log.want(1, 5);
+    log.append(said(6));
+    log.append(said(6));
+    log.append(said(5));
+    expect(log.lastSeq).toBe(6);
+    expect(log.page(0)?.events.map((one) => one.seq)).toEqual([1, 2, 3, 4, 5, 6]);
+  });
+
+  it("begins a page with a live event that is its first", () => {
+    const log = new RunLog(RUN);
+    log.append(said(PAGE + 1));
+    expect(log.page(1)?.events).toHaveLength(1);
+    expect(log.page(0)).toBeUndefined();
+  });
+
+  it("loads a page again that a live event has left a gap in", async () => {
+    const log = new RunLog(RUN);
+    kept = kept.slice(0, 9);
+    log.reaches(3);
+    await log.want(1, 3);
+    expect(log.page(0)?.events).toHaveLength(9);
+    kept = Array.from({ length: 12 }, (_, index) => said(index + 1));
+    log.append(said(12));
+    expect(log.event(12)).toBeUndefined();
+    await log.want(1, 12);
+    expect(log.page(0)?.events.map((one) => one.seq)).toEqual(kept.map((one) => one.seq));
+  });
+
+  it("keeps what came live while a page was on its way", async () => {
+    const log = new RunLog(RUN);
+    kept = [said(1), said(2)];
+    log.reaches(2);
+    log.append(said(1));
+    const loading = log.want(1, 2);
+    log.append(said(2));
+    log.append(said(3));
+    await loading;
+    expect(log.page(0)?.events.map((one) => one.seq)).toEqual([1, 2, 3]);
+  });
+
+  it("tells an earlier page of what ended its call", async () => {
+    const log = new RunLog(RUN);
+    kept[PAGE - 1] = call(PAGE, "c1");
+    kept = kept.slice(0, PAGE);
+    log.reaches(PAGE);
+    await log.want(1, PAGE);
+    log.append(result(PAGE + 1, "c1"));
+    expect(log.page(0)?.later.map((one) => one.seq)).toEqual([PAGE + 1]);
+  });
+
+  it("says what is wrong, and can be asked again", async () => {
+    const log = new RunLog(RUN);
+    log.reaches(10);
+    broken = true;
+    await log.want(1, 10);
+    expect(log.problem?.code).toBe("unreachable");
+    broken = false;
+    await log.want(1, 10);
+    expect(log.problem).toBeNull();
+    expect(log.event(10)?.seq).toBe(10);
+  });
+
+  it("forgets what the log has lost", async () => {
+    const log = new RunLog(RUN);
+    log.reaches(1_000);
+    await log.want(1, 1_000);
+    log.reset(450);
+    expect(log.lastSeq).toBe(450);
+    expect(log.event(451)).toBeUndefined();
+    expect(log.event(1)?.seq).toBe(1);
+  });
+
+  it("keeps a bounded number of pages, those that were looked at last", async () => {
+    const log = new RunLog(RUN);
+    kept = Array.from({ length: 100 * PAGE }, (_, index) => said(index + 1, ""));
+    log.reaches(kept.length);
+    for (let page = 0; page < 100; page++) await log.want(page * PAGE + 1, page * PAGE + 1);
+    const loaded = Array.from({ length: 100 }, (_, page) => log.page(page)).filter(Boolean).length;
+    expect(loaded).toBe(60);
+    expect(log.page(99)).toBeDefined();
+  });
+
+  it("gets an event whole only where it was cut", async () => {
+    const log = new RunLog(RUN);
+    kept[0] = { ...said(1, "sho"), cut: 5_000 };
+    log.reaches(10);
+    await log.want(1, 10);
+    await log.whole(2);
+    expect(asked).toHaveLength(1);
+    kept[0] = said(1, "short no more");
+    expect(await log.whole(1)).toEqual(kept[0]);
+    expect(asked.at(-1)).toContain("brief=false");
+  });
+});
+
+describe("what is being typed", () => {
+  const delta = (offset: number, text: string, block = 0) =>
+    ({ after: 1, path: "agent", message_id: "m2", block, kind: "text", offset, text }) as const;
+
+  it("grows, and is gone when the log has it", () => {
+    const log = new RunLog(RUN);
+    log.append(said(1));
+    log.tell(delta(0, "Hel"));
+    log.tell(delta(3, "lo"));
+    log.tell(delta(0, "Second", 1));
+    expect(log.typing.map((one) => one.text)).toEqual(["Hello", "Second"]);
+    log.append(said(2));
+    expect(log.typing).toEqual([]);
+  });
+
+  it("shows that a piece is missing", () => {
+    const log = new RunLog(RUN);
+    log.tell(delta(3, "lo"));
+    expect(log.typing[0]?.text).toBe("…lo".padStart(5, "…"));
+  });
+
+  it("takes a piece that is told again in place of the first", () => {
+    const log = new RunLog(RUN);
+    log.tell(delta(0, "Hello"));
+    log.tell(delta(0, "Hello"));
+    expect(log.typing[0]?.text).toBe("Hello");
+  });
+});
