@@ -66,8 +66,17 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
         yield Archive(server, stories, malice)
 
 
+@pytest.fixture(scope="package")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with very many runs."""
+    server = Server(tmp_path_factory.mktemp("crowd"))
+    crowd.fill(server.storage)
+    with server:
+        yield server
+
+
 class Shelf(msgspec.Struct, frozen=True):
-    """A server with very many runs, and with some that are very large."""
+    """A server with runs that are very large."""
 
     server: Server
     long: str
@@ -78,7 +87,6 @@ class Shelf(msgspec.Struct, frozen=True):
 @pytest.fixture(scope="package")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
     server = Server(tmp_path_factory.mktemp("shelf"))
-    crowd.fill(server.storage)
     long, large = write_large(server.storage)
     shapes = write_shapes(server.storage)
     with server:

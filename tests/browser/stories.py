@@ -66,6 +66,7 @@ class Stories(msgspec.Struct, frozen=True, kw_only=True):
     agents: str
     steps: str
     lost_child: str
+    wordy: str
 
 
 def png(side: int = 40) -> str:
@@ -149,6 +150,9 @@ def write_stories(storage: Storage) -> Stories:
         claude=place_golden(storage, "providers/claude-code/files"),
         agents=place_golden(storage, "providers/claude-code/task"),
         steps=place_golden(storage, "parent"),
+        wordy=write_log(
+            storage, agent_run("Say a lot", text(f"{'many words ' * 3_000}\n\nand an end."), owner="stories")
+        ),
         lost_child=write_log(storage, agent_run("Call nobody", *lost, owner="stories"), child_run_id=new_run_id()),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.browser.parts import card, cards, chosen, row, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
@@ -122,3 +122,22 @@ def test_a_list_that_cannot_be_had_says_why_and_is_tried_again(tabs: Tabs, serve
     page.get_by_role("button", name="Try again").click()
     expect(card(page, run_id)).to_be_visible()
     expect(cards(page)).to_have_count(1)
+
+
+def test_what_is_on_its_way_is_said_to_be(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.command("echo here", "--owner", owner)
+    context = tabs.context()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    context.route("**/api/agents/workers?*", hold)
+    context.route("**/api/agents/workers/detail?*", hold)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
+    expect(page.get_by_role("status").filter(has_text="Loading runs")).to_be_attached()
+    expect(page.get_by_role("status").filter(has_text="Loading the run…")).to_be_visible()
+    for route in held:
+        route.continue_()
+    expect(card(page, run_id)).to_be_visible()
+    expect(transcript(page)).to_contain_text("here")

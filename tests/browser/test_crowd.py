@@ -6,9 +6,9 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from tests.browser.conftest import Shelf
 from tests.browser.crowd import CROWD
 from tests.browser.parts import cards, pill, run_list, search
+from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
 MOST_IN_THE_PAGE = 150
@@ -16,9 +16,9 @@ MOST_IN_THE_PAGE = 150
 
 
 @pytest.mark.req("WT-41", "WT-42")
-def test_a_list_of_very_many_runs_scrolls_and_keeps_only_what_is_seen(tabs: Tabs, shelf: Shelf) -> None:
-    page = tabs.open(shelf.server)
-    expect(page.get_by_text(re.compile(rf"^{CROWD + 3:,} workers$"))).to_be_visible()
+def test_a_list_of_very_many_runs_scrolls_and_keeps_only_what_is_seen(tabs: Tabs, crowded: Server) -> None:
+    page = tabs.open(crowded)
+    expect(page.get_by_text(re.compile(rf"^{CROWD:,} workers$"))).to_be_visible()
     expect(cards(page).first).to_be_visible()
     run_list(page).hover()
     seen: set[str] = set()
@@ -33,8 +33,8 @@ def test_a_list_of_very_many_runs_scrolls_and_keeps_only_what_is_seen(tabs: Tabs
     expect(cards(page).filter(has_text="Task number 1:")).to_be_visible()
 
 
-def test_a_list_of_very_many_runs_is_searched_and_filtered_on_the_server(tabs: Tabs, shelf: Shelf) -> None:
-    page = tabs.open(shelf.server)
+def test_a_list_of_very_many_runs_is_searched_and_filtered_on_the_server(tabs: Tabs, crowded: Server) -> None:
+    page = tabs.open(crowded)
     search(page).fill("9876")
     expect(cards(page)).to_have_count(1)
     expect(cards(page).first).to_contain_text("Task number 9876")

@@ -19,7 +19,9 @@ def test_the_header_tells_all_about_the_run(tabs: Tabs, archive: Archive) -> Non
     expect(task(page)).to_have_text("Find out what is wrong with the app")
     header = chosen(page).get_by_role("banner").or_(chosen(page).locator("header")).first
     expect(header.locator('[data-status="done"]')).to_be_visible()
-    for text in ("#general", "claude-code", "$0.04", re.compile(r"21k|21\.3k|12k|12\.0k")):
+    expect(header.get_by_title("Worker type")).to_have_text("claude-code")
+    expect(header.get_by_title("Model")).to_have_text("claude-test-1")
+    for text in ("#general", "with sub-runs", "$0.04", re.compile(r"21k|21\.3k|12k|12\.0k")):
         expect(header).to_contain_text(text)
     expect(header).to_contain_text(re.compile(r"\d\.\d s"))
 

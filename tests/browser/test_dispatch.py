@@ -43,8 +43,15 @@ def test_what_is_missing_is_said_before_anything_is_sent(tabs: Tabs, server: Ser
     dialog.get_by_role("button", name="Run", exact=True).click()
     expect(dialog).to_be_visible()
     field = dialog.get_by_label(re.compile("^TITLE"))
-    told = field.evaluate("one => one.matches(':invalid') || one.getAttribute('aria-invalid') === 'true'")
-    assert told is True
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_be_focused()
+    field.fill("a title")
+    dialog.get_by_label(re.compile("^COUNT")).fill("2.5")
+    dialog.get_by_label(re.compile("^ITEMS")).fill("[1,")
+    dialog.get_by_role("button", name="Run", exact=True).click()
+    for name in ("COUNT", "ITEMS"):
+        expect(dialog.get_by_label(re.compile(f"^{name}"))).to_have_attribute("aria-invalid", "true")
+    expect(field).not_to_have_attribute("aria-invalid", "true")
     assert server.runs(agent_id=owner) == []
 
 

@@ -65,6 +65,10 @@ def test_enter_opens_and_closes_an_event_and_e_all_of_them(tabs: Tabs, archive: 
     head = row(page, 7).get_by_role("button").first
     expect(head).to_have_attribute("aria-expanded", "true")
     transcript(page).click(position={"x": 5, "y": 5})
+    press(page, "Enter")
+    expect(head).to_have_attribute("aria-expanded", "false")
+    press(page, "Enter")
+    expect(head).to_have_attribute("aria-expanded", "true")
     press(page, "e")
     expect(button(page, "Collapse all")).to_be_visible()
     press(page, "e")

@@ -32,6 +32,7 @@ def open_before_it_is_said(tabs: Tabs, server: Server, model: ModelServer, owner
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     expect(transcript(page)).to_contain_text("Tell me of tea.")
     wait_until(lambda: tabs.paths(f"/api/stream.*{run_id}") != [], "the page to follow the run")
+    wait_until(lambda: model.asked() != [], "the model to be asked")
     model.say()
     return page, run_id
 

@@ -8,8 +8,7 @@ from tests.browser.conftest import Archive
 from tests.browser.malice import ALL
 from tests.browser.parts import card, chosen, result, search, task, timeline, transcript
 from tests.browser.tabs import Tabs
-
-CALLS = 10 + len(ALL)
+from tests.cli.test_run import wait_until
 
 HARM = """() => {
     const bad = [];
@@ -60,17 +59,36 @@ def test_a_transcript_runs_nothing_and_loads_nothing_wherever_it_is_opened(
 ) -> None:
     page.set_viewport_size({"width": 1280, "height": 2_000})
     card(page, archive.malice).click()
-    expect(transcript(page).locator("[data-seq]").first).to_be_visible()
     page.get_by_role("button", name="Expand all").click()
-    last = archive.server.detail(archive.malice)["last_seq"]
-    for seq in range(3, last, 6):
-        page.evaluate(
-            "([run, seq]) => { history.pushState({}, '', `?worker=${run}&event=${seq}`); dispatchEvent(new PopStateEvent('popstate')); }",
-            [archive.malice, seq],
-        )
-        expect(transcript(page).locator('[data-seq][aria-current="true"]').first).to_be_attached()
-        page.wait_for_timeout(50)
+    transcript(page).click(position={"x": 5, "y": 5})
+    seen: set[str] = set()
+    at = transcript(page).locator('[data-seq][aria-current="true"]')
+    before = None
+    page.keyboard.press("g")
+    page.keyboard.press("g")
+    while (now := at.get_attribute("data-seq")) != before:
+        before = now
+        seen |= set(transcript(page).locator("[data-seq]").evaluate_all("rows => rows.map((row) => row.dataset.seq)"))
         check(page, tabs)
+        for _ in range(5):
+            page.keyboard.press("j")
+        page.wait_for_timeout(50)
+    assert len(seen) >= 2 * len(ALL)
+
+
+def test_the_check_finds_what_it_looks_for(tabs: Tabs, page: Page) -> None:
+    tabs.bear("Content Security Policy")
+    expect(chosen(page)).to_be_visible()
+    page.evaluate(
+        """() => {
+            for (const name of ["iframe", "style", "form"]) document.querySelector("main").append(document.createElement(name));
+            const link = document.createElement("a");
+            link.setAttribute("href", "javascript:void 0");
+            document.querySelector("main").append(link);
+        }"""
+    )
+    assert len(page.evaluate(HARM)) == 4
+    wait_until(lambda: tabs.complaints != [], "the browser to say that it refused a style")
 
 
 def test_links_of_a_transcript_lead_to_web_pages_only(tabs: Tabs, archive: Archive, page: Page) -> None:

@@ -45,10 +45,10 @@ def test_a_transcript_with_tools(tabs: Tabs, archive: Archive, album: Path) -> N
     photograph(page, album, "transcript")
 
 
-def test_a_run_that_goes_on(tabs: Tabs, server: Server, model: ModelServer, owner: str, album: Path) -> None:
+def test_a_run_that_goes_on(tabs: Tabs, server: Server, model: ModelServer, album: Path) -> None:
     model.say(Turn(say=[Text(text="Tea was first drunk as a medicine. " * 20)], chunk=12, pause=0.1))
-    run_id = server.dispatch("speaker", owner=owner, TOPIC="tea", task="Tell me of tea")
-    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    run_id = server.dispatch("speaker", owner="research", TOPIC="tea", task="Tell me of tea")
+    page = tabs.open(server, f"/agents/research/workers?worker={run_id}")
     expect(transcript(page)).to_contain_text("as a medicine")
     photograph(page, album, "running")
 
@@ -59,8 +59,8 @@ def test_the_timeline(tabs: Tabs, archive: Archive, album: Path) -> None:
     photograph(page, album, "timeline")
 
 
-def test_the_form(tabs: Tabs, server: Server, owner: str, album: Path) -> None:
-    page = tabs.open(server, f"/agents/{owner}/workers")
+def test_the_form(tabs: Tabs, server: Server, album: Path) -> None:
+    page = tabs.open(server, "/agents/research/workers")
     button(page, "New run").click()
     page.get_by_role("dialog").get_by_role("combobox", name="Worker").select_option(value="form")
     photograph(page, album, "dispatch")

@@ -148,15 +148,14 @@ def test_long_arguments_and_results_are_loaded_when_they_are_opened(page: Page, 
     assert tabs.paths(r"/log\?(?!.*brief=true)") != []
 
 
-def test_what_is_cut_is_marked(page: Page) -> None:
-    head(page, 19).click()
-    expect(row(page, 19)).to_contain_text("line of output")
-    lines = row(page, 19).inner_text().count("line of output")
-    more = row(page, 19).get_by_text(re.compile("more|all|whole|cut", re.IGNORECASE)).first
-    if lines < 1_000:
-        expect(more).to_be_visible()
-        more.click()
-        expect(row(page, 19)).to_contain_text(re.compile("(line of output\\s*){500}"))
+def test_what_is_cut_is_marked_and_can_be_had_whole(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.wordy}")
+    said = row(page, 4)
+    expect(said).to_contain_text(re.compile(r"Cut: 3\d KB in all"))
+    expect(said).not_to_contain_text("and an end.")
+    said.get_by_role("button", name="Load all").click()
+    expect(said).to_contain_text("and an end.")
+    expect(said).not_to_contain_text("Cut:")
 
 
 def test_who_vouches_for_it_is_said_on_hover(page: Page) -> None:

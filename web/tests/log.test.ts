@@ -171,10 +171,21 @@ describe("what is being typed", () => {
     expect(log.typing).toEqual([]);
   });
 
-  it("shows that a piece is missing", () => {
+  it("shows with one mark that something was missed, at the beginning or later", () => {
     const log = new RunLog(RUN);
-    log.tell(delta(3, "lo"));
-    expect(log.typing[0]?.text).toBe("…lo".padStart(5, "…"));
+    log.tell(delta(300, "lo"));
+    log.tell(delta(302, " and"));
+    expect(log.typing[0]?.text).toBe("…lo and");
+    log.tell(delta(400, " more"));
+    expect(log.typing[0]?.text).toBe("…lo and… more");
+  });
+
+  it("counts characters as the server does, of which some are two to a browser", () => {
+    const log = new RunLog(RUN);
+    log.tell(delta(0, "😀😀"));
+    log.tell(delta(2, " smile"));
+    log.tell(delta(2, " smiles"));
+    expect(log.typing[0]?.text).toBe("😀😀 smiles");
   });
 
   it("takes a piece that is told again in place of the first", () => {

@@ -135,9 +135,13 @@ describe("the rows of a page", () => {
 
   it("have the steps and sub-runs of a worker", () => {
     expect(kinds(rowsOf(pageOf(PARENT ?? []), false))).toEqual([
-      ...["2 step", "3 step", "4 sub-run", "5 step", "7 step"],
-      ...["8 step", "9 step", "10 step", "11 step", "12 outcome"],
+      ...["2 step", "3 step", "4 sub-run", "5 step", "7 step", "8 step", "10 step", "12 outcome"],
     ]);
+  });
+
+  it("say of a step in which nothing else happens in one row that it began and ended", () => {
+    const row = rowsOf(pageOf(PARENT ?? []), false).get(8);
+    expect(row?.kind === "step" && [row.start?.seq, row.end?.seq]).toEqual([8, 9]);
   });
 
   it("show a result at its call, and a use where it is called", () => {

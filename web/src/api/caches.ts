@@ -14,7 +14,10 @@ export function patchRuns(queries: QueryClient, changed: readonly Run[]): void {
   for (const query of queries.getQueryCache().findAll({ queryKey: ["runs"] })) {
     change(queries, query, (pages) => patched(pages, query.queryKey[1] as RunFilter, newest));
   }
-  for (const run of newest.values()) patchDetail(queries, run);
+  for (const run of newest.values()) {
+    patchDetail(queries, run);
+    tellRelatives(queries, run);
+  }
 }
 
 /** Runs that are gone: no list has them any more. */
@@ -68,6 +71,24 @@ function patchDetail(queries: QueryClient, { snippet: _, ...run }: Run): void {
   // The rest of a detail (its result, what it waits for) is not in a row.
   if (known.status === run.status && run.status !== "waiting") return;
   for (const what of ["run", "timeline", "spans"]) void queries.invalidateQueries({ queryKey: [what, run.id] });
+}
+
+/** The runs that wait, as far as they were told of. */
+const waits = new Set<string>();
+
+/** What a run waits for is also in the details of the runs above it, and their own rows do not change with it. */
+function tellRelatives(queries: QueryClient, { id, root_run_id: root, parent_run_id: parent, status }: Run): void {
+  const isWaiting = status === "waiting";
+  // It may wait for something else than before: what was between is not always told.
+  if (parent === null || (!isWaiting && !waits.has(id))) return;
+  if (isWaiting) waits.add(id);
+  else waits.delete(id);
+  for (const query of queries.getQueryCache().findAll({ queryKey: ["run"] })) {
+    const known = query.state.data as RunDetail | undefined;
+    if (known && known.id !== id && known.root_run_id === root && known.completed_at === null) {
+      void queries.invalidateQueries({ queryKey: query.queryKey, exact: true });
+    }
+  }
 }
 
 const waiting = new Map<string, ReturnType<typeof setTimeout>>();

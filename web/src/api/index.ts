@@ -6,3 +6,4 @@ export { pollMs, startLive, theLive, useConnection, type Connection } from "./li
 export * from "./log";
 export * from "./runs";
 export * from "./types";
+export type { Typing } from "@/views/typing";

@@ -2,14 +2,13 @@
  * The log of one run, as far as somebody looks at it: pages of events that are loaded when they are wanted, and what
  * comes live. `seq` has no gaps, so that a page is where its number says, however long the log is.
  */
+import { type Typing, keyOf, typed } from "@/views/typing";
 import { answered, client, problemOf, type Problem } from "./http";
 import type { Delta, EventOf, LogEvent } from "./types";
 
 export const PAGE = 200;
 /** How many pages stay loaded: enough to scroll about, too few to matter. */
 const PAGES_KEPT = 60;
-/** How much of what is being typed is kept until the log has it. */
-const TYPED_MOST_CHARS = 200_000;
 
 export type Completion = EventOf<"tool.result"> | EventOf<"step.call_workflow.completed">;
 
@@ -18,14 +17,6 @@ export interface Page {
   readonly events: readonly LogEvent[];
   /** What ends the calls of this page, and stands on later ones. */
   readonly later: readonly Completion[];
-}
-
-/** A block that is being typed. */
-export interface Typing {
-  readonly key: string;
-  readonly kind: Delta["kind"];
-  readonly text: string;
-  readonly toolName: string | null;
 }
 
 export const pageOf = (seq: number) => Math.floor((seq - 1) / PAGE);
@@ -118,18 +109,11 @@ export class RunLog {
     this.#changed();
   }
 
-  /** A piece of a message that is being made. Pieces may be missing: then the block begins anew where it can. */
+  /** A piece of a message that is being made. */
   tell(delta: Delta): void {
-    const key = `${delta.path}/${delta.iteration ?? 0}/${delta.message_id}/${delta.block}`;
-    const before = this.typing.find((one) => one.key === key);
-    const text = (before?.text ?? "").slice(0, delta.offset).padEnd(delta.offset, "…") + delta.text;
-    const typing: Typing = {
-      key,
-      kind: delta.kind,
-      text: text.slice(-TYPED_MOST_CHARS),
-      toolName: delta.tool_name ?? before?.toolName ?? null,
-    };
-    this.typing = before ? this.typing.map((one) => (one.key === key ? typing : one)) : [...this.typing, typing];
+    const before = this.typing.find((one) => one.key === keyOf(delta));
+    const now = typed(before, delta);
+    this.typing = before ? this.typing.map((one) => (one === before ? now : one)) : [...this.typing, now];
     this.#changed();
   }
 

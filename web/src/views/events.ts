@@ -75,7 +75,9 @@ function hasGoneOn(later: LogEvent, message: Message): boolean {
   return !later.payload.note && later.payload.message_id !== message.payload.message_id;
 }
 
-/** What joins the beginning and the end of a sub-run. */
-export function placeOf(event: EventOf<"step.call_workflow.started"> | EventOf<"step.call_workflow.completed">): string {
+type StepEvent = EventOf<"step.started" | "step.completed" | "step.call_workflow.started" | "step.call_workflow.completed">;
+
+/** What joins the beginning and the end of a step or a sub-run. */
+export function placeOf(event: StepEvent): string {
   return event.child_run_id ?? `${event.path}#${event.iteration}#${event.payload.try}`;
 }

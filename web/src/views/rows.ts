@@ -11,7 +11,7 @@ interface Base {
 }
 
 export type Message = EventOf<"message.user"> | EventOf<"message.assistant">;
-export type StepEvent = EventOf<"step.started"> | EventOf<"step.completed"> | EventOf<"step.call_workflow.completed">;
+export type StepEnd = EventOf<"step.completed"> | EventOf<"step.call_workflow.completed">;
 
 export type MessageRow = Base & {
   readonly kind: "prompt" | "said" | "note" | "unparsed" | "unknown";
@@ -27,7 +27,12 @@ export type CallRow = Base & {
 };
 /** The result of a call that stands on an earlier page. */
 export type ResultRow = Base & { readonly kind: "result"; readonly result: EventOf<"tool.result"> };
-export type StepRow = Base & { readonly kind: "step"; readonly step: StepEvent };
+/** A step begins, or ends; both where nothing is between. */
+export type StepRow = Base & {
+  readonly kind: "step";
+  readonly start: EventOf<"step.started"> | null;
+  readonly end: StepEnd | null;
+};
 export type SubRunRow = Base & {
   readonly kind: "sub-run";
   readonly call: EventOf<"step.call_workflow.started">;

@@ -4,7 +4,7 @@
  */
 import type { EventOf, LogEvent, Page } from "@/api";
 import { isOutput, isRead, isToldElsewhere, kindOf, type Output, placeOf } from "./events";
-import type { CallRow, OutputRow, Row, Rows, SubRunRow } from "./rows";
+import type { CallRow, OutputRow, Row, Rows, StepRow, SubRunRow } from "./rows";
 
 /** A row of output has no more than about so much: what is above and below is not drawn while nobody sees it. */
 const OUTPUT_CHARS = 8_000;
@@ -49,7 +49,9 @@ class Fold {
   readonly #calls = new Map<string, (Draft<CallRow> & { events: LogEvent[] })[]>();
   readonly #subRuns = new Map<string, Draft<SubRunRow> & { events: LogEvent[] }>();
   readonly #uses = new Map<string, LogEvent>();
+  /** The output that may go on, and the step in which nothing has happened yet. */
   #output: OutputDraft | null = null;
+  #step: (Draft<StepRow> & { events: LogEvent[] }) | null = null;
   #path = "";
 
   constructor(
@@ -84,10 +86,11 @@ class Fold {
       case "step.call_workflow.started":
         return this.#subRun(event);
       case "step.call_workflow.completed":
-        return this.#subRunEnded(event) ? undefined : this.#add({ ...this.#base(event), kind: "step", step: event });
+        return this.#subRunEnded(event) ? undefined : this.#add({ ...this.#base(event), kind: "step", start: null, end: event });
       case "step.started":
+        return this.#stepStarted(event);
       case "step.completed":
-        return this.#step(event, index);
+        return this.#stepEnded(event, index);
     }
   }
 
@@ -97,10 +100,22 @@ class Fold {
   }
 
   /** Of a run of one step only that it is tried again, and why: its outcome says how the last try ended. */
-  #step(event: EventOf<"step.started"> | EventOf<"step.completed">, index: number): void {
+  #stepStarted(event: EventOf<"step.started">): void {
+    if (this.bare && event.payload.try === 1) return;
+    const row = { ...this.#base(event), kind: "step" as const, start: event, end: null };
+    this.#add(row);
+    this.#step = row;
+  }
+
+  #stepEnded(event: EventOf<"step.completed">, index: number): void {
     const isLast = this.page.events[index + 1]?.type === "run.completed";
-    const matters = event.type === "step.started" ? event.payload.try > 1 : event.payload.error != null && !isLast;
-    if (!this.bare || matters) this.#add({ ...this.#base(event), kind: "step", step: event });
+    if (this.bare && (event.payload.error == null || isLast)) return;
+    const begun = this.#step;
+    if (begun?.start && placeOf(begun.start) === placeOf(event)) {
+      begun.end = event;
+      begun.events.push(event);
+      this.#step = null;
+    } else this.#add({ ...this.#base(event), kind: "step", start: null, end: event });
   }
 
   #prompt(event: EventOf<"message.user">): void {
@@ -165,12 +180,13 @@ class Fold {
     return true;
   }
 
-  /** What the next row begins with; no output goes on beyond it. */
+  /** What the next row begins with; what was going on does not go on beyond it. */
   #base(event: LogEvent) {
     const path = event.path ?? "";
     const place = !this.bare && path && path !== this.#path ? path : null;
     this.#path = path;
     this.#output = null;
+    this.#step = null;
     return { seq: event.seq, events: [event], place };
   }
 

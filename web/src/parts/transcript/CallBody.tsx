@@ -19,8 +19,9 @@ export function CallBody({ call, result }: { call: EventOf<"tool.call">; result:
     <div className="flex flex-col gap-2 border-t border-line p-2">
       {/* An edit is best told by what it changes; that is below. */}
       {changes.length === 0 && !isEmpty(input) && (
-        <Part label={command === null ? "Given" : "Command"} copy={() => asText(command ?? input)}>
-          <Text text={command ?? asText(input)} />
+        <Part label={command ? "Command" : "Given"} copy={() => asText(command?.line ?? input)}>
+          <Text text={command?.line ?? asText(input)} />
+          {command && <Rest given={command.rest} />}
         </Part>
       )}
       <Cut whole={asked} />
@@ -36,7 +37,8 @@ export function ResultBody({ result, input }: { result: EventOf<"tool.result">; 
   const changes = changesOf(input, payload.files);
   const shown = outputsOf(payload);
   const raw = async () => {
-    const { payload: all } = result.cut === undefined ? result : ((await log.whole(result.seq)) as typeof result);
+    const got = await log.whole(result.seq);
+    const all = got.type === "tool.result" ? got.payload : payload;
     return all.output == null && all.error != null ? all.error : asText(all.output);
   };
   return (
@@ -81,12 +83,18 @@ function Output({ part }: { part: Shown }) {
   );
 }
 
-/** A call that is a command and next to nothing else is shown as one. */
-function commandIn(input: unknown): string | null {
+/** What a command was given beside its line: most often a word or two. */
+function Rest({ given }: { given: Record<string, unknown> }) {
+  const said = Object.entries(given).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  return said.length > 0 && <p className="text-[11px] break-words whitespace-pre-wrap text-ink-faint">{said.join(" · ")}</p>;
+}
+
+/** The command line of a call that has one, and what else it was given. */
+function commandIn(input: unknown): { line: string; rest: Record<string, unknown> } | null {
   if (!isRecord(input)) return null;
-  const { command, cmd, description: _, timeout: __, ...rest } = input;
-  const said = command ?? cmd;
-  return isText(said) && Object.keys(rest).length === 0 ? said : null;
+  const { command, cmd, ...rest } = input;
+  const line = command ?? cmd;
+  return isText(line) && (command === undefined || cmd === undefined) ? { line, rest } : null;
 }
 
 const isEmpty = (input: unknown) => input == null || (isRecord(input) && Object.keys(input).length === 0);

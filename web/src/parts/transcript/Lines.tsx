@@ -54,27 +54,25 @@ const isNothing = (value: unknown) => value == null || value === "" || (isRecord
 
 /** The heading of a step, or how it ended. */
 export function Step({ row, open }: { row: StepRow; open: boolean }) {
-  const { step } = row;
-  const { name, kind, try: number } = step.payload;
-  const path = step.path.split(".");
-  const again = number > 1 ? `try ${number}` : null;
-  const round = step.iteration > 0 ? `round ${step.iteration + 1}` : null;
-  if (step.type === "step.started") {
-    return (
-      <Line seq={row.seq} open={open} sign="▪" event={step} inside={() => null}>
-        <strong className="font-semibold text-ink">{path.length > 1 ? path.join(" › ") : name}</strong>
-        <span className="text-ink-faint"> {[kind.replaceAll("_", " "), again, round].filter(Boolean).join(" · ")}</span>
-      </Line>
-    );
-  }
-  const { error, error_code: code, duration_ms: took } = step.payload;
-  const said = [took != null && duration(took), again, round].filter(Boolean).join(" · ");
+  const { start, end } = row;
+  const step = start ?? end;
+  if (!step) return null;
+  const { kind, try: number } = step.payload;
+  const error = end?.payload.error;
+  const sign = end ? (error == null ? "✓" : "✗") : "•";
+  const said = [
+    start && kind.replaceAll("_", " "),
+    number > 1 && `try ${number}`,
+    step.iteration > 0 && `round ${step.iteration + 1}`,
+    end?.payload.duration_ms != null && duration(end.payload.duration_ms),
+  ];
   return (
-    <Line seq={row.seq} open={open} sign={error == null ? "✓" : "✗"} look={error == null ? "text-ink-faint" : "text-failed"} event={step} inside={resultIn}>
-      {path.join(" › ")}
-      {said && ` · ${said}`}
+    <Line seq={row.seq} open={open} sign={sign} look={error == null ? "text-ink-faint" : "text-failed"} event={end ?? step} inside={resultIn}>
+      {step.path.split(".").slice(0, -1).map((outer) => `${outer} › `)}
+      <span className={clsx(start && "font-semibold", start && error == null && "text-ink")}>{step.payload.name}</span>
+      {said.filter(Boolean).map((word) => ` · ${String(word)}`)}
       {error != null && `: ${error}`}
-      {code != null && <span className="ml-1.5 font-mono">{code}</span>}
+      {end?.payload.error_code != null && <span className="ml-1.5 font-mono">{end.payload.error_code}</span>}
     </Line>
   );
 }
@@ -92,7 +90,7 @@ export function Attempt({ row, open }: { row: AttemptRow; open: boolean }) {
   const { attempt, host } = row.start.payload;
   const inside = (event: LogEvent) => (event.type === "run.started" ? event.payload.input : null);
   return (
-    <Line seq={row.seq} open={open} sign={attempt > 1 ? "↻" : "▸"} look={attempt > 1 ? "text-running" : "text-ink-dull"} event={row.start} inside={inside}>
+    <Line seq={row.seq} open={open} sign={attempt > 1 ? "↻" : ""} look={attempt > 1 ? "text-running" : "text-ink-dull"} event={row.start} inside={inside}>
       {attempt > 1 ? `Attempt ${attempt} on ${host}` : "Input"}
     </Line>
   );

@@ -154,7 +154,7 @@ function NoteLine({ kind, words, code }: { kind: string; words: string; code: st
       </span>
       <span className="min-w-0 [overflow-wrap:anywhere] whitespace-pre-wrap">
         {words}
-        {code && <span className="ml-1.5 font-mono opacity-80">{code}</span>}
+        {code && <span className="ml-1.5 font-mono">{code}</span>}
       </span>
     </p>
   );

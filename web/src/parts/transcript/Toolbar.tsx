@@ -13,15 +13,16 @@ interface Props {
   onFollow: (following: boolean) => void;
   all: boolean;
   onAll: (open: boolean) => void;
-  count: number;
+  /** What there is to know: mostly how many events there are. */
+  said: string;
 }
 
-export function Toolbar({ find, field, words, onWords, following, onFollow, all, onAll, count }: Props) {
+export function Toolbar({ find, field, words, onWords, following, onFollow, all, onAll, said }: Props) {
   return (
     <div className="flex shrink-0 items-center gap-1.5 border-b border-line px-3 py-1">
       <FindBar find={find} field={field} words={words} onWords={onWords} />
-      <span className="hidden shrink-0 text-xs text-ink-faint tabular-nums lg:inline">
-        {count.toLocaleString("en")} {count === 1 ? "event" : "events"}
+      <span aria-live="polite" className="hidden shrink-0 text-xs text-ink-faint tabular-nums lg:inline">
+        {said}
       </span>
       {following !== null && (
         <Button aria-pressed={following} title="Stay at the end as more comes (f)" onClick={() => onFollow(!following)} className="aria-pressed:border-accent aria-pressed:text-accent">

@@ -1,18 +1,16 @@
-import { type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "react";
+import { type RefObject, useCallback, useEffect, useMemo, useReducer, useRef, useState } from "react";
 import { PAGE, type RunDetail, type RunLog, useLog } from "@/api";
 import { Trouble } from "@/parts/ui/Trouble";
 import { goesOn } from "@/views/detail";
 import { type Choice, useChoice } from "./choice";
-import { Drawn } from "./Drawn";
 import { type UsedFind, useFind } from "./find";
 import { HitLine } from "./FindBar";
 import { type UsedFolds, useFolds } from "./folds";
-import { useHighlight } from "./highlight";
 import { ReadingContext } from "./reading";
+import { Scroller } from "./Scroller";
 import { useTranscriptKeys } from "./transcriptKeys";
 import { Toolbar } from "./Toolbar";
 import "./transcript.css";
-import { TypingRows } from "./TypingRows";
 import { Viewport } from "./viewport";
 import { Waiting } from "./Waiting";
 import { useWanted } from "./wanted";
@@ -35,13 +33,15 @@ export function Transcript({ run, target, onEvent }: Props) {
   const choice = useChoice(log, isBare(run), viewport, folds);
   const field = useRef<HTMLInputElement>(null);
   const [words, setWords] = useState("");
+  const [said, say] = useSaid();
   const find = useFind(run.id, words.trim(), log.lastSeq);
   const own = useGoing(target, find, choice);
   const retry = useWanted(log, viewport.range.from - PAGE, viewport.range.to + PAGE);
 
   const follow = (wanted: boolean) => {
     if (!wanted) return viewport.stay();
-    choice.toEnd();
+    choice.choose(null);
+    viewport.toEnd();
     onEvent(undefined);
   };
   const setAll = (open: boolean) => {
@@ -58,7 +58,7 @@ export function Transcript({ run, target, onEvent }: Props) {
     },
     [choose, viewport, onEvent, own],
   );
-  useTranscriptKeys({ run, choice, folds, log, bare: isBare(run), viewport, follow, setAll, isLive, field });
+  useTranscriptKeys({ run, choice, folds, log, bare: isBare(run), viewport, follow, setAll, isLive, field, say });
   const reading = useReadingOf(run, log, isLive, folds, viewport, onChoose);
   return (
     <section aria-label="Transcript" className="flex min-h-0 flex-1 flex-col">
@@ -71,9 +71,9 @@ export function Transcript({ run, target, onEvent }: Props) {
         onFollow={follow}
         all={folds.all}
         onAll={setAll}
-        count={log.lastSeq}
+        said={said ?? `${log.lastSeq.toLocaleString("en")} ${log.lastSeq === 1 ? "event" : "events"}`}
       />
-      {words.trim() && <HitLine find={find} />}
+      {words.trim() && <HitLine find={find} words={words.trim()} />}
       <ReadingContext value={reading}>
         <Scroller viewport={viewport} log={log} folds={folds} chosen={choice.chosen} words={words.trim()} />
       </ReadingContext>
@@ -81,6 +81,19 @@ export function Transcript({ run, target, onEvent }: Props) {
       <Waiting asked={run.awaits} runId={run.id} />
     </section>
   );
+}
+
+const SAID_MS = 1_500;
+
+/** Something that is said for a moment. */
+function useSaid(): [string | null, (words: string) => void] {
+  const [said, say] = useState<string | null>(null);
+  useEffect(() => {
+    if (said === null) return;
+    const timer = setTimeout(() => say(null), SAID_MS);
+    return () => clearTimeout(timer);
+  }, [said]);
+  return [said, say];
 }
 
 function useViewport(log: RunLog, bare: boolean, atEnd: boolean): Viewport {
@@ -122,38 +135,3 @@ function useGoing(target: number | undefined, find: UsedFind, { goTo }: Choice):
   }, [hit, find.place, goTo]);
   return own;
 }
-
-interface ScrollerProps {
-  viewport: Viewport;
-  log: RunLog;
-  folds: UsedFolds;
-  chosen: number | null;
-  words: string;
-}
-
-function Scroller({ viewport, log, folds, chosen, words }: ScrollerProps) {
-  const scroller = useRef<HTMLDivElement>(null);
-  const sizer = useRef<HTMLDivElement>(null);
-  const list = useRef<HTMLOListElement>(null);
-  useLayoutEffect(() => {
-    if (scroller.current && sizer.current && list.current) return viewport.attach(scroller.current, sizer.current, list.current);
-    return undefined;
-  }, [viewport]);
-  useLayoutEffect(() => viewport.layOut());
-  useHighlight(list.current, words);
-  return (
-    <div ref={scroller} tabIndex={0} role="group" aria-label="Transcript rows" className="relative min-h-0 flex-1 overflow-x-hidden overflow-y-auto [overflow-anchor:none]">
-      {log.lastSeq === 0 && <p className="p-4 text-ink-faint">No events yet.</p>}
-      <div ref={sizer} className="relative">
-        <ol ref={list} className="absolute inset-x-0">
-          <Drawn viewport={viewport} log={log} folds={folds} chosen={chosen} />
-        </ol>
-      </div>
-      <div>
-        <TypingRows log={log} />
-        <div className="h-2" />
-      </div>
-    </div>
-  );
-}
-

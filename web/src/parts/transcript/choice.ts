@@ -41,6 +41,11 @@ export function useChoice(log: RunLog, bare: boolean, viewport: Viewport, folds:
     [log, bare, viewport, setOpen],
   );
 
+  const choose = useCallback((seq: number | null) => {
+    wish.current++;
+    setChosen(seq);
+  }, []);
+
   const show = useCallback(
     async (from: number, step: 1 | -1) => {
       const mine = ++wish.current;
@@ -59,14 +64,14 @@ export function useChoice(log: RunLog, bare: boolean, viewport: Viewport, folds:
   useEffect(() => () => void wish.current++, []);
   return {
     chosen,
-    choose: setChosen,
+    choose,
     goTo,
     move,
     toStart: () => void show(1, 1),
     toEnd: () => {
-      wish.current++;
-      setChosen(null);
       viewport.toEnd();
+      const mine = ++wish.current;
+      void nextRow(log, bare, log.lastSeq, -1).then((row) => mine === wish.current && setChosen(row));
     },
   };
 }

@@ -1,0 +1,58 @@
+import { describe, expect, it } from "vitest";
+import { answerOf, optionsOf, questionOf } from "@/views/asked";
+import { told } from "@/parts/transcript/find";
+import { noteWords } from "@/parts/transcript/words";
+
+describe("what a run asks", () => {
+  it("is a question, or a tool's input", () => {
+    expect(questionOf({ kind: "question", input: { question: "Go on?", options: ["yes", "no"] } })).toBe("Go on?");
+    expect(questionOf({ kind: "approval", input: { message: "May I?" } })).toBe("May I?");
+    expect(questionOf({ kind: "question", input: "Why?" })).toBe("Why?");
+    expect(questionOf({ kind: "client_tool", input: { question: "not one" } })).toBeNull();
+    expect(questionOf({ kind: "question", input: { question: " " } })).toBeNull();
+    expect(questionOf({ kind: "question", input: null })).toBeNull();
+  });
+
+  it("may have options", () => {
+    expect(optionsOf({ options: ["a", 2, true, { x: 1 }, null] })).toEqual(["a", 2, true]);
+    expect(optionsOf({ options: "a" })).toEqual([]);
+    expect(optionsOf(null)).toEqual([]);
+  });
+
+  it("is answered in words; a tool gives JSON where it is JSON", () => {
+    expect(answerOf(" 42 ", "question")).toBe("42");
+    expect(answerOf("42", "client_tool")).toBe(42);
+    expect(answerOf('["a"]', "client_tool")).toEqual(["a"]);
+    expect(answerOf("some text", "client_tool")).toBe("some text");
+  });
+});
+
+describe("a search in a run", () => {
+  const nothing = { hits: [], place: -1, more: false, searching: false, problem: null, searchedTo: 0 };
+  const hit = (seq: number) => ({ seq, type: "tool.call", snippet: "[x]" });
+
+  it("is at its first hit, and stays at its hit while more are found", () => {
+    const first = told(told(nothing, { type: "begun" }), { type: "found", found: { hits: [hit(3), hit(9)], more: true, searched_to: 100 } });
+    expect(first).toMatchObject({ place: 0, more: true, searching: false, searchedTo: 100 });
+    const moved = told(first, { type: "moved", place: 1 });
+    const more = told(moved, { type: "found", found: { hits: [hit(200)], more: false, searched_to: 250 } });
+    expect(more).toMatchObject({ place: 1, more: false, searchedTo: 250 });
+    expect(more.hits.map((one) => one.seq)).toEqual([3, 9, 200]);
+    expect(told(more, { type: "emptied" })).toEqual(nothing);
+  });
+});
+
+describe("what an agent's program says of itself", () => {
+  it.each([
+    [{ kind: "retry" as const, message: "overloaded", status: 529, try: 1, tries: 3, retry_after: 0.575 }, "Try 1 of 3 failed: overloaded (HTTP 529); the next in 0.6 s"],
+    [{ kind: "denied" as const, message: "no" }, "Not allowed: no"],
+    [{ kind: "ready" as const, ready: { model: "m", tools: ["a", "b"] } }, "Ready · m · 2 tools"],
+    [{ kind: "ready" as const }, "Ready"],
+    [{ kind: "limit" as const, limit: { status: "warning" as const, current: 0.91, window: "five_hour" } }, "Near a limit (five hour): 91% used"],
+    [{ kind: "limit" as const }, "A limit of the provider"],
+    [{ kind: "error" as const, code: "rate_limit_error" }, "rate_limit_error"],
+    [{ kind: "left" as const }, "Left here, and gone on with later"],
+  ])("%j is %j", (note, words) => {
+    expect(noteWords(note)).toBe(words);
+  });
+});
