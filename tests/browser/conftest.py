@@ -12,7 +12,7 @@ from tests.browser import crowd
 from tests.browser.malice import write_malice, write_shapes
 from tests.browser.server import Server
 from tests.browser.stories import Stories, write_large, write_stories
-from tests.browser.tabs import PATIENCE_MS, Tabs, chromium
+from tests.browser.tabs import PATIENCE_MS, Tabs, chromium, watched
 from tests.model_server.server import ModelServer, in_thread
 
 from shopfloor.server.page_files import INDEX, PAGE_FOLDER
@@ -97,12 +97,10 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
 
 @pytest.fixture
 def tabs(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tabs]:
-    tabs = Tabs(browser)
-    yield tabs
-    if request.node.stash.get(_FAILED, False):
-        tabs.photograph(tmp_path)
-    tabs.close()
-    assert tabs.unbearable() == []
+    with watched(browser) as tabs:
+        yield tabs
+        if request.node.stash.get(_FAILED, False):
+            tabs.photograph(tmp_path)
 
 
 @pytest.fixture

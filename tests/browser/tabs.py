@@ -92,3 +92,14 @@ class Tabs:
     def close(self) -> None:
         for context in self._contexts:
             context.close()
+
+
+@contextmanager
+def watched(browser: Browser) -> Iterator[Tabs]:
+    """Tabs for as long as the block lasts; whatever they complained of is said at its end."""
+    tabs = Tabs(browser)
+    try:
+        yield tabs
+    finally:
+        tabs.close()
+    assert tabs.unbearable() == [], "the page complained:\n" + "\n".join(tabs.unbearable())

@@ -25,6 +25,7 @@ def test_after_a_restart_of_the_server_the_page_catches_up_by_itself(own_server:
     before = own_server.command("echo before")
     page = tabs.open(own_server, f"/agents/all/workers?worker={before}")
     expect(card(page, before)).to_be_visible()
+    expect(transcript(page)).to_contain_text("before")
     expect(not_connected(page)).to_have_count(0)
     own_server.kill()
     expect(not_connected(page)).to_be_visible()
@@ -34,6 +35,24 @@ def test_after_a_restart_of_the_server_the_page_catches_up_by_itself(own_server:
     after = own_server.command("echo after")
     expect(card(page, after)).to_be_visible()
     expect(not_connected(page)).to_have_count(0)
+
+
+def test_a_transcript_that_could_not_be_had_comes_by_itself_when_the_server_is_back(
+    own_server: Server, tabs: Tabs
+) -> None:
+    tabs.bear(REFUSED)
+    run_id = own_server.command("echo patience")
+    context = tabs.context()
+    context.route("**/log?*", lambda route: route.abort())
+    page = tabs.open(own_server, f"/agents/all/workers?worker={run_id}", context=context)
+    expect(transcript(page).get_by_role("alert")).to_contain_text("cannot be reached")
+    own_server.kill()
+    expect(not_connected(page)).to_be_visible()
+    context.unroute("**/log?*")
+    own_server.start()
+    expect(not_connected(page)).to_have_count(0)
+    expect(row(page, 3)).to_contain_text("echo patience")
+    expect(transcript(page).get_by_role("alert")).to_have_count(0)
 
 
 def test_a_run_goes_on_while_the_server_is_away_and_nothing_of_it_is_missed(own_server: Server, tabs: Tabs) -> None:

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 from tests.browser.conftest import Archive
-from tests.browser.parts import button, card, chosen, result, task
+from tests.browser.parts import button, card, chosen, result, task, timeline, transcript
 from tests.browser.server import Server
-from tests.browser.tabs import Tabs
+from tests.browser.tabs import Tabs, watched
 
 
 @pytest.mark.req("WT-47")
@@ -62,6 +62,22 @@ def test_a_running_run_is_cancelled_on_the_page(tabs: Tabs, server: Server, owne
     expect(card(page, run_id).locator('[data-status="cancelled"]')).to_be_visible()
     expect(button(page, "Cancel")).to_have_count(0)
     assert server.detail(run_id)["status"] == "cancelled"
+
+
+def test_a_queued_run_is_shown_as_such_and_begins_before_ones_eyes(tmp_path: Path, browser: Browser) -> None:
+    with Server(tmp_path, SHOPFLOOR_SLOTS="1") as server, watched(browser) as tabs:
+        first = server.dispatch("sleeper")
+        server.becomes(first, "running")
+        run_id = server.dispatch("child", PART="patience", task="Wait for your turn")
+        page = tabs.open(server, f"/agents/all/workers?worker={run_id}&status=queued")
+        expect(task(page)).to_have_text("Wait for your turn")
+        expect(chosen(page).locator('[data-status="queued"]').first).to_be_visible()
+        expect(card(page, run_id)).to_be_visible()
+        expect(timeline(page)).to_be_attached()
+        server.http.post(f"/api/runs/{first}/cancel", json={})
+        expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
+        expect(transcript(page)).to_contain_text("did patience")
+        expect(card(page, run_id)).to_have_count(0)
 
 
 def test_the_link_to_a_run_is_copied(tabs: Tabs, server: Server, owner: str) -> None:

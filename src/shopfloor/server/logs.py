@@ -28,7 +28,7 @@ from shopfloor.server.parameters import (
 from shopfloor.server.shapes import FoundEvents, LogPage, SpanList
 from shopfloor.server.spans import spans_of
 from shopfloor.server.sse import closing
-from shopfloor.views import Finder, Found, brief
+from shopfloor.views import Finder, Found, Spans, brief
 
 _LINES = "application/x-ndjson"
 Events = list[dict[str, Any]]
@@ -120,9 +120,16 @@ def _search(finder: Finder, entries: list[Entry], hits: list[Found], limit: int)
 
 
 @router.get("/runs/{run_id}/spans", responses=says(SpanList, "The spans of the run."))
-async def run_spans(request: Request, run_id: RunId) -> Response:
+async def run_spans(request: Request, run_id: RunId, served: Served) -> Response:
     """When the steps, tool calls and sub-runs of a run began and ended: the open ones and the longest."""
-    state = await spans_of(request).state(run_id)
+    try:
+        state = await spans_of(request).state(run_id)
+    except RunNotFound:
+        run = await served.store.get_run(run_id)
+        if run is None or run.row.status != "queued":
+            raise
+        # It has not begun: there is nothing to tell yet.
+        state = Spans()
     return answer(
         SpanList(
             spans=state.spans,

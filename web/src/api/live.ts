@@ -111,9 +111,9 @@ export class Live {
     const wasLost = this.#failures > 0;
     this.#failures = 0;
     this.#become("live");
-    // What changed while nobody listened.
+    // What changed while nobody listened: for long, or for the moment that a new connection takes.
     if (wasLost) void this.queries.invalidateQueries();
-    else void this.queries.invalidateQueries({ queryKey: ["runs"] });
+    else for (const what of ["runs", "run"]) void this.queries.invalidateQueries({ queryKey: [what] });
   }
 
   #failed(source: EventSource): void {

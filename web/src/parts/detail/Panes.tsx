@@ -25,8 +25,8 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
   const transcript = useRef<HTMLDivElement>(null);
   const [wasLive] = useState(() => goesOn(run.status));
   const [timelineLeads] = useState(() => wasLive || !run.has_transcript);
-  // Where nothing was said, there is nothing to show beside the timeline.
-  const talks = wasLive || run.has_transcript;
+  // Where nothing was said, nor done by tools or other runs, there is nothing to show beside the timeline.
+  const talks = wasLive || run.has_transcript || run.tool_calls > 0 || run.children > 0;
   const [open, toggle] = useOpen(timelineLeads);
 
   // Where the panes are stacked, the transcript may be out of sight when something in it is gone to.

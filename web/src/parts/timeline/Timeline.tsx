@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import clsx from "clsx";
-import { useEffect, useRef } from "react";
+import { useCallback, useEffect, useRef } from "react";
 import { pollMs, problemOf, type RunDetail, spansQuery, theLive, TIMELINE_POLL_MS, timelineQuery, useConnection } from "@/api";
 import { Button } from "@/parts/ui/Button";
 import { Loading } from "@/parts/ui/Quiet";
@@ -56,10 +56,18 @@ function Content({ run, chosen, onEvent }: Pick<Props, "run" | "chosen" | "onEve
   const spans = useQuery({ ...spansQuery(run.id), ...asked });
   // The server tells of events only where somebody follows them.
   useEffect(() => (live ? theLive().follow(run.id) : undefined), [live, run.id]);
-  useOnEnd(live, () => {
-    void timeline.refetch();
-    void spans.refetch();
-  });
+  const { refetch } = timeline;
+  const { refetch: refetchSpans } = spans;
+  const again = useCallback(() => {
+    void refetch();
+    void refetchSpans();
+  }, [refetch, refetchSpans]);
+  useOnEnd(live, again);
+  // A row that was written between the asking for the run and for its timeline is told of by nobody but the run.
+  const known = timeline.data?.more === false ? timeline.data.rows.length : run.event_count;
+  useEffect(() => {
+    if (run.event_count > known) again();
+  }, [run.event_count, known, again]);
   if (timeline.isPending) return <Loading what="the timeline" />;
   if (!timeline.data) return <Trouble error={timeline.error} onRetry={() => void timeline.refetch()} />;
   const { rows, more } = timeline.data;

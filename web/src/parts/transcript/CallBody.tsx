@@ -37,7 +37,7 @@ export function ResultBody({ result, input }: { result: EventOf<"tool.result">; 
   const changes = changesOf(input, payload.files);
   const shown = outputsOf(payload);
   const raw = async () => {
-    const got = await log.whole(result.seq);
+    const got = result.cut === undefined ? result : await log.whole(result.seq);
     const all = got.type === "tool.result" ? got.payload : payload;
     return all.output == null && all.error != null ? all.error : asText(all.output);
   };

@@ -23,32 +23,39 @@ export function useChoice(log: RunLog, bare: boolean, viewport: Viewport, folds:
   const wish = useRef(0);
   const { setOpen } = folds;
 
+  const [goal, setGoal] = useState<number | null>(null);
   const goTo = useCallback(
     (seq: number) => {
-      const mine = ++wish.current;
-      const event = Math.max(1, Math.min(seq, log.lastSeq || seq));
-      setChosen(event);
-      viewport.goTo(event);
-      void log.want(event, event).then(() => {
-        const page = log.page(pageOf(event));
-        const row = page && rowShowing(rowsOf(page, bare), event);
-        if (!row || mine !== wish.current) return;
-        setChosen(row.seq);
-        if (hides(row, event)) setOpen(row.seq, true);
-        viewport.goTo(row.seq);
-      });
+      wish.current++;
+      setGoal(seq);
+      setChosen(seq);
+      viewport.goTo(seq);
+      void log.want(seq, seq);
     },
-    [log, bare, viewport, setOpen],
+    [log, viewport],
   );
+  // Which row shows the event is known once its page is there, however long that takes.
+  const page = goal === null ? undefined : log.page(pageOf(Math.min(goal, log.lastSeq)));
+  useEffect(() => {
+    const row = page && goal !== null && rowShowing(rowsOf(page, bare), goal);
+    if (!row) return;
+    setGoal(null);
+    setChosen(row.seq);
+    if (hides(row, goal)) setOpen(row.seq, true);
+    // Who has scrolled away meanwhile is not pulled back.
+    if (viewport.isAt(goal)) viewport.goTo(row.seq);
+  }, [page, goal, bare, viewport, setOpen]);
 
   const choose = useCallback((seq: number | null) => {
     wish.current++;
+    setGoal(null);
     setChosen(seq);
   }, []);
 
   const show = useCallback(
     async (from: number, step: 1 | -1) => {
       const mine = ++wish.current;
+      setGoal(null);
       const row = await nextRow(log, bare, from, step);
       if (row === null || mine !== wish.current) return;
       setChosen(row);

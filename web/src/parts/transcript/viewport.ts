@@ -88,6 +88,11 @@ export class Viewport {
     this.layOut();
   }
 
+  /** Whether that is the place that is kept. */
+  isAt(seq: number): boolean {
+    return this.#anchor !== "end" && this.#anchor.seq === seq;
+  }
+
   toEnd(): void {
     this.#become("end");
     this.layOut();
