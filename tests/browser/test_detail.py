@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.conftest import Archive
-from tests.browser.parts import button, card, chosen, result, task, timeline, transcript
+from tests.browser.parts import button, card, chosen, result, row, task, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs, watched
 
@@ -57,11 +58,49 @@ def test_a_running_run_is_cancelled_on_the_page(tabs: Tabs, server: Server, owne
     run_id = server.dispatch("sleeper", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(chosen(page).locator('[data-status="running"]').first).to_be_visible()
-    button(page, "Cancel").click()
+    width = button(page, "Cancel").bounding_box()
+    button(page, "Cancel").dblclick()
+    expect(button(page, "Really cancel?")).to_be_focused()
+    assert button(page, "Really cancel?").bounding_box() == width
+    expect(button(page, "Cancel")).to_be_visible()
+    assert server.detail(run_id)["status"] == "running"
+    button(page, "Cancel").press("Enter")
+    button(page, "Really cancel?").press("Enter")
     expect(chosen(page).locator('[data-status="cancelled"]').first).to_be_visible()
     expect(card(page, run_id).locator('[data-status="cancelled"]')).to_be_visible()
     expect(button(page, "Cancel")).to_have_count(0)
     assert server.detail(run_id)["status"] == "cancelled"
+
+
+def test_an_event_that_is_not_there_is_said_to_be_missing(tabs: Tabs, archive: Archive) -> None:
+    run_id = archive.stories.everything
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={run_id}&event=99999")
+    expect(page.get_by_role("status").filter(has_text="There is no event 99999 in this run")).to_be_visible()
+    expect(row(page, 4)).to_be_visible()
+    expect(transcript(page).locator('[aria-current="true"]')).to_have_count(0)
+
+
+def test_an_event_that_is_yet_to_come_is_waited_for(tabs: Tabs, server: Server, owner: str, tmp_path: Path) -> None:
+    run_id = server.dispatch("stepper", owner=owner, GO=str(tmp_path / "go"))
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}&event=99999")
+    expect(chosen(page).locator('[data-status="running"]').first).to_be_visible()
+    expect(transcript(page).locator("[data-seq]").first).to_be_visible()
+    expect(transcript(page).locator('[aria-current="true"]')).to_have_count(0)
+    expect(page.get_by_text("There is no event")).to_have_count(0)
+    (tmp_path / "go").touch()
+    expect(page.get_by_text("There is no event 99999 in this run")).to_be_visible()
+
+
+def test_an_address_that_can_be_no_runs_leads_back(tabs: Tabs, server: Server, owner: str) -> None:
+    tabs.bear("422|400|404")
+    page = tabs.open(server, f"/agents/{owner}/workers?worker=abc")
+    expect(page.get_by_text("This run is not here")).to_be_visible()
+    expect(button(page, "Try again")).to_have_count(0)
+    page.get_by_role("link", name="Back to runs").click()
+    for said in ('{"a":1}', "[1]"):
+        expect(page.get_by_text("Select a worker to view details")).to_be_visible()
+        page.goto(f"{server.url}/agents/{owner}/workers?worker={quote(said)}")
+    expect(page.get_by_text("Select a worker to view details")).to_be_visible()
 
 
 def test_a_queued_run_is_shown_as_such_and_begins_before_ones_eyes(tmp_path: Path, browser: Browser) -> None:

@@ -70,6 +70,14 @@ def test_what_the_server_refuses_is_shown_in_the_form(tabs: Tabs, server: Server
     expect(dialog).to_have_count(0)
 
 
+def test_what_was_typed_outlives_a_click_beside_the_form(tabs: Tabs, server: Server, owner: str) -> None:
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    open_form(page, "form").get_by_label(re.compile("^TITLE")).fill("a long story")
+    page.mouse.click(5, 5)
+    expect(form(page)).to_have_count(0)
+    expect(open_form(page, "form").get_by_label(re.compile("^TITLE"))).to_have_value("a long story")
+
+
 def test_the_form_is_left_by_escape(tabs: Tabs, server: Server, owner: str) -> None:
     page = tabs.open(server, f"/agents/{owner}/workers")
     open_form(page, "child")

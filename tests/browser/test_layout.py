@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from tests.browser.parts import card, cards, chosen, run_list, task
+from tests.browser.parts import card, cards, chosen, result, run_list, task, timeline, transcript
 from tests.browser.server import Server
-from tests.browser.tabs import Tabs
+from tests.browser.tabs import PHONE, Tabs
 
 NOTHING_CHOSEN = "Select a worker to view details"
 
@@ -88,3 +89,43 @@ def test_an_address_that_leads_nowhere_leads_back(tabs: Tabs, server: Server, ow
     page.goto(f"{server.url}/agents/{owner}/nonsense")
     page.get_by_role("link").first.click()
     expect(run_list(page).or_(page.get_by_text(NOTHING_CHOSEN)).first).to_be_visible()
+
+
+def test_a_link_on_another_site_leads_to_the_run(tabs: Tabs, server: Server, owner: str) -> None:
+    tabs.bear("elsewhere.example")
+    run_id = server.command("echo linked", "--owner", owner)
+    page = tabs.open(server)
+    link = f'<a href="{server.url}/agents/all/workers?worker={run_id}&event=3">the run</a>'
+    page.route("http://elsewhere.example/", lambda route: route.fulfill(body=link, content_type="text/html"))
+    page.goto("http://elsewhere.example/")
+    page.get_by_role("link", name="the run").click()
+    expect(task(page)).to_have_text("echo linked")
+    expect(page).to_have_url(re.compile(f"worker={run_id}&event=3$"))
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (1440, 900), (390, 844)], ids=["small", "usual", "phone"])
+def test_a_result_that_comes_while_somebody_watches_lies_on_nothing(
+    tabs: Tabs, server: Server, owner: str, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    go = tmp_path / "go"
+    run_id = server.dispatch("stepper", owner=owner, GO=str(go))
+    viewport = {"width": size[0], "height": size[1]}
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=viewport)
+    expect(timeline(page).get_by_text("Wait").first).to_be_visible()
+    go.touch()
+    expect(result(page)).to_be_attached()
+    boxes = [part.bounding_box() for part in (timeline(page), transcript(page), result(page))]
+    above = 0.0
+    for box in boxes:
+        assert box
+        assert box["y"] >= above - 1
+        above = box["y"] + box["height"]
+
+
+def test_a_question_is_in_sight_on_a_phone(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.dispatch("asker", owner=owner)
+    server.becomes(run_id, "waiting")
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=PHONE)
+    expect(page.get_by_role("region", name="Waiting for your answer")).to_be_in_viewport(ratio=1)
+    page.keyboard.press("Escape")
+    expect(card(page, run_id)).to_be_visible()

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.browser.colours import background, named, rgb
 from tests.browser.conftest import Archive
-from tests.browser.parts import button, card, cards, pill, run_list, search, task
+from tests.browser.parts import button, card, cards, chosen, pill, run_list, search, task
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -179,6 +179,25 @@ def test_a_new_run_appears_by_itself_and_changes_as_it_goes_on(tabs: Tabs, serve
     call_id = server.detail(run_id)["awaits"][0]["call_id"]
     server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": call_id, "answer": "blue"})
     expect(card(page, run_id)).to_contain_text("done")
+
+
+def test_a_run_that_is_deleted_in_one_tab_is_gone_in_the_others(tabs: Tabs, server: Server, owner: str) -> None:
+    kept, doomed = (server.command(f"echo {word}", "--owner", owner) for word in ("kept", "doomed"))
+    address = f"/agents/{owner}/workers?worker={doomed}"
+    here = tabs.open(server, address)
+    there = tabs.open(server, address, context=here.context)
+    expect(task(there)).to_have_text("echo doomed")
+    expect(card(there, doomed)).to_be_visible()
+    button(here, "Pin").click()
+    expect(button(there, "Unpin")).to_be_visible()
+    button(here, "Delete").click()
+    here.get_by_role("button", name="Delete for good").click()
+    expect(here.get_by_text("Select a worker to view details")).to_be_visible()
+    expect(chosen(there)).to_contain_text("This run is not here")
+    for page in (here, there):
+        expect(card(page, doomed)).to_have_count(0)
+        expect(card(page, kept)).to_be_visible()
+        expect(page.get_by_text("1 worker", exact=True)).to_be_visible()
 
 
 def test_a_list_with_nothing_in_it_says_so(own_server: Server, tabs: Tabs) -> None:

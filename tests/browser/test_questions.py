@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from playwright.sync_api import expect
-from tests.browser.parts import button, chosen, result
+from tests.browser.parts import button, card, chosen, result, task
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -17,6 +17,17 @@ def test_a_question_is_answered_on_the_page_and_the_run_goes_on(tabs: Tabs, serv
     expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
     expect(result(page)).to_contain_text("painted in sea green")
     expect(page.get_by_role("textbox", name="Your answer")).to_have_count(0)
+
+
+def test_a_half_typed_answer_is_there_when_one_comes_back(tabs: Tabs, server: Server, owner: str) -> None:
+    other = server.command("echo beside", "--owner", owner)
+    run_id = server.dispatch("asker", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    page.get_by_role("textbox", name="Your answer").fill("sea gr")
+    card(page, other).click()
+    expect(task(page)).to_have_text("echo beside")
+    card(page, run_id).click()
+    expect(page.get_by_role("textbox", name="Your answer")).to_have_value("sea gr")
 
 
 def test_a_question_with_options_is_answered_by_a_click(tabs: Tabs, server: Server, owner: str) -> None:

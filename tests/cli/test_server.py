@@ -96,6 +96,7 @@ def test_lists_are_the_same_with_a_server_and_without_one(server, shopfloor):
     assert [
         run["agent_id"] for run in json.loads(shopfloor("list", "--json", "--search", "needle").stdout)["workers"]
     ] == ["ada"]
+    assert "[needle]" in shopfloor("list", "--search", "need").stdout
     assert shopfloor("list", "--status", "failed").stdout.splitlines()[-1] == "1 of 1 runs"
     assert "exit code 4" in shopfloor("status", "last").stdout
 

@@ -17,6 +17,7 @@ from tests.samples import GOLDEN_FILES, PARENT_ID, RUN_ID
 from shopfloor.errors import InvalidParameter
 from shopfloor.log import Awaits, CallStarted, Event, RunError, Session, StepStarted, new_run_id
 from shopfloor.ports import Change, Channel, RunFilter, RunItem, RunPage, Store
+from shopfloor.views import HIT_BEGIN, HIT_END
 
 pytestmark = pytest.mark.anyio
 
@@ -539,24 +540,33 @@ async def test_words_are_found_in_what_went_wrong(store: Store) -> None:
         ("QUICK Brown", True),
         ("brown quick", True),
         ("  quick\n\tbrown ", True),
-        ("quic", False),
+        ("quic", True),
+        ("brown quic", True),
+        ("quic brown", False),
         ("uick", False),
         ("quickbrown", False),
+        ("quicker", False),
         ("ÄPFEL", True),
+        ("äpf", True),
+        ("прив", True),
+        ("北", False),
         ("äpfel", True),
         ("привет", True),
         ("北京", True),
         ("٣", True),
         ("42", True),
         ("4", False),
+        ("q", False),
         ("snake", True),
         ("snake_case", True),
+        ("snake_ca", True),
+        ("sna_case", False),
         ("case-snake", True),
         ("fox-quick", True),
         ("fox.jumps/quick", True),
     ],
 )
-async def test_words_are_whole_and_know_no_case_no_order_and_no_punctuation(
+async def test_words_but_the_last_are_whole_and_know_no_case_no_order_and_no_punctuation(
     store: Store, query: str, found: bool
 ) -> None:
     task = "The quick, brown fox; jumps! Äpfel Привет 北京 ٣ 42 snake_case"
@@ -580,7 +590,8 @@ async def test_words_are_whole_and_know_no_case_no_order_and_no_punctuation(
         ('alpha"', "ab"),
         ('"beta alpha"', "ab"),
         ("alpha*", "ab"),
-        ("alph*", ""),
+        ("alph*", "ab"),
+        ("alph* beta", ""),
         ("*alpha", "ab"),
         ("^beta", "ab"),
         ("-alpha", "ab"),
@@ -619,18 +630,52 @@ async def test_a_snippet_shows_where_the_words_stand(store: Store) -> None:
     await keep(store, run("find it", said(f"{long} the Needle in {long}")))
     (item,) = (await store.list_runs(RunFilter(search="needle"), limit=5)).items
     assert item.snippet is not None
-    assert "[Needle]" in item.snippet
+    assert f"{HIT_BEGIN}Needle{HIT_END}" in item.snippet
     assert "hay" in item.snippet
     assert len(item.snippet) < 1000
 
 
 @pytest.mark.parametrize(
-    ("query", "hit"), [("task", "[task]"), ("WORD", "[word]"), ("outcome", "[Outcome]"), ("größe", "[Größe]")]
+    ("query", "hit"),
+    [("task", "task"), ("WORD", "word"), ("outcome", "Outcome"), ("größe", "Größe"), ("outc", "Outcome")],
 )
 async def test_a_snippet_is_of_any_text_of_the_run(store: Store, query: str, hit: str) -> None:
     await keep(store, run("the task", said("a word of Größe"), result="Outcome good"))
     (item,) = (await store.list_runs(RunFilter(search=query), limit=5)).items
-    assert hit in (item.snippet or "")
+    assert f"{HIT_BEGIN}{hit}{HIT_END}" in (item.snippet or "")
+
+
+async def test_a_snippet_keeps_the_brackets_of_the_text_and_has_no_marks_but_its_own(store: Store) -> None:
+    await keep(store, run(f'["hit", [1]] \x1b[31m {HIT_BEGIN} {HIT_END} [x](y)'))
+    (item,) = (await store.list_runs(RunFilter(search="hit"), limit=5)).items
+    marked = f'["{HIT_BEGIN}hit{HIT_END}", [1]] \x1b[31m   [x](y)'
+    assert (item.snippet or "").startswith(marked)
+
+
+async def test_a_run_is_found_by_how_its_id_begins(store: Store) -> None:
+    a, b, c = await keep(store, run("x"), run("y"), run("z", said(f"look at {RUN_ID}")))
+    for begin in (a[:8], a[:13], a, f" {a[:8].upper()} "):
+        assert await shown(store, search=begin) == [a], begin
+    (item,) = (await store.list_runs(RunFilter(search=a[:8]), limit=5)).items
+    assert item.snippet is None
+    assert await shown(store, search=a[:3]) == []
+    assert await shown(store, search=a[4:]) == []
+    assert await shown(store, search=b[:8], agent_id="nobody") == []
+    assert await shown(store, search=RUN_ID[:8]) == [c]
+    assert await shown(store, search="----") == []
+
+
+async def test_runs_found_by_words_and_by_id_are_one_list(store: Store) -> None:
+    named = run("a")
+    begin = named[0].run_id[:8]
+    kept = await keep(store, run(f"see {begin}"), named, run("b"), run(f"again {begin}-and-so-on"))
+    wanted = [kept[3], kept[1], kept[0]]
+    assert await shown(store, search=begin) == wanted
+    pages = await by_cursor(store, 1, search=begin)
+    assert [run_id for page in pages for run_id in ids(page)] == wanted
+    assert {page.total for page in pages} == {3}
+    snippets = [item.snippet for page in pages for item in page.items]
+    assert [snippet and f"{HIT_BEGIN}{begin}{HIT_END}" in snippet for snippet in snippets] == [True, None, True]
 
 
 async def test_only_a_search_has_snippets(store: Store) -> None:

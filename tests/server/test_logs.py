@@ -146,8 +146,8 @@ def found(client: httpx.Client, run_id: str, q: str, **asked: Any) -> Any:
 def test_a_text_is_found_in_what_was_said_and_done(client: httpx.Client, runs: Runs) -> None:
     assert found(client, runs.done, "TEST SUITE") == {
         "hits": [
-            {"seq": 1, "type": "run.started", "snippet": "run the [test suite]"},
-            {"seq": 3, "type": "message.user", "snippet": "Run the [test suite] in ~/app"},
+            {"seq": 1, "type": "run.started", "snippet": "run the \ue000test suite\ue001"},
+            {"seq": 3, "type": "message.user", "snippet": "Run the \ue000test suite\ue001 in ~/app"},
         ],
         "more": False,
         "searched_to": 8,

@@ -217,6 +217,26 @@ def test_a_browser_without_a_right_token_is_told_how_to_log_in(
     assert "<link" not in got.text, "a stranger may not have what it links to"
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize(
+    ("address", "again"),
+    [
+        ("/agents/all/workers?worker=a&event=3", "/agents/all/workers?worker=a&event=3"),
+        ("/agents/%22%3E%3Cscript%3E/workers", "/agents/%22%3E%3Cscript%3E/workers"),
+        ("//evil.example/", "/evil.example/"),
+    ],
+)
+def test_who_follows_a_link_from_elsewhere_is_asked_once_more_from_here(
+    stranger: httpx.Client, site: str, address: str, again: str
+) -> None:
+    came = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+    got = stranger.get(f"{stranger.base_url}".rstrip("/") + address, headers=came)
+    assert (got.status_code, got.headers["refresh"]) == (200, f"0; url={again}")
+    assert "<script" not in got.text
+    then = stranger.get(again, headers=came | {"Sec-Fetch-Site": "same-origin"})
+    assert (then.status_code, "refresh" in then.headers) == (401, False)
+
+
 @pytest.mark.parametrize("address", ["/api/health", "/api/agents/workers", "/api/nowhere", "/api"])
 def test_programs_are_told_as_programs_are_whatever_they_accept(stranger: httpx.Client, address: str) -> None:
     assert stranger.get(address).json()["error"]["code"] == "unauthorized"

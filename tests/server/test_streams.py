@@ -21,11 +21,13 @@ from tests.server.working import working, written
 
 from shopfloor.adapters.local import Live, LocalLogReader, LocalLogs
 from shopfloor.adapters.sqlite import SqliteQueue
+from shopfloor.engine import prune
 from shopfloor.limits import BRIEF_CHARS
 from shopfloor.log import Delta, ToolResult, new_run_id, now
 from shopfloor.ports import Dispatch
 from shopfloor.record import Storage
 from shopfloor.server.limits import QUEUED_CHECK_SECONDS
+from shopfloor.wiring import local_office
 
 END = Received("end", "{}")
 
@@ -254,6 +256,48 @@ def test_the_page_is_told_of_every_row_that_changes(own_storage: Storage) -> Non
             while seen["status"] != "done":
                 seen = _next_row(received)
         assert seen == client.get("/api/agents/workers").json()["workers"][0]
+
+
+def test_the_page_is_told_of_runs_that_are_deleted(own_storage: Storage, tmp_path: Path) -> None:
+    kept, parent = record(own_storage, begun(), ended()), record(own_storage, begun(), ended())
+    child = record(own_storage, begun(), ended(), parent=parent)
+    with working(own_storage, written(tmp_path / "workers")) as shop, shop.client() as client:
+        _until_listed(client, 3)
+        with listening(client, "/api/stream") as received:
+            assert next(received) == Received("ready", "{}")
+            assert set(client.delete(f"/api/runs/{parent}").json()["deleted"]) == {parent, child}
+            assert _gone(received, 2) == {parent, child}
+            # Another process, which knows nothing of this server.
+            anyio.run(_prune, own_storage)
+            assert _gone(received, 1) == {kept}
+
+
+def _until_listed(client: httpx.Client, count: int) -> None:
+    while client.get("/api/agents/workers").json()["total"] < count:
+        time.sleep(0.02)
+
+
+def _gone(received: Any, count: int) -> set[str]:
+    """So many runs that are told to be gone, in however many pieces."""
+    gone: set[str] = set()
+    while len(gone) < count:
+        gone |= set(next(one.json["run_ids"] for one in received if isinstance(one, Received) and one.event == "gone"))
+    return gone
+
+
+async def _prune(storage: Storage) -> None:
+    async with local_office(storage) as office:
+        assert await prune(storage, office.store, office.queue, before="2999-01-01T00:00:00.000Z") == 1
+
+
+def test_the_page_is_told_of_a_pin(own_storage: Storage) -> None:
+    run_id = record(own_storage, begun(), ended())
+    with opened(own_storage) as shop, shop.client() as client, listening(client, "/api/stream") as received:
+        assert next(received) == Received("ready", "{}")
+        for pinned in (True, False):
+            client.post(f"/api/runs/{run_id}/pin", json={"pinned": pinned})
+            seen = _next_row(received)
+            assert (seen["id"], seen["pinned"]) == (run_id, pinned)
 
 
 def _next_row(received: Any) -> Any:

@@ -174,7 +174,7 @@ def _in_another_zone(said: str) -> str:
 
 def test_a_search_shows_where_the_words_stand(client: httpx.Client) -> None:
     (item,) = answer(client, "/api/agents/workers", q="zebra")["workers"]
-    assert "[zebra]" in item["snippet"]
+    assert "\ue000zebra\ue001" in item["snippet"]
 
 
 @pytest.mark.req("WT-29", "WT-31")

@@ -11,7 +11,7 @@ from shopfloor.adapters.memory import MemoryStore
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.engine import Ingest
 from shopfloor.log import AssistantMessage, RunCompleted, RunStarted, StepStarted, TextBlock, new_run_id
-from shopfloor.ports import RunFilter
+from shopfloor.ports import RunFilter, RunItem
 from shopfloor.record import Recorder, Storage
 
 
@@ -112,10 +112,12 @@ def test_changes_are_told_to_those_who_listen_newest_state_only(storage: Storage
             say(recorder, "one")
             await ingest.catch_up()
             (item,) = await anext(changes)
+            assert isinstance(item, RunItem)
             assert item.row.last_seq == 2
             end(recorder)
             await ingest.catch_up()
             (item,) = await anext(changes)
+            assert isinstance(item, RunItem)
             assert item.row.status == "completed"
 
     anyio.run(main)

@@ -8,7 +8,8 @@ export { filterOf, type Place };
 
 export function usePlace(): Place {
   const { agentId } = workersRoute.useParams();
-  const search = workersRoute.useSearch();
+  // The router leaves in what `searchOf` has left out.
+  const search = searchOf({ ...workersRoute.useSearch() });
   return { ...search, owner: agentId === EVERYBODY ? undefined : agentId };
 }
 
@@ -18,7 +19,7 @@ export function useGo(): (change: Partial<{ [K in keyof Search]: Search[K] | und
   return useCallback(
     (change, replace = false) =>
       void navigate({
-        search: (before) => changed(before, change),
+        search: (before) => changed(searchOf({ ...before }), change),
         replace,
         resetScroll: false,
       }),

@@ -112,6 +112,21 @@ test("a run that is looked at has what its row says, and is asked for again when
   expect(asked).toHaveBeenCalledTimes(2);
 });
 
+test("a run that was deleted while somebody looks at it is said to be gone, and not asked for", async () => {
+  const asked = vi.fn(() => old);
+  const observer = new QueryObserver(queries, { queryKey: ["run", "old"], queryFn: asked, staleTime: Infinity });
+  const told = vi.fn();
+  observer.subscribe(told);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(observer.getCurrentResult().data).toEqual(old);
+  told.mockClear();
+  forgetRuns(queries, ["old"]);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(told).toHaveBeenCalled();
+  expect(observer.getCurrentResult()).toMatchObject({ data: undefined, isPending: false, error: { status: 404 } });
+  expect(asked).toHaveBeenCalledTimes(1);
+});
+
 test("runs that were deleted are in no list", async () => {
   looksAt({}, () => page([young, old]));
   await vi.advanceTimersByTimeAsync(0);

@@ -69,19 +69,19 @@ test("the next and the previous run, past what is none", () => {
 });
 
 test("where the searched words stand", () => {
-  expect(pieces("…a [hit], and [one more]")).toEqual([
+  expect(pieces("…a \uE000hit\uE001, and \uE000one more\uE001")).toEqual([
     { text: "…a ", isHit: false },
     { text: "hit", isHit: true },
     { text: ", and ", isHit: false },
     { text: "one more", isHit: true },
   ]);
   expect(pieces("nothing")).toEqual([{ text: "nothing", isHit: false }]);
-  expect(pieces("[[hit] open [")).toEqual([
-    { text: "[", isHit: false },
-    { text: "hit", isHit: true },
-    { text: " open [", isHit: false },
+  expect(pieces("[[\uE000[hit]\uE001] open [x]")).toEqual([
+    { text: "[[", isHit: false },
+    { text: "[hit]", isHit: true },
+    { text: "] open [x]", isHit: false },
   ]);
-  expect(pieces("<b>[hit]</b>").map((piece) => piece.text)).toEqual(["<b>", "hit", "</b>"]);
+  expect(pieces("<b>\uE000hit\uE001</b>").map((piece) => piece.text)).toEqual(["<b>", "hit", "</b>"]);
   expect(pieces("")).toEqual([]);
 });
 

@@ -26,8 +26,8 @@ describe("rows that change", () => {
   });
 
   test("keep what a search has found in them", () => {
-    const found = pagesOf(page([at(50, { snippet: "a [hit]" })]));
-    expect(patch(found, [at(50, { status: "failed" })], { q: "hit" }).pages.pages[0]?.workers[0]?.snippet).toBe("a [hit]");
+    const found = pagesOf(page([at(50, { snippet: "a \uE000hit\uE001" })]));
+    expect(patch(found, [at(50, { status: "failed" })], { q: "hit" }).pages.pages[0]?.workers[0]?.snippet).toBe("a \uE000hit\uE001");
   });
 
   test("come on top when they are new", () => {

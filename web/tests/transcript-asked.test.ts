@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { answerOf, optionsOf, questionOf } from "@/views/asked";
+import { answerOf, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
 import { told } from "@/parts/transcript/find";
 import { noteWords } from "@/parts/transcript/words";
 
@@ -25,11 +25,18 @@ describe("what a run asks", () => {
     expect(answerOf('["a"]', "client_tool")).toEqual(["a"]);
     expect(answerOf("some text", "client_tool")).toBe("some text");
   });
+
+  it.each(['{"broken', "[1,", '"half', ' {"a": 1} and more'])("is doubted where it is broken JSON: %j", (typed) => {
+    expect(isBrokenJson(typed, "client_tool")).toBe(true);
+    expect(isBrokenJson(typed, "question")).toBe(false);
+  });
+
+  it.each(['{"a": 1}', "[]", '"whole"', "words", "1,", ""])("is not doubted otherwise: %j", (typed) => expect(isBrokenJson(typed, "client_tool")).toBe(false));
 });
 
 describe("a search in a run", () => {
   const nothing = { hits: [], place: -1, more: false, searching: false, problem: null, searchedTo: 0 };
-  const hit = (seq: number) => ({ seq, type: "tool.call", snippet: "[x]" });
+  const hit = (seq: number) => ({ seq, type: "tool.call", snippet: "\uE000x\uE001" });
 
   it("is at its first hit, and stays at its hit while more are found", () => {
     const first = told(told(nothing, { type: "begun" }), { type: "found", found: { hits: [hit(3), hit(9)], more: true, searched_to: 100 } });

@@ -11,6 +11,7 @@ import anyio
 
 from shopfloor.cli.arguments import Parser, add_color, positive, storage_of
 from shopfloor.cli.style import Style, ago, duration, one_line
+from shopfloor.views import HIT_BEGIN, HIT_END
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
@@ -19,6 +20,7 @@ EXAMPLES = """\
   shopfloor list --search 'assertion error'   where these words stand, in task, output or tools
   shopfloor list --json | jq '.workers[].id'  as the API gives them"""
 _LOOKS = {"done": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "waiting": "cyan"}
+_BRACKETS = str.maketrans({HIT_BEGIN: "[", HIT_END: "]"})
 _STATUSES = ("all", "queued", "running", "waiting", "done", "failed", "cancelled")
 
 
@@ -81,5 +83,6 @@ def table(runs: list[dict[str, Any]], style: Style, width: int) -> list[str]:
         look = _LOOKS.get(run["status"], "dim")
         lines.append(f"{run['id'][:8]}  {style.paint(status, look)}  {times}  {style.paint(owner, 'dim')}  {task}")
         if run.get("snippet"):
-            lines.append(style.paint(f"          {one_line(run['snippet'], width - 10)}", "dim"))
+            found = one_line(str(run["snippet"]).translate(_BRACKETS), width - 10)
+            lines.append(style.paint(f"          {found}", "dim"))
     return lines

@@ -14,7 +14,7 @@ import msgspec
 from shopfloor.errors import FileMissing, InvalidEvent, StorageError, StoreError
 from shopfloor.limits import INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS, INGEST_RUNS
 from shopfloor.log import Entry, Event, decode
-from shopfloor.ports import Change, RunItem, Store
+from shopfloor.ports import Change, Gone, RunItem, Store
 from shopfloor.record import Cursor, Problem, Reset, Storage, is_locked, read
 from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, row_fold, search_text, timeline_fold
 
@@ -140,6 +140,7 @@ class Ingest:
         """What was announced, and what the open logs have got. Gives the number of events."""
         announced, place = self._storage.announced(self._place)
         await self._take_up(announced)
+        await self._tell_gone(announced)
         batch = await self._batch()
         taken = batch.events
         while batch.changes:
@@ -175,7 +176,8 @@ class Ingest:
 
     async def _keep(self, changes: list[Change]) -> None:
         await self._store.apply(changes)
-        await self._tell(changes)
+        for change in changes:
+            await self.tell(change.row.id)
 
     async def _take_back(self) -> int:
         """A power cut, or a disk that took no more, may have taken events that the views have: they are made anew."""
@@ -206,7 +208,7 @@ class Ingest:
     # For whoever shows lists.
 
     @asynccontextmanager
-    async def subscribe(self) -> AsyncGenerator[AsyncIterator[list[RunItem]]]:
+    async def subscribe(self) -> AsyncGenerator[AsyncIterator[list[RunItem | Gone]]]:
         listener = _Listener()
         self._listeners.append(listener)
         try:
@@ -214,28 +216,39 @@ class Ingest:
         finally:
             self._listeners.remove(listener)
 
-    async def _tell(self, changes: list[Change]) -> None:
+    async def tell(self, run_id: str) -> None:
+        if self._listeners and (item := await self._store.get_run(run_id)) is not None:
+            self._put(run_id, item)
+
+    async def _tell_gone(self, announced: Sequence[str]) -> None:
+        """Of what was announced, that which has neither a log nor a row was deleted, by whichever process."""
         if not self._listeners:
             return
-        for change in changes:
-            item = await self._store.get_run(change.row.id)
-            if item is not None:
-                for listener in self._listeners:
-                    listener.put(item)
+        missing = [one for one in announced if not self._storage.log_path(one).exists()]
+        for first in range(0, len(missing), INGEST_RUNS):
+            some = missing[first : first + INGEST_RUNS]
+            known = await self._store.folded(some)
+            for run_id in some:
+                if run_id not in known:
+                    self._put(run_id, Gone(run_id))
+
+    def _put(self, run_id: str, news: RunItem | Gone) -> None:
+        for listener in self._listeners:
+            listener.put(run_id, news)
 
 
 class _Listener:
     """Changes that one subscriber has not seen yet: of each run the newest state only, so that they stay few."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, RunItem] = {}
+        self._pending: dict[str, RunItem | Gone] = {}
         self._news = anyio.Event()
 
-    def put(self, item: RunItem) -> None:
-        self._pending[item.row.id] = item
+    def put(self, run_id: str, news: RunItem | Gone) -> None:
+        self._pending[run_id] = news
         self._news.set()
 
-    async def items(self) -> AsyncIterator[list[RunItem]]:
+    async def items(self) -> AsyncIterator[list[RunItem | Gone]]:
         while True:
             await self._news.wait()
             self._news = anyio.Event()

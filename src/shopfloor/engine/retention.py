@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
+import contextlib
+
+from shopfloor.errors import NeedsForce, RunNotFound, RunRunning, StorageError
 from shopfloor.ports import Queue, RunFilter, RunItem, Store
 from shopfloor.record import Storage, torn_files
 
@@ -44,6 +46,10 @@ async def _erase_all(storage: Storage, store: Store, queue: Queue, family: list[
     for one in gone:
         await _erase(storage, store, one)
     await queue.forget(gone)
+    # Whoever shows lists is told, also where that is another process. They are gone also where the disk is full.
+    with contextlib.suppress(OSError, StorageError):
+        for one in gone:
+            storage.announce(one)
     return gone
 
 

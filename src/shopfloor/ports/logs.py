@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+import msgspec
+
 from shopfloor.log import Delta, Entry, Payload
 from shopfloor.ports.store import RunItem
 from shopfloor.record import Reset
@@ -92,11 +94,21 @@ class LogReader(Protocol):
         ...
 
 
+class Gone(msgspec.Struct, frozen=True):
+    """A run that was deleted."""
+
+    run_id: str
+
+
 class Changes(Protocol):
     """Live changes of rows, for whoever shows lists."""
 
-    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[list[RunItem]]]:
+    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[list[RunItem | Gone]]]:
         """The rows that changed, newest state, as they change; for a slow reader changes of one run are joined."""
+        ...
+
+    async def tell(self, run_id: str) -> None:
+        """Passes on a row that has changed in what its log does not say, as its pin."""
         ...
 
 

@@ -41,7 +41,7 @@ class Storage:
         return self.transcripts / f"{checked_run_id(run_id)}.jsonl"
 
     def announce(self, run_id: str) -> None:
-        """Tells who keeps the rows that there is a new log, so that nobody has to list a million files to see it."""
+        """Tells who keeps the rows that a log is new, or gone: so nobody has to list a million files to see it."""
         make_folder(self.root)
         descriptor = open_for_append(self.announcements)
         try:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from html import escape
 from typing import Final
+from urllib.parse import quote
 
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
@@ -59,6 +60,22 @@ def problem_page(error: ShopfloorError, headers: Mapping[str, str] | None = None
         return page("Shopfloor: not logged in", body, status=error.status, headers=headers, styled=False)
     body = f'<h1>Shopfloor</h1>\n{said}{hint}\n<p><a href="/">To the front page</a></p>'
     return page("Shopfloor", body, status=error.status, headers=headers, styled=False)
+
+
+def comes_from_elsewhere(scope: Scope) -> bool:
+    """Whether somebody followed a link on another site: then the browser keeps our cookie to itself."""
+    headers = Headers(scope=scope)
+    return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-site") in ("cross-site", "same-site")
+
+
+def once_more(scope: Scope) -> HTMLResponse:
+    """Has the browser ask again, now from a page of ours, which it gives the cookie to. Nobody is asked twice."""
+    query = scope["query_string"].decode("latin-1")
+    # Two slashes would begin the name of another server.
+    path = "/" + quote(scope["path"].lstrip("/"), safe="/:@!$&'()*+,=~")
+    target = f"{path}?{query}" if query else path
+    headers = {"Refresh": f"0; url={target}"}
+    return page("Shopfloor", f'<p><a href="{escape(target)}">To the page</a></p>', headers=headers, styled=False)
 
 
 def prose(text: str) -> str:

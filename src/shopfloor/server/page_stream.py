@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import RunNotFound
 from shopfloor.log import Delta, Entry
-from shopfloor.ports import Changes
+from shopfloor.ports import Changes, Gone
 from shopfloor.record import Reset
 from shopfloor.server.answers import Served, streams
 from shopfloor.server.limits import LOOP_BYTES, QUEUED_CHECK_SECONDS
@@ -28,6 +28,7 @@ _encode = msgspec.json.Encoder().encode
 
 _PAGE_STREAM = (
     "`event: ready` once nothing will be missed; `event: run` with a `WorkerItem` whenever a row has changed; "
+    "`event: gone` with the `run_ids` of runs that were deleted; "
     "of the runs asked for `event: log` with `run_id` and `event`, told briefly: one whose texts were cut has `cut`, "
     "how many bytes it has as a whole; `event: delta`, without an `id`, with `run_id` and a piece of a message that is "
     "being made, as in the stream of a run; `event: reset` with `run_id` and `last`; `event: end` with `run_id` when "
@@ -55,7 +56,14 @@ async def _row_frames(changes: Changes) -> Frames:
     async with changes.subscribe() as subscribed, closing(subscribed) as batches:
         yield _READY
         async for batch in batches:
-            yield b"".join([frame(b"run", _encode(item_of(run))) for run in batch])
+            frames = [frame(b"run", _encode(item_of(run))) for run in batch if not isinstance(run, Gone)]
+            if gone := [run.run_id for run in batch if isinstance(run, Gone)]:
+                frames.append(frame(b"gone", _encode(_RunsGone(gone))))
+            yield b"".join(frames)
+
+
+class _RunsGone(msgspec.Struct, frozen=True):
+    run_ids: list[str]
 
 
 class _LogEvent(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from shopfloor.errors import (
     Unauthorized,
     UnexpectedError,
 )
-from shopfloor.server.html import problem_page, wants_page
+from shopfloor.server.html import comes_from_elsewhere, once_more, problem_page, wants_page
 from shopfloor.server.shapes import Problem, ProblemAnswer
 
 _log = logging.getLogger("shopfloor.server")
@@ -42,6 +42,8 @@ def problem_of(error: Exception, scope: Scope | None = None) -> Response:
     said = logged(error)
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(said, Unauthorized) else None
     if scope is not None and wants_page(scope):
+        if isinstance(said, Unauthorized) and comes_from_elsewhere(scope):
+            return once_more(scope)
         return problem_page(said, headers)
     return problem(said.status, said.code, said.message, said.hint, headers)
 

@@ -18,6 +18,7 @@ async def pin_run(run_id: RunId, body: PinBody, served: Served) -> Response:
     """Keeps a run when old ones are pruned, or no longer."""
     if not await served.store.pin(run_id, pinned=body.pinned):
         raise RunNotFound(f"there is no run {run_id}")
+    await served.changes.tell(run_id)
     return answer(item_of(await owned_run(served.store, run_id)))
 
 

@@ -103,7 +103,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerItem(_Worker, frozen=True, kw_only=True):
     """A run, as the list shows it."""
 
-    snippet: Annotated[str | None, Meta(description="Where the searched words stand, between `[` and `]`.")]
+    snippet: Annotated[str | None, Meta(description="Where the searched words stand, between U+E000 and U+E001.")]
 
 
 class Awaited(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from shopfloor.views.brief import brief
 from shopfloor.views.finding import Finder, Found
 from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
 from shopfloor.views.row import RunRow, added, provider_of, row_fold
-from shopfloor.views.search import search_text
+from shopfloor.views.search import HIT_BEGIN, HIT_END, beginning_of_id, search_text, unmarked
 from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
 from shopfloor.views.signals import Signals, signals_step
 from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
@@ -59,6 +59,8 @@ from shopfloor.views.waiting import RATE_LIMIT, Waits, waits_step
 __all__ = [
     "AGENT_SIGNALS",
     "DONE",
+    "HIT_BEGIN",
+    "HIT_END",
     "RATE_LIMIT",
     "SPAN_EVENTS",
     "ArchiveEntry",
@@ -112,6 +114,7 @@ __all__ = [
     "answered_by",
     "archive",
     "begin",
+    "beginning_of_id",
     "brief",
     "by_parent",
     "cut",
@@ -131,5 +134,6 @@ __all__ = [
     "stream_step",
     "timeline_fold",
     "tree",
+    "unmarked",
     "waits_step",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 
 from shopfloor.limits import FOUND_CHARS
 from shopfloor.log import Entry
+from shopfloor.views.search import HIT_BEGIN, HIT_END, unmarked
 
 _decode_payload = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode = msgspec.json.Decoder().decode
@@ -23,8 +24,7 @@ class Found(msgspec.Struct, frozen=True):
 
     seq: int
     type: str
-    snippet: str
-    """Where it stands first, between `[` and `]`."""
+    snippet: Annotated[str, msgspec.Meta(description="Where it stands first, between U+E000 and U+E001.")]
 
 
 class Finder:
@@ -74,10 +74,11 @@ def _strings(payload: Any) -> list[str]:
 
 def _snippet(text: str, start: int, end: int) -> str:
     """On one line, at most so many characters with its marks; the hit itself is shown first of all."""
-    room = FOUND_CHARS - len("[]……")
+    room = FOUND_CHARS - len(f"{HIT_BEGIN}{HIT_END}……")
     hit = text[start : min(end, start + room)]
     before = text[max(0, start - min(_BEFORE, room - len(hit))) : start]
     after = text[end : end + room - len(hit) - len(before)]
     first = "…" if len(before) < start else ""
     last = "…" if end + len(after) < len(text) else ""
-    return re.sub(r"\s", " ", f"{first}{before}[{hit}]{after}{last}")
+    marked = f"{unmarked(before)}{HIT_BEGIN}{unmarked(hit)}{HIT_END}{unmarked(after)}"
+    return re.sub(r"\s", " ", f"{first}{marked}{last}")

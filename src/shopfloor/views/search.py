@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from shopfloor.limits import SEARCH_TEXT_BYTES
 from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem
 from shopfloor.views.row import RunRow
 from shopfloor.views.text import cut
+
+HIT_BEGIN: Final = "\ue000"
+HIT_END: Final = "\ue001"
+"""In a snippet, what was searched for stands between these. They are in no text that is shown, unlike brackets."""
+
+_MARKS: Final = re.compile(f"[{HIT_BEGIN}{HIT_END}]")
+_ID: Final = re.compile(r"[0-9a-f-]{4,}")
+
+
+def unmarked(text: str) -> str:
+    """Without the characters that mark hits."""
+    return _MARKS.sub("", text)
+
+
+def beginning_of_id(search: str) -> str | None:
+    """What somebody searches, where a run's id may begin with it."""
+    said = search.strip().lower()
+    return said if _ID.fullmatch(said) else None
 
 
 def search_text(row: RunRow, entries: Iterable[ArchiveEntry]) -> str:

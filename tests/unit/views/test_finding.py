@@ -26,19 +26,20 @@ def snippet(text: str, payload: Any, **how: bool) -> str | None:
 @pytest.mark.parametrize(
     ("text", "value", "shown"),
     [
-        ("fox", "The quick brown fox.", "The quick brown [fox]."),
-        ("FOX", "the fox", "the [fox]"),
-        ("fox", "THE FOX", "THE [FOX]"),
-        ("élan", "Élan!", "[Élan]!"),
-        ("ÉLAN", "un élan", "un [élan]"),
-        ("日本", "in 日本語", "in [日本]語"),
-        ('say "hi"', 'they SAY "hi" now', 'they [SAY "hi"] now'),
-        ("a\nb", "x a\nb y", "x [a b] y"),
-        ("c:\\dir", "in C:\\dir", "in [C:\\dir]"),
-        ("[x]", "an [x] here", "an [[x]] here"),
-        (".*", "a .* b", "a [.*] b"),
-        ("\x1b[31m", "\x1b[31mred", "[\x1b[31m]red"),
-        ("/usr", "in /usr/bin", "in [/usr]/bin"),
+        ("fox", "The quick brown fox.", "The quick brown \ue000fox\ue001."),
+        ("FOX", "the fox", "the \ue000fox\ue001"),
+        ("fox", "THE FOX", "THE \ue000FOX\ue001"),
+        ("élan", "Élan!", "\ue000Élan\ue001!"),
+        ("ÉLAN", "un élan", "un \ue000élan\ue001"),
+        ("日本", "in 日本語", "in \ue000日本\ue001語"),
+        ('say "hi"', 'they SAY "hi" now', 'they \ue000SAY "hi"\ue001 now'),
+        ("a\nb", "x a\nb y", "x \ue000a b\ue001 y"),
+        ("c:\\dir", "in C:\\dir", "in \ue000C:\\dir\ue001"),
+        ("[x]", "an [x] here", "an \ue000[x]\ue001 here"),
+        (".*", "a .* b", "a \ue000.*\ue001 b"),
+        ("\x1b[31m", "\x1b[31mred", "\ue000\x1b[31m\ue001red"),
+        ("fox", "\ue001a\ue000 fox\ue000", "a \ue000fox\ue001"),
+        ("/usr", "in /usr/bin", "in \ue000/usr\ue001/bin"),
     ],
 )
 @pytest.mark.parametrize("ascii_only", [False, True])
@@ -68,7 +69,7 @@ def test_the_envelope_is_not_searched() -> None:
 
 def test_slashes_that_others_escape_are_found() -> None:
     raw = b'{"seq":1,"type":"x","payload":{"a":"in \\/usr\\/bin"}}'
-    assert Finder("/usr/bin").find(Entry(1, "x", raw)) == Found(1, "x", "in [/usr/bin]")
+    assert Finder("/usr/bin").find(Entry(1, "x", raw)) == Found(1, "x", "in \ue000/usr/bin\ue001")
 
 
 def test_a_snippet_shows_what_is_around_the_first_hit() -> None:
@@ -77,14 +78,14 @@ def test_a_snippet_shows_what_is_around_the_first_hit() -> None:
     assert len(shown) <= FOUND_CHARS
     assert shown.startswith("…")
     assert shown.endswith("…")
-    assert "hay [needle] straw" in shown
+    assert "hay \ue000needle\ue001 straw" in shown
 
 
 def test_a_long_text_is_found_and_its_snippet_is_still_short() -> None:
     shown = snippet("x" * 1_000, {"output": "a" * 50 + "x" * 1_000 + "b" * 50})
     assert shown is not None
     assert len(shown) <= FOUND_CHARS
-    assert shown.startswith("…[xxx")
+    assert shown.startswith("…\ue000xxx")
 
 
 @pytest.mark.parametrize(

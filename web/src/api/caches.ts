@@ -1,5 +1,6 @@
 /** What rows and events that come live do to what was asked before. */
 import type { Query, QueryClient } from "@tanstack/react-query";
+import { Problem } from "./http";
 import { type Pages, patched, without } from "./lists";
 import type { RunFilter } from "./runs";
 import type { LogEvent, Run, RunDetail } from "./types";
@@ -20,13 +21,23 @@ export function patchRuns(queries: QueryClient, changed: readonly Run[]): void {
   }
 }
 
-/** Runs that are gone: no list has them any more. */
+/** Runs that are gone: no list has them any more, and where one is looked at, it is said. */
 export function forgetRuns(queries: QueryClient, gone: readonly string[]): void {
   const ids = new Set(gone);
   for (const query of queries.getQueryCache().findAll({ queryKey: ["runs"] })) {
     change(queries, query, (pages) => ({ pages: without(pages, ids), unsure: false }));
   }
-  for (const id of ids) for (const what of ["run", "timeline", "spans"]) queries.removeQueries({ queryKey: [what, id] });
+  for (const id of ids) {
+    for (const query of queries.getQueryCache().findAll({ queryKey: ["run", id], type: "active" })) tellGone(query);
+    for (const what of ["run", "timeline", "spans"]) queries.removeQueries({ queryKey: [what, id], type: "inactive" });
+  }
+}
+
+/** What the server would answer, without asking it. */
+function tellGone(query: Query): void {
+  void query.cancel({ silent: true });
+  const error = new Problem("run_not_found", "This run was deleted.", null, 404);
+  query.setState({ data: undefined, error, status: "error", fetchStatus: "idle" });
 }
 
 type Change = (pages: Pages) => { pages: Pages; unsure: boolean };

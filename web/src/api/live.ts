@@ -4,7 +4,7 @@
  */
 import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
-import { patchRuns, retimed } from "./caches";
+import { forgetRuns, patchRuns, retimed } from "./caches";
 import { RunLog } from "./log";
 import type { Delta, LogEvent, Run } from "./types";
 
@@ -95,6 +95,7 @@ export class Live {
     source.addEventListener("error", () => this.#failed(source));
     on("ready", () => this.#ready());
     on<Run>("run", (run) => this.#rowChanged(run));
+    on<{ run_ids: string[] }>("gone", ({ run_ids }) => this.#gone(run_ids));
     on<{ run_id: string; event: LogEvent }>("log", ({ run_id, event }) => this.#logged(run_id, event));
     on<Delta & { run_id: string }>("delta", ({ run_id, ...delta }) => this.#logs.get(run_id)?.tell(delta));
     on<{ run_id: string; last: number }>("reset", ({ run_id, last }) => this.#reset(run_id, last));
@@ -154,6 +155,12 @@ export class Live {
       }, 50);
     }
     this.#changed.push(run);
+  }
+
+  #gone(runIds: string[]): void {
+    // What was said of them before and is not yet shown would bring them back.
+    this.#changed = this.#changed.filter((run) => !runIds.includes(run.id));
+    forgetRuns(this.queries, runIds);
   }
 
   #become(connection: Connection): void {

@@ -489,7 +489,7 @@ export interface components {
             children: number;
             /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, or another; `run` for a run that it called. Null while it does not. */
             waits_for: string[] | null;
-            /** @description Where the searched words stand, between `[` and `]`. */
+            /** @description Where the searched words stand, between U+E000 and U+E001. */
             snippet: string | null;
         };
         /**
@@ -669,6 +669,7 @@ export interface components {
         Found: {
             seq: number;
             type: string;
+            /** @description Where it stands first, between U+E000 and U+E001. */
             snippet: string;
         };
         /**
@@ -2305,7 +2306,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description `event: ready` once nothing will be missed; `event: run` with a `WorkerItem` whenever a row has changed; of the runs asked for `event: log` with `run_id` and `event`, told briefly: one whose texts were cut has `cut`, how many bytes it has as a whole; `event: delta`, without an `id`, with `run_id` and a piece of a message that is being made, as in the stream of a run; `event: reset` with `run_id` and `last`; `event: end` with `run_id` when there will be no more, and with `error` where there is no such run. The `id` says where all of them are. */
+            /** @description `event: ready` once nothing will be missed; `event: run` with a `WorkerItem` whenever a row has changed; `event: gone` with the `run_ids` of runs that were deleted; of the runs asked for `event: log` with `run_id` and `event`, told briefly: one whose texts were cut has `cut`, how many bytes it has as a whole; `event: delta`, without an `id`, with `run_id` and a piece of a message that is being made, as in the stream of a run; `event: reset` with `run_id` and `last`; `event: end` with `run_id` when there will be no more, and with `error` where there is no such run. The `id` says where all of them are. */
             200: {
                 headers: {
                     [name: string]: unknown;

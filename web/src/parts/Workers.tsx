@@ -9,6 +9,9 @@ import { Quiet } from "@/parts/ui/Quiet";
 import { enterZone, useKeys } from "@/keys";
 import { useGo, usePlace } from "@/place";
 
+/** Where there is room for one column only. */
+const NARROW = "(width < 48rem)";
+
 /** The page: runs on the left, the chosen one on the right. On a narrow screen it is one or the other. */
 export function Workers() {
   const place = usePlace();
@@ -17,7 +20,10 @@ export function Workers() {
   useKeys("page", {
     "?": () => setOver("help"),
     n: () => setOver("dispatch"),
-    Escape: () => enterZone("list"),
+    Escape: () => {
+      enterZone("list");
+      if (matchMedia(NARROW).matches) go({ worker: undefined, event: undefined });
+    },
   });
   const chosen = place.worker;
   return (

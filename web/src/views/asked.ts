@@ -16,6 +16,11 @@ export function optionsOf(input: unknown): readonly (string | number | boolean)[
   return Array.isArray(said) ? said.filter((one) => ["string", "number", "boolean"].includes(typeof one)) : [];
 }
 
+/** Whether it looks as if JSON was meant, and is none. */
+export function isBrokenJson(typed: string, kind: string): boolean {
+  return kind !== "question" && /^[{["]/.test(typed.trim()) && answerOf(typed, kind) === typed.trim();
+}
+
 /** A question is answered in words; a tool's result is JSON where it is JSON. */
 export function answerOf(typed: string, kind: string): unknown {
   if (kind === "question") return typed.trim();

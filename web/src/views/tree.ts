@@ -94,11 +94,11 @@ export interface Piece {
   readonly isHit: boolean;
 }
 
-/** A snippet in pieces: what stands between `[` and `]` was searched for. */
+/** A snippet in pieces: what stands between U+E000 and U+E001 was searched for. */
 export function pieces(snippet: string): Piece[] {
   const found: Piece[] = [];
   let from = 0;
-  for (const hit of snippet.matchAll(/\[([^[\]]*)\]/g)) {
+  for (const hit of snippet.matchAll(/\uE000([^\uE000\uE001]*)\uE001/g)) {
     if (hit.index > from) found.push({ text: snippet.slice(from, hit.index), isHit: false });
     found.push({ text: hit[1] ?? "", isHit: true });
     from = hit.index + hit[0].length;

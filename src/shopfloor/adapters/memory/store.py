@@ -11,7 +11,7 @@ import msgspec
 
 from shopfloor.errors import InvalidParameter
 from shopfloor.ports import ANSWER, Change, Channel, Folded, OpenRun, Order, RunFilter, RunItem, RunPage, TimelineItem
-from shopfloor.views import RunRow
+from shopfloor.views import HIT_BEGIN, HIT_END, RunRow, beginning_of_id, unmarked
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _SNIPPET_BEFORE: Final = 40
@@ -34,6 +34,24 @@ class _Kept(msgspec.Struct):
     words: frozenset[str]
 
 
+class _Search(msgspec.Struct, frozen=True):
+    """What somebody searches: words, of which the last may be unfinished, or how a run's id begins."""
+
+    words: frozenset[str]
+    last: str | None
+    run_id: str | None
+
+    def finds(self, kept: _Kept) -> bool:
+        """A search without a word finds nothing."""
+        by_id = self.run_id is not None and kept.row.id.startswith(self.run_id)
+        return by_id or (self.last is not None and self.words <= kept.words and any(map(self.begins, kept.words)))
+
+    def begins(self, word: str) -> bool:
+        """Whether it is the last word, or begins with it. One character is too little to begin with."""
+        last = self.last
+        return last is not None and (word == last or (len(last) > 1 and word.startswith(last)))
+
+
 class MemoryStore:
     def __init__(self) -> None:
         self.orders: dict[int, Order] = {}
@@ -50,7 +68,7 @@ class MemoryStore:
 
     async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
         """Newest first. With a cursor the offset does not count. An unreadable cursor is an `InvalidParameter`."""
-        searched = None if wanted.search is None else frozenset(_words(wanted.search))
+        searched = None if wanted.search is None else _search(wanted.search)
         place = _search_place if searched is not None else _list_place
         fits = [kept for kept in self._runs.values() if _fits(kept, wanted, searched)]
         fits.sort(key=place, reverse=True)
@@ -204,7 +222,7 @@ class MemoryStore:
         kept.text = "\n".join(text for text in (row.task, row.result, row.error_message, kept.search) if text)
         kept.words = frozenset(_words(kept.text))
 
-    def _item(self, kept: _Kept, row: RunRow, searched: frozenset[str] | None = None) -> RunItem:
+    def _item(self, kept: _Kept, row: RunRow, searched: _Search | None = None) -> RunItem:
         return RunItem(
             row=row,
             number=kept.number,
@@ -216,7 +234,7 @@ class MemoryStore:
         )
 
 
-def _fits(kept: _Kept, wanted: RunFilter, searched: frozenset[str] | None) -> bool:
+def _fits(kept: _Kept, wanted: RunFilter, searched: _Search | None) -> bool:
     row = kept.row
     return (
         (wanted.agent_id is None or row.agent_id == wanted.agent_id)
@@ -228,8 +246,7 @@ def _fits(kept: _Kept, wanted: RunFilter, searched: frozenset[str] | None) -> bo
         and (wanted.name is None or row.name == wanted.name)
         and (wanted.started_after is None or row.started_at > wanted.started_after)
         and (wanted.started_before is None or row.started_at < wanted.started_before)
-        # A search without a word finds nothing.
-        and (searched is None or (bool(searched) and searched <= kept.words))
+        and (searched is None or searched.finds(kept))
     )
 
 
@@ -256,8 +273,15 @@ def _words(text: str) -> list[str]:
     return [word.casefold() for word in _WORD.findall(text)]
 
 
-def _snippet(text: str, searched: frozenset[str]) -> str | None:
-    hits = [found.span() for found in _WORD.finditer(text) if found[0].casefold() in searched]
+def _search(said: str) -> _Search:
+    *words, last = _words(said) or [None]
+    return _Search(frozenset(word for word in words if word is not None), last, beginning_of_id(said))
+
+
+def _snippet(text: str, searched: _Search) -> str | None:
+    text = unmarked(text)
+    words = [(found.span(), found[0].casefold()) for found in _WORD.finditer(text)]
+    hits = [span for span, word in words if word in searched.words or searched.begins(word)]
     if not hits:
         return None
     first = max(0, hits[0][0] - _SNIPPET_BEFORE)
@@ -266,6 +290,6 @@ def _snippet(text: str, searched: frozenset[str]) -> str | None:
     parts, at = ["…" if first else ""], first
     for start, end in hits:
         if end <= last:
-            parts += [text[at:start], "[", text[start:end], "]"]
+            parts += [text[at:start], HIT_BEGIN, text[start:end], HIT_END]
             at = end
     return "".join([*parts, text[at:last], "…" if last < len(text) else ""])

@@ -9,29 +9,43 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, Text, and_, func, literal_column, select, text, tuple_
+from sqlalchemy import ColumnElement, Select, Text, and_, func, literal_column, select, text, tuple_, union
 
 from shopfloor.adapters.sqlite.rows import row_columns
 from shopfloor.adapters.sqlite.schema import channels, orders, pins, run_counts, worker_runs, worker_search
 from shopfloor.errors import InvalidParameter
 from shopfloor.limits import SNIPPET_WORDS
 from shopfloor.ports import ANSWER, RunFilter, RunItem
+from shopfloor.views import HIT_BEGIN, HIT_END, beginning_of_id
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _WORD = re.compile(r"[^\W_]+")
+_FOUND_NUMBER: ColumnElement[int] = literal_column("worker_search.rowid")
+# The text may have the characters that mark hits: so others mark them first, which are no characters at all.
+_MARKED = f"snippet(worker_search, 0, '\ufdd0', '\ufdd1', '…', {SNIPPET_WORDS})"
+_UNMARKED = f"replace(replace({_MARKED}, '{HIT_BEGIN}', ''), '{HIT_END}', '')"
+_SNIPPET: ColumnElement[str] = literal_column(
+    f"replace(replace({_UNMARKED}, '\ufdd0', '{HIT_BEGIN}'), '\ufdd1', '{HIT_END}')", Text
+)
 _COUNTED = {"agent_id", "statuses", "worker_type", "channel_id", "name", "roots"}
 
 
 def listing(wanted: RunFilter) -> Select[Any]:
     """Runs with what stands beside their rows."""
-    query = select(*row_columns(listed=True), *_beside()).select_from(_joined()).where(*conditions(wanted))
+    every = select(*row_columns(listed=True), *_beside()).select_from(_joined())
+    query = every.where(*conditions(wanted))
     if wanted.search is None:
         return query.order_by(worker_runs.c.started_at.desc(), worker_runs.c.num.desc())
-    shown = f"snippet(worker_search, 0, '[', ']', '…', {SNIPPET_WORDS})"
-    snippet: ColumnElement[str] = literal_column(shown, Text).label("snippet")
     # By number, as the index has them: sorting all hits of a common word would take seconds.
-    found = query.add_columns(snippet).join(worker_search, literal_column("worker_search.rowid") == worker_runs.c.num)
-    return found.where(_matches(wanted.search)).order_by(literal_column("worker_search.rowid").desc())
+    if (run_id := beginning_of_id(wanted.search)) is not None:
+        here = select(_SNIPPET).select_from(worker_search).where(worker_runs.c.num == _FOUND_NUMBER)
+        snippet = here.where(_matches(wanted.search)).correlate(worker_runs).scalar_subquery()
+        # The numbers first: otherwise snippets are made of all hits, to sort them.
+        fits = select(worker_runs.c.num).where(*conditions(wanted), _has_words_or_id(wanted.search, run_id))
+        found = every.add_columns(snippet.label("snippet")).where(worker_runs.c.num.in_(fits.correlate(None)))
+        return found.order_by(worker_runs.c.num.desc())
+    found = query.add_columns(_SNIPPET.label("snippet")).join(worker_search, worker_runs.c.num == _FOUND_NUMBER)
+    return found.where(_matches(wanted.search)).order_by(_FOUND_NUMBER.desc())
 
 
 def one(run_id: str) -> Select[Any]:
@@ -92,17 +106,35 @@ def total(wanted: RunFilter) -> Select[Any]:
     query = select(func.count()).select_from(worker_runs).where(*conditions(wanted))
     if wanted.search is None:
         return query
-    joined = worker_runs.join(worker_search, literal_column("worker_search.rowid") == worker_runs.c.num)
-    query = select(func.count()).select_from(joined) if asked != {"search"} else select(func.count())
+    if (run_id := beginning_of_id(wanted.search)) is not None:
+        return query.where(_has_words_or_id(wanted.search, run_id))
     if asked == {"search"}:
-        return query.select_from(worker_search).where(_matches(wanted.search))
-    return query.where(*conditions(wanted), _matches(wanted.search))
+        return select(func.count()).select_from(worker_search).where(_matches(wanted.search))
+    # All hits at once: to ask for each run whether it is one takes seconds.
+    return query.where(worker_runs.c.num.in_(_numbers(wanted.search)))
+
+
+def _numbers(search: str) -> Select[Any]:
+    return select(_FOUND_NUMBER).select_from(worker_search).where(_matches(search))
 
 
 def _matches(search: str) -> ColumnElement[bool]:
-    """All the words, each as it is: nothing of what somebody types is syntax. No words match nothing."""
-    words = " ".join(f'"{word}"' for word in _WORD.findall(search)) or '""'
+    """All the words, each as it is: nothing of what somebody types is syntax. No words match nothing.
+
+    The last one may be unfinished, if it has more than one character: half of all words begin with some letter.
+    """
+    found = _WORD.findall(search)
+    words = " ".join(f'"{word}"' for word in found) or '""'
+    words += "*" if found and len(found[-1]) > 1 else ""
     return text("worker_search MATCH :words").bindparams(words=words)  # type: ignore[return-value]
+
+
+def _has_words_or_id(search: str, run_id: str) -> ColumnElement[bool]:
+    """`run_id` is how an id begins. No other condition can stand beside MATCH with an OR: so two queries are joined."""
+    runs = worker_runs.alias("by_id").c
+    # `g` comes after all that an id can go on with.
+    by_id = select(runs.num).where(runs.id >= run_id, runs.id < f"{run_id}g")
+    return worker_runs.c.num.in_(union(_numbers(search), by_id))
 
 
 def after_cursor(query: Select[Any], wanted: RunFilter, cursor: str) -> Select[Any]:
@@ -115,7 +147,8 @@ def after_cursor(query: Select[Any], wanted: RunFilter, cursor: str) -> Select[A
         ) from error
     runs = worker_runs.c
     if wanted.search is not None:
-        return query.where(literal_column("worker_search.rowid") < place[1])
+        number = _FOUND_NUMBER if beginning_of_id(wanted.search) is None else runs.num
+        return query.where(number < place[1])
     return query.where(and_(tuple_(runs.started_at, runs.num) < tuple_(*place)))
 
 

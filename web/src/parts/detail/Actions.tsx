@@ -6,6 +6,7 @@ import { Copy } from "@/parts/ui/Copy";
 import { Trouble } from "@/parts/ui/Trouble";
 import { linkTo } from "@/place";
 import { goesOn } from "@/views/detail";
+import { Cancel } from "./Cancel";
 import { Delete } from "./Delete";
 
 /** What can be done about a run. */
@@ -27,11 +28,7 @@ export function Actions({ run }: { run: RunDetail }) {
   return (
     <>
       <span className="-ml-2 flex flex-wrap items-center @3xl:ml-auto">
-        {isLive && (
-          <Button look="danger" className="mr-1 ml-2 @3xl:ml-0" disabled={isAsked} onClick={() => cancelling.mutate()}>
-            {isAsked ? "Cancelling…" : "Cancel"}
-          </Button>
-        )}
+        {isLive && <Cancel isAsked={isAsked} onCancel={() => cancelling.mutate()} />}
         <Copy text={() => linkTo(run.id)} label="Copy link" title="Copy the link to this run (c)" />
         <Button
           look="bare"

@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect } from "react";
-import { pollMs, Problem, type RunDetail, runQuery, TIMELINE_POLL_MS, useConnection } from "@/api";
+import { pollMs, Problem, type RunDetail, runQuery, theLive, TIMELINE_POLL_MS, useConnection } from "@/api";
 import { Loading, Quiet } from "@/parts/ui/Quiet";
+import { Waiting } from "@/parts/transcript/Waiting";
 import { Trouble } from "@/parts/ui/Trouble";
 import { goesOn, titleOf } from "@/views/detail";
 import { Header } from "./Header";
@@ -9,6 +10,8 @@ import { BackToRuns } from "./links";
 import { Panes } from "./Panes";
 
 const NOT_FOUND = 404;
+/** What the server says of an address that can be nobody's. */
+const NO_ID: readonly string[] = ["invalid_run_id", "invalid_parameter"];
 
 /** The chosen run: what it is, what was done in it, what it gave. */
 export function Detail({ runId, event }: { runId: string; event: number | undefined }) {
@@ -19,7 +22,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
   });
   useTitle(asked.data);
   if (asked.isPending) return <Loading what="the run" />;
-  if (asked.error instanceof Problem && asked.error.status === NOT_FOUND) return <Gone />;
+  if (isGone(asked.error)) return <Gone />;
   if (!asked.data) {
     return (
       <div>
@@ -30,15 +33,27 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
       </div>
     );
   }
+  const isMissing = event !== undefined && !isIn(asked.data, event);
   return (
     <div className="@container flex min-h-0 flex-1 flex-col divide-y divide-line overflow-y-auto">
       <Header run={asked.data} />
       {/* What is shown may be old. */}
       {asked.isError && <Trouble error={asked.error} onRetry={() => void asked.refetch()} />}
-      <Panes run={asked.data} event={event} />
+      <Waiting asked={asked.data.awaits} runId={runId} />
+      {isMissing && (
+        <p role="status" className="shrink-0 px-3 py-1.5 text-xs text-ink-dull">
+          There is no event {event} in this run.
+        </p>
+      )}
+      <Panes run={asked.data} event={isMissing ? undefined : event} />
     </div>
   );
 }
+
+const isGone = (error: unknown) => error instanceof Problem && (error.status === NOT_FOUND || NO_ID.includes(error.code));
+
+/** Whether the run has the event, or may yet have it. What came live is known before the run's own row tells of it. */
+const isIn = (run: RunDetail, event: number) => goesOn(run.status) || event <= Math.max(run.last_seq, theLive().log(run.id).lastSeq);
 
 function Gone() {
   return (

@@ -11,7 +11,7 @@ const CLOSED_KEY = "shopfloor.timeline.closed";
 /** Of the timeline. A height of its own, so that it stays as it is when a result appears. */
 const SIZES = {
   any: "shrink-0",
-  leading: "h-[45dvh] @3xl:h-[38dvh] @7xl:h-auto @7xl:w-[28rem]",
+  leading: "h-[30dvh] @7xl:h-auto @7xl:w-[28rem]",
   beside: "max-h-[60dvh] @3xl:h-[26dvh] @3xl:min-h-44 @7xl:h-auto @7xl:max-h-none @7xl:w-[22rem]",
   alone: "flex-1",
 };
@@ -65,7 +65,8 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
       {!wasLive && result}
       <div
         className={clsx(
-          "flex flex-col divide-y divide-line @3xl:min-h-[27rem] @3xl:flex-1",
+          // Never less than both need: what comes after would else lie on top of them.
+          "flex flex-col divide-y divide-line @3xl:min-h-[max(28rem,30dvh+18rem)] @3xl:flex-1",
           open && "@7xl:min-h-80 @7xl:flex-row @7xl:divide-x @7xl:divide-y-0",
         )}
       >

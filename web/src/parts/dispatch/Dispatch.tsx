@@ -1,12 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { providersQuery, workersQuery } from "@/api";
-import { WorkerForm } from "@/parts/dispatch/WorkerForm";
+import { type Draft, WorkerForm } from "@/parts/dispatch/WorkerForm";
 import { useLastWorker, WorkerSelect } from "@/parts/dispatch/WorkerSelect";
 import { Dialog } from "@/parts/ui/Dialog";
 import { Loading } from "@/parts/ui/Quiet";
 import { Trouble } from "@/parts/ui/Trouble";
-import type { Typed } from "@/views/formValues";
 
 interface DispatchProps {
   /** Whose runs are looked at. */
@@ -14,6 +13,10 @@ interface DispatchProps {
   onClose: () => void;
   onDispatched: (runId: string) => void;
 }
+
+const EMPTY: Draft = { typed: {} };
+/** What was typed, by worker: who looks at another one, or closes the form by mistake, finds it when he comes back. */
+let kept: Readonly<Record<string, Draft>> = {};
 
 /** Asks for a run: of which worker, and with what. */
 export function Dispatch({ owner, onClose, onDispatched }: DispatchProps) {
@@ -23,8 +26,11 @@ export function Dispatch({ owner, onClose, onDispatched }: DispatchProps) {
   const providers = query.data?.providers ?? [];
   const all = [...workers, ...providers];
   const [last, setLast] = useLastWorker();
-  // By worker: who looks at another one finds what was typed when he comes back.
-  const [drafts, setDrafts] = useState<Readonly<Record<string, Typed>>>({});
+  const [drafts, setDrafts] = useState(kept);
+  const keep = (slug: string, draft: Draft) => {
+    kept = { ...kept, [slug]: draft };
+    setDrafts(kept);
+  };
   const worker = all.find((one) => one.slug === last) ?? all[0];
   return (
     <Dialog title="New run" onClose={onClose}>
@@ -38,9 +44,12 @@ export function Dispatch({ owner, onClose, onDispatched }: DispatchProps) {
             key={worker.slug}
             worker={worker}
             owner={owner}
-            typed={drafts[worker.slug] ?? {}}
-            onType={(name, text) => setDrafts((before) => ({ ...before, [worker.slug]: { ...before[worker.slug], [name]: text } }))}
-            onDispatched={onDispatched}
+            draft={drafts[worker.slug] ?? EMPTY}
+            onDraft={(draft) => keep(worker.slug, draft)}
+            onDispatched={(runId) => {
+              keep(worker.slug, EMPTY);
+              onDispatched(runId);
+            }}
           />
         </div>
       )}

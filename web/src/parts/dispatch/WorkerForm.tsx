@@ -8,19 +8,27 @@ import { Trouble } from "@/parts/ui/Trouble";
 import { filled, type Typed } from "@/views/formValues";
 import { type Field, fieldsOf } from "@/views/schemaForm";
 
+/** What was typed, as far as something was. */
+export interface Draft {
+  readonly typed: Typed;
+  readonly cwd?: string;
+  readonly owner?: string;
+}
+
 interface WorkerFormProps {
   worker: Worker;
   owner: string | undefined;
-  typed: Typed;
-  onType: (name: string, text: string) => void;
+  draft: Draft;
+  onDraft: (draft: Draft) => void;
   onDispatched: (runId: string) => void;
 }
 
 /** What a worker is given, as its schema says. What the server does not take is said, and stays to be mended. */
-export function WorkerForm({ worker, owner: shownOwner, typed, onType, onDispatched }: WorkerFormProps) {
+export function WorkerForm({ worker, owner: shownOwner, draft, onDraft, onDispatched }: WorkerFormProps) {
   const fields = useMemo(() => fieldsOf(worker.input_schema), [worker.input_schema]);
-  const [cwd, setCwd] = useState("");
-  const [owner, setOwner] = useState(shownOwner ?? "");
+  const { typed, cwd = "", owner = shownOwner ?? "" } = draft;
+  // What was typed before is not sent unseen.
+  const [hasMore] = useState(Boolean(draft.cwd ?? draft.owner));
   const [wasTried, setWasTried] = useState(false);
   const form = useRef<HTMLFormElement>(null);
   // The same for every try: a run that was asked for twice is one.
@@ -56,18 +64,18 @@ export function WorkerForm({ worker, owner: shownOwner, typed, onType, onDispatc
       }}
       className="flex flex-col gap-4"
     >
-      <Fields fields={fields} typed={typed} problems={wasTried ? problems : {}} onType={onType} />
-      <details>
+      <Fields fields={fields} typed={typed} problems={wasTried ? problems : {}} onType={(name, text) => onDraft({ ...draft, typed: { ...typed, [name]: text } })} />
+      <details open={hasMore}>
         <summary className="cursor-pointer text-xs font-medium text-ink-dull">More</summary>
         <div className="mt-3 flex flex-col gap-4">
           <LineRow
             label="Working folder"
             description="On the server's machine, as an absolute path; the folder that the server was started in by default."
             value={cwd}
-            onChange={setCwd}
+            onChange={(text) => onDraft({ ...draft, cwd: text })}
             problem={wasTried ? cwdProblem : undefined}
           />
-          <LineRow label="Owner" description="Under whom it is listed; the worker itself by default." value={owner} onChange={setOwner} />
+          <LineRow label="Owner" description="Under whom it is listed; the worker itself by default." value={owner} onChange={(text) => onDraft({ ...draft, owner: text })} />
         </div>
       </details>
       <div className="sticky bottom-0 -mx-4 -mb-4 border-t border-line bg-app-raised px-4 py-3">

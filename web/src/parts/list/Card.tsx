@@ -2,9 +2,10 @@ import clsx from "clsx";
 import { type MouseEvent, memo } from "react";
 import type { Run } from "@/api";
 import { StatusBadge } from "@/parts/ui/Badge";
+import { Marked } from "@/parts/ui/Marked";
 import { Ago, Took } from "@/parts/ui/Now";
 import { costOf } from "@/views/amounts";
-import { DEEPEST, pieces } from "@/views/tree";
+import { DEEPEST } from "@/views/tree";
 
 export interface CardActions {
   hrefOf: (runId: string) => string;
@@ -85,15 +86,7 @@ function Arrow({ run, opened, isStop, onToggle }: { run: Run; opened: boolean; i
 function Snippet({ text }: { text: string }) {
   return (
     <span className="line-clamp-2 text-xs leading-4 break-words text-ink-dull">
-      {pieces(text).map((piece, place) =>
-        piece.isHit ? (
-          <mark key={place} className="rounded-xs bg-running-back text-running">
-            {piece.text}
-          </mark>
-        ) : (
-          piece.text
-        ),
-      )}
+      <Marked text={text} />
     </span>
   );
 }

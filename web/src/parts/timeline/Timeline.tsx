@@ -37,7 +37,7 @@ export function Timeline({ run, chosen, onEvent, open, onToggle, className }: Pr
           Timeline
           {run.event_count > 0 && (
             <span className="font-normal text-ink-faint tabular-nums">
-              {run.event_count.toLocaleString("en")} {run.event_count === 1 ? "event" : "events"}
+              {run.event_count.toLocaleString("en")} {run.event_count === 1 ? "entry" : "entries"}
             </span>
           )}
         </button>

@@ -49,7 +49,7 @@ function aboutOf({ call, result }: CallRow): string {
 function Asked({ call, isInStrip }: { call: EventOf<"tool.call">; isInStrip: boolean }) {
   const { log } = useReading();
   const { name, call_id, input, awaits } = call.payload;
-  if (isInStrip) return <p className="py-1 text-xs text-waiting">Waiting for your answer, below.</p>;
+  if (isInStrip) return <p className="py-1 text-xs text-waiting">Waiting for your answer, above.</p>;
   const asked = { run_id: log.runId, call_id, name, input, kind: awaits?.kind ?? "", until: awaits?.until ?? null, answered: false };
   return <Question asked={asked} />;
 }

@@ -1,5 +1,6 @@
 import type { RefObject } from "react";
 import { Button } from "@/parts/ui/Button";
+import { Marked } from "@/parts/ui/Marked";
 import type { UsedFind } from "./find";
 
 interface Props {
@@ -58,19 +59,13 @@ function countWords({ hits, place, more, searching, problem }: UsedFind): string
 }
 
 /** What stands around the hit: it may be in what is cut, or in a row that says it in other words. */
-export function HitLine({ find, words }: { find: UsedFind; words: string }) {
+export function HitLine({ find }: { find: UsedFind }) {
   const hit = find.hits[find.place];
   if (!hit) return null;
-  // It stands between brackets; the text around it may have some of its own.
-  const at = Math.max(0, hit.snippet.toLowerCase().indexOf(`[${words.toLowerCase()}]`));
-  const end = hit.snippet.indexOf("]", at + words.length);
-  const [before, word, after] = [hit.snippet.slice(0, at), hit.snippet.slice(at + 1, end), hit.snippet.slice(end + 1)];
   return (
     <p className="truncate border-b border-line bg-app-side px-3 py-0.5 text-xs text-ink-dull">
       <span className="text-ink-faint tabular-nums">{hit.seq} </span>
-      {before}
-      <mark className="bg-running-back text-running">{word}</mark>
-      {after}
+      <Marked text={hit.snippet} />
     </p>
   );
 }

@@ -2,16 +2,20 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import { type Awaited, type Problem, problemOf, reply } from "@/api";
 import { Button } from "@/parts/ui/Button";
-import { answerOf, optionsOf, questionOf } from "@/views/asked";
+import { answerOf, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
 import { asText } from "@/views/json";
 import { exact } from "@/views/time";
 import { Text } from "./Text";
+
+/** What was begun to be typed, by call: who looks at another run meanwhile finds it when he comes back. */
+const drafts = new Map<string, string>();
+const draftKey = ({ run_id, call_id }: Awaited) => `${run_id} ${call_id}`;
 
 /** What a run waits for somebody to say, and where to say it. */
 export function Question({ asked }: { asked: Awaited }) {
   const { send, isSending, isSent, problem } = useAnswer(asked);
   const options = optionsOf(asked.input);
-  const [isOther, setIsOther] = useState(false);
+  const [isOther, setIsOther] = useState(() => drafts.has(draftKey(asked)));
   const question = questionOf(asked);
   if (asked.kind === "rate_limit") return <p className="text-xs text-ink-dull">Waits for the provider’s limit{asked.until ? `, until ${exact(asked.until)}` : ""}.</p>;
   return (
@@ -36,7 +40,7 @@ export function Question({ asked }: { asked: Awaited }) {
               )}
             </div>
           )}
-          {(options.length === 0 || isOther) && <Field isText={question !== null} disabled={isSending} onAnswer={(typed) => send(answerOf(typed, asked.kind))} />}
+          {(options.length === 0 || isOther) && <Field asked={asked} isText={question !== null} disabled={isSending} onAnswer={send} />}
           {asked.until && <p className="text-xs text-ink-faint">It waits until {exact(asked.until)}.</p>}
         </>
       )}
@@ -49,15 +53,25 @@ export function Question({ asked }: { asked: Awaited }) {
   );
 }
 
-function Field({ isText, disabled, onAnswer }: { isText: boolean; disabled: boolean; onAnswer: (typed: string) => void }) {
-  const [typed, setTyped] = useState("");
+interface FieldProps {
+  asked: Awaited;
+  isText: boolean;
+  disabled: boolean;
+  onAnswer: (answer: unknown) => void;
+}
+
+function Field({ asked, isText, disabled, onAnswer }: FieldProps) {
+  const [typed, setTyped] = useDraft(draftKey(asked));
+  const [doubts, setDoubts] = useState(false);
   const hint = useId();
   const submit = () => {
-    if (typed.trim()) onAnswer(typed);
+    if (disabled || !typed.trim()) return;
+    if (isBrokenJson(typed, asked.kind)) setDoubts(true);
+    else onAnswer(answerOf(typed, asked.kind));
   };
   return (
     <form
-      className="flex items-end gap-2"
+      className="flex flex-wrap items-end gap-2"
       onSubmit={(event) => {
         event.preventDefault();
         submit();
@@ -69,7 +83,10 @@ function Field({ isText, disabled, onAnswer }: { isText: boolean; disabled: bool
           aria-describedby={hint}
           rows={isText ? 1 : 3}
           value={typed}
-          onChange={(event) => setTyped(event.target.value)}
+          onChange={(event) => {
+            setTyped(event.target.value);
+            setDoubts(false);
+          }}
           onKeyDown={(event) => {
             if (event.key === "Enter" && (event.metaKey || event.ctrlKey || (isText && !event.shiftKey))) {
               event.preventDefault();
@@ -83,11 +100,29 @@ function Field({ isText, disabled, onAnswer }: { isText: boolean; disabled: bool
       <Button look="primary" type="submit" disabled={disabled || !typed.trim()} className="mb-5">
         Answer
       </Button>
+      {doubts && (
+        <p role="alert" className="flex basis-full items-center gap-2 text-xs text-failed">
+          This is not JSON. Send it as text?
+          <Button disabled={disabled} onClick={() => onAnswer(typed.trim())}>
+            Send as text
+          </Button>
+        </p>
+      )}
     </form>
   );
 }
 
-function useAnswer({ run_id, call_id }: Awaited) {
+function useDraft(key: string): [string, (typed: string) => void] {
+  const [typed, setTyped] = useState(() => drafts.get(key) ?? "");
+  const change = (next: string) => {
+    if (next) drafts.set(key, next);
+    else drafts.delete(key);
+    setTyped(next);
+  };
+  return [typed, change];
+}
+
+function useAnswer(asked: Awaited) {
   const queries = useQueryClient();
   const [isSending, setIsSending] = useState(false);
   const [isSent, setIsSent] = useState(false);
@@ -95,9 +130,10 @@ function useAnswer({ run_id, call_id }: Awaited) {
   const send = (answer: unknown) => {
     setIsSending(true);
     setProblem(null);
-    reply(run_id, call_id, answer)
+    reply(asked.run_id, asked.call_id, answer)
       .then(() => {
         setIsSent(true);
+        drafts.delete(draftKey(asked));
         return queries.invalidateQueries({ queryKey: ["run"] });
       })
       .catch((error: unknown) => setProblem(problemOf(error, 0)))

@@ -12,7 +12,6 @@ import { useTranscriptKeys } from "./transcriptKeys";
 import { Toolbar } from "./Toolbar";
 import "./transcript.css";
 import { Viewport } from "./viewport";
-import { Waiting } from "./Waiting";
 import { useWanted } from "./wanted";
 import { isBare } from "./words";
 
@@ -73,12 +72,11 @@ export function Transcript({ run, target, onEvent }: Props) {
         onAll={setAll}
         said={said ?? `${log.lastSeq.toLocaleString("en")} ${log.lastSeq === 1 ? "event" : "events"}`}
       />
-      {words.trim() && <HitLine find={find} words={words.trim()} />}
+      {words.trim() && <HitLine find={find} />}
       <ReadingContext value={reading}>
         <Scroller viewport={viewport} log={log} folds={folds} chosen={choice.chosen} words={words.trim()} />
       </ReadingContext>
       {log.problem && <Trouble error={log.problem} onRetry={retry} />}
-      <Waiting asked={run.awaits} runId={run.id} />
     </section>
   );
 }

@@ -5,7 +5,7 @@ import { Question } from "./Question";
 export function Waiting({ asked, runId }: { asked: readonly Awaited[]; runId: string }) {
   if (asked.length === 0) return null;
   return (
-    <div role="region" aria-label="Waiting for your answer" tabIndex={0} className="max-h-[45%] shrink-0 overflow-y-auto border-t-2 border-waiting bg-app-side px-3 py-2">
+    <div role="region" aria-label="Waiting for your answer" tabIndex={0} className="max-h-[45dvh] shrink-0 overflow-y-auto border-l-4 border-l-waiting bg-app-side px-3 py-2">
       {asked.map((one) => (
         <div key={`${one.run_id} ${one.call_id}`} className="not-last:mb-3">
           <p className="mb-1 text-[11px] font-semibold text-waiting">

@@ -34,8 +34,12 @@ export function useChoice(log: RunLog, bare: boolean, viewport: Viewport, folds:
     },
     [log, viewport],
   );
-  // Which row shows the event is known once its page is there, however long that takes.
-  const page = goal === null ? undefined : log.page(pageOf(Math.min(goal, log.lastSeq)));
+  // Which row shows the event is known once it is there, however long that takes: it may be yet to happen.
+  const page = goal !== null && log.event(goal) ? log.page(pageOf(goal)) : undefined;
+  const hasHappened = goal !== null && goal <= log.lastSeq;
+  useEffect(() => {
+    if (goal !== null && hasHappened) void log.want(goal, goal);
+  }, [log, goal, hasHappened]);
   useEffect(() => {
     const row = page && goal !== null && rowShowing(rowsOf(page, bare), goal);
     if (!row) return;
