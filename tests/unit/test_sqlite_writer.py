@@ -26,7 +26,8 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def writer(engine: Engine) -> Iterator[Writer]:
-    made = Writer(engine)
+    # So long that those in line share a transaction however slow the machine is.
+    made = Writer(engine, group_seconds=PATIENCE)
     yield made
     made.close()
 
@@ -68,12 +69,7 @@ def waiting(writer: Writer, *wanted: str) -> list[Future[str]]:
     return futures
 
 
-def test_those_that_wait_in_line_share_a_transaction(
-    engine: Engine, writer: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # However slow the machine is.
-    monkeypatch.setattr("shopfloor.adapters.sqlite.database.DATABASE_GROUP_SECONDS", PATIENCE)
-
+def test_those_that_wait_in_line_share_a_transaction(engine: Engine, writer: Writer) -> None:
     def committed(connection: Connection) -> list[str]:
         # What anybody else sees meanwhile.
         return names(engine)

@@ -33,7 +33,8 @@ async def frames(chunks: AsyncIterable[bytes]) -> AsyncGenerator[Frame]:
 class FrameReader:
     """Lines end with LF, CRLF or CR, and nothing else: what other characters separate is text."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = FRAME_BYTES) -> None:
+        self._most_bytes = most_bytes
         self._line: list[bytes] = []
         self._after_cr = False
         self._first = True
@@ -55,8 +56,8 @@ class FrameReader:
                 if frame is not None:
                     yield frame
         self._after_cr = chunk.endswith(b"\r")
-        if self._size > FRAME_BYTES:
-            raise ServerUnreachable(f"the server sent an event of over {FRAME_BYTES:,} bytes")
+        if self._size > self._most_bytes:
+            raise ServerUnreachable(f"the server sent an event of over {self._most_bytes:,} bytes")
 
     def _take(self, raw: bytes) -> Frame | None:
         if self._first:

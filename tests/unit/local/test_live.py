@@ -56,10 +56,9 @@ def reader(storage: Storage, live: Live) -> LocalLogReader:
 
 
 @pytest.fixture
-def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks again by himself within the time of a test."""
-    for name in ("FOLLOW_FASTEST_SECONDS", "FOLLOW_SLOWEST_SECONDS"):
-        monkeypatch.setattr(f"shopfloor.adapters.local.reader.{name}", 10 * PATIENCE)
+def woken(storage: Storage, live: Live) -> LocalLogReader:
+    """One whose followers do not look again by themselves within the time of a test."""
+    return LocalLogReader(storage, live=live, fastest_seconds=10 * PATIENCE, slowest_seconds=10 * PATIENCE)
 
 
 def said(text: str, message_id: str | None = None) -> AssistantMessage:
@@ -104,16 +103,15 @@ class Following:
 # At once
 
 
-@pytest.mark.usefixtures("only_woken")
 async def test_a_follower_hears_at_once_of_what_is_written_in_its_process(
-    logs: LocalLogs, reader: LocalLogReader, live: Live
+    logs: LocalLogs, woken: LocalLogReader, live: Live
 ) -> None:
     got: list[Any] = []
     given = anyio.Event()
 
     async def follow() -> None:
         nonlocal given
-        async for batch in reader.follow(run_id):
+        async for batch in woken.follow(run_id):
             got.extend(map(shown, batch))
             given.set()
 
@@ -134,9 +132,8 @@ async def test_a_follower_hears_at_once_of_what_is_written_in_its_process(
     assert live._ears == {}
 
 
-@pytest.mark.usefixtures("only_woken")
 async def test_a_writer_in_another_thread_wakes_its_followers_too(
-    logs: LocalLogs, reader: LocalLogReader, live: Live
+    logs: LocalLogs, woken: LocalLogReader, live: Live
 ) -> None:
     run_id = new_run_id()
     begun, go_on = threading.Event(), threading.Event()
@@ -155,7 +152,7 @@ async def test_a_writer_in_another_thread_wakes_its_followers_too(
     writer = threading.Thread(target=anyio.run, args=(write,))
     writer.start()
     begun.wait(PATIENCE)
-    following = Following(reader.follow(run_id))
+    following = Following(woken.follow(run_id))
     await following.until(lambda: len(following.got) == 29)
     go_on.set()
     assert await following.rest() == list(range(1, 31))
@@ -163,13 +160,12 @@ async def test_a_writer_in_another_thread_wakes_its_followers_too(
     assert live._ears == {}
 
 
-@pytest.mark.usefixtures("only_woken")
-async def test_a_follower_hears_at_once_that_the_writer_is_gone(logs: LocalLogs, reader: LocalLogReader) -> None:
+async def test_a_follower_hears_at_once_that_the_writer_is_gone(logs: LocalLogs, woken: LocalLogReader) -> None:
     run_id = new_run_id()
     got: list[Any] = []
 
     async def follow() -> None:
-        got.extend(await Following(reader.follow(run_id)).rest())
+        got.extend(await Following(woken.follow(run_id)).rest())
 
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks, logs.open(run_id) as log:

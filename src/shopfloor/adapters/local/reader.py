@@ -21,9 +21,18 @@ from shopfloor.record import Cursor, Problem, Reset, SharedReads, Storage, is_lo
 
 
 class LocalLogReader:
-    def __init__(self, storage: Storage, *, live: Live | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        live: Live | None = None,
+        fastest_seconds: float = FOLLOW_FASTEST_SECONDS,
+        slowest_seconds: float = FOLLOW_SLOWEST_SECONDS,
+    ) -> None:
         self._storage = storage
         self._live = live or Live()
+        self._looks = fastest_seconds, slowest_seconds
+        """How soon a follower whom nobody wakes looks again: at first, and at the latest."""
         self._shared = SharedReads()
 
     def _path(self, run_id: str) -> Path | None:
@@ -65,7 +74,7 @@ class LocalLogReader:
     ) -> AsyncIterator[list[Entry | Reset | Delta]]:
         # Listening before looking: what comes in between is heard.
         with self._live.listen(run_id, deltas=deltas) as ear:
-            pace = _Pace()
+            pace = _Pace(*self._looks)
             while (path := self._path(run_id)) is None:
                 if not patient:
                     raise RunNotFound(f"there is no run {run_id}")
@@ -90,7 +99,7 @@ class LocalLogReader:
                         yield pieces
                     if entries or pieces:
                         # A long log is read in one go, but not at everybody else's cost.
-                        pace = _Pace()
+                        pace = _Pace(*self._looks)
                         await anyio.lowlevel.checkpoint()
                     elif over:
                         return
@@ -116,12 +125,13 @@ class LocalCopy:
 class _Pace:
     """How soon to look again: others may write the log, and they do not wake us."""
 
-    def __init__(self) -> None:
-        self._pause = FOLLOW_FASTEST_SECONDS
+    def __init__(self, fastest: float, slowest: float) -> None:
+        self._pause = fastest
+        self._slowest = slowest
 
     async def rest(self, ear: Ear) -> None:
         await ear.wait(self._pause)
-        self._pause = min(self._pause * 1.5, FOLLOW_SLOWEST_SECONDS)
+        self._pause = min(self._pause * 1.5, self._slowest)
 
 
 class _Said(msgspec.Struct, frozen=True):

@@ -114,8 +114,9 @@ class Writer:
     that it fails alone: a job does nothing but write.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, group_seconds: float = DATABASE_GROUP_SECONDS) -> None:
         self._engine = engine
+        self._group_seconds = group_seconds
         self._jobs: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="shopfloor-store", daemon=True)
@@ -150,7 +151,7 @@ class Writer:
 
     def _commit(self, items: list[_Item], *, alone: bool) -> list[Any]:
         with self._engine.connect() as connection, _writing(connection), connection.begin():
-            until = monotonic() + DATABASE_GROUP_SECONDS
+            until = monotonic() + self._group_seconds
             answers = [items[0][0](connection)]
             while not alone and monotonic() < until and (item := self._next()) is not None:
                 items.append(item)
