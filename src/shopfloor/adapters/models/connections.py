@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import httpx2
@@ -24,6 +26,50 @@ from shopfloor.adapters.models.endpoints import Endpoint
 from shopfloor.errors import AuthenticationFailed
 from shopfloor.limits import MODEL_CONNECT_SECONDS, MODEL_CONNECTIONS
 
+_opened: ContextVar[list[httpx2.Response] | None] = ContextVar("opened", default=None)
+
+
+@contextmanager
+def responses_opened() -> Generator[list[httpx2.Response]]:
+    """The responses that are begun inside, whichever client asks: who opens them can hang up."""
+    opened: list[httpx2.Response] = []
+    token = _opened.set(opened)
+    try:
+        yield opened
+    finally:
+        _opened.reset(token)
+
+
+class _HungUpAtOnce(httpx2.AsyncByteStream):
+    """A body whose reading ends when it is closed.
+
+    Clients read a body through generators that they leave unclosed when nobody listens any more. The innermost of them
+    would hold the connection until a garbage collection, in whichever thread that happens to run.
+    """
+
+    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+        self._body = body
+        self._reading: AsyncIterator[bytes] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self._reading = self._body.__aiter__()
+        return _Pieces(self._reading)
+
+    async def aclose(self) -> None:
+        if stop := getattr(self._reading, "aclose", None):
+            await stop()
+        await self._body.aclose()
+
+
+class _Pieces(AsyncIterator[bytes]):
+    """No generator, so that what reads it does not close it a second time."""
+
+    def __init__(self, pieces: AsyncIterator[bytes]) -> None:
+        self._pieces = pieces
+
+    async def __anext__(self) -> bytes:
+        return await anext(self._pieces)
+
 
 class Connection:
     """A provider, with its clients' own retries turned off: the engine retries, and writes down that it did."""
@@ -40,7 +86,7 @@ class Connection:
         self._http = httpx2.AsyncClient(
             timeout=self._timeout,
             limits=httpx2.Limits(max_connections=MODEL_CONNECTIONS),
-            event_hooks={"request": [self._cap_connecting]},
+            event_hooks={"request": [self._cap_connecting], "response": [_keep]},
         )
         self._make = self._maker()
 
@@ -101,3 +147,10 @@ class Connection:
         """Some clients send one number for every phase, which would let a dead address hold a run for minutes."""
         phases: dict[str, float | None] = request.extensions.get("timeout") or {}
         request.extensions = {**request.extensions, "timeout": {**phases, "connect": self._timeout.connect}}
+
+
+async def _keep(response: httpx2.Response) -> None:
+    """What the caller listens to can be hung up by the caller."""
+    if (opened := _opened.get()) is not None and isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _HungUpAtOnce(response.stream)
+        opened.append(response)

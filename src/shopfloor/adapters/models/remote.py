@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import anyio
@@ -18,7 +18,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from shopfloor.adapters.models.assembly import Assembly
-from shopfloor.adapters.models.connections import Connection
+from shopfloor.adapters.models.connections import Connection, responses_opened
 from shopfloor.adapters.models.endpoints import Endpoint
 from shopfloor.adapters.models.failures import failures_of
 from shopfloor.adapters.models.thread import their_messages
@@ -75,7 +75,9 @@ async def _asked(
         model_request_parameters=parameters,
         instrument=False,
     )
-    async with asking as stream:
+    async with AsyncExitStack() as stack:
+        with responses_opened() as opened:
+            stream = await stack.enter_async_context(asking)
         try:
             async for event in stream:
                 for delta in assembly.take(event):
@@ -83,7 +85,8 @@ async def _asked(
         except BaseException:
             # Not every client hangs up by itself when nobody listens any more, and what is not heard is still paid for.
             with anyio.move_on_after(HANG_UP_SECONDS, shield=True):
-                await stream.cancel()
+                for response in opened:
+                    await response.aclose()
             raise
         response = stream.get()
     stop_reason = _stop_reason(response)
