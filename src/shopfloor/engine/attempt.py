@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import time
 import traceback
@@ -127,12 +128,12 @@ class Attempt:
         self.leash: Leash[Any] = Leash(patience=leaving_seconds)
         self.leaving: Leaving | None = None
         self.failure: RunFailed | StorageError | None = None
-        self.left = anyio.Event()
+        self.left = asyncio.Event()
         """Set when it is to be left, whatever for."""
         self.occupancy = Occupancy(slot, on_idle=lambda: on_idle(self), left=lambda: self.leaving is not None)
         self.working, self.waiting, self.pause = self.occupancy.working, self.occupancy.waiting, self.occupancy.pause
         self._log = log
-        self._settling = anyio.Lock()
+        self._settling = asyncio.Lock()
         """An answer may come at the moment when nobody waits for it any more: one of the two is on record."""
         self._answers: dict[str, anyio.Event] = {}
         self._children: dict[str, anyio.Event] = {}

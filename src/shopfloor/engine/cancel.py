@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import anyio
+import asyncio
 
 
 class Cancellation:
     def __init__(self) -> None:
         self.reason: str | None = None
-        self.requested = anyio.Event()
-        self.forced = anyio.Event()
+        self.requested = asyncio.Event()
+        self.forced = asyncio.Event()
 
     def request(self, reason: str) -> None:
         """The first time asks for a clean end; from the second time on it is to end at once."""

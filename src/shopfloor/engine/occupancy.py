@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -26,7 +27,7 @@ class Occupancy:
         self.stirred = False
         """Whether something was written since: then a branch may be on its way, though the others wait."""
         self._slot = slot
-        self._slot_lock = anyio.Lock()
+        self._slot_lock = asyncio.Lock()
         self._on_idle = on_idle
         self._left = left
         self._working = 0

@@ -22,6 +22,7 @@ class Storage:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.transcripts = root / "transcripts"
+        self._transcripts = str(self.transcripts)
         self.hosts = root / "hosts"
         self.database = root / "shopfloor.db"
         self.announcements = root / "announcements"
@@ -38,12 +39,16 @@ class Storage:
         return cls(Path(platformdirs.user_data_dir("shopfloor", appauthor=False)) / "storage")
 
     def log_path(self, run_id: str) -> Path:
-        return self.transcripts / f"{checked_run_id(run_id)}.jsonl"
+        # Put together as text: for every run it is asked for many times.
+        return Path(f"{self._transcripts}/{checked_run_id(run_id)}.jsonl")
 
     def announce(self, run_id: str) -> None:
         """Tells who keeps the rows that a log is new, or gone: so nobody has to list a million files to see it."""
-        make_folder(self.root)
-        descriptor = open_for_append(self.announcements)
+        try:
+            descriptor = open_for_append(self.announcements)
+        except FileNotFoundError:
+            make_folder(self.root)
+            descriptor = open_for_append(self.announcements)
         try:
             os.write(descriptor, f"{checked_run_id(run_id)}\n".encode())
         finally:

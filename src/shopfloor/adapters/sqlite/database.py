@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeVar, cast
@@ -23,9 +25,11 @@ from shopfloor.record import lock_file, make_folder
 HEAD: Final = "0006"
 """The newest migration that this program knows."""
 
+A = TypeVar("A")
 T = TypeVar("T")
 Job = Callable[[Connection], Any]
-_Item = tuple[Job, Future[Any]]
+Jobs = Callable[[Connection, list[Any]], list[Any]]
+_Item = tuple[Jobs, Any, Future[Any]]
 
 
 def open_engine(path: Path) -> Engine:
@@ -123,16 +127,24 @@ class Writer:
         self._thread.start()
 
     def submit(self, job: Callable[[Connection], T]) -> Future[T]:
+        return self.submit_one(_alone, job)
+
+    def submit_one(self, jobs: Callable[[Connection, list[A]], list[T]], asked: A) -> Future[T]:
+        """One of many: those that stand in line one after the other are done at once, each with its answer.
+
+        Between two statements the driver waits until the other threads let it go on: a few for all take a fraction
+        of the time that a few for each do.
+        """
         future: Future[T] = Future()
         if not self._thread.is_alive():
             raise StoreError("the store is closed")
-        self._jobs.put((job, future))
+        self._jobs.put((jobs, asked, future))
         return future
 
     def _work(self) -> None:
         while not self._closing and (item := self._jobs.get()) is not None:
             # Not where whoever asked has gone already.
-            if item[1].set_running_or_notify_cancel():
+            if item[2].set_running_or_notify_cancel():
                 self._answer([item])
 
     def _answer(self, items: list[_Item], *, alone: bool = False) -> None:
@@ -141,36 +153,44 @@ class Writer:
             answers = self._commit(items, alone=alone)
         except BaseException as error:  # noqa: BLE001 - whoever asked is told
             if len(items) == 1:
-                items[0][1].set_exception(_told(error))
+                items[0][2].set_exception(_told(error))
                 return
             for item in items:
                 self._answer([item], alone=True)
             return
-        for (_, future), answer in zip(items, answers, strict=True):
+        for (_, _, future), answer in zip(items, answers, strict=True):
             future.set_result(answer)
 
     def _commit(self, items: list[_Item], *, alone: bool) -> list[Any]:
         with self._engine.connect() as connection, _writing(connection), connection.begin():
             until = monotonic() + self._group_seconds
-            answers = [items[0][0](connection)]
-            while not alone and monotonic() < until and (item := self._next()) is not None:
-                items.append(item)
-                answers.append(item[0](connection))
+            answers: list[Any] = []
+            some = items + ([] if alone else self._in_line())
+            while some:
+                items[len(answers) :] = some
+                for jobs, asked in groupby(some, itemgetter(0)):
+                    answers += jobs(connection, [item[1] for item in asked])
+                some = [] if alone or monotonic() > until else self._in_line()
         return answers
 
-    def _next(self) -> _Item | None:
-        """The next in line, if there is one now."""
+    def _in_line(self) -> list[_Item]:
+        """Those that wait now."""
+        found: list[_Item] = []
         with suppress(queue.Empty):
             while (item := self._jobs.get_nowait()) is not None:
-                if item[1].set_running_or_notify_cancel():
-                    return item
+                if item[2].set_running_or_notify_cancel():
+                    found.append(item)
             self._closing = True
-        return None
+        return found
 
     def close(self) -> None:
         """Does what is in line, then ends. Twice is fine."""
         self._jobs.put(None)
         self._thread.join()
+
+
+def _alone(connection: Connection, jobs: list[Job]) -> list[Any]:
+    return [job(connection) for job in jobs]
 
 
 def _told(error: BaseException) -> BaseException:

@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, TypeVar
+from itertools import chain, groupby
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
@@ -24,18 +25,19 @@ _encode = msgspec.json.Encoder().encode
 _decode_dispatch = msgspec.json.Decoder(Dispatch).decode
 _decode_order = msgspec.json.Decoder(Order).decode
 
-# As text for the driver, which keeps them prepared: thousands of runs a second come this way.
+# As text for the driver, which keeps them prepared: thousands of runs a second come this way. Many rows to a statement:
+# after each the driver waits until the other threads let it go on.
 _COLUMNS: Final = (*columns_of(RunRow()), "event_count", "has_transcript")
-_SHOW: Final = (
-    f"INSERT INTO worker_runs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"
-    " ON CONFLICT (id) DO NOTHING"
-)
-_SEARCHED: Final = "INSERT INTO worker_search(rowid, body) VALUES (?, ?)"
+_ROWS: Final = 20
+"""How many runs a statement takes: few enough for what any SQLite allows of parameters."""
+_THERE: Final = "SELECT id FROM worker_runs WHERE id IN "
+_SHOW: Final = f"INSERT INTO worker_runs ({', '.join(_COLUMNS)}) VALUES "
+_SEARCHED: Final = "INSERT INTO worker_search(rowid, body) SELECT num, task FROM worker_runs WHERE id IN "
 _CHANNEL: Final = (
     "INSERT INTO channels (id, name) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name"
     " WHERE excluded.name IS NOT NULL AND name IS NOT excluded.name"
 )
-_KEEP: Final = "INSERT INTO dispatches (run_id, host, body) VALUES (?, ?, ?)"
+_KEEP: Final = "INSERT INTO dispatches (run_id, host, body) VALUES "
 _KEY: Final = "SELECT run_id, asked FROM dispatch_keys WHERE key = ?"
 _KEEP_KEY: Final = "INSERT INTO dispatch_keys (key, run_id, asked) VALUES (?, ?, ?)"
 _FREE: Final = "SELECT num, body FROM dispatches WHERE host IS NULL ORDER BY num LIMIT ?"
@@ -43,7 +45,7 @@ _FREE: Final = "SELECT num, body FROM dispatches WHERE host IS NULL ORDER BY num
 _CLAIM: Final = "UPDATE dispatches SET host = ? WHERE host IS NULL AND num <= ?"
 _CLAIM_ONE: Final = "UPDATE dispatches SET host = ? WHERE host IS NULL AND run_id = ?"
 _ONE: Final = "SELECT body FROM dispatches WHERE run_id = ?"
-_STARTED: Final = "DELETE FROM dispatches WHERE run_id = ?"
+_STARTED: Final = "DELETE FROM dispatches WHERE run_id IN "
 # Ordered by us: asked to, SQLite would rather read everything that is queued.
 _CLAIMED: Final = "SELECT num, run_id, host FROM dispatches WHERE host IS NOT NULL"
 _RELEASE: Final = "UPDATE dispatches SET host = NULL WHERE run_id = ?"
@@ -78,23 +80,7 @@ class SqliteQueue:
         return await self._store_read(job)
 
     async def dispatch(self, order: Dispatch, *, host: str | None = None) -> str:
-        body, row = _encode(order), _values(order)
-        key, asked = order.idempotency_key, _asked(order)
-
-        def job(database: sqlite3.Connection) -> str | ConflictError:
-            # A conflict is given, not raised: it writes nothing, and is no reason to begin others' writes anew.
-            if key is not None:
-                known = database.execute(_KEY, (key,)).fetchone()
-                if known is not None:
-                    return _the_same(key, asked, known)
-            if not _show(database, order, row):
-                return ConflictError(f"there is a run {order.run_id} already", hint="give each run an id of its own")
-            if key is not None:
-                database.execute(_KEEP_KEY, (key, order.run_id, asked))
-            database.execute(_KEEP, (order.run_id, host, body))
-            return order.run_id
-
-        answer = await self._write(job)
+        answer = await asyncio.wrap_future(self._writer.submit_one(_take_in, _kept(order, host)))
         if isinstance(answer, ConflictError):
             raise answer
         return answer
@@ -117,7 +103,12 @@ class SqliteQueue:
         return None if body is None else _decode_dispatch(body)
 
     async def started(self, run_ids: Sequence[str]) -> None:
-        await self._write_all(_STARTED, [(run_id,) for run_id in run_ids])
+        def job(database: sqlite3.Connection) -> None:
+            for some in _portions(run_ids):
+                database.execute(_STARTED + _group(len(some)), some)
+
+        if run_ids:
+            await self._write(job)
 
     async def claimed(self) -> list[tuple[str, str]]:
         return [(run_id, host) for _, run_id, host in sorted(await self._read(_CLAIMED))]
@@ -137,9 +128,9 @@ class SqliteQueue:
 
     async def show_queued(self) -> None:
         def job(database: sqlite3.Connection) -> None:
-            for (body,) in database.execute(_QUEUED).fetchall():
-                order = _decode_dispatch(body)
-                _show(database, order, _values(order))
+            orders = (_decode_dispatch(body) for (body,) in database.execute(_QUEUED).fetchall())
+            for some in _portions([_kept(order, None) for order in orders]):
+                _show(database, some)
 
         await self._write(job)
 
@@ -154,18 +145,98 @@ class SqliteQueue:
             await self._write(job)
 
 
-def _values(order: Dispatch) -> tuple[Any, ...]:
-    return (*columns_of(queued_row(order)).values(), 0, False)
+class _Kept(NamedTuple):
+    """An order, ready to be written."""
+
+    run_id: str
+    host: str | None
+    body: bytes
+    row: tuple[Any, ...]
+    channel: tuple[str | None, str | None]
+    key: str | None
+    asked: bytes
 
 
-def _show(database: sqlite3.Connection, order: Dispatch, row: tuple[Any, ...]) -> bool:
-    """Lists the run as queued; False where it has a row already."""
-    made = database.execute(_SHOW, row)
-    if not made.rowcount:
-        return False
-    database.execute(_SEARCHED, (made.lastrowid, order.task))
-    database.execute(_CHANNEL, (order.channel_id, order.channel_name))
-    return True
+def _kept(order: Dispatch, host: str | None) -> _Kept:
+    return _Kept(
+        run_id=order.run_id,
+        host=host,
+        body=_encode(order),
+        row=(*columns_of(queued_row(order)).values(), 0, False),
+        channel=(order.channel_id, order.channel_name),
+        key=order.idempotency_key,
+        asked=_asked(order),
+    )
+
+
+def _take_in(connection: Connection, orders: list[_Kept]) -> list[str | ConflictError]:
+    """Keeps these orders and lists their runs as queued; gives each its run's id.
+
+    A conflict is given, not raised: it writes nothing, and is no reason to begin others' writes anew.
+    """
+    database = driver(connection)
+    answers: list[str | ConflictError] = []
+    # Those with a key one by one: the next may have the same.
+    for keyed, some in groupby(orders, lambda order: order.key is not None):
+        for portion in ([one] for one in some) if keyed else _portions(list(some)):
+            known = _of_key(database, portion[0]) if keyed else None
+            answers += [known] if known is not None else _keep(database, portion)
+    return answers
+
+
+def _of_key(database: sqlite3.Connection, order: _Kept) -> str | ConflictError | None:
+    """The run that was asked for under this key before."""
+    known = database.execute(_KEY, (order.key,)).fetchone()
+    return None if known is None else _the_same(str(order.key), order.asked, known)
+
+
+def _keep(database: sqlite3.Connection, orders: list[_Kept]) -> list[str | ConflictError]:
+    shown = _show(database, orders)
+    if shown:
+        rows = [(order.run_id, order.host, order.body) for order in shown]
+        database.execute(_KEEP + _groups(rows), _flat(rows))
+        keys = [(order.key, order.run_id, order.asked) for order in shown if order.key is not None]
+        database.executemany(_KEEP_KEY, keys)
+    new = {id(order) for order in shown}
+    return [order.run_id if id(order) in new else _exists(order.run_id) for order in orders]
+
+
+def _show(database: sqlite3.Connection, orders: list[_Kept]) -> list[_Kept]:
+    """Lists these runs as queued; gives those that had no row yet."""
+    ids = [order.run_id for order in orders]
+    there = {run_id for (run_id,) in database.execute(_THERE + _group(len(ids)), ids)}
+    new: dict[str, _Kept] = {}
+    for order in orders:
+        if order.run_id not in there:
+            new.setdefault(order.run_id, order)
+    shown = list(new.values())
+    if shown:
+        rows = [order.row for order in shown]
+        database.execute(_SHOW + _groups(rows), _flat(rows))
+        database.execute(_SEARCHED + _group(len(new)), list(new))
+        for channel in {order.channel: None for order in shown}:
+            database.execute(_CHANNEL, channel)
+    return shown
+
+
+def _exists(run_id: str) -> ConflictError:
+    return ConflictError(f"there is a run {run_id} already", hint="give each run an id of its own")
+
+
+def _portions(orders: Sequence[T]) -> list[list[T]]:
+    return [list(orders[first : first + _ROWS]) for first in range(0, len(orders), _ROWS)]
+
+
+def _group(count: int) -> str:
+    return f"({', '.join('?' * count)})"
+
+
+def _groups(rows: list[tuple[Any, ...]]) -> str:
+    return ", ".join([_group(len(rows[0]))] * len(rows))
+
+
+def _flat(rows: list[tuple[Any, ...]]) -> list[Any]:
+    return list(chain.from_iterable(rows))
 
 
 def _asked(order: Dispatch) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,8 +41,6 @@ class SqliteStore:
         self._engine = engine
         self.writer = Writer(engine)
         self._readers = anyio.CapacityLimiter(DATABASE_READERS)
-        # Of its own, so that writes that wait for a locked database keep nobody from reading.
-        self._waiting = anyio.CapacityLimiter(DATABASE_READERS)
         self._closed = False
 
     @classmethod
@@ -59,8 +58,11 @@ class SqliteStore:
         return await anyio.to_thread.run_sync(work, limiter=self._readers)
 
     async def _write(self, job: Callable[[Connection], T]) -> T:
-        future = self.writer.submit(job)
-        return await anyio.to_thread.run_sync(future.result, limiter=self._waiting)
+        # Nobody holds a thread while it waits. What is in line is written, also where whoever asked is cancelled.
+        written = asyncio.wrap_future(self.writer.submit(job))
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait((written,))
+        return written.result()
 
     # Reading.
 
