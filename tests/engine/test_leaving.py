@@ -1,5 +1,6 @@
 """Workers that do not leave when they are told to: the run ends, or stays open, without them."""
 
+import gc
 import logging
 import time
 
@@ -164,3 +165,36 @@ async def test_work_that_leaves_when_it_is_told_to_is_not_cut_short():
         await anyio.sleep(0.02)
         leash.pull()
     assert (results, done, leash.loose) == ([None], ["tidied up"], False)
+
+
+GATHERS = """
+    import asyncio
+    from shopfloor import Run, worker
+
+    async def rest():
+        await asyncio.sleep(0.002)
+
+    @worker
+    async def gathers(run: Run):
+        async def branch(number):
+            for step in range(40):
+                await run.step(f"s{number}-{step}", rest, safe=True)
+            return number
+        return await asyncio.gather(*(branch(number) for number in range(8)))
+"""
+
+
+async def test_branches_of_its_own_making_are_left_with_the_run_and_gone_on_with(
+    floor: Floor, caplog: pytest.LogCaptureFixture
+):
+    floor.python("gathers", GATHERS)
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("gathers")
+        await shift.until(lambda: len(floor.events(run_id)) > 60, "some steps")
+    async with floor.open() as shift:
+        assert (await shift.ended(run_id)).result == list(range(8))
+    # What nobody fetches of a task or a future is said when it is thrown away.
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+    steps = [event.path for event in floor.events(run_id) if isinstance(event.payload, StepCompleted)]
+    assert len(steps) == len(set(steps)) == 8 * 40

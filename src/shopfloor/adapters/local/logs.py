@@ -16,7 +16,7 @@ from shopfloor.adapters.local.live import Live
 from shopfloor.errors import storage_error
 from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS
 from shopfloor.log import Delta, Entry, Payload
-from shopfloor.record import Durability, Hook, Recorder, Repair, Storage, make_folder
+from shopfloor.record import Durability, Masking, Recorder, Repair, Storage, make_folder
 
 T = TypeVar("T")
 _disk = ThreadPoolExecutor(DISK_THREADS, "shopfloor-disk")
@@ -26,10 +26,10 @@ _disk = ThreadPoolExecutor(DISK_THREADS, "shopfloor-disk")
 class LocalLog:
     """A recorder for one run, as the engine sees it."""
 
-    def __init__(self, recorder: Recorder, live: Live, *, masked: bool = False) -> None:
+    def __init__(self, recorder: Recorder, live: Live, *, mask: Masking | None = None) -> None:
         self.recorder = recorder
         self._live = live
-        self._masked = masked
+        self.mask = mask
 
     @property
     def run_id(self) -> str:
@@ -65,15 +65,25 @@ class LocalLog:
 
     def tell(self, delta: Delta) -> None:
         # In pieces a secret cannot be seen: where something is to be masked, only the whole is told, by the log.
-        if not self._masked:
+        if self.mask is None:
             self._live.tell(self.run_id, delta)
 
 
 async def _on_disk_time(work: Callable[[], T]) -> T:
     """Forcing to disk takes as long as the disk likes: not on the loop's time. Nobody leaves before it is done."""
     forced = asyncio.wrap_future(_disk.submit(work))
+    cancelled = False
     with anyio.CancelScope(shield=True):
-        await asyncio.wait((forced,))
+        while not forced.done():
+            try:
+                await asyncio.wait((forced,))
+            except asyncio.CancelledError:
+                # No shield holds back what a worker does to tasks of its own, as `gather` does: it waits, too.
+                cancelled = True
+    if cancelled and (task := asyncio.current_task()) is not None:
+        # It is told again at its next wait, as if once.
+        task.uncancel()
+        task.cancel()
     return forced.result()
 
 
@@ -83,7 +93,7 @@ class LocalLogs:
         storage: Storage,
         *,
         durability: Durability = Durability.GROUP,
-        mask: Hook | None = None,
+        mask: Masking | None = None,
         low_water: int = DISK_LOW_WATER_BYTES,
         on_repair: Callable[[Repair], None] | None = None,
         live: Live | None = None,
@@ -101,7 +111,7 @@ class LocalLogs:
         try:
             if recorder.repaired and self._on_repair:
                 self._on_repair(recorder.repaired)
-            yield LocalLog(recorder, self._live, masked=self._mask is not None)
+            yield LocalLog(recorder, self._live, mask=self._mask)
         finally:
             recorder.close()
             # Whoever follows to the writer's end need not wait for it either.
