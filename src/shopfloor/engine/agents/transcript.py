@@ -158,6 +158,9 @@ class Transcriber:
         if started.agent in self._agents:
             return []
         parent = self._agents.get(started.parent) or self._agents[SELF]
+        while parent.over and parent.parent is not None:
+            # Nothing can follow an outcome: whoever called that one has called this one, too.
+            parent = parent.parent
         parent.called += 1
         segment = segment_of(started.name) or "agent"
         agent = _Agent(
@@ -236,11 +239,11 @@ class Transcriber:
         call = CallCompleted(
             name=agent.name, kind="agent", try_=1, error=error, usage=ended.usage, cost=cost, result=ended.text
         )
-        writes = [
-            self._write(agent, step, at=ended.at),
-            self._in(agent, outcome, path="", at=ended.at),
-            self._in(agent.parent, call, path=agent.called_at, child_run_id=agent.run_id, at=ended.at),
-        ]
+        writes = [self._write(agent, step, at=ended.at), self._in(agent, outcome, path="", at=ended.at)]
+        if not agent.parent.over:
+            # Where who called it ended first, the call stays dangling in that one's log: this one's tells how it ended.
+            called = self._in(agent.parent, call, path=agent.called_at, child_run_id=agent.run_id, at=ended.at)
+            writes.append(called)
         agent.over = True
         return writes
 
