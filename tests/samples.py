@@ -136,7 +136,9 @@ PAYLOADS: dict[str, Payload] = {
         name="build",
         kind="worker",
         status="failed",
-        error=RunError(code="command_failed", message="exit code 1", retryable=True),
+        error=RunError(
+            code="command_failed", message="exit code 1", retryable=True, retry_after=2.5, hint="look at it"
+        ),
         result="out",
         usage=_USAGE,
         cost=_COST,

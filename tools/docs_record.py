@@ -108,7 +108,7 @@ def masking_section() -> str:
             "- A secret that was encoded first (base64, percent signs) is not found.",
             f"- Text under the keys {', '.join(code(key) for key in sorted(kept))} is left as it is.",
             "- The exact bytes of output that is not UTF-8 (`raw`) are not kept when something is masked.",
-            "- What passes through to the terminal is not masked; only the transcript is.",
+            "- What a command by itself prints to the terminal is not masked; only the transcript is.",
         )
     )
     said = (

@@ -37,3 +37,15 @@ def background(locator: Locator) -> tuple[float, float, float]:
     while locator.evaluate("one => getComputedStyle(one).backgroundColor") == "rgba(0, 0, 0, 0)":
         locator = locator.locator("..")
     return rgb(locator, "backgroundColor")
+
+
+def contrast(one: tuple[float, float, float], other: tuple[float, float, float]) -> float:
+    """How well one is read on the other, as WCAG counts it: from 1 to 21."""
+    darker, lighter = sorted(_luminance(colour) for colour in (one, other))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: tuple[float, float, float]) -> float:
+    parts = [part / 255 for part in colour]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

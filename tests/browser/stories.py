@@ -137,7 +137,9 @@ def write_stories(storage: Storage) -> Stories:
         run_id=child,
         parent_run_id=parent,
     )
-    error = RunError(code="rate_limit_error", message="the provider refuses for now", retryable=True)
+    error = RunError(
+        code="rate_limit_error", message="the provider refuses for now", retryable=True, hint="wait a minute"
+    )
     outcome = {"status": "failed", "error": error, "result": None}
     failed = write_log(storage, agent_run("Ask too often", text("I try."), owner="stories", **outcome))
     lost = (text("I call somebody."), CALLED, CallCompleted(name="call", kind="call_workflow", try_=1, result="?"))

@@ -70,6 +70,70 @@ def test_a_run_goes_on_while_the_server_is_away_and_nothing_of_it_is_missed(own_
     expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
 
 
+def test_a_run_that_is_chosen_while_the_server_is_away_is_said_to_be_out_of_reach(
+    own_server: Server, tabs: Tabs
+) -> None:
+    tabs.bear(REFUSED)
+    first, second = (own_server.command(f"echo {word}") for word in ("first", "second"))
+    page = tabs.open(own_server, f"/agents/all/workers?worker={first}")
+    expect(transcript(page)).to_contain_text("first")
+    own_server.kill()
+    card(page, second).click()
+    # At once, and not only when it has been tried often enough.
+    expect(chosen(page).get_by_role("alert")).to_contain_text("cannot be reached", timeout=1_000)
+    expect(not_connected(page)).to_be_visible()
+    page.wait_for_timeout(4_000)
+    expect(chosen(page).get_by_role("alert")).to_contain_text("cannot be reached")
+    own_server.start()
+    expect(transcript(page)).to_contain_text("second")
+    expect(chosen(page).get_by_role("alert")).to_have_count(0)
+
+
+def test_what_the_server_answers_in_pieces_is_said_and_the_page_goes_on_when_it_is_mended(
+    tabs: Tabs, server: Server, owner: str
+) -> None:
+    run_id = server.command("echo mended", "--owner", owner)
+    context = tabs.context()
+    addresses = ["**/api/agents/workers?*", "**/api/agents/workers/detail?*", "**/api/runs/*/log?*"]
+
+    def cut(route: Route) -> None:
+        whole = route.fetch()
+        route.fulfill(response=whole, body=whole.body()[:-20])
+
+    for address in addresses:
+        context.route(address, cut)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
+    runs = page.get_by_role("region", name="Runs")
+    for place in (runs, chosen(page)):
+        expect(place.get_by_role("alert")).to_contain_text("cannot be read")
+        expect(place.get_by_role("alert")).to_contain_text("unreadable")
+    # The list and the run come by themselves; what the transcript lacks can be asked for.
+    for address in addresses[:2]:
+        context.unroute(address)
+    expect(card(page, run_id)).to_be_visible()
+    expect(runs.get_by_role("alert")).to_have_count(0)
+    expect(transcript(page).get_by_role("alert")).to_contain_text("cannot be read")
+    context.unroute(addresses[2])
+    transcript(page).get_by_role("button", name="Try again").click()
+    expect(row(page, 3)).to_contain_text("echo mended")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_stream_that_tells_what_cannot_be_read_is_made_anew(tabs: Tabs, server: Server, owner: str) -> None:
+    context = tabs.context()
+    told = "event: ready\ndata: {}\n\nevent: run\ndata: {oops\n\n"
+    stream = "**/api/stream*"
+    context.route(stream, lambda route: route.fulfill(body=told, content_type="text/event-stream"))
+    page = tabs.open(server, f"/agents/{owner}/workers", context=context)
+    expect(not_connected(page)).to_be_visible()
+    page.wait_for_timeout(6_000)
+    assert 2 <= len(tabs.paths("/api/stream")) <= 3
+    context.unroute(stream)
+    run_id = server.command("echo heard", "--owner", owner)
+    expect(card(page, run_id)).to_be_visible()
+    expect(not_connected(page)).to_have_count(0)
+
+
 @pytest.mark.req("WT-45")
 def test_without_a_stream_the_list_is_asked_for_every_five_seconds(tabs: Tabs, server: Server, owner: str) -> None:
     tabs.bear(REFUSED)

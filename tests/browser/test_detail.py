@@ -183,10 +183,11 @@ def test_the_result_is_rendered_as_markdown(tabs: Tabs, archive: Archive) -> Non
     expect(result(page).get_by_role("listitem").first).to_have_text("The first one")
 
 
-def test_an_error_is_shown_with_its_code(tabs: Tabs, archive: Archive) -> None:
+def test_an_error_is_shown_with_its_code_and_what_can_be_done(tabs: Tabs, archive: Archive) -> None:
     page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.failed}")
     expect(result(page)).to_contain_text("the provider refuses for now")
     expect(result(page)).to_contain_text("rate_limit_error")
+    expect(result(page)).to_contain_text("Hint: wait a minute")
 
 
 def test_a_failed_command_tells_its_exit_code(tabs: Tabs, server: Server, owner: str) -> None:
@@ -195,3 +196,4 @@ def test_a_failed_command_tells_its_exit_code(tabs: Tabs, server: Server, owner:
     expect(result(page)).to_contain_text("exit code 42")
     expect(result(page)).to_contain_text("command_failed")
     expect(result(page)).to_contain_text("a last word")
+    expect(result(page)).not_to_contain_text("Hint")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from tests.browser.parts import button, result, task
 from tests.browser.server import Server
-from tests.browser.tabs import Tabs
+from tests.browser.tabs import Tabs, watched
 
 
 def form(page: Page) -> Locator:
@@ -25,10 +26,10 @@ def test_a_worker_is_run_with_what_the_form_says(tabs: Tabs, server: Server, own
     dialog = open_form(page, "form")
     expect(dialog).to_contain_text("Takes one of everything.")
     expect(dialog).to_contain_text("What it is called")
-    expect(dialog.get_by_label(re.compile("^COUNT"))).to_have_value("3")
-    dialog.get_by_label(re.compile("^TITLE")).fill("a kettle")
-    dialog.get_by_label(re.compile("^COUNT")).fill("7")
-    dialog.get_by_label(re.compile("^LOUD")).check()
+    expect(dialog.get_by_label(re.compile("^Count"))).to_have_value("3")
+    dialog.get_by_label(re.compile("^Title")).fill("a kettle")
+    dialog.get_by_label(re.compile("^Count")).fill("7")
+    dialog.get_by_label(re.compile("^Loud")).check()
     dialog.get_by_role("button", name="Run", exact=True).click()
     expect(dialog).to_have_count(0)
     expect(result(page)).to_contain_text("a kettle x 7 true")
@@ -37,19 +38,45 @@ def test_a_worker_is_run_with_what_the_form_says(tabs: Tabs, server: Server, own
     assert (run["name"], run["channel_id"]) == ("form", "page")
 
 
+def test_fields_have_names_for_people_and_for_programs(tabs: Tabs, server: Server, owner: str) -> None:
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    dialog = open_form(page, "form")
+    for name in ("TITLE", "COUNT", "LOUD"):
+        expect(dialog.locator("label").filter(has_text=name)).to_have_text(
+            re.compile(rf"^{name.capitalize()}\*?\s*{name}$")
+        )
+
+
+def test_a_provider_that_is_not_there_cannot_be_run(browser: Browser, tmp_path: Path) -> None:
+    # Where no program is found, no agent is.
+    with Server(tmp_path, PATH=str(tmp_path)) as server, watched(browser) as tabs:
+        page = tabs.open(server)
+        dialog = open_form(page, "codex")
+        (install,) = [one["install"] for one in server.get("/api/providers")["providers"] if one["name"] == "codex"]
+        expect(dialog.get_by_text("To install it:")).to_contain_text(install)
+        expect(dialog.get_by_role("option", name="codex (not available)")).to_be_attached()
+        expect(dialog.get_by_role("button", name="Run", exact=True)).to_be_disabled()
+        dialog.get_by_role("textbox").first.fill("try it all the same")
+        page.keyboard.press("Control+Enter")
+        page.wait_for_timeout(300)
+        assert server.runs() == []
+        dialog.get_by_role("combobox", name="Worker").select_option(value="child")
+        expect(dialog.get_by_role("button", name="Run", exact=True)).to_be_enabled()
+
+
 def test_what_is_missing_is_said_before_anything_is_sent(tabs: Tabs, server: Server, owner: str) -> None:
     page = tabs.open(server, f"/agents/{owner}/workers")
     dialog = open_form(page, "form")
     dialog.get_by_role("button", name="Run", exact=True).click()
     expect(dialog).to_be_visible()
-    field = dialog.get_by_label(re.compile("^TITLE"))
+    field = dialog.get_by_label(re.compile("^Title"))
     expect(field).to_have_attribute("aria-invalid", "true")
     expect(field).to_be_focused()
     field.fill("a title")
-    dialog.get_by_label(re.compile("^COUNT")).fill("2.5")
-    dialog.get_by_label(re.compile("^ITEMS")).fill("[1,")
+    dialog.get_by_label(re.compile("^Count")).fill("2.5")
+    dialog.get_by_label(re.compile("^Items")).fill("[1,")
     dialog.get_by_role("button", name="Run", exact=True).click()
-    for name in ("COUNT", "ITEMS"):
+    for name in ("Count", "Items"):
         expect(dialog.get_by_label(re.compile(f"^{name}"))).to_have_attribute("aria-invalid", "true")
     expect(field).not_to_have_attribute("aria-invalid", "true")
     assert server.runs(agent_id=owner) == []
@@ -60,11 +87,11 @@ def test_what_the_server_refuses_is_shown_in_the_form(tabs: Tabs, server: Server
     page = tabs.open(server, f"/agents/{owner}/workers")
     dialog = open_form(page, "form")
     page.route("**/api/runs", lambda route: route.continue_(post_data='{"worker": "nobody", "input": {}}'))
-    dialog.get_by_label(re.compile("^TITLE")).fill("x")
+    dialog.get_by_label(re.compile("^Title")).fill("x")
     dialog.get_by_role("button", name="Run", exact=True).click()
     expect(dialog.get_by_role("alert")).to_contain_text("nobody")
     page.unroute("**/api/runs")
-    expect(dialog.get_by_label(re.compile("^TITLE"))).to_have_value("x")
+    expect(dialog.get_by_label(re.compile("^Title"))).to_have_value("x")
     dialog.get_by_role("button", name="Run", exact=True).click()
     expect(task(page)).to_be_visible()
     expect(dialog).to_have_count(0)
@@ -72,10 +99,10 @@ def test_what_the_server_refuses_is_shown_in_the_form(tabs: Tabs, server: Server
 
 def test_what_was_typed_outlives_a_click_beside_the_form(tabs: Tabs, server: Server, owner: str) -> None:
     page = tabs.open(server, f"/agents/{owner}/workers")
-    open_form(page, "form").get_by_label(re.compile("^TITLE")).fill("a long story")
+    open_form(page, "form").get_by_label(re.compile("^Title")).fill("a long story")
     page.mouse.click(5, 5)
     expect(form(page)).to_have_count(0)
-    expect(open_form(page, "form").get_by_label(re.compile("^TITLE"))).to_have_value("a long story")
+    expect(open_form(page, "form").get_by_label(re.compile("^Title"))).to_have_value("a long story")
 
 
 def test_the_form_is_left_by_escape(tabs: Tabs, server: Server, owner: str) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from tests.browser.colours import background, named, rgb
+from tests.browser.colours import background, contrast, named, rgb
 from tests.browser.conftest import Archive
 from tests.browser.parts import button, card, cards, chosen, pill, run_list, search, task
 from tests.browser.server import Server
@@ -27,6 +27,31 @@ def test_search_finds_words_of_the_task_and_shows_where_they_stand(tabs: Tabs, s
     expect(page.get_by_text("1 worker", exact=True)).to_be_visible()
     search(page).fill("")
     expect(card(page, other)).to_be_visible()
+
+
+def test_a_search_is_undone_by_going_back(tabs: Tabs, server: Server, owner: str) -> None:
+    found = server.command("echo the aardvark", "--owner", owner)
+    other = server.command("echo something else", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    expect(card(page, other)).to_be_visible()
+    for part in ("aard", "var", "k"):
+        search(page).press_sequentially(part)
+        expect(page).to_have_url(re.compile(rf"q=\w*{part}$"))
+    expect(card(page, other)).to_have_count(0)
+    page.go_back()
+    expect(page).not_to_have_url(re.compile("q="))
+    expect(search(page)).to_have_value("")
+    expect(card(page, other)).to_be_visible()
+    page.go_forward()
+    expect(page).to_have_url(re.compile("q=aardvark$"))
+    expect(card(page, other)).to_have_count(0)
+    # Another search is another step.
+    card(page, found).click()
+    search(page).fill("else")
+    expect(card(page, other)).to_be_visible()
+    page.go_back()
+    expect(search(page)).to_have_value("aardvark")
+    expect(task(page)).to_have_text("echo the aardvark")
 
 
 def test_search_finds_what_was_said_too(tabs: Tabs, archive: Archive) -> None:
@@ -137,6 +162,23 @@ def test_the_chosen_run_is_highlighted(tabs: Tabs, server: Server, owner: str) -
     assert background(card(page, first)) != background(card(page, second))
 
 
+def test_the_chosen_card_tells_that_it_waits_and_where_it_came_from(tabs: Tabs, server: Server, owner: str) -> None:
+    order = {"worker": "asker", "input": {}, "owner": owner, "channel_id": "irc:1", "channel_name": "#workshop"}
+    run_id = server.http.post("/api/runs", json=order).json()["run_id"]
+    server.becomes(run_id, "waiting")
+    for colours in ("light", "dark"):
+        page = tabs.open(server, f"/agents/all/workers?of=asker&worker={run_id}", color_scheme=colours)
+        expect(card(page, run_id)).to_have_attribute("aria-current", "true")
+        badge = card(page, run_id).locator('[data-status="waiting"]')
+        assert contrast(rgb(badge), rgb(badge, "backgroundColor")) >= 4.5
+        # Its own colour is like that of the selection: a line sets it off.
+        assert contrast(rgb(badge), background(card(page, run_id))) >= 4.5
+        assert badge.evaluate("one => getComputedStyle(one).boxShadow") != "none"
+        box = card(page, run_id).get_by_title("Channel: #workshop").bounding_box()
+        assert box
+        assert box["width"] >= 40
+
+
 def test_a_card_is_a_link_that_can_be_opened_in_another_tab(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.command("echo linked", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers")
@@ -165,6 +207,29 @@ def test_the_tree_shows_sub_runs_under_the_run_that_called_them(tabs: Tabs, serv
     button(page, "Hide sub-runs").click()
     expect(cards(page)).to_have_count(1)
     expect(page).to_have_url(re.compile("tree=true"))
+
+
+def test_the_tree_opens_down_to_the_chosen_run(tabs: Tabs, server: Server, owner: str) -> None:
+    top = server.dispatch("grandparent", owner=owner)
+    server.becomes(top, "done")
+    (parent,) = [run["id"] for run in server.runs(parent=top)]
+    child, other = [run["id"] for run in server.runs(parent=parent)]
+    page = tabs.open(server, f"/agents/{owner}/workers?tree=true&worker={child}")
+    expect(card(page, child)).to_have_attribute("aria-current", "true")
+    expect(card(page, child)).to_be_in_viewport()
+    # Who closes it again is left alone.
+    button(page, "Hide sub-runs").first.click()
+    expect(cards(page)).to_have_count(1)
+    page.wait_for_timeout(500)
+    expect(cards(page)).to_have_count(1)
+    page.get_by_role("link", name="Parent run").click()
+    expect(card(page, parent)).to_have_attribute("aria-current", "true")
+    # It is also opened where the list becomes a tree.
+    page.goto(f"{server.url}/agents/{owner}/workers?worker={other}")
+    expect(cards(page)).to_have_count(4)
+    button(page, "Tree").click()
+    expect(card(page, other)).to_be_in_viewport()
+    expect(run_list(page).get_by_role("button", name="Hide sub-runs")).to_have_count(2)
 
 
 @pytest.mark.req("WT-45")

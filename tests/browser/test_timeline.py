@@ -94,6 +94,35 @@ def test_clicking_a_row_goes_to_its_event(tabs: Tabs, archive: Archive) -> None:
     expect(page).not_to_have_url(re.compile("event="))
 
 
+def test_clicking_a_row_again_goes_to_its_event_again(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+    edit = rows(page).filter(has_text="Edit").first.get_by_role("button").first
+    edit.click()
+    expect(row(page, 11)).to_be_in_viewport()
+    transcript(page).get_by_role("group", name="Transcript rows").evaluate("one => one.scrollTo(0, 0)")
+    expect(row(page, 11)).not_to_be_in_viewport()
+    edit.click()
+    expect(row(page, 11)).to_be_in_viewport()
+    expect(row(page, 11)).to_have_attribute("aria-current", "true")
+    page.go_back()
+    expect(page).not_to_have_url(re.compile("event="))
+
+
+def test_bars_show_what_was_only_waited_for(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.dispatch("asker", owner=owner)
+    (question,) = server.becomes(run_id, "waiting")["awaits"]
+    server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": question["call_id"], "answer": "blue"})
+    server.becomes(run_id, "done")
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    bars = timeline(page).get_by_role("list", name="Where the time went").locator("[data-bar]")
+    waits = timeline(page).get_by_role("button", name=re.compile("ask, waiting, "))
+    expect(waits).to_have_attribute("title", re.compile("^ask, waiting, "))
+    assert waits.evaluate("one => getComputedStyle(one).backgroundImage") != "none"
+    others = bars.evaluate_all("all => all.filter((one) => getComputedStyle(one).backgroundImage === 'none').length")
+    assert others == bars.count() - 1 >= 1
+    expect(timeline(page).get_by_text("waiting", exact=True)).to_be_visible()
+
+
 @pytest.mark.parametrize(("zone", "clock"), [("UTC", "10:30:00"), ("Asia/Tokyo", "19:30:00")])
 def test_times_are_in_the_readers_zone(tabs: Tabs, archive: Archive, zone: str, clock: str) -> None:
     path = f"/agents/all/workers?worker={archive.stories.steps}"

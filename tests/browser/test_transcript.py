@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.colours import background, named, rgb
 from tests.browser.conftest import Archive
-from tests.browser.parts import row, transcript
+from tests.browser.parts import button, row, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -219,3 +219,15 @@ def test_without_anything_said_there_is_no_transcript(tabs: Tabs, archive: Archi
     page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.bare}")
     expect(page.get_by_role("region", name="Event timeline").locator("li[data-seq]").first).to_be_visible()
     expect(transcript(page)).to_have_count(0)
+
+
+def test_where_nothing_folds_there_is_nothing_to_expand(
+    tabs: Tabs, server: Server, archive: Archive, owner: str
+) -> None:
+    run_id = server.command("echo plain", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    expect(transcript(page)).to_contain_text("plain")
+    expect(button(page, "Expand all")).to_be_disabled()
+    expect(button(page, "Expand all")).to_have_attribute("title", re.compile("no tool calls"))
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+    expect(button(page, "Expand all")).to_be_enabled()

@@ -62,6 +62,12 @@ steps:
   Second part: {block: run-worker, worker: child, input: {PART: "{{WHAT}} two"}, output: TWO}
 output: "{{ONE}} and {{TWO}}"
 """,
+    "grandparent": """
+name: Grandparent
+steps:
+  All of it: {block: run-worker, worker: parent, output: ALL}
+output: ALL
+""",
     "child": """
 name: Child
 input:

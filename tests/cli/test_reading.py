@@ -18,6 +18,7 @@ from shopfloor.log import (
     CallCompleted,
     CallStarted,
     RunCompleted,
+    RunError,
     RunStarted,
     StepCompleted,
     StepStarted,
@@ -54,6 +55,24 @@ def record(storage: Storage, run_id: str, *, parent: str | None = None, calls: t
 
 
 # show
+
+
+def test_what_can_be_done_about_a_failure_is_said_wherever_the_failure_is(shopfloor, storage):
+    run_id = new_run_id()
+    error = RunError(code="storage_full", message="no room", hint="free some space")
+    storage.announce(run_id)
+    with Recorder(storage.log_path(run_id), run_id) as recorder:
+        recorder.append(RunStarted(name="worker", kind="worker", attempt=1, host="h", task="t"))
+        recorder.append(RunCompleted(name="worker", kind="worker", status="failed", error=error))
+    assert shopfloor("show", run_id).stdout.splitlines()[-1].endswith("hint: free some space")
+    status = shopfloor("status", run_id).stdout.splitlines()
+    assert [line.split(maxsplit=1) for line in status if "hint" in line] == [["hint", "free some space"]]
+    assert shopfloor("result", run_id).stderr.splitlines()[-1] == "hint: free some space"
+    assert json.loads(shopfloor("status", run_id, "--json").stdout)["error"] == {
+        "code": "storage_full",
+        "message": "no room",
+        "hint": "free some space",
+    }
 
 
 def test_show_renders_a_run_readably(shopfloor):

@@ -526,6 +526,18 @@ async def test_words_are_found_in_task_result_messages_and_tools(store: Store) -
     assert await shown(store, search="something saw") == []
 
 
+async def test_what_can_be_done_about_a_failure_is_kept_with_it(store: Store) -> None:
+    error = RunError(code="storage_full", message="no room", hint="free some space")
+    hinted, bare = await keep(
+        store, run("a", status="failed", error=error), run("b", status="failed", error=RunError(code="x", message="y"))
+    )
+    hints = {item.row.id: item.row.error_hint for item in (await store.list_runs(RunFilter(), limit=9)).items}
+    assert hints == {hinted: "free some space", bare: None}
+    found = await store.get_run(hinted)
+    assert found is not None
+    assert (found.row.error_code, found.row.error_hint) == ("storage_full", "free some space")
+
+
 async def test_words_are_found_in_what_went_wrong(store: Store) -> None:
     error = RunError(code="command_failed", message="disk melted")
     failed = run("a", status="failed", error=error)

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Span, Spans } from "@/api";
-import { chartOf, lanesOf } from "@/views/bars";
+import { chartOf, isWait, lanesOf } from "@/views/bars";
 
 const BEGAN = Date.parse("2026-11-15T10:00:00.000Z");
 const at = (ms: number) => new Date(BEGAN + ms).toISOString();
@@ -25,6 +25,7 @@ function span(kind: Span["kind"], name: string, path: string, from: number, to: 
 }
 const step = (path: string, from: number, to: number | null) => span("step", path, path, from, to);
 const tool = (name: string, path: string, from: number, to: number | null) => span("tool", name, path, from, to);
+const wait = (name: string, path: string, from: number, to: number | null) => span("tool", name, path, from, to, { waits: true });
 
 const of = (spans: Span[], ended: number | null): Spans => ({
   spans,
@@ -156,7 +157,7 @@ describe("idle gaps", () => {
   });
 
   it("are where a question is open, also inside of a step that asks it", () => {
-    const made = chart([step("talk", 0, 70_000), tool("Read", "talk", 0, 2_000), tool("ask", "talk", 5_000, 65_000)], 70_000);
+    const made = chart([step("talk", 0, 70_000), tool("Read", "talk", 0, 2_000), wait("ask", "talk", 5_000, 65_000)], 70_000);
     expect(made.breaks.map((one) => one.ms)).toEqual([60_000]);
     // The bar of the question goes through the break.
     expect(made.bars[2]?.from).toBeCloseTo(made.breaks[0]?.from ?? -1);
@@ -164,12 +165,12 @@ describe("idle gaps", () => {
   });
 
   it("are not where something else is done beside the question", () => {
-    const made = chart([tool("ask", "ask", 0, 60_000), step("build", 0, 60_000)], 60_000);
+    const made = chart([wait("ask", "ask", 0, 60_000), step("build", 0, 60_000)], 60_000);
     expect(made.breaks).toEqual([]);
   });
 
   it("are cut where something begins or ends, so that each wait has its own", () => {
-    const made = chart([step("a", 0, 1_000), tool("ask", "ask", 1_000, 61_000), tool("ask", "ask", 61_000, 181_000)], 181_000);
+    const made = chart([step("a", 0, 1_000), wait("ask", "ask", 1_000, 61_000), wait("rate_limit", "ask", 61_000, 181_000)], 181_000);
     expect(made.breaks.map((one) => one.ms)).toEqual([60_000, 120_000]);
   });
 
@@ -212,4 +213,9 @@ describe("many", () => {
     expect(chart(spans, null, 10_000).lanes).toBe(2_000);
     expect(performance.now() - began).toBeLessThan(1_000);
   });
+});
+
+it("waits where the log says so, and where an agent asks somebody by itself", () => {
+  const spans = [wait("deploy", "a", 0, 1), tool("AskUserQuestion", "a", 0, 1), tool("ask", "a", 0, 1), step("a", 0, 1)];
+  expect(spans.map(isWait)).toEqual([true, true, false, false]);
 });

@@ -37,6 +37,19 @@ describe("which fields there are", () => {
     ["x", "not a schema", "any"],
   ])("%s %j: %s", (name, said, kind) => expect(fieldOf(said, name).kind).toBe(kind));
 
+  test.each([
+    ["NAME", "Name"],
+    ["MAX_ROUNDS", "Max rounds"],
+    ["maxRounds", "Max rounds"],
+    ["repo-url", "Repo url"],
+    ["repoURL", "Repo URL"],
+    ["step2Name", "Step2 name"],
+    ["été", "Été"],
+    ["x", "X"],
+    ["__", "__"],
+    ["", ""],
+  ])("%s is called %s", (name, label) => expect(fieldOf({ type: "string" }, name).label).toBe(label));
+
   test("what is said of them", () => {
     expect(fieldOf({ type: "integer", title: "Lines", description: "How many", minimum: 1, maximum: 9, default: 3 }, "LINES", true)).toMatchObject({
       name: "LINES",
@@ -47,7 +60,7 @@ describe("which fields there are", () => {
       min: 1,
       max: 9,
     });
-    expect(fieldOf({ type: "string" }, "NAME")).toMatchObject({ label: "NAME", description: null, required: false, initial: "" });
+    expect(fieldOf({ type: "string" }, "NAME")).toMatchObject({ name: "NAME", label: "Name", description: null, required: false, initial: "" });
   });
 
   test("a schema that says nothing has none", () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Run } from "../src/api/types";
 import { channelChoices, totalText, workerChoices } from "../src/views/choices";
-import { type Branch, CARD_PX, FOUND_PX, heightOf, indexOf, neighbour, pieces, rowsOf, runsOf } from "../src/views/tree";
+import { type Branch, CARD_PX, FOUND_PX, heightOf, indexOf, lastInSight, neighbour, pieces, rowsOf, runsOf } from "../src/views/tree";
 import { aRun } from "./runs";
 
 const run = (id: string, change: Partial<Run> = {}) => aRun({ id, ...change });
@@ -57,6 +57,15 @@ describe("the rows of a tree", () => {
     const branches = new Map(deep.map((one, n) => [one.id, { runs: deep.slice(n + 1, n + 2), state: "whole" } as Branch]));
     expect(rowsOf(deep.slice(0, 1), new Set(branches.keys()), branches)).toHaveLength(10_000);
   });
+});
+
+test("on the way down to a run, the last one in sight is where to look for the rest", () => {
+  const rows = rowsOf([run("p", { children: 2 })], new Set(["p"]), new Map([["p", { runs: [run("c")], state: "more" }]]));
+  expect(lastInSight(rows, ["p", "d"])).toBe("p");
+  expect(lastInSight(rows, ["p", "c", "e"])).toBe("c");
+  expect(lastInSight(rows, ["p", "c"])).toBeUndefined();
+  expect(lastInSight(rows, ["q", "c"])).toBeUndefined();
+  expect(lastInSight(rows, [])).toBeUndefined();
 });
 
 test("the next and the previous run, past what is none", () => {

@@ -22,7 +22,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { EventOf, LogEvent, Page } from "@/api";
 import { asText } from "@/views/json";
-import { isSameRow, type Row, type Rows } from "@/views/rows";
+import { isSameRow, opens, type Row, type Rows } from "@/views/rows";
 import { rowShowing, rowsOf } from "@/views/transcript";
 import archives from "./golden/archives.json";
 
@@ -234,4 +234,11 @@ describe("what this page does not know", () => {
     const ended = { ...strange("step.completed", { name: "x", kind: "agent", try: 1 }), seq: 2 };
     expect(kinds(rowsOf(pageOf([use(1), ended]), true))).toEqual(["1 said"]);
   });
+});
+
+it("has something to open with all others where tools were called, or something was thought", () => {
+  const opening = (name: string) => [...logsIn(name).values()].some((events) => [...rowsOf(pageOf(events), false).values()].some(opens));
+  expect(opening("command")).toBe(false);
+  expect(opening("providers/claude-code/files")).toBe(true);
+  expect(opening("providers/claude-code/thinking")).toBe(true);
 });

@@ -69,6 +69,7 @@ def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:
             )
             if part
         ),
+        "hint": error.get("hint") if error else None,
         "started": f"{detail['started_at']} ({ago(detail['started_at'])})",
         "owner": detail["agent_id"],
         "channel": detail["channel_name"],

@@ -185,7 +185,7 @@ class Transcript:
             case RunStarted() as run:
                 return [self._paint(f"▶ attempt {run.attempt} on {safe(run.host)}", "cyan")]
             case RunCompleted() as run:
-                return [self._outcome(run)]
+                return self._outcome(run)
             case StepStarted() | CallStarted() as step:
                 child = f" → run {safe(event.child_run_id)}" if event.child_run_id else ""
                 again = f" (try {step.try_})" if step.try_ > 1 else ""
@@ -208,9 +208,11 @@ class Transcript:
         parts = [f"{sign} {safe(path)}", one_line(step.error or "", PREVIEW_CHARS), duration(step.duration_ms)]
         return self._paint(" · ".join(part for part in parts if part), look)
 
-    def _outcome(self, run: RunCompleted) -> str:
+    def _outcome(self, run: RunCompleted) -> Iterator[str]:
         sign, look = {"completed": ("✓", "green"), "cancelled": ("■", "yellow")}.get(run.status, ("✗", "red"))
-        return self._paint(f"{sign} {one_line(outcome_text(run), PREVIEW_CHARS)}", look, "bold")
+        yield self._paint(f"{sign} {one_line(outcome_text(run), PREVIEW_CHARS)}", look, "bold")
+        if run.error is not None and run.error.hint:
+            yield f"hint: {one_line(run.error.hint, PREVIEW_CHARS)}"
 
     def _tool_result(self, result: ToolResult) -> Iterator[str]:
         failed = result.error is not None

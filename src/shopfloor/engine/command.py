@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from shopfloor.engine.cancel import Cancellation
+from shopfloor.engine.outcome import error_of
 from shopfloor.engine.output import Output
 from shopfloor.engine.steps.serving import Echo, Serving, ShellCommand, complaint, exit_result
 from shopfloor.errors import StorageError, StorageFull
@@ -176,8 +177,7 @@ class _CommandStep:
     def _verdict(self, ended: Exit | None) -> tuple[Status, RunError | None]:
         failure = self._serving.failure
         if failure is not None:
-            retryable = isinstance(failure, StorageError)
-            return "failed", RunError(code=failure.code, message=failure.message, retryable=retryable)
+            return "failed", error_of(failure)
         if self._cancellation.reason is not None:
             return "cancelled", RunError(code="cancelled", message=self._cancellation.reason)
         message = complaint(ended)

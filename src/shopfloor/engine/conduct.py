@@ -15,7 +15,8 @@ import msgspec
 from shopfloor.engine.attempt import WORKERS_OWN, Attempt, Finished, Trying, readable
 from shopfloor.engine.journal import Journal
 from shopfloor.engine.leash import LeftBehind
-from shopfloor.errors import InvalidEvent, RunFailed, ShopfloorError, StepFailed, StorageError
+from shopfloor.engine.outcome import error_of
+from shopfloor.errors import InvalidEvent, ShopfloorError, StepFailed, StorageError
 from shopfloor.log import RunCompleted, RunError, Status, Usage, now
 
 _log = logging.getLogger("shopfloor.engine")
@@ -62,7 +63,7 @@ async def conduct(
         try:
             await attempt.append(outcome)
         except InvalidEvent as wrong:
-            error = RunError(code=StepFailed.code, message=f"what it gave cannot be recorded: {wrong.message}")
+            error = error_of(StepFailed(f"what it gave cannot be recorded: {wrong.message}", hint=wrong.hint))
             outcome = _outcome(attempt, "failed", error, None, began)
             await attempt.append(outcome)
     return outcome
@@ -118,13 +119,3 @@ def _duration_ms(journal: Journal, began: float) -> int:
         return here
     since = datetime.fromisoformat(now()) - datetime.fromisoformat(journal.started_at)
     return max(here, round(since.total_seconds() * 1000))
-
-
-def error_of(failure: ShopfloorError) -> RunError:
-    """A failure as the outcome tells it."""
-    retryable = failure.retryable if isinstance(failure, RunFailed) else isinstance(failure, StorageError)
-    after = failure.retry_after if isinstance(failure, RunFailed) else None
-    error = RunError(code=failure.code, message=failure.message, retryable=retryable)
-    if after is None:
-        return error
-    return RunError(code=error.code, message=error.message, retryable=retryable, retry_after=after)

@@ -50,6 +50,8 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the same run could end well another time."""
     retry_after: float | msgspec.UnsetType = msgspec.UNSET
     """Seconds until it makes sense to try again, where that is known."""
+    hint: str | msgspec.UnsetType = msgspec.UNSET
+    """What can be done about it, where there is something."""
 
 
 class Awaits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -227,7 +229,7 @@ class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", ta
     cost: Cost | None = None
     """Cost of this message."""
     usage: Usage | None = None
-    """Tokens of this message."""
+    """Tokens of this message; where it has no blocks, what an agent says that it has spent since it last did."""
     stop_reason: str | None = None
     """Why the model stopped, in the provider's word."""
     synthetic: bool = False

@@ -50,6 +50,9 @@ class Failure(msgspec.Struct, frozen=True):
 
     code: str | None
     message: str | None
+    hint: Annotated[
+        str | msgspec.UnsetType, Meta(description="What can be done about it; left out where nothing is known.")
+    ] = msgspec.UNSET
 
 
 class TokenUsage(msgspec.Struct, frozen=True):
@@ -290,7 +293,7 @@ def _shared(run: RunItem) -> dict[str, Any]:
         "cost_usd": row.cost_usd,
         "tree_usage": row.tree_usage,
         "tree_cost_usd": row.tree_cost_usd,
-        "error": Failure(row.error_code, row.error_message) if failed else None,
+        "error": Failure(row.error_code, row.error_message, row.error_hint or msgspec.UNSET) if failed else None,
         "pinned": run.pinned,
         "provider": row.provider,
         "model": row.model,

@@ -46,6 +46,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "running"
     error_code: str | None = None
     error_message: str | None = None
+    error_hint: str | None = None
     provider: str | None = None
     """What powers it: of its newest session, or of the run itself where it is a bare one."""
     model: str | None = None
@@ -208,6 +209,7 @@ def _completed(row: RunRow, event: Event, ended: RunCompleted) -> dict[str, Any]
         "result": None if ended.result is None else as_text(ended.result),
         "error_code": ended.error and ended.error.code,
         "error_message": ended.error and ended.error.message,
+        "error_hint": (ended.error.hint or None) if ended.error else None,
         "completed_at": event.timestamp,
         "duration_ms": ended.duration_ms,
         "usage": ended.usage or row.usage,

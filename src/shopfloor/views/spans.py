@@ -46,6 +46,8 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int | None
     error: bool
     child_run_id: str | None
+    waits: bool = False
+    """It does nothing but wait: for somebody's answer, or for a time."""
 
 
 class Spans(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +105,8 @@ class _Fold:
             case CallStarted() as call:
                 self._begin(_step(event, call.try_), _span(event, "run", call.worker or call.name))
             case ToolCall() as call:
-                self._begin(f"call {call.call_id}", _span(event, "tool", call.name))
+                span = _span(event, "tool", call.name)
+                self._begin(f"call {call.call_id}", replace(span, waits=True) if call.awaits else span)
             case StepCompleted() | CallCompleted() as step:
                 self._end(_step(event, step.try_), event, step.duration_ms, failed=step.error is not None)
             case ToolResult() as result:

@@ -252,6 +252,7 @@ def _outcome(run_id: str, run: RunCompleted) -> list[StreamEvent]:
         error_type=run.error.code if run.error else "run_failed",
         retryable=run.error is not None and run.error.retryable,
         retry_after=None if isinstance(after, msgspec.UnsetType) else after,
+        hint=(run.error.hint or None) if run.error else None,
     )
     return [error, WorkerResult(worker_id=run_id, error=message), Finish(finish_reason="error")]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.contract.folding import golden
 
 from shopfloor.limits import SPANS_ENDED, SPANS_OPEN
 from shopfloor.log import (
+    Awaits,
     CallCompleted,
     CallStarted,
     Event,
@@ -51,6 +53,14 @@ def result(call_id: str, **more: Any) -> ToolResult:
     return ToolResult(name="Bash", call_id=call_id, input=None, output="", fidelity="router", **more)
 
 
+def test_a_call_that_waits_says_so_also_when_it_has_ended() -> None:
+    question = msgspec.structs.replace(call("q"), awaits=Awaits(kind="question"))
+    state = spans_of(BEGUN, question, call("c"), result("c"))
+    assert [(span.seq, span.waits) for span in state.spans] == [(2, True), (3, False)]
+    state = spans_of(BEGUN, question, result("q"), DONE)
+    assert [(span.end_seq, span.waits) for span in state.spans] == [(3, True)]
+
+
 def spans_of(*payloads: Payload) -> Spans:
     return spans_fold(Spans(), log_of(*payloads))
 
@@ -85,7 +95,7 @@ def test_steps_calls_and_sub_runs_are_spans() -> None:
         ),
         Span(
             seq=6, end_seq=7, kind="run", name="reviewer", started_at=at[6], ended_at=at[7], duration_ms=1000,
-            error=False, **common | {"child_run_id": CHILD},
+            error=False, **dict(common, child_run_id=CHILD),
         ),
     ]  # fmt: skip
 

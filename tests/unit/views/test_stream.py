@@ -159,7 +159,7 @@ def test_blocks_are_told_apart_by_round_and_try_and_name_their_sub_run() -> None
 
 @pytest.mark.req("SDK-16", "SDK-27", "SDK-28")
 def test_a_failed_run_tells_the_error_the_result_and_the_finish() -> None:
-    error = RunError(code="rate_limit_error", message="slow down", retryable=True, retry_after=2.5)
+    error = RunError(code="rate_limit_error", message="slow down", retryable=True, retry_after=2.5, hint="wait")
     _, events = told(*log(STARTED, RunCompleted(name="x", kind="worker", status="failed", error=error)))
     assert events[1:] == [
         {
@@ -168,6 +168,7 @@ def test_a_failed_run_tells_the_error_the_result_and_the_finish() -> None:
             "errorType": "rate_limit_error",
             "retryable": True,
             "retryAfter": 2.5,
+            "hint": "wait",
         },
         {"type": "worker-result", "workerId": RUN_ID, "error": "slow down"},
         {"type": "finish", "finishReason": "error"},

@@ -21,6 +21,9 @@ export class Problem extends Error {
   }
 }
 
+/** Whether it is nothing that the server means: asked again, it may be over. */
+export const isPassing = (error: unknown) => error instanceof Problem && (error.code === "unreachable" || error.code === "unreadable");
+
 interface Answer<T> {
   data?: T;
   error?: unknown;
@@ -32,7 +35,9 @@ export async function answered<T>(asked: Promise<Answer<T>>): Promise<NonNullabl
   let answer: Answer<T>;
   try {
     answer = await asked;
-  } catch {
+  } catch (error) {
+    // It answered, but not with what it promises; of a failed answer it would have said so itself.
+    if (error instanceof SyntaxError) throw new Problem("unreadable", "The server's answer cannot be read: it is no JSON.", "Is something else between here and the server?", 200);
     throw new Problem("unreachable", "The server cannot be reached.", "Is `shopfloor up` still running?", 0);
   }
   if (answer.data !== undefined && answer.data !== null) return answer.data;

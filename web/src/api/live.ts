@@ -7,6 +7,7 @@ import { useSyncExternalStore } from "react";
 import { forgetRuns, patchRuns, retimed } from "./caches";
 import { RunLog } from "./log";
 import type { Delta, LogEvent, Run } from "./types";
+import { parsed } from "@/views/json";
 
 export type Connection = "connecting" | "live" | "lost";
 
@@ -90,7 +91,10 @@ export class Live {
     const on = <T>(name: string, take: (told: T) => void) =>
       source.addEventListener(name, (message) => {
         this.#heard();
-        take(JSON.parse((message as MessageEvent<string>).data) as T);
+        const told = parsed((message as MessageEvent<string>).data);
+        // What was to be told is not known: all is asked for again, but not in a hurry, since it may be told again.
+        if (told === undefined) this.#failed(source, RETRY_MS.at(-1));
+        else take(told as T);
       });
     source.addEventListener("error", () => this.#failed(source));
     on("ready", () => this.#ready());
@@ -117,12 +121,11 @@ export class Live {
     else for (const what of ["runs", "run"]) void this.queries.invalidateQueries({ queryKey: [what] });
   }
 
-  #failed(source: EventSource): void {
+  #failed(source: EventSource, wait = RETRY_MS[Math.min(this.#failures, RETRY_MS.length - 1)]): void {
     if (source !== this.#source) return;
     source.close();
     this.#source = null;
     clearTimeout(this.#silence);
-    const wait = RETRY_MS[Math.min(this.#failures, RETRY_MS.length - 1)];
     this.#failures += 1;
     this.#become("lost");
     clearTimeout(this.#retry);

@@ -510,6 +510,8 @@ export interface components {
         Failure: {
             code: string | null;
             message: string | null;
+            /** @description What can be done about it; left out where nothing is known. */
+            hint?: string;
         };
         /**
          * WorkerDetail
@@ -703,6 +705,8 @@ export interface components {
             duration_ms: number | null;
             error: boolean;
             child_run_id: string | null;
+            /** @default false */
+            waits?: boolean;
         };
         /** ChannelList */
         ChannelList: {
@@ -1045,6 +1049,7 @@ export interface components {
             /** @default false */
             retryable?: boolean;
             retry_after?: number;
+            hint?: string;
         };
         /**
          * Usage

@@ -21,8 +21,11 @@ export interface Chart {
   readonly ms: number;
 }
 
-/** Tools that do nothing but wait for somebody, or for a time. */
-const WAITS: ReadonlySet<string> = new Set(["ask", "AskUserQuestion", "rate_limit"]);
+/** Agents do not say of their own tools which ones wait for somebody; this one does nothing else. */
+const WAITS: ReadonlySet<string> = new Set(["AskUserQuestion"]);
+
+/** Whether it does nothing but wait, for somebody or for a time. */
+export const isWait = (span: Span) => span.waits === true || WAITS.has(span.name);
 
 interface Node {
   readonly span: Span;
@@ -77,12 +80,12 @@ export function chartOf(lanes: Lanes, now: number | null, waits: boolean): Chart
 /** When something was done in a span itself, and it did not only wait for what is inside, or for somebody. */
 function busyIn(node: Node, end: number): Stretch[] {
   const { span, from, inside } = node;
-  if (span.kind !== "step") return WAITS.has(span.name) ? [] : [[from, end]];
+  if (span.kind !== "step") return isWait(span) ? [] : [[from, end]];
   if (inside.length === 0) return [[from, end]];
   const tools = inside.filter((one) => one.span.kind === "tool");
   // A step of steps does nothing by itself; one that calls tools thinks between the calls.
   if (tools.length === 0) return [];
-  const waits = tools.filter((one) => WAITS.has(one.span.name));
+  const waits = tools.filter((one) => isWait(one.span));
   return uncovered([from, end], waits.map((one): Stretch => [one.from, Math.min(one.to, end)]));
 }
 

@@ -78,6 +78,9 @@ export function opensByItself(row: Row): boolean {
 /** Whether it is opened with all others: runs below have their own transcripts, and nobody wants all of them. */
 export const opensWithAll = (row: Row) => row.kind === "call" || row.kind === "result" || row.kind === "said";
 
+/** Whether opening all does anything to it. */
+export const opens = (row: Row) => isFolding(row) && opensWithAll(row);
+
 /** A guess of a row's height in pixels, until it is measured. */
 export function guessedHeight(row: Row | undefined): number {
   if (!row) return 0;

@@ -38,7 +38,7 @@ function fieldOf(name: string, said: Schema, required: boolean): Field {
   const hasDefault = schema.default !== undefined && schema.default !== null;
   return {
     name,
-    label: textOf(schema.title) ?? name,
+    label: textOf(schema.title) ?? readable(name),
     description: textOf(schema.description),
     kind,
     required,
@@ -50,6 +50,16 @@ function fieldOf(name: string, said: Schema, required: boolean): Field {
     maxLength: numberOf(schema.maxLength),
   };
 }
+
+/** A name as people would write it: `MAX_ROUNDS` and `maxRounds` as `Max rounds`. */
+function readable(name: string): string {
+  const words = (name === name.toUpperCase() ? name.toLowerCase() : spaced(name)).split(/[\s_-]+/).filter(Boolean);
+  // What is all in capitals among other words is an abbreviation.
+  const text = words.map((word) => (word.length > 1 && word === word.toUpperCase() ? word : word.toLowerCase())).join(" ");
+  return text ? text.charAt(0).toUpperCase() + text.slice(1) : name;
+}
+
+const spaced = (name: string) => name.replace(/([a-z\d])([A-Z])/g, "$1 $2");
 
 /** Of `string or null` and the like, the part that says something. */
 function present(schema: Schema): Schema {
@@ -80,7 +90,7 @@ function kindOf(name: string, schema: Schema): FieldKind {
 }
 
 function isProse(name: string, schema: Schema): boolean {
-  const words = name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase().split(/[^a-z]+/);
+  const words = spaced(name).toLowerCase().split(/[^a-z]+/);
   return (
     schema["x-multiline"] === true ||
     PROSE_FORMATS.has(textOf(schema.format) ?? "") ||

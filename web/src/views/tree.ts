@@ -89,6 +89,12 @@ export function neighbour(rows: readonly Row[], from: number, step: 1 | -1): Run
 /** Where the run is; -1 where it is not. */
 export const indexOf = (rows: readonly Row[], key: string | undefined): number => (key === undefined ? -1 : rows.findIndex((row) => row.key === key));
 
+/** Of the way down to a run, the last one before what is not in sight; none where all are, or not even the first is. */
+export function lastInSight(rows: readonly Row[], way: readonly string[]): string | undefined {
+  const hidden = way.findIndex((runId) => indexOf(rows, runId) < 0);
+  return way[hidden - 1];
+}
+
 export interface Piece {
   readonly text: string;
   readonly isHit: boolean;

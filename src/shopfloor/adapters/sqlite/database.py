@@ -22,7 +22,7 @@ from shopfloor.errors import DatabaseBusy, DatabaseTooNew, StoreError, storage_e
 from shopfloor.limits import DATABASE_GROUP_SECONDS, DATABASE_PATIENCE_SECONDS, DATABASE_READERS, LOG_MODE
 from shopfloor.record import lock_file, make_folder
 
-HEAD: Final = "0006"
+HEAD: Final = "0007"
 """The newest migration that this program knows."""
 
 A = TypeVar("A")

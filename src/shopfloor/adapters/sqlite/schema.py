@@ -26,6 +26,7 @@ worker_runs = Table(
     Column("kind", Text, nullable=False),
     Column("error_code", Text),
     Column("error_message", Text),
+    Column("error_hint", Text),
     Column("provider", Text),
     Column("model", Text),
     Column("host", Text),

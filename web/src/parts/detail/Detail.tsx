@@ -1,6 +1,6 @@
-import { useQuery } from "@tanstack/react-query";
-import { useEffect } from "react";
-import { pollMs, Problem, type RunDetail, runQuery, theLive, TIMELINE_POLL_MS, useConnection } from "@/api";
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { isPassing, pollMs, Problem, type RunDetail, runQuery, theLive, TIMELINE_POLL_MS, useConnection } from "@/api";
 import { Loading, Quiet } from "@/parts/ui/Quiet";
 import { Waiting } from "@/parts/transcript/Waiting";
 import { Trouble } from "@/parts/ui/Trouble";
@@ -18,10 +18,11 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
   const poll = pollMs(useConnection(), TIMELINE_POLL_MS);
   const asked = useQuery({
     ...runQuery(runId),
-    refetchInterval: ({ state }) => state.data !== undefined && goesOn(state.data.status) && poll,
+    refetchInterval: ({ state }) => (state.data ? goesOn(state.data.status) && poll : isPassing(state.error) && TIMELINE_POLL_MS),
   });
   useTitle(asked.data);
-  if (asked.isPending) return <Loading what="the run" />;
+  const problem = useMet(asked);
+  if (!asked.data && !problem) return <Loading what="the run" />;
   if (isGone(asked.error)) return <Gone />;
   if (!asked.data) {
     return (
@@ -29,7 +30,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
         <div className="px-3 pt-2 md:hidden">
           <BackToRuns />
         </div>
-        <Trouble error={asked.error} onRetry={() => void asked.refetch()} />
+        <Trouble error={problem} onRetry={() => void asked.refetch()} />
       </div>
     );
   }
@@ -48,6 +49,15 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
       <Panes run={asked.data} event={isMissing ? undefined : event} />
     </div>
   );
+}
+
+/** What the last try met, until one gets through: said at once, though it is tried again, and meanwhile. */
+function useMet({ data, error, failureReason }: UseQueryResult<RunDetail>): Error | null {
+  const [last, setLast] = useState<Error | null>(null);
+  const met = error ?? failureReason;
+  const now = data ? null : (met ?? last);
+  useEffect(() => setLast(now), [now]);
+  return now;
 }
 
 const isGone = (error: unknown) => error instanceof Problem && (error.status === NOT_FOUND || NO_ID.includes(error.code));

@@ -33,10 +33,16 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
   useEffect(() => {
     if (event !== undefined) transcript.current?.scrollIntoView({ block: "nearest" });
   }, [event]);
+  const [times, setTimes] = useState(0);
+  const now = useRef(event);
+  useEffect(() => {
+    now.current = event;
+  });
   const toEvent = useCallback(
     (seq: number) => {
-      go({ event: seq });
-      // Also where it was chosen already.
+      // Where the address names it already, nothing would follow from naming it again.
+      if (seq === now.current) setTimes((before) => before + 1);
+      else go({ event: seq });
       transcript.current?.scrollIntoView({ block: "nearest" });
     },
     [go],
@@ -46,7 +52,7 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
   const result = goesOn(run.status) ? null : <Result run={run} />;
   const said = (
     <div key="transcript" ref={transcript} className="flex h-[75dvh] min-h-0 shrink-0 flex-col @3xl:h-auto @3xl:min-h-64 @3xl:min-w-0 @3xl:flex-1">
-      <Transcript run={run} target={event} onEvent={onEvent} />
+      <Transcript run={run} target={event} times={times} onEvent={onEvent} />
     </div>
   );
   const done = (

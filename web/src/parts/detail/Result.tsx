@@ -16,7 +16,7 @@ export function Result({ run }: { run: RunDetail }) {
         <h2 className="flex-1 text-xs font-semibold text-ink-dull">Result</h2>
         {result !== null && <Copy text={result} label="Copy" title="Copy the result" />}
       </div>
-      {status === "failed" && <Failed message={error?.message ?? null} code={error?.code ?? null} />}
+      {status === "failed" && <Failed error={error} />}
       {status === "cancelled" && (
         <p className="mt-1 break-words text-ink-dull">This run was cancelled{error?.message ? `: ${error.message}` : "."}</p>
       )}
@@ -26,11 +26,12 @@ export function Result({ run }: { run: RunDetail }) {
   );
 }
 
-function Failed({ message, code }: { message: string | null; code: string | null }) {
+function Failed({ error }: { error: RunDetail["error"] }) {
   return (
     <div className="my-1 rounded border-l-2 border-failed bg-failed-back px-2.5 py-1.5 text-failed">
-      <p tabIndex={0} className="max-h-40 overflow-y-auto break-words whitespace-pre-wrap">{message ?? "It failed, and did not say why."}</p>
-      {code !== null && <p className="mt-0.5 font-mono text-xs">{code}</p>}
+      <p tabIndex={0} className="max-h-40 overflow-y-auto break-words whitespace-pre-wrap">{error?.message ?? "It failed, and did not say why."}</p>
+      {error?.code != null && <p className="mt-0.5 font-mono text-xs">{error.code}</p>}
+      {error?.hint !== undefined && <p className="mt-1 break-words text-ink">Hint: {error.hint}</p>}
     </div>
   );
 }

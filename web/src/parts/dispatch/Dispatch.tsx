@@ -6,6 +6,7 @@ import { useLastWorker, WorkerSelect } from "@/parts/dispatch/WorkerSelect";
 import { Dialog } from "@/parts/ui/Dialog";
 import { Loading } from "@/parts/ui/Quiet";
 import { Trouble } from "@/parts/ui/Trouble";
+import { lackOf } from "@/views/providers";
 
 interface DispatchProps {
   /** Whose runs are looked at. */
@@ -21,7 +22,7 @@ let kept: Readonly<Record<string, Draft>> = {};
 /** Asks for a run: of which worker, and with what. */
 export function Dispatch({ owner, onClose, onDispatched }: DispatchProps) {
   const query = useQuery(workersQuery);
-  const usable = useQuery(providersQuery).data?.usable;
+  const known = useQuery(providersQuery).data;
   const workers = query.data?.workers ?? [];
   const providers = query.data?.providers ?? [];
   const all = [...workers, ...providers];
@@ -39,11 +40,12 @@ export function Dispatch({ owner, onClose, onDispatched }: DispatchProps) {
       {query.isSuccess && workers.length === 0 && <NoWorkers />}
       {worker && (
         <div className="flex flex-col gap-4">
-          <WorkerSelect workers={workers} providers={providers} usable={usable} chosen={worker} onChoose={setLast} />
+          <WorkerSelect workers={workers} providers={providers} known={known} chosen={worker} onChoose={setLast} />
           <WorkerForm
             key={worker.slug}
             worker={worker}
             owner={owner}
+            isUsable={!providers.includes(worker) || lackOf(worker.slug, known) === null}
             draft={drafts[worker.slug] ?? EMPTY}
             onDraft={(draft) => keep(worker.slug, draft)}
             onDispatched={(runId) => {

@@ -1,6 +1,6 @@
 import clsx from "clsx";
 import { type ReactNode, useId } from "react";
-import { type ControlProps, Row } from "@/parts/dispatch/Row";
+import { type ControlProps, RawName, Row } from "@/parts/dispatch/Row";
 import type { Field } from "@/views/schemaForm";
 
 interface FieldRowProps {
@@ -13,7 +13,7 @@ interface FieldRowProps {
 export function FieldRow({ field, value, problem, onType }: FieldRowProps) {
   if (field.kind === "boolean") return <Check field={field} value={value} onType={onType} />;
   return (
-    <Row label={field.label} description={field.description} required={field.required} problem={problem}>
+    <Row label={field.label} name={field.name} description={field.description} required={field.required} problem={problem}>
       {(control) => controlOf(field, value, onType, control)}
     </Row>
   );
@@ -83,6 +83,7 @@ function Check({ field, value, onType }: Omit<FieldRowProps, "problem">) {
           className="size-4 accent-accent"
         />
         {field.label}
+        <RawName name={field.name} />
       </label>
       {field.description && (
         <p id={id} className="text-xs text-ink-faint">

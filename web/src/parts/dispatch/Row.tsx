@@ -14,6 +14,8 @@ export interface ControlProps {
 
 interface RowProps {
   label: string;
+  /** What programs call it. */
+  name?: string | undefined;
   description: string | null;
   required: boolean;
   problem: string | undefined;
@@ -21,7 +23,7 @@ interface RowProps {
 }
 
 /** A field with its name, what is said of it, and what is wrong with what is in it. */
-export function Row({ label, description, required, problem, children }: RowProps) {
+export function Row({ label, name, description, required, problem, children }: RowProps) {
   const id = useId();
   const about = [description && `${id}-about`, problem && `${id}-problem`].filter(Boolean).join(" ");
   return (
@@ -33,6 +35,7 @@ export function Row({ label, description, required, problem, children }: RowProp
             *
           </span>
         )}
+        {name !== undefined && <RawName name={name} />}
       </label>
       {children({
         id,
@@ -54,6 +57,8 @@ export function Row({ label, description, required, problem, children }: RowProp
     </div>
   );
 }
+
+export const RawName = ({ name }: { name: string }) => <span className="ml-1.5 font-mono text-[10px] font-normal text-ink-faint">{name}</span>;
 
 interface LineRowProps {
   label: string;

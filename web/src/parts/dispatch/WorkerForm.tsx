@@ -18,13 +18,15 @@ export interface Draft {
 interface WorkerFormProps {
   worker: Worker;
   owner: string | undefined;
+  /** Whether it can be run at all. */
+  isUsable: boolean;
   draft: Draft;
   onDraft: (draft: Draft) => void;
   onDispatched: (runId: string) => void;
 }
 
 /** What a worker is given, as its schema says. What the server does not take is said, and stays to be mended. */
-export function WorkerForm({ worker, owner: shownOwner, draft, onDraft, onDispatched }: WorkerFormProps) {
+export function WorkerForm({ worker, owner: shownOwner, isUsable, draft, onDraft, onDispatched }: WorkerFormProps) {
   const fields = useMemo(() => fieldsOf(worker.input_schema), [worker.input_schema]);
   const { typed, cwd = "", owner = shownOwner ?? "" } = draft;
   // What was typed before is not sent unseen.
@@ -43,7 +45,7 @@ export function WorkerForm({ worker, owner: shownOwner, draft, onDraft, onDispat
   const cwdProblem = cwd !== "" && !cwd.startsWith("/") ? "This is to be an absolute path." : undefined;
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    if (isAsked.current) return;
+    if (isAsked.current || !isUsable) return;
     setWasTried(true);
     if (Object.keys(problems).length || cwdProblem) {
       // Once the fields are marked.
@@ -82,7 +84,7 @@ export function WorkerForm({ worker, owner: shownOwner, draft, onDraft, onDispat
         {asking.isError && <Trouble error={asking.error} />}
         <div className="flex items-center justify-end gap-3">
           <span className="text-xs text-ink-faint">Ctrl+Enter</span>
-          <Button type="submit" look="primary" disabled={asking.isPending || asking.isSuccess} className="px-4 py-1.5 text-sm">
+          <Button type="submit" look="primary" disabled={!isUsable || asking.isPending || asking.isSuccess} className="px-4 py-1.5 text-sm">
             {asking.isPending ? "Starting…" : "Run"}
           </Button>
         </div>

@@ -1,5 +1,6 @@
 import { useId, useState } from "react";
-import type { Worker } from "@/api";
+import type { ProviderList, Worker } from "@/api";
+import { lackOf } from "@/views/providers";
 
 const KEY = "shopfloor.worker";
 /** More than this are not looked through by eye. */
@@ -19,16 +20,16 @@ interface WorkerSelectProps {
   workers: readonly Worker[];
   /** What a task can be handed to as it is. */
   providers: readonly Worker[];
-  /** Those of the providers that are there; undefined while it is not known. */
-  usable: readonly string[] | undefined;
+  /** What is known of the providers; undefined while nothing is. */
+  known: ProviderList | undefined;
   chosen: Worker;
   onChoose: (slug: string) => void;
 }
 
-export function WorkerSelect({ workers, providers, usable, chosen, onChoose }: WorkerSelectProps) {
+export function WorkerSelect({ workers, providers, known, chosen, onChoose }: WorkerSelectProps) {
   const id = useId();
   const [words, setWords] = useState("");
-  const isThere = (provider: Worker) => usable?.includes(provider.slug) ?? true;
+  const lack = providers.includes(chosen) ? lackOf(chosen.slug, known) : null;
   const shown = (one: Worker) => one.slug === chosen.slug || matches(one, words);
   return (
     <div className="flex flex-col gap-1">
@@ -46,25 +47,23 @@ export function WorkerSelect({ workers, providers, usable, chosen, onChoose }: W
         />
       )}
       <select id={id} value={chosen.slug} onChange={(event) => onChoose(event.target.value)} className="rounded border border-line bg-app px-2 py-1.5 text-sm">
-        <Group label="Workers" workers={workers.filter(shown)} isThere={() => true} />
-        <Group label="Agents and models" workers={providers.filter(shown)} isThere={isThere} />
+        <Group label="Workers" workers={workers.filter(shown)} known={undefined} />
+        <Group label="Agents and models" workers={providers.filter(shown)} known={known} />
       </select>
       {chosen.description && <p className="text-xs text-ink-dull">{chosen.description}</p>}
-      {providers.includes(chosen) && !isThere(chosen) && (
-        <p className="text-xs text-running">It cannot be used on the server's machine yet: `shopfloor providers` says what is missing.</p>
-      )}
+      {lack !== null && <p className="text-xs break-words text-running">{lack}</p>}
     </div>
   );
 }
 
-function Group({ label, workers, isThere }: { label: string; workers: readonly Worker[]; isThere: (worker: Worker) => boolean }) {
+function Group({ label, workers, known }: { label: string; workers: readonly Worker[]; known: ProviderList | undefined }) {
   if (workers.length === 0) return null;
   return (
     <optgroup label={label}>
       {workers.map((one) => (
         <option key={one.slug} value={one.slug}>
           {one.name && one.name !== one.slug ? `${one.name} (${one.slug})` : one.slug}
-          {!isThere(one) && " (not available)"}
+          {lackOf(one.slug, known) !== null && " (not available)"}
         </option>
       ))}
     </optgroup>

@@ -95,10 +95,11 @@ function Facts({ run, showsOwner, isChosen }: { run: Run; showsOwner: boolean; i
   const cost = costOf(run);
   return (
     <span className={clsx("flex items-center gap-2 text-xs leading-[18px] whitespace-nowrap tabular-nums", isChosen ? "text-ink-dull" : "text-ink-faint")}>
-      <StatusBadge status={run.status} waitsFor={run.waits_for} />
-      <span className="flex min-w-0 flex-1 gap-2">
+      <StatusBadge status={run.status} waitsFor={run.waits_for} framed={isChosen} />
+      {/* Of a long badge the end is cut before where the run came from cannot be read any more. */}
+      <span className={clsx("flex flex-1 gap-2", run.channel_id === null ? "min-w-0" : "min-w-14")}>
         {run.channel_id !== null && (
-          <span className="truncate" title={`Channel: ${run.channel_name ?? run.channel_id}`}>
+          <span className={clsx("shrink-0 truncate", showsOwner ? "max-w-3/4" : "max-w-full")} title={`Channel: ${run.channel_name ?? run.channel_id}`}>
             {run.channel_name ?? run.channel_id}
           </span>
         )}

@@ -1,6 +1,6 @@
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { LIST_POLL_MS, pollMs, Problem, type Run, type RunList as RunPage, runsQuery, useConnection } from "@/api";
+import { isPassing, LIST_POLL_MS, pollMs, Problem, type Run, type RunList as RunPage, runsQuery, useConnection } from "@/api";
 import { useBranches } from "@/parts/list/branches";
 import type { CardActions } from "@/parts/list/Card";
 import { Cards } from "@/parts/list/Cards";
@@ -8,6 +8,7 @@ import { useChoice } from "@/parts/list/choice";
 import { Filters } from "@/parts/list/Filters";
 import { useListKeys } from "@/parts/list/listKeys";
 import { Nothing, Placeholders } from "@/parts/list/Nothing";
+import { useOpening } from "@/parts/list/opening";
 import { SearchBox } from "@/parts/list/SearchBox";
 import { Trouble } from "@/parts/ui/Trouble";
 import { enterZone } from "@/keys";
@@ -22,7 +23,7 @@ export function RunList() {
   const place = usePlace();
   const filter = filterOf(place);
   const everyMs = pollMs(useConnection(), LIST_POLL_MS);
-  const query = useInfiniteQuery({ ...runsQuery(filter), placeholderData: keepPreviousData, refetchInterval: everyMs });
+  const query = useInfiniteQuery({ ...runsQuery(filter), placeholderData: keepPreviousData, refetchInterval: ({ state }) => (isPassing(state.error) ? LIST_POLL_MS : everyMs) });
   const pages = query.data?.pages ?? NO_PAGES;
   const [opened, setOpened] = useState(NONE);
   const inTree = filter.roots === true;
@@ -33,6 +34,8 @@ export function RunList() {
   const choice = useChoice();
   const box = useRef<HTMLDivElement>(null);
   const onToggle = useCallback((id: string) => setOpened((before) => toggled(before, id)), []);
+  const open = useCallback((ids: readonly string[]) => setOpened((before) => (ids.every((id) => before.has(id)) ? before : new Set([...before, ...ids]))), []);
+  useOpening(place.worker, inTree ? { rows, branches, open, more } : null);
   const actions = useActions(choice.choose, onToggle);
   useListKeys(rows, choice, box, inTree ? onToggle : null);
   const { fetchNextPage } = query;

@@ -13,15 +13,19 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
   const field = useRef<HTMLInputElement>(null);
   const [text, setText] = useState(said);
   const told = useRef(said);
+  /** Whether what is typed has its own step to go back from: the first of it makes one, the rest changes it. */
+  const hasStep = useRef(false);
   const tell = () => {
     if (text.trim() === told.current) return;
     told.current = text.trim();
-    go({ q: told.current || undefined }, true);
+    go({ q: told.current || undefined }, hasStep.current);
+    hasStep.current = true;
   };
   useEffect(() => {
     // It came from elsewhere: from a link, or from going back.
     if (said === told.current) return;
     told.current = said;
+    hasStep.current = false;
     setText(said);
   }, [said]);
   useEffect(() => {
@@ -45,6 +49,7 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
         placeholder="Search runs"
         maxLength={MOST_CHARS}
         value={text}
+        onFocus={() => void (hasStep.current = false)}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={(event) => {
           if (event.key === "Escape") {

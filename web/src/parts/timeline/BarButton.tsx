@@ -1,7 +1,7 @@
 import clsx from "clsx";
 import { memo } from "react";
 import type { Span } from "@/api";
-import type { Bar } from "@/views/bars";
+import { type Bar, isWait } from "@/views/bars";
 import { duration } from "@/views/time";
 
 const KINDS: Record<Span["kind"], { word: string; colour: string }> = {
@@ -10,6 +10,8 @@ const KINDS: Record<Span["kind"], { word: string; colour: string }> = {
   run: { word: "sub-run", colour: "bg-nested-back text-nested" },
 };
 const FAILED = "bg-failed-back text-failed";
+/** Striped: nothing was done, somebody was waited for. */
+export const STRIPES = "bg-[repeating-linear-gradient(135deg,var(--waiting-back)_0_4px,var(--app)_4px_8px)] text-waiting";
 
 interface Props {
   bar: Bar;
@@ -25,12 +27,14 @@ interface Props {
 export const BarButton = memo(function BarButton({ bar, top, isEntry, onLook, onEnter, onGo }: Props) {
   const { span, from, to } = bar;
   const kind = KINDS[span.kind];
-  const said = `${span.name}, ${kind.word}, ${bar.open ? "open for " : ""}${duration(bar.ms)}${span.error ? ", failed" : ""}`;
+  const waits = isWait(span);
+  const said = `${span.name}, ${waits ? "waiting" : kind.word}, ${bar.open ? "open for " : ""}${duration(bar.ms)}${span.error ? ", failed" : ""}`;
   return (
     <li className="@container absolute h-4 min-w-0.5" style={{ top, left: `min(${from * 100}%, calc(100% - 2px))`, width: `${(to - from) * 100}%` }}>
       <button
         type="button"
         data-bar={span.seq}
+        data-waits={waits || undefined}
         aria-label={said}
         title={said}
         tabIndex={isEntry ? 0 : -1}
@@ -42,7 +46,7 @@ export const BarButton = memo(function BarButton({ bar, top, isEntry, onLook, on
         onClick={() => onGo(span.seq)}
         className={clsx(
           "block h-full w-full overflow-hidden text-left text-[10px]/4 whitespace-nowrap ring-1 ring-current/45 ring-inset hover:ring-current focus-visible:z-10",
-          span.error ? FAILED : kind.colour,
+          span.error ? FAILED : waits ? STRIPES : kind.colour,
           bar.open ? "rounded-l-sm border-r-2 border-running" : "rounded-sm",
         )}
       >

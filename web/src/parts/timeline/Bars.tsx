@@ -1,11 +1,12 @@
+import clsx from "clsx";
 import { useMemo, useState } from "react";
 import type { RunDetail, Spans } from "@/api";
 import { useNow } from "@/parts/ui/Now";
 import type { Break } from "@/views/axis";
-import { type Bar, type Chart, chartOf, lanesOf } from "@/views/bars";
+import { type Bar, type Chart, chartOf, isWait, lanesOf } from "@/views/bars";
 import { goesOn } from "@/views/detail";
 import { clock, duration } from "@/views/time";
-import { BarButton } from "./BarButton";
+import { BarButton, STRIPES } from "./BarButton";
 
 const LANE_PX = 18;
 const LANES_SEEN = 12;
@@ -123,15 +124,23 @@ function Said({ bar, chart, dropped }: { bar: Bar | undefined; chart: Chart; dro
           {duration(bar.ms)}
         </span>
         <span>from {clock(bar.span.started_at)}</span>
+        {isWait(bar.span) && <span>waiting</span>}
         {bar.span.error && <span className="text-failed">failed</span>}
       </>
     );
   }
   return (
-    <span className="truncate">
-      {duration(chart.ms)} in all
-      {dropped > 0 && ` · the ${dropped.toLocaleString("en")} shortest are left out`}
-    </span>
+    <>
+      <span className="truncate">
+        {duration(chart.ms)} in all
+        {dropped > 0 && ` · the ${dropped.toLocaleString("en")} shortest are left out`}
+      </span>
+      {chart.bars.some((one) => isWait(one.span)) && (
+        <span className="flex shrink-0 items-center gap-1">
+          <span aria-hidden className={clsx("size-3 rounded-sm ring-1 ring-current/45 ring-inset", STRIPES)} /> waiting
+        </span>
+      )}
+    </>
   );
 }
 

@@ -11,7 +11,8 @@ interface Props {
   /** Null where nothing more will come. */
   following: boolean | null;
   onFollow: (following: boolean) => void;
-  all: boolean;
+  /** Whether all that opens is open; null where nothing does. */
+  all: boolean | null;
   onAll: (open: boolean) => void;
   /** What there is to know: mostly how many events there are. */
   said: string;
@@ -29,7 +30,7 @@ export function Toolbar({ find, field, words, onWords, following, onFollow, all,
           <span aria-hidden>{following ? "●" : "○"}</span> Follow
         </Button>
       )}
-      <Button title={`${all ? "Close" : "Open"} all tool calls (e)`} onClick={() => onAll(!all)}>
+      <Button disabled={all === null} title={all === null ? "There are no tool calls or thoughts to open" : `${all ? "Close" : "Open"} all tool calls (e)`} onClick={() => onAll(!all)}>
         {all ? "Collapse all" : "Expand all"}
       </Button>
     </div>

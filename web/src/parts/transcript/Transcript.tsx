@@ -5,7 +5,7 @@ import { goesOn } from "@/views/detail";
 import { type Choice, useChoice } from "./choice";
 import { type UsedFind, useFind } from "./find";
 import { HitLine } from "./FindBar";
-import { type UsedFolds, useFolds } from "./folds";
+import { canOpen, type UsedFolds, useFolds } from "./folds";
 import { ReadingContext } from "./reading";
 import { Scroller } from "./Scroller";
 import { useTranscriptKeys } from "./transcriptKeys";
@@ -19,12 +19,14 @@ interface Props {
   run: RunDetail;
   /** The event to go to. */
   target: number | undefined;
+  /** How often it was asked for again: each time it is gone to once more. */
+  times: number;
   /** Told the event that somebody chose. */
   onEvent: (seq: number | undefined) => void;
 }
 
 /** All that was said and done in a run. However long it is, only what is in sight is loaded and drawn. */
-export function Transcript({ run, target, onEvent }: Props) {
+export function Transcript({ run, target, times, onEvent }: Props) {
   const isLive = goesOn(run.status);
   const log = useLog(run.id, run.last_seq, isLive);
   const viewport = useViewport(log, isBare(run), isLive && target === undefined);
@@ -34,7 +36,7 @@ export function Transcript({ run, target, onEvent }: Props) {
   const [words, setWords] = useState("");
   const [said, say] = useSaid();
   const find = useFind(run.id, words.trim(), log.lastSeq);
-  const own = useGoing(target, find, choice);
+  const own = useGoing(target, times, find, choice);
   const retry = useWanted(log, viewport.range.from - PAGE, viewport.range.to + PAGE);
 
   const follow = (wanted: boolean) => {
@@ -43,7 +45,9 @@ export function Transcript({ run, target, onEvent }: Props) {
     viewport.toEnd();
     onEvent(undefined);
   };
+  const folding = canOpen(log, isBare(run));
   const setAll = (open: boolean) => {
+    if (!folding) return;
     viewport.stay();
     folds.setAll(open);
   };
@@ -68,7 +72,7 @@ export function Transcript({ run, target, onEvent }: Props) {
         onWords={setWords}
         following={isLive ? viewport.atEnd : null}
         onFollow={follow}
-        all={folds.all}
+        all={folding ? folds.all : null}
         onAll={setAll}
         said={said ?? `${log.lastSeq.toLocaleString("en")} ${log.lastSeq === 1 ? "event" : "events"}`}
       />
@@ -121,12 +125,12 @@ function useReadingOf(run: RunDetail, log: RunLog, isLive: boolean, folds: UsedF
 }
 
 /** Goes to the event of the address, unless somebody pressed it right here, and to what a search finds. */
-function useGoing(target: number | undefined, find: UsedFind, { goTo }: Choice): RefObject<number | null> {
+function useGoing(target: number | undefined, times: number, find: UsedFind, { goTo }: Choice): RefObject<number | null> {
   const own = useRef<number | null>(null);
   useEffect(() => {
     if (target !== undefined && target !== own.current) goTo(target);
     own.current = null;
-  }, [target, goTo]);
+  }, [target, times, goTo]);
   const hit = find.hits[find.place]?.seq;
   useEffect(() => {
     if (hit !== undefined) goTo(hit);

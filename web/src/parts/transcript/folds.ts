@@ -1,6 +1,8 @@
 /** Which rows are open: as somebody opened or closed them, or all of them, or as they are by themselves. */
 import { useCallback, useState } from "react";
-import { isFolding, opensByItself, opensWithAll, type Row } from "@/views/rows";
+import { pageOf, type RunLog } from "@/api";
+import { isFolding, opens, opensByItself, opensWithAll, type Row } from "@/views/rows";
+import { rowsOf } from "@/views/transcript";
 
 interface Folds {
   readonly all: boolean | null;
@@ -25,4 +27,13 @@ export function useFolds(): UsedFolds {
   const isOpen = (row: Row) =>
     isFolding(row) && (folds.chosen.get(row.seq) ?? (folds.all !== null && opensWithAll(row) ? folds.all : opensByItself(row)));
   return { isOpen, setOpen, all: folds.all === true, setAll };
+}
+
+/** Whether there is something to open with all others. What is not loaded may have it. */
+export function canOpen(log: RunLog, bare: boolean): boolean {
+  for (let number = 0; number <= pageOf(log.lastSeq); number++) {
+    const page = log.page(number);
+    if (!page || [...rowsOf(page, bare).values()].some(opens)) return true;
+  }
+  return false;
 }

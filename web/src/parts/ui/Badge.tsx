@@ -11,14 +11,28 @@ const COLOURS: Record<Status, string> = {
   queued: "bg-quiet-back text-quiet",
 };
 
-/** The status of a run, in its colour; of one that waits, also what for: the kinds as `waits_for` has them. */
-export function StatusBadge({ status, waitsFor }: { status: Status; waitsFor?: readonly string[] | null }) {
+interface StatusProps {
+  status: Status;
+  /** What it waits for: the kinds as `waits_for` has them. */
+  waitsFor?: readonly string[] | null;
+  /** With a line around it, where its colour is like that of what it stands on. */
+  framed?: boolean;
+}
+
+/** The status of a run, in its colour; of one that waits, also what for, as far as there is room. */
+export function StatusBadge({ status, waitsFor, framed = false }: StatusProps) {
   const kinds = waitsFor?.length ? `: ${[...new Set(waitsFor)].join(", ").replaceAll("_", " ")}` : "";
   return (
-    <span data-status={status} className={clsx("inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap", COLOURS[status])}>
+    <span
+      data-status={status}
+      title={kinds ? `${status}${kinds}` : undefined}
+      className={clsx("inline-flex min-w-0 items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap", COLOURS[status], framed && "ring-1 ring-current ring-inset")}
+    >
       {status === "running" && <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />}
-      {status}
-      {kinds}
+      <span className="truncate">
+        {status}
+        {kinds}
+      </span>
     </span>
   );
 }

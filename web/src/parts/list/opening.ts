@@ -1,0 +1,64 @@
+/** Opens what hides the chosen run in the tree: the runs above it. */
+import { type QueryClient, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useRef, useState } from "react";
+import { runQuery } from "@/api";
+import { type Branch, lastInSight, type Row } from "@/views/tree";
+
+interface Tree {
+  readonly rows: readonly Row[];
+  readonly branches: ReadonlyMap<string, Branch>;
+  readonly open: (runIds: readonly string[]) => void;
+  readonly more: (parent: string) => void;
+}
+
+const NOWHERE: readonly string[] = [];
+
+/** Once for each choice, so that who closes it again is left alone. `tree` is null where the list is none. */
+export function useOpening(chosen: string | undefined, tree: Tree | null): void {
+  const queries = useQueryClient();
+  const [way, setWay] = useState(NOWHERE);
+  const latest = useRef(tree);
+  useEffect(() => {
+    latest.current = tree;
+  });
+  const inTree = tree !== null;
+  useEffect(() => {
+    setWay(NOWHERE);
+    if (!inTree || chosen === undefined) return;
+    let stale = false;
+    const open = (found: readonly string[]) => {
+      if (stale) return;
+      latest.current?.open(found.slice(0, -1));
+      setWay(found);
+    };
+    // Where a run cannot be had, the page says so at its place.
+    wayTo(queries, chosen).then(open, () => undefined);
+    return () => {
+      stale = true;
+    };
+  }, [queries, chosen, inTree]);
+
+  // Of many that a run called, the one may be on a page that is not there yet.
+  const parent = tree === null ? undefined : lastInSight(tree.rows, way);
+  const known = parent === undefined ? undefined : tree?.branches.get(parent);
+  const count = known?.runs.length;
+  const hasMore = useRef(false);
+  useEffect(() => {
+    hasMore.current = known?.state === "more";
+  });
+  useEffect(() => {
+    // Once for each page: what cannot be had is not asked for again and again.
+    if (parent !== undefined && hasMore.current) latest.current?.more(parent);
+  }, [parent, count]);
+}
+
+/** The runs from the one that nobody called down to this one. */
+async function wayTo(queries: QueryClient, runId: string): Promise<readonly string[]> {
+  const way = [runId];
+  for (let parent = await parentOf(queries, runId); parent !== null && !way.includes(parent); parent = await parentOf(queries, parent)) {
+    way.unshift(parent);
+  }
+  return way;
+}
+
+const parentOf = async (queries: QueryClient, runId: string) => (await queries.ensureQueryData(runQuery(runId))).parent_run_id;
