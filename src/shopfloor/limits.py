@@ -197,6 +197,8 @@ LEAVING_SECONDS: Final = 15.0
 """How long a worker that is told to stop has to leave; then it is left behind. Commands are stopped well before."""
 
 # Agents.
+THREAD_TAIL_BYTES: Final = 8 * 1024 * 1024
+"""How much of the end of a Codex thread's file is looked through for what the thread has spent."""
 AGENT_LINE_BYTES: Final = 32 * 1024 * 1024
 """The longest line of an agent that is read as a whole; what is longer is kept in pieces, as not understood."""
 AGENT_VERSION_SECONDS: Final = 15.0

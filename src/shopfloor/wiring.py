@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shopfloor.adapters.local import Live, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
-from shopfloor.errors import ServerRunning, ServerUnreachable, UsageError
+from shopfloor.errors import ServerRunning, ServerUnreachable, UnsupportedOption, UsageError
 from shopfloor.limits import (
     DISK_LOW_WATER_BYTES,
     HOST_SLOTS,
@@ -25,7 +25,7 @@ from shopfloor.limits import (
     SERVER_STOP_SECONDS,
 )
 from shopfloor.ports import AgentExit, Logs, Processes, ProviderInfo
-from shopfloor.record import Durability, Hook, Storage, lock, make_folder, open_for_append
+from shopfloor.record import Durability, Masking, Storage, lock, make_folder, open_for_append
 from shopfloor.version import __version__
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def local_shop(
     storage: Storage,
     *,
     durability: Durability = Durability.GROUP,
-    mask: Hook | None = None,
+    mask: Masking | None = None,
     live: Live | None = None,
     alone: bool = True,
 ) -> Generator[Shop]:
@@ -149,6 +149,7 @@ async def local_works(
     idle_seconds: float = IDLE_SECONDS,
     leaving_seconds: float = LEAVING_SECONDS,
     shop: Shop | None = None,
+    mask: Masking | None = None,
 ) -> AsyncGenerator[Works]:
     """A host in this process, in a shop that is open already or in one of its own. It begins with its `run`."""
     from shopfloor.adapters.models import LocalModels
@@ -160,7 +161,7 @@ async def local_works(
     catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES))
     models = LocalModels()
     reader = LocalLogReader(storage, live=office.live)
-    own = nullcontext(shop) if shop else local_shop(storage, live=office.live, alone=alone)
+    own = nullcontext(shop) if shop else local_shop(storage, mask=mask, live=office.live, alone=alone)
     with own as opened:
         works = LocalWorks(catalogue=catalogue, queue=office.queue, store=office.store, logs=opened.logs, reader=reader)
         agents = AgentDesk(
@@ -255,12 +256,12 @@ async def open_api(storage: Storage) -> AsyncGenerator[Api]:
 
 @asynccontextmanager
 async def open_client(
-    storage: Storage, *, workers: Workers | None = None, can_run: bool = False
+    storage: Storage, *, workers: Workers | None = None, can_run: bool = False, mask: Masking | None = None
 ) -> AsyncGenerator[Client]:
     """A client of the server that is there, or else of one in this process, for as long as it is asked.
 
     With `can_run` that one executes what is asked of it, and nothing else; without, it keeps orders for who comes, and
-    cancels what has no host.
+    cancels what has no host. With `mask` it has to be one in this process: no other can be told.
     """
     import anyio
 
@@ -269,6 +270,11 @@ async def open_client(
     from shopfloor.server import Tokens, create_app, serve
 
     address = find_server(storage)
+    if address is not None and mask is not None:
+        raise UnsupportedOption(
+            "a server is running, and it would execute this: it cannot be told what to mask",
+            hint="name another --storage, or stop the server",
+        )
     if address is not None:
         async with Client(address.url, address.token) as client:
             yield client
@@ -277,7 +283,7 @@ async def open_client(
     duty: Duty = "own" if can_run else "cancels"
     async with (
         local_office(storage) as office,
-        local_works(office, workers or Workers(), duty=duty, alone=can_run) as works,
+        local_works(office, workers or Workers(), duty=duty, alone=can_run, mask=mask) as works,
     ):
         await office.ingest.catch_up()
         if await reconcile(storage, office.store):

@@ -131,7 +131,19 @@ def test_a_session_is_gone_on_with(codex):
     assert second.log.session["resumed"] is True
     assert second.log.session_id == first.log.session_id
     # It tells only the sum over the session, of which a part belongs to the first run.
-    assert second.log.outcome.get("usage") in (None, usage(1))
+    assert completed(second.log, calls=1)
+
+
+def test_a_budget_is_held_against_what_the_run_itself_spends_in_a_session_that_there_was(codex):
+    agent = codex("echo")
+    first = ran_well(agent, calls=1)
+    cost = first.log.outcome["cost"]["usd"]
+    again = ("--resume", first.log.run_id, "--max-budget")
+    assert completed(agent.run(*MODEL, *again, str(cost * 1.5)).log, calls=1)
+    # Of what the second has spent in it the first run's record tells nothing.
+    third = agent.run(*MODEL, *again, str(cost * 0.5))
+    assert third.log.error["code"] == "budget_exceeded"
+    assert (third.log.outcome["usage"], third.log.outcome["cost"]["usd"]) == (usage(1), pytest.approx(cost))
 
 
 def test_two_runs_do_not_work_in_one_session(codex):
@@ -152,7 +164,7 @@ def test_a_session_that_was_killed_is_gone_on_with(codex):
     first = agent.end(process)
     agent.tell("echo")
     second = agent.run(*MODEL, "--resume", first.log.run_id, prompt="And now the rest.")
-    assert second.log.outcome["status"] == "completed"
+    assert completed(second.log, calls=1)
     assert second.log.text.endswith("And now the rest.")
     assert second.log.session_id == first.log.session_id
 

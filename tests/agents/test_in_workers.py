@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.agents.conftest import Drive
-from tests.agents.driven import Driven, Log, wait_until
+from tests.agents.driven import Driven, Fields, Log, wait_until
 from tests.cli.conftest import SHOPFLOOR
 
 IN_YAML = """
@@ -104,24 +105,57 @@ def serving(agent: Driven) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(30)
 
 
-def test_an_agent_whose_host_was_killed_goes_on_in_its_own_session(codex):
-    agent = codex("long")
+def told_usages(log: Log) -> list[Fields]:
+    return [said["usage"] for said in log.payloads("message.assistant") if said.get("usage")]
+
+
+def calls(log: Log) -> list[Fields]:
+    return log.calls
+
+
+def killed_with_its_host(agent: Driven, model: str, until: Callable[[Log], object] = calls) -> Log:
+    """In the middle of a tool, when so much is on record."""
     with serving(agent) as server:
         wait_until(lambda: agent.shopfloor("list").returncode == 0, "the server")
-        asked = ["--input-json", '{"prompt": "Please sleep.", "model": "gpt-5.5"}', "--cwd", str(agent.cwd)]
-        sent = agent.shopfloor("dispatch", "codex", *asked)
+        asked = ["--input-json", json.dumps({"prompt": "Please sleep.", "model": model}), "--cwd", str(agent.cwd)]
+        sent = agent.shopfloor("dispatch", agent.provider, *asked)
         assert sent.returncode == 0, sent.stderr
-        wait_until(lambda: (agent.cwd / "begun").exists() and logs_of(agent)[0].calls, "the tool")
+        wait_until(lambda: (agent.cwd / "begun").exists() and until(logs_of(agent)[0]), "the tool")
         os.kill(server.pid, signal.SIGKILL)
         server.wait()
         # Nothing that it started goes on without it.
         wait_until(lambda: not agent.left(), "an end of every process")
     assert not (agent.cwd / "ended").exists()
+    (log,) = logs_of(agent)
+    return log
+
+
+def gone_on_with(agent: Driven) -> Log:
     agent.tell("echo")
     with serving(agent):
         wait_until(lambda: logs_of(agent)[0].events[-1]["type"] == "run.completed", "the outcome", 40)
     (log,) = logs_of(agent)
     assert log.outcome["status"] == "completed"
+    return log
+
+
+def test_what_an_agent_had_spent_when_its_host_was_killed_is_not_lost(driven: Drive) -> None:
+    agent = driven("claude-code", "long")
+    (told,) = told_usages(killed_with_its_host(agent, "claude-sonnet-4-5", until=told_usages))
+    assert (told["input"], told["output"]) == (1200, 45)
+    log = gone_on_with(agent)
+    (rest,) = log.payloads("step.completed")
+    status = json.loads(agent.shopfloor("status", log.run_id, "--json").stdout)
+    # The last process tells what it has spent by itself, and what is on record of the first is added.
+    assert rest["usage"]["output"] == 45
+    assert status["usage"] == {name: 2 * count for name, count in told.items()}
+    assert status["cost_usd"] == pytest.approx(2 * rest["cost"]["usd"])
+
+
+def test_an_agent_whose_host_was_killed_goes_on_in_its_own_session(codex):
+    agent = codex("long")
+    killed_with_its_host(agent, "gpt-5.5")
+    log = gone_on_with(agent)
     assert log.text.endswith("Go on with what you were doing.")
     assert len(log.payloads("run.started")) == 2
     assert len(log.payloads("step.started")) == 1

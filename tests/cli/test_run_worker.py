@@ -41,6 +41,29 @@ steps:
     command: echo oops >&2; exit 3
 """
 
+PRINTS = """
+description: Prints a secret in two pieces, and beside it what is no text.
+steps:
+  Print:
+    block: command
+    command: "printf 'it is correct-''ho'; sleep 0.3; printf 'rse-battery\\\\377'"
+    output: SAID
+  Hand on:
+    block: run-worker
+    worker: hello
+    input: {NAME: "{{SAID}}"}
+"""
+DELEGATES = """
+description: Has another worker do it.
+steps:
+  Ask another:
+    block: run-worker
+    worker: research-assistant
+    input: {TOPIC: tea}
+    output: REPORT
+output: REPORT
+"""
+
 
 @pytest.fixture(autouse=True)
 def _fast(env: dict[str, str]) -> None:
@@ -55,6 +78,8 @@ def workers(tmp_path: Path) -> Path:
         ("asks", "worker.py", ASKS),
         ("stubborn", "worker.yaml", STUBBORN),
         ("fails", "worker.yaml", FAILS),
+        ("prints", "worker.yaml", PRINTS),
+        ("delegates", "worker.yaml", DELEGATES),
     ):
         (folder / slug).mkdir(parents=True)
         (folder / slug / file).write_text(text)
@@ -174,7 +199,7 @@ def test_input_may_be_one_json_object(shopfloor, transcripts):
         (["hello", "--input-json", "[1]"], "usage", "an object"),
         (["hello", "--input-json", "{"], "usage", "no JSON"),
         (["file-report", "-i", "FILE=x", "-i", "LINES=many"], "validation_error", "a whole number"),
-        (["hello", "--tool", "web-search=cat"], "usage", "has no such tool"),
+        (["hello", "--tool", "web-surf=cat"], "usage", "has no such tool"),
         (["research-assistant", "--tool", "web-search"], "usage", "not NAME=COMMAND"),
         (["hello", "--command", "true"], "usage", "name one thing to run"),
         (["hello", "--grace", "3"], "usage", "--grace goes with --command"),
@@ -214,6 +239,31 @@ def test_what_a_tools_command_complains_of_is_the_calls_error(shopfloor):
     done = shopfloor("run", "research-assistant", "-i", "TOPIC=tea", "--tool", tool)
     assert "✗ web-search no network\n" in done.stderr
     assert done.returncode == 0
+
+
+def test_a_tool_that_a_sub_run_asks_for_is_executed_too(shopfloor, workers, transcripts, tmp_path):
+    search = f"web-search=tee -a {shlex.quote(str(tmp_path / 'given.json'))} >/dev/null; echo '{{\"found\": 3}}'"
+    done = shopfloor("run", "delegates", "--workers", str(workers), "--tool", search, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "given.json").read_text())["query"]
+    parent, child = sorted(map(events_of, transcripts()), key=lambda events: "parent" in events[0]["payload"])
+    (result,) = [event["payload"] for event in child if event["type"] == "tool.result"]
+    assert (result["name"], result["output"]) == ("web-search", {"found": 3})
+    assert f"sub-run {child[0]['run_id'][:8]} asks for web-search" in done.stderr
+    assert parent[-1]["payload"]["result"] == child[-1]["payload"]["result"]
+
+
+def test_what_goes_wrong_with_a_tool_of_a_sub_run_is_told_to_that(shopfloor, workers, transcripts):
+    words = ("--tool", "web-search=echo 'no network' >&2; exit 3")
+    done = shopfloor("run", "delegates", "--workers", str(workers), *words)
+    assert done.returncode == 0, done.stderr
+    events = [event for path in transcripts() for event in events_of(path)]
+    assert [event["payload"]["error"] for event in events if event["type"] == "tool.result"] == ["no network"]
+
+
+def test_a_tool_that_no_run_asked_for_is_named_at_the_end(shopfloor):
+    done = shopfloor("run", "hello", "-i", "NAME=Ada", "--tool", "web-search=cat")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "shopfloor: no run asked for the tool web-search")
 
 
 def test_without_a_terminal_a_run_is_left_waiting_with_the_commands_that_answer_it(shopfloor, server):
@@ -323,3 +373,30 @@ def test_a_detached_run_goes_on_by_itself(server, shopfloor):
     done = shopfloor("run", "hello", "-i", "NAME=Ada", "--detach")
     run_id = done.stdout.strip()
     assert shopfloor("result", run_id, "--wait").stdout.startswith("Hello, Ada! ")
+
+
+# What is kept out of the record
+
+
+def test_what_is_masked_is_in_no_log_of_the_run_and_its_sub_runs(shopfloor, env, workers, transcripts):
+    env["SECRET_WORD"] = "correct-horse-battery"
+    done = shopfloor("run", "prints", "--workers", str(workers), "--mask-env", "SECRET_WORD")
+    assert done.returncode == 0, done.stderr
+    parent, child = sorted(map(events_of, transcripts()), key=lambda events: "parent" in events[0]["payload"])
+    assert child[0]["payload"]["input"] == {"NAME": "it is [masked]\ufffd"}
+    printed = [block for event in parent for block in event["payload"].get("blocks", []) if block.get("stream")]
+    assert "".join(block["text"] for block in printed) == "it is [masked]\ufffd"
+    assert [block.get("raw") for block in printed] == [None] * len(printed)
+    assert "correct-horse" not in "".join(path.read_text() for path in transcripts())
+
+
+def test_nothing_is_masked_by_a_server_that_cannot_be_told_so_it_is_refused(server, shopfloor, transcripts):
+    words = ("run", "hello", "-i", "NAME=Ada", "--mask-keys")
+    detached = shopfloor(*words, "--detach")
+    server()
+    served = shopfloor(*words)
+    for done in (detached, served):
+        assert done.returncode == 2
+        assert "error[unsupported_option]" in done.stderr
+        assert "hint: " in done.stderr
+    assert transcripts() == []

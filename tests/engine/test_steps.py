@@ -8,6 +8,21 @@ from shopfloor.log import AssistantMessage, StepCompleted, StepStarted, UserMess
 pytestmark = pytest.mark.anyio
 
 
+async def test_a_failure_keeps_its_hint_also_where_a_sub_run_failed(floor: Floor):
+    forever = "block: while, while: {value: 1, not: 2}, maxRounds: 1, steps: {Do: {block: command, command: 'true'}}"
+    floor.worker("lost", f"steps:\n  Round: {{{forever}}}")
+    floor.worker("caller", "steps:\n  Call: {block: run-worker, worker: lost}")
+    floor.worker("plain", "steps:\n  Fail: {block: command, command: exit 3}")
+    async with floor.open() as shift:
+        outcomes = {slug: await shift.ended(await shift.dispatch(slug)) for slug in ("lost", "caller", "plain")}
+    errors = {slug: outcome.error for slug, outcome in outcomes.items() if outcome.error}
+    assert {slug: error.hint or None for slug, error in errors.items()} == {
+        "lost": "raise `maxRounds`",
+        "caller": "raise `maxRounds`",
+        "plain": None,
+    }
+
+
 @pytest.mark.req("SDK-4")
 async def test_steps_are_done_one_after_another_and_the_output_is_given(floor: Floor):
     floor.worker(

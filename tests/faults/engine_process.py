@@ -24,7 +24,7 @@ from shopfloor.engine.keeper import keep, reconcile, take_over
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.log import Delta, Entry, Payload, RunCompleted, ToolCall, ToolResult, decode
 from shopfloor.ports import Asked, CallResult, Log, Logs
-from shopfloor.record import Storage, last_entry, read
+from shopfloor.record import Masking, Storage, last_entry, read
 from shopfloor.wiring import Office, Workers, Works, local_office, local_shop, local_works
 
 DONE, TOO_LONG, STOPPED = 0, 3, 4
@@ -84,6 +84,10 @@ class TrappedLog:
     @property
     def seq(self) -> int:
         return self._log.seq
+
+    @property
+    def mask(self) -> Masking | None:
+        return self._log.mask
 
     @property
     def on_disk(self) -> bool:

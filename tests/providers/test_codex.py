@@ -27,6 +27,7 @@ from shopfloor.log import (
     Usage,
 )
 from shopfloor.ports import SELF, AgentExit, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told
+from shopfloor.views import added
 
 FIXTURES = Path(__file__).parent / "fixtures" / "codex"
 SCENARIOS = sorted(path.stem for path in FIXTURES.glob("*.jsonl"))
@@ -682,6 +683,15 @@ def test_of_a_resumed_thread_later_turns_are_known_and_the_sum_is_not() -> None:
     reports = normalised(data, resumed=True)
     assert [spent.usage for spent in reports if isinstance(spent, Spent)] == [Usage(input=200)]
     assert only_ended(reports).usage is None
+
+
+def test_of_a_resumed_thread_whose_total_was_known_all_that_is_more_is_told() -> None:
+    normaliser = provider("codex").normaliser(resumed=True, spent_before=Usage(input=900, cache_read=50))
+    data = stream(*started(), completed(1000, cached_input_tokens=60), {"type": "turn.started"}, completed(1200))
+    reports = [*normaliser.feed(data), *normaliser.finish(None)]
+    spent = [spent.usage for spent in reports if isinstance(spent, Spent)]
+    assert spent[0] == Usage(input=40, cache_read=10)
+    assert only_ended(reports).usage == added(*spent)
 
 
 def test_tokens_that_nobody_counted_are_not_told_as_none() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from shopfloor.adapters.providers import provider
 from shopfloor.errors import UnsupportedOption
+from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Launch
 
 CODEX = provider("codex")
@@ -65,6 +66,35 @@ def test_a_session_is_resumed_behind_all_options(home: Path) -> None:
     assert launch.argv[-4:] == ["gpt-5.5", "resume", THREAD, "-"]
     assert launch.argv.index("-s") < launch.argv.index("resume")
     assert launch.session_id == THREAD
+
+
+def thread_file(home: Path, *lines: bytes) -> None:
+    folder = home / ".codex" / "sessions" / "2026" / "11" / "15"
+    folder.mkdir(parents=True)
+    (folder / f"rollout-2026-11-15T01-03-22-{THREAD}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def total(tokens: int | None) -> bytes:
+    info = None if tokens is None else {"total_token_usage": {"input_tokens": tokens, "cached_input_tokens": 10}}
+    return json.dumps({"type": "event_msg", "payload": {"type": "token_count", "info": info}}).encode()
+
+
+def test_what_a_thread_has_spent_before_is_the_last_total_in_its_file(home: Path) -> None:
+    thread_file(home, total(100), total(250), total(None), b'"token_count" is no record', b'{"type": "torn')
+    assert launched(home, resume=THREAD).spent_before == Usage(input=240, cache_read=10)
+    # Who began the thread knows better what is his.
+    assert launched(home, resume=THREAD, spent_before=Usage()).spent_before == Usage()
+
+
+def test_a_thread_that_no_model_has_answered_has_spent_nothing(home: Path) -> None:
+    thread_file(home, b'{"type": "session_meta"}')
+    assert launched(home, resume=THREAD, max_budget_usd=1.0).spent_before == Usage()
+
+
+def test_no_budget_is_held_where_nobody_knows_what_was_spent_before(home: Path) -> None:
+    assert launched(home, resume=THREAD).spent_before is None
+    with pytest.raises(UnsupportedOption, match="no budget can be held"):
+        launched(home, resume=THREAD, max_budget_usd=1.0)
 
 
 @pytest.mark.parametrize("resume", ["--last", "some name", "", "01a1dcbaf63f7e13a5b03ded4b647be5", "-"])

@@ -534,3 +534,24 @@ def test_calls_that_never_end_are_not_remembered_for_ever() -> None:
 def test_whatever_is_fed_it_ends_once_and_raises_nothing(lines: list[bytes]) -> None:
     reports = normalised(b"\n".join(lines))
     assert [isinstance(report, Ended) for report in reports] == [*[False] * (len(reports) - 1), True]
+
+
+@pytest.mark.parametrize("without", range(1, 8))
+@pytest.mark.parametrize("scenario", ["text", "bash", "resume", "parallel"])
+def test_a_message_has_one_id_where_the_first_records_have_no_time(scenario: str, without: int) -> None:
+    records = [json.loads(line) for line in recording(scenario).splitlines()]
+    for record in records[:without]:
+        del record["timestamp"]
+    typed: dict[str, str] = {}
+    told: dict[str, str] = {}
+    for report in normalised(stream(*records)):
+        match report:
+            case Typed(message_id=message_id, text=text):
+                typed[message_id] = typed.get(message_id, "") + text
+            case Told(payload=AssistantMessage(message_id=str() as message_id, blocks=blocks)):
+                texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+                told[message_id] = told.get(message_id, "") + "".join(texts)
+            case _:
+                pass
+    assert typed
+    assert {message_id: text for message_id, text in told.items() if text} == typed

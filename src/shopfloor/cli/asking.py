@@ -15,6 +15,7 @@ from shopfloor.cli.leaving import leave_soon, leave_tasks
 from shopfloor.cli.remote import is_remote
 from shopfloor.errors import RunNotFound, ShopfloorError, UnexpectedError
 from shopfloor.limits import OUTCOME_PAUSE_SECONDS
+from shopfloor.record import Masking
 from shopfloor.wiring import Workers, open_client
 
 if TYPE_CHECKING:
@@ -41,10 +42,11 @@ def ask(
     *,
     workers: Workers | None = None,
     can_run: bool = False,
+    mask: Masking | None = None,
     hear: Hear = _leave,
 ) -> T:
     """What `question` gives. Its errors leave as what they are; a signal that is not for `hear` ends it."""
-    work = partial(_asked, args, question, workers, can_run, hear)
+    work = partial(_asked, args, question, workers=workers, can_run=can_run, mask=mask, hear=hear)
     answer = anyio.run(work, backend_options={"use_uvloop": True})
     if isinstance(answer, int):
         raise SystemExit(128 + answer)
@@ -56,8 +58,10 @@ def ask(
 async def _asked(
     args: Namespace,
     question: Callable[[Client], Awaitable[T]],
+    *,
     workers: Workers | None,
-    can_run: bool,  # noqa: FBT001 - as it was given
+    can_run: bool,
+    mask: Masking | None,
     hear: Hear,
 ) -> _Answer[T] | ShopfloorError | int:
     """The answer, or why there is none: an error, or a signal. Nothing is raised, so that no group wraps it."""
@@ -65,7 +69,7 @@ async def _asked(
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     answer: _Answer[T] | ShopfloorError = UnexpectedError("the question was left before it was answered")
     left: list[int] = []
-    async with open_client(storage_of(args), workers=workers, can_run=can_run) as client:
+    async with open_client(storage_of(args), workers=workers, can_run=can_run, mask=mask) as client:
         with anyio.open_signal_receiver(*heard) as signals:
 
             async def obey() -> None:

@@ -11,7 +11,16 @@ import anyio
 from shopfloor.cli.arguments import Parser
 from shopfloor.cli.asking import ask
 from shopfloor.cli.following import Events, Following
-from shopfloor.cli.ordering import add_order, asked_of, explained, find_worker, input_of, is_served, refuse_workers
+from shopfloor.cli.ordering import (
+    add_order,
+    asked_of,
+    explained,
+    input_of,
+    is_served,
+    known_workers,
+    refuse_workers,
+    worker_named,
+)
 from shopfloor.cli.run_worker import look_of
 from shopfloor.client import Client, Start, WorkerResult
 from shopfloor.errors import ShopfloorError, UsageError
@@ -51,7 +60,7 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
         )
 
     async def order(client: Client) -> str:
-        worker = await find_worker(client, args)
+        worker = worker_named(args.worker, await known_workers(client))
         said = {"worker": args.worker, "input": input_of(args, worker), **asked_of(args), "idempotency_key": key}
         answer = await client.api.post("/api/runs", {name: one for name, one in said.items() if one is not None})
         return str(answer["run_id"])

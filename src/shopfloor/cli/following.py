@@ -16,7 +16,7 @@ from shopfloor.cli.echo import Echo
 from shopfloor.cli.live import Live, Look, closing_line
 from shopfloor.cli.person import Wanted
 from shopfloor.cli.style import safe
-from shopfloor.cli.waiting import awaited_by, run_of, waiting_lines
+from shopfloor.cli.waiting import asked, awaited_by, run_of, waiting_lines
 from shopfloor.client import (
     CallResult,
     Client,
@@ -24,8 +24,10 @@ from shopfloor.client import (
     ErrorEvent,
     Finish,
     Question,
+    RequestedCall,
     Start,
     StreamEvent,
+    ToolHandlers,
     ToolOutputAvailable,
     ToolOutputError,
     ToolRequest,
@@ -53,6 +55,10 @@ class Following:
     """One run, followed. It is cancelled by the first signal that comes, unless `cancels` is False."""
 
     def __init__(self, look: Look, *, cancels: bool = True) -> None:
+        self.tools: ToolHandlers = {}
+        """What executes calls of runs below it; those of the run itself are executed on the way."""
+        self.asked_below: set[str] = set()
+        """Which of them were asked for there."""
         self._look = look
         self._live = Live(look)
         self._cancels = cancels
@@ -179,19 +185,32 @@ class Following:
             await self._write(self._live.note(line))
 
     async def _look_below(self, client: Client) -> None:
-        """A run that says nothing may have called one that waits for somebody."""
-        said: set[str] = set()
-        while True:
-            await anyio.sleep(SILENCE_SECONDS)
-            if self._run_id is None or self._typing or time.monotonic() - self._told_at < SILENCE_SECONDS:
-                continue
-            calls: list[dict[str, Any]] = []
-            with suppress(ShopfloorError):
-                _, calls = await awaited_by(client, self._run_id)
-            below = [call for call in calls if run_of(call, self._run_id) != self._run_id and not call["answered"]]
-            for line in waiting_lines(self._run_id, [call for call in below if call["call_id"] not in said]):
-                await self._write(self._live.note(line))
-            said |= {call["call_id"] for call in below}
+        """A run that says nothing may have called one that waits for somebody; or for a tool that we execute."""
+        seen: set[str] = set()
+        async with anyio.create_task_group() as tasks:
+            while True:
+                await anyio.sleep(SILENCE_SECONDS)
+                silent = time.monotonic() - self._told_at >= SILENCE_SECONDS
+                if self._run_id is None or self._typing or not (silent or self.tools):
+                    continue
+                for call in await _awaited_below(client, self._run_id):
+                    if call["call_id"] in seen:
+                        continue
+                    if call["kind"] == "client_tool" and call["name"] in self.tools:
+                        seen.add(call["call_id"])
+                        tasks.start_soon(self._execute, client, run_of(call, self._run_id), call)
+                    elif silent:
+                        seen.add(call["call_id"])
+                        for line in waiting_lines(self._run_id, [call]):
+                            await self._write(self._live.note(line))
+
+    async def _execute(self, client: Client, run_id: str, call: dict[str, Any]) -> None:
+        await self._write(self._live.note(f"sub-run {run_id[:8]} asks for {asked(call)}"))
+        self.asked_below.add(call["name"])
+        wanted = RequestedCall(tool_call_id=call["call_id"], tool_name=call["name"], args=call["input"])
+        # Somebody else may have answered it meanwhile.
+        with suppress(ShopfloorError):
+            await client.workers.execute_call(run_id, wanted, self.tools)
 
     async def _asked_of_a_person(self) -> list[CallResult]:
         results: list[CallResult] = []
@@ -281,6 +300,14 @@ class Begin(Protocol):
     """Begins what is followed; `abort` leaves it."""
 
     def __call__(self, abort: anyio.Event) -> Events: ...
+
+
+async def _awaited_below(client: Client, run_id: str) -> list[dict[str, Any]]:
+    """What runs below this one wait for, and nobody has given."""
+    calls: list[dict[str, Any]] = []
+    with suppress(ShopfloorError):
+        _, calls = await awaited_by(client, run_id)
+    return [call for call in calls if run_of(call, run_id) != run_id and not call["answered"]]
 
 
 def complaint(code: str, message: str, hint: str | None) -> list[str]:

@@ -52,11 +52,14 @@ def add_order(parser: ArgumentParser) -> None:
     )
 
 
-async def find_worker(client: Client, args: Namespace) -> Taken:
-    """What is known of the worker that was named; nothing but its name where it is unknown, or cannot be run."""
+async def known_workers(client: Client) -> list[Taken]:
     answer = await client.api.get("/api/workers")
-    known = msgspec.convert([*answer["workers"], *answer.get("providers", [])], list[Taken])
-    return next((one for one in known if one.slug == args.worker), Taken(args.worker))
+    return msgspec.convert([*answer["workers"], *answer.get("providers", [])], list[Taken])
+
+
+def worker_named(slug: str, known: Sequence[Taken]) -> Taken:
+    """What is known of the worker; nothing but its name where it is unknown, or cannot be run."""
+    return next((one for one in known if one.slug == slug), Taken(slug))
 
 
 def input_of(args: Namespace, worker: Taken) -> dict[str, Any]:

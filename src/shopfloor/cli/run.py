@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from shopfloor.cli.arguments import Parser
+from shopfloor.cli.masking import add_masking
 from shopfloor.cli.ordering import add_order
 from shopfloor.errors import UsageError
 from shopfloor.limits import STOP_GRACE_SECONDS
@@ -24,6 +25,7 @@ EXAMPLES = """\
                                                            in the session of an earlier run
   shopfloor run --command 'pytest -q'                      a bare command; its exit code is ours
   shopfloor run --command './deploy' --mask-env API_KEY    without that variable's value in the transcript
+  shopfloor run --provider codex --mask-keys 'rotate them' the same for an agent, with its sub-agents
 
 Ctrl-C cancels the run; a second one leaves at once. Exit codes: 0 it completed, 75 it waits for somebody, 130 Ctrl-C,
 others as the error says."""
@@ -46,7 +48,7 @@ _OF_PROVIDERS = {
     "resume": "--resume",
 }
 _NOT_WITH_PROVIDERS = {"input": "-i", "input_json": "--input-json", "workers": "--workers", "tool": "--tool"}
-_OF_COMMANDS = {"grace": "--grace", "durability": "--durability", "mask_env": "--mask-env", "mask_keys": "--mask-keys"}
+_OF_COMMANDS = {"grace": "--grace", "durability": "--durability"}
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -68,13 +70,14 @@ def parser(name: str, summary: str) -> ArgumentParser:
         metavar="NAME=COMMAND",
         action="append",
         default=[],
-        help="execute this tool of the worker by a command: it gets the arguments as JSON on stdin, and what it prints "
-        "is the result; may be repeated",
+        help="execute this tool of the worker, or of one that it calls, by a command: it gets the arguments as JSON on "
+        "stdin, and what it prints is the result; may be repeated",
     )
     of_worker.add_argument("--detach", action="store_true", help="leave the run to the server, and print its id")
     of_worker.add_argument("--json", action="store_true", help="the events of the run on stdout, one per line")
     _add_provider(parser)
     _add_command(parser)
+    add_masking(parser)
     return parser
 
 
@@ -102,14 +105,6 @@ def _add_command(parser: ArgumentParser) -> None:
         choices=[level.value for level in Durability],
         help=f"when an event counts as written (default: {Durability.GROUP.value})",
     )
-    of_command.add_argument(
-        "--mask-env",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="mask the value of this variable; may be repeated",
-    )
-    of_command.add_argument("--mask-keys", action="store_true", help="mask what looks like a known kind of key")
 
 
 def run(args: Namespace) -> int:

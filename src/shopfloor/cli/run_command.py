@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 from argparse import Namespace
@@ -12,6 +11,7 @@ import anyio
 
 from shopfloor.cli.arguments import folder_of, storage_of
 from shopfloor.cli.echo import Echo
+from shopfloor.cli.masking import masking_of
 from shopfloor.cli.style import duration
 from shopfloor.engine import Cancellation, CommandRun, Outcome, run_command
 from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, exit_code_of
@@ -26,7 +26,7 @@ _OUTPUT_CLOSED = "the output was closed"
 
 def record_command(args: Namespace) -> int:
     storage = storage_of(args)
-    mask = _mask(args)
+    mask = masking_of(args)
     with local_shop(storage, durability=Durability(args.durability or Durability.GROUP), mask=mask) as shop:
         order = _order(args, shop)
         ended, outcome = anyio.run(_record, shop, order, mask)
@@ -35,16 +35,6 @@ def record_command(args: Namespace) -> int:
         with contextlib.suppress(OSError):
             print(_closing_line(order.run_id, outcome), file=sys.stderr, flush=True)
     return ended if ended is not None else _exit_code(outcome)
-
-
-def _mask(args: Namespace) -> Masking | None:
-    values: list[str] = []
-    name: str
-    for name in args.mask_env:
-        if name not in os.environ:
-            raise UsageError(f"there is no variable {name} to mask", hint="set it, or leave --mask-env out")
-        values.append(os.environ[name])
-    return Masking(values, key_shapes=args.mask_keys) if values or args.mask_keys else None
 
 
 def _order(args: Namespace, shop: Shop) -> CommandRun:

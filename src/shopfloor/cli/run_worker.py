@@ -12,16 +12,22 @@ import anyio
 from shopfloor.cli.asking import ask
 from shopfloor.cli.following import Events, Following
 from shopfloor.cli.live import Look
-from shopfloor.cli.ordering import asked_of, explained, find_worker, input_of, refuse_workers
+from shopfloor.cli.masking import masking_of
+from shopfloor.cli.ordering import asked_of, explained, input_of, known_workers, refuse_workers, worker_named
 from shopfloor.cli.style import Style
 from shopfloor.cli.tool_commands import handlers_of
 from shopfloor.client import CallResult, Client
-from shopfloor.errors import ShopfloorError
+from shopfloor.errors import ShopfloorError, UnsupportedOption
 from shopfloor.wiring import Workers
 
 
 def run_worker(args: Namespace) -> int:
+    mask = masking_of(args)
     if args.detach:
+        if mask is not None:
+            raise UnsupportedOption(
+                "what is left to the server cannot be masked: it cannot be told what", hint="leave out --detach"
+            )
         from shopfloor.cli.dispatch import dispatch
 
         return dispatch(args)
@@ -29,8 +35,9 @@ def run_worker(args: Namespace) -> int:
     following = Following(look_of(args))
 
     async def run(client: Client) -> int:
-        worker = await find_worker(client, args)
-        tools = handlers_of(args.tool, worker)
+        known = await known_workers(client)
+        worker = worker_named(args.worker, known)
+        tools = following.tools = handlers_of(args.tool, worker, known)
         given, asked = input_of(args, worker), asked_of(args)
 
         def begin(abort: anyio.Event) -> Events:
@@ -39,10 +46,15 @@ def run_worker(args: Namespace) -> int:
         def go_on(run_id: str, results: list[CallResult]) -> Events:
             return client.workers.continue_(args.worker, run_id, results, tools=tools)
 
-        return await following.follow(client, begin, go_on)
+        code = await following.follow(client, begin, go_on)
+        if not args.quiet:
+            for name in sorted(tools.keys() - {*worker.client_tools} - following.asked_below):
+                # It may be of a worker that this one could have called: which ones it calls, nobody knows before.
+                print(f"shopfloor: no run asked for the tool {name}", file=sys.stderr)
+        return code
 
     try:
-        return ask(args, run, workers=Workers.named(args.workers), can_run=True, hear=following.hear)
+        return ask(args, run, workers=Workers.named(args.workers), can_run=True, mask=mask, hear=following.hear)
     except ShopfloorError as error:
         raise explained(error, args) from error
 

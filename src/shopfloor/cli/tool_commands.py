@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from shopfloor.client import Handler
 
 
-def handlers_of(words: Sequence[str], worker: Taken) -> dict[str, Handler]:
-    """By the tool's name. Raises `UsageError` where the worker has no such tool for us to execute."""
+def handlers_of(words: Sequence[str], worker: Taken, known: Sequence[Taken]) -> dict[str, Handler]:
+    """By the tool's name. Raises `UsageError` where neither the worker nor any that it could call waits for it."""
+    of_others = {name for one in known for name in one.client_tools}
     handlers: dict[str, Handler] = {}
     for word in words:
         name, equals, command = word.partition("=")
@@ -28,7 +29,7 @@ def handlers_of(words: Sequence[str], worker: Taken) -> dict[str, Handler]:
             raise UsageError(f"--tool {word!r} is not NAME=COMMAND", hint="e.g. --tool web-search=./search.sh")
         if name in handlers:
             raise UsageError(f"--tool {name} is given twice", hint="a tool has one command")
-        if name not in worker.client_tools:
+        if name not in worker.client_tools and name not in of_others:
             whose = "executes it itself" if name in worker.tools else "has no such tool"
             there = ", ".join(worker.client_tools) or "none"
             raise UsageError(f"--tool {name}: the worker {whose}", hint=f"tools that wait for a command: {there}")

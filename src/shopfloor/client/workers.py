@@ -13,7 +13,7 @@ from shopfloor.client.api import Api
 from shopfloor.client.execution import Begin, Continue, Execution, Received
 from shopfloor.client.following import followed, patiently, replayed
 from shopfloor.client.problems import failure_of
-from shopfloor.client.tools import CallResult, ToolHandlers
+from shopfloor.client.tools import CallResult, ToolHandlers, executed
 from shopfloor.errors import ExecutionCancelled, InvalidInput, RunFailed, ShopfloorError, ToolFailed
 from shopfloor.limits import CANCEL_SECONDS
 from shopfloor.log import checked_run_id
@@ -22,6 +22,7 @@ from shopfloor.views import (
     ErrorEvent,
     Finish,
     Question,
+    RequestedCall,
     StreamEvent,
     StreamState,
     UnknownEvent,
@@ -166,6 +167,12 @@ class WorkersApi:
     async def answer(self, run_id: str, call_id: str, answer: Any) -> None:
         """Answers a question that a run waits for."""
         await self._api.post(f"/api/runs/{checked_run_id(run_id)}/answer", {"call_id": call_id, "answer": answer})
+
+    async def execute_call(self, run_id: str, call: RequestedCall, tools: ToolHandlers) -> None:
+        """Executes a call that a run waits for, and answers it with what that gave."""
+        (done,) = await executed(tools, [call])
+        gave = {"answer": done.result} if done.error is None else {"error": done.error}
+        await self._api.post(f"/api/runs/{checked_run_id(run_id)}/answer", {"call_id": call.tool_call_id, **gave})
 
     async def _led(
         self, slug: str, first: Begin | Continue, tools: ToolHandlers | None, signal: Signal | None

@@ -58,6 +58,7 @@ from shopfloor.log import (
     timestamp_of,
 )
 from shopfloor.ports import Log, Order
+from shopfloor.record import Masking
 
 TOP: Final = Place("")
 """The run itself."""
@@ -186,6 +187,10 @@ class Attempt:
                 **piece,
             )
         )
+
+    @property
+    def mask(self) -> Masking | None:
+        return self._log.mask
 
     @property
     def on_disk(self) -> bool:

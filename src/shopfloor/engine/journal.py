@@ -45,6 +45,16 @@ class Place(NamedTuple):
 Said = UserMessage | AssistantMessage | ToolCall | ToolResult
 
 
+class Spending(msgspec.Struct, frozen=True):
+    """Tokens, and what they cost as far as that is known."""
+
+    usage: Usage = Usage()
+    cost: Cost | None = None
+
+    def plus(self, usage: Usage | None, cost: Cost | None) -> Spending:
+        return Spending(added(self.usage, usage), summed(self.cost, cost))
+
+
 class StepRecord(msgspec.Struct):
     """A step as the log has it: its newest try."""
 
@@ -57,8 +67,10 @@ class StepRecord(msgspec.Struct):
     """For an agent: the session that can be gone on in."""
     spoke: bool = False
     """For an agent: whether it has said anything, were it only that it is ready."""
-    spent_usd: float = 0.0
-    """For an agent: what earlier sittings of this step have cost."""
+    before: Spending = Spending()
+    """For an agent: what earlier sittings of this step have spent."""
+    told: Spending = Spending()
+    """For an agent: what its messages say that the sitting that goes on has spent; its total takes their place."""
 
 
 class Journal(msgspec.Struct):
@@ -79,9 +91,8 @@ class Journal(msgspec.Struct):
     results: dict[str, ToolResult] = {}
     waits: Waits = Waits()
     outcome: RunCompleted | None = None
-    usage: Usage = Usage()
-    """Of every message, each once; of an agent what it says itself when it has ended."""
-    cost: Cost | None = None
+    spent: Spending = Spending()
+    """Of every message, each once; of an agent what it says itself when it has ended, or was cut off."""
     sub_usage: Usage = Usage()
     """Of the runs that it called, with theirs."""
     sub_cost: Cost | None = None
@@ -93,6 +104,7 @@ class Journal(msgspec.Struct):
         match event.payload:
             case RunStarted() as started:
                 self.attempt = started.attempt
+                self._settle_cut_off()
                 if self.first is None:
                     self.first, self.parent_run_id, self.started_at = started, event.parent_run_id, event.timestamp
             case RunCompleted() as outcome:
@@ -111,7 +123,7 @@ class Journal(msgspec.Struct):
             case (UserMessage() | AssistantMessage()) as message:
                 self.said.setdefault(place, []).append(message)
                 if isinstance(message, AssistantMessage):
-                    self.usage, self.cost = added(self.usage, message.usage), summed(self.cost, message.cost)
+                    self.spent = self.spent.plus(message.usage, message.cost)
             case ToolCall() as call:
                 self.said.setdefault(place, []).append(call)
                 self.calls[call.call_id] = (place, call)
@@ -128,7 +140,7 @@ class Journal(msgspec.Struct):
         if isinstance(step, CallCompleted):
             self.sub_usage, self.sub_cost = added(self.sub_usage, step.usage), summed(self.sub_cost, step.cost)
         elif step.kind == AGENT:
-            self.usage, self.cost = added(self.usage, step.usage), summed(self.cost, step.cost)
+            self._settle(place, step.usage, step.cost)
             self.sub_usage = added(self.sub_usage, step.sub_usage)
             self.sub_cost = summed(self.sub_cost, step.sub_cost)
             if step.session is not None and place in self.steps:
@@ -150,10 +162,43 @@ class Journal(msgspec.Struct):
         step = self.steps[place]
         step.spoke = True
         if said.note is not None and said.note.kind == "left":
-            self.usage, self.cost = added(self.usage, said.usage), summed(self.cost, said.cost)
-            step.spent_usd += (said.cost and said.cost.usd) or 0.0
+            self._settle(place, said.usage, said.cost)
+        else:
+            step.told = step.told.plus(said.usage, said.cost)
         if told and step.session is not None and step.session.session_id != told:
             step.session = msgspec.structs.replace(step.session, session_id=told)
+
+    def _settle(self, place: Place, usage: Usage | None, cost: Cost | None) -> None:
+        """A sitting is over: its total counts, or else what its messages told."""
+        step = self.steps.get(place)
+        over = Spending(usage or Usage(), cost)
+        if step is not None:
+            if usage is None and cost is None:
+                over = step.told
+            step.before, step.told = step.before.plus(over.usage, over.cost), Spending()
+        self.spent = self.spent.plus(over.usage, over.cost)
+
+    def _settle_cut_off(self) -> None:
+        """Where another attempt begins, the sittings of the one before are over."""
+        for place, step in self.steps.items():
+            if step.told != Spending():
+                self._settle(place, None, None)
+
+    @property
+    def usage(self) -> Usage:
+        return self._with_told.usage
+
+    @property
+    def cost(self) -> Cost | None:
+        return self._with_told.cost
+
+    @property
+    def _with_told(self) -> Spending:
+        """With what is told of sittings that nobody has ended: an outcome may come first."""
+        spent = self.spent
+        for step in self.steps.values():
+            spent = spent.plus(step.told.usage, step.told.cost)
+        return spent
 
     @property
     def awaited(self) -> set[str]:

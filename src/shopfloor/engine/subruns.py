@@ -66,8 +66,8 @@ class SubRuns:
         result = StepResult(outcome.result, None if usage == Usage() else usage, cost)
         if outcome.status == "completed":
             return result
-        why = outcome.error.message if outcome.error else outcome.status
-        raise EndedBadly(StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}"), result)
+        why, hint = (outcome.error.message, outcome.error.hint or None) if outcome.error else (outcome.status, None)
+        raise EndedBadly(StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}", hint=hint), result)
 
     async def _await_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> RunCompleted:
         child = asked.run_id or ""

@@ -50,6 +50,8 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Its commands run in a sandbox of the provider's; where that cannot start, nothing runs."""
     resume: str | None = None
     """The provider's session to go on in."""
+    spent_before: Usage | None = None
+    """What that session had spent before, where we know; else the launcher looks, where it has to know."""
     session_id: str
     """A fresh UUID, for a session whose id may be chosen."""
 
@@ -63,6 +65,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     """The provider's session, where it is known before anything happens."""
     access_mode: AccessMode = "api"
+    spent_before: Usage | None = None
+    """What a session that is gone on in has spent before, where its totals are told with that."""
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,4 +246,6 @@ class Provider(Protocol):
         """Raises `UnsupportedOption` where it cannot be asked so."""
         ...
 
-    def normaliser(self, *, resumed: bool = False) -> Normaliser: ...
+    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> Normaliser:
+        """`spent_before` is what the launcher said of a session that is resumed."""
+        ...

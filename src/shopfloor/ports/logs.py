@@ -10,7 +10,7 @@ import msgspec
 
 from shopfloor.log import Delta, Entry, Payload
 from shopfloor.ports.store import RunItem
-from shopfloor.record import Reset
+from shopfloor.record import Masking, Reset
 
 
 class Log(Protocol):
@@ -22,6 +22,11 @@ class Log(Protocol):
     @property
     def seq(self) -> int:
         """Of the last event; 0 where there is none yet."""
+        ...
+
+    @property
+    def mask(self) -> Masking | None:
+        """What is kept out of it, for whoever joins or cuts text before it is written."""
         ...
 
     async def append(

@@ -201,7 +201,9 @@ def _said(state: Signals, event: Event, message: AssistantMessage) -> Step:
         # It got over it after all.
         agent = replace(agent, failed=None)
     told += tell.thinking(agent, event, message)
-    if message.usage is not None:
+    left = message.note is not None and message.note.kind == "left"
+    # A sitting that was left sums up what its messages told as they came.
+    if message.usage is not None and not (left and agent.spent is not None):
         cost = _usd(message.cost)
         agent = replace(
             agent,

@@ -17,9 +17,7 @@ from shopfloor.errors import (
     StepFailed,
     UnsupportedOption,
 )
-from shopfloor.log import (
-    Usage,
-)
+from shopfloor.log import Usage, is_run_id
 from shopfloor.ports import (
     AgentRequest,
     Launch,
@@ -68,7 +66,9 @@ class AgentDesk(msgspec.Struct, frozen=True, kw_only=True):
             order = msgspec.convert({**asked, "provider": provider, "cwd": "."}, AgentOrder)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"{provider} cannot be asked so: {error}") from error
-        self.launch(self.provider(provider), request_of(order, order.resume, order.cwd))
+        # In which session a run worked is looked up when it is time.
+        session_id = None if order.resume is not None and is_run_id(order.resume) else order.resume
+        self.launch(self.provider(provider), request_of(order, session_id, order.cwd))
 
     def launch(self, provider: Provider, request: AgentRequest) -> Launch:
         """How a provider is started for this. Raises `UnsupportedOption` where it cannot be asked so."""

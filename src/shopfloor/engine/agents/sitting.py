@@ -34,6 +34,7 @@ from shopfloor.errors import (
 from shopfloor.limits import AGENT_STDERR_CHARS, STOP_GRACE_SECONDS
 from shopfloor.log import (
     AssistantMessage,
+    Cost,
     Note,
     Process,
     RunCompleted,
@@ -75,7 +76,7 @@ class Sitting:
         self._request = request
         self._trying = trying
         self._cancellation = Cancellation()
-        self._normaliser: Normaliser = provider.normaliser(resumed=request.resume is not None)
+        self._normaliser: Normaliser
         self._transcriber = Transcriber(
             _first_of(attempt),
             run_id=attempt.run_id,
@@ -100,6 +101,8 @@ class Sitting:
         """What it gave, and what went wrong."""
         await self._end_cut_off()
         launch = self._desk.launch(self._provider, self._request)
+        resumed = self._request.resume is not None
+        self._normaliser = self._provider.normaliser(resumed=resumed, spent_before=launch.spent_before)
         command = Command(argv=launch.argv, cwd=self._request.cwd, env=launch.env, stdin=launch.stdin)
         exit_: Exit | None = None
         async with self._opened, stopped_when_left(self._attempt, self._cancellation):
@@ -168,7 +171,7 @@ class Sitting:
                 await self._begin(child, launch)
                 while (piece := await child.read()) is not None:
                     if piece.stream == "stderr":
-                        self._stderr = (self._stderr + piece.data.decode(errors="replace"))[-AGENT_STDERR_CHARS:]
+                        self._complain(piece.data.decode(errors="replace"))
                     else:
                         await self._hear(self._normaliser.feed(piece.data))
             except ShopfloorError as error:
@@ -181,6 +184,11 @@ class Sitting:
                 return None
             finally:
                 tasks.cancel_scope.cancel()
+
+    def _complain(self, text: str) -> None:
+        said, mask = self._stderr + text, self._attempt.mask
+        # Before the cut, which could leave the half of a secret that no longer looks like one.
+        self._stderr = (mask.text(said) if mask else said)[-AGENT_STDERR_CHARS:]
 
     async def _begin(self, child: Child, launch: Launch) -> None:
         """Intent before effect: the step, its session and the prompt are on record before the agent does anything."""
@@ -214,7 +222,7 @@ class Sitting:
                     self._tell(report)
                 case Spent():
                     self._transcriber.take(report)
-                    self._meter(report)
+                    await self._spend(report)
                 case _:
                     for write in self._transcriber.take(report):
                         await self._write(write)
@@ -254,13 +262,27 @@ class Sitting:
             del self._logs[write.run_id]
             await kept.aclose()
 
-    def _meter(self, spent: Spent) -> None:
-        budget = self._request.max_budget_usd
+    async def _spend(self, spent: Spent) -> None:
+        """On record at once: should we be killed, there will be no total."""
         model = spent.model or self._request.model
-        usd = spent.cost_usd
-        if usd is None and model is not None:
-            usd = self._desk.prices(model, spent.usage).usd
-        self._spent += usd or 0.0
+        cost = None if model is None else self._desk.prices(model, spent.usage)
+        if spent.cost_usd is not None:
+            cost = Cost(usd=spent.cost_usd, source="agent")
+        record = self._attempt.journal.steps.get(self._trying.place)
+        told = AssistantMessage(
+            session_id=record.session.session_id if record and record.session else None,
+            model=spent.model,
+            usage=spent.usage,
+            cost=cost,
+            clock="reader",
+            blocks=[],
+        )
+        await self._attempt.append(told, self._trying.place)
+        self._meter(cost)
+
+    def _meter(self, cost: Cost | None) -> None:
+        budget = self._request.max_budget_usd
+        self._spent += (cost and cost.usd) or 0.0
         if budget is not None and self._spent > budget:
             self._fail(BudgetExceeded(f"it has spent ${self._spent:.4f} of the ${budget:g} that it was allowed"))
             stop_once(self._cancellation, "the budget is spent")

@@ -102,9 +102,10 @@ class AgentWork:
         budget = request.max_budget_usd
         if budget is None or record is None or not trying.resumed:
             return request
-        if record.spent_usd >= budget:
-            raise BudgetExceeded(f"it has spent ${record.spent_usd:.4f} of the ${budget:g} that it was allowed")
-        return msgspec.structs.replace(request, max_budget_usd=budget - record.spent_usd)
+        spent = (record.before.cost and record.before.cost.usd) or 0.0
+        if spent >= budget:
+            raise BudgetExceeded(f"it has spent ${spent:.4f} of the ${budget:g} that it was allowed")
+        return msgspec.structs.replace(request, max_budget_usd=budget - spent)
 
     def _again(self, trying: Trying) -> AgentRequest:
         """The same session, told to go on; where it cannot be, nobody knows what it has done."""
@@ -120,4 +121,6 @@ class AgentWork:
                 f"{self._provider.name} was cut off, and in which session it worked is not known",
                 hint="look at what it did; `retry: {always: true}` lets such a step be done again",
             )
-        return msgspec.structs.replace(request_of(self._order, session_id, cwd), prompt=GO_ON)
+        # What a session that is this step's own has spent is all on record, or is for this sitting to tell.
+        before = record.before.usage if record is not None and session is not None and not session.resumed else None
+        return msgspec.structs.replace(request_of(self._order, session_id, cwd), prompt=GO_ON, spent_before=before)

@@ -58,7 +58,7 @@ class CommandWork:
             begin=partial(self._attempt.begin, trying),
             append=partial(self._attempt.append, place=trying.place),
             cancellation=cancellation,
-            output=Output(),
+            output=Output(self._attempt.mask),
         )
         late = f"the command took longer than {self._timeout:g} s" if self._timeout is not None else ""
         async with self._attempt.working():

@@ -9,6 +9,7 @@ from shopfloor.adapters.providers.claude.login import access_mode, login
 from shopfloor.adapters.providers.claude.normaliser import ClaudeNormaliser
 from shopfloor.adapters.providers.claude.permissions import permissions
 from shopfloor.errors import UnsupportedOption
+from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
 
 _ARGUMENT_BYTES = 128 * 1024 - 1
@@ -56,7 +57,7 @@ class ClaudeCode:
             access_mode=access_mode(env, home),
         )
 
-    def normaliser(self, *, resumed: bool = False) -> ClaudeNormaliser:
+    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> ClaudeNormaliser:
         return ClaudeNormaliser(resumed=resumed)
 
 

@@ -20,6 +20,7 @@ from shopfloor.adapters.providers.claude.permissions import permissions
 from shopfloor.adapters.providers.claude_sdk.asked import SERVER, Asked
 from shopfloor.adapters.providers.claude_sdk.normaliser import ClaudeSdkNormaliser
 from shopfloor.errors import UnsupportedOption
+from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
 
 # `-P`: without it Python would look for modules in the agent's folder first, and run what lies there.
@@ -61,7 +62,7 @@ class ClaudeSdk:
             access_mode=cli.access_mode,
         )
 
-    def normaliser(self, *, resumed: bool = False) -> ClaudeSdkNormaliser:
+    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> ClaudeSdkNormaliser:
         return ClaudeSdkNormaliser(resumed=resumed)
 
 

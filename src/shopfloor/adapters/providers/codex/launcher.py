@@ -7,10 +7,12 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from shopfloor.adapters.providers.codex.login import CODEX_KEY, OPENAI_KEY, access_mode, login
+from shopfloor.adapters.providers.codex.login import CODEX_KEY, OPENAI_KEY, access_mode, codex_home, login
 from shopfloor.adapters.providers.codex.normaliser import CodexNormaliser
+from shopfloor.adapters.providers.codex.rollout import spent_in
 from shopfloor.adapters.providers.codex.settings import CONFIG, settings
 from shopfloor.errors import UnsupportedOption
+from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
 
 UNRESTRICTED = "SHOPFLOOR_AGENT_UNRESTRICTED"
@@ -50,6 +52,7 @@ class Codex:
             # The subcommand takes no `-s`: all options stand before it.
             argv += ["resume", request.resume]
         home = Path(env["HOME"]) if env.get("HOME") else Path.home()
+        spent_before = _spent_before(request, codex_home(env, home))
         return Launch(
             argv=[*argv, "-"],
             # Codex itself looks at its own variable alone.
@@ -57,10 +60,11 @@ class Codex:
             stdin=request.prompt.encode(errors="replace"),
             session_id=request.resume,
             access_mode=access_mode(env, home),
+            spent_before=spent_before,
         )
 
-    def normaliser(self, *, resumed: bool = False) -> CodexNormaliser:
-        return CodexNormaliser(resumed=resumed)
+    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> CodexNormaliser:
+        return CodexNormaliser(resumed=resumed, spent_before=spent_before)
 
 
 def _check(request: AgentRequest) -> None:
@@ -73,6 +77,19 @@ def _check(request: AgentRequest) -> None:
     if request.resume is not None and not _is_uuid(request.resume):
         # For a name that it does not know Codex begins a new thread, and says nothing of it.
         raise UnsupportedOption(f"codex cannot resume {request.resume!r}", hint="its sessions have UUIDs as ids")
+
+
+def _spent_before(request: AgentRequest, home: Path) -> Usage | None:
+    """Codex tells what a thread has spent in all: without this nobody knows what is this process's own."""
+    if request.resume is None:
+        return None
+    known = request.spent_before or spent_in(request.resume, home)
+    if known is None and request.max_budget_usd is not None:
+        raise UnsupportedOption(
+            f"what the session {request.resume} has spent before is not known, so no budget can be held in it",
+            hint="leave out the budget, or begin a new session",
+        )
+    return known
 
 
 def _is_uuid(text: str) -> bool:

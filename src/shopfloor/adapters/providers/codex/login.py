@@ -43,5 +43,10 @@ def access_mode(env: Mapping[str, str], home: Path) -> Literal["subscription", "
     return "api" if by_key else "subscription"
 
 
+def codex_home(env: Mapping[str, str], home: Path) -> Path:
+    """Where Codex keeps what is its own."""
+    return Path(env.get("CODEX_HOME") or home / ".codex")
+
+
 def _file(env: Mapping[str, str], home: Path) -> Path:
-    return Path(env.get("CODEX_HOME") or home / ".codex") / "auth.json"
+    return codex_home(env, home) / "auth.json"

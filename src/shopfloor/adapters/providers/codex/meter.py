@@ -12,13 +12,13 @@ class Meter:
     """Reads totals of a thread.
 
     A thread that is resumed brings the tokens of earlier processes along, and the stream says nowhere how many they
-    were. So the first total of a resumed thread tells nothing about this process: only what later turns add is known,
-    and there is no sum. What sub-agents spend is in none of the totals.
+    were. Where that is not known otherwise (`before`), its first total tells nothing about this process: only what
+    later turns add is known, and there is no sum. What sub-agents spend is in none of the totals.
     """
 
-    def __init__(self, *, resumed: bool) -> None:
-        self._total = None if resumed else NOTHING
-        self._whole = not resumed
+    def __init__(self, *, resumed: bool, before: Usage | None = None) -> None:
+        self._total = before if resumed else NOTHING
+        self._whole = self._total is not None
         self._spent: Usage | None = None
 
     @property
@@ -32,7 +32,7 @@ class Meter:
 
     def read(self, usage: Record) -> Usage | None:
         """What a turn added to the thread's total; None where that cannot be known."""
-        total = _usage(usage)
+        total = usage_of(usage)
         if total == NOTHING:
             # A turn without any tokens is one that nobody counted.
             return None
@@ -44,7 +44,7 @@ class Meter:
         return more
 
 
-def _usage(usage: Record) -> Usage:
+def usage_of(usage: Record) -> Usage:
     """Codex counts cached tokens as input too, and thinking as output."""
     read, written = count_at(usage, "cached_input_tokens"), count_at(usage, "cache_write_input_tokens")
     return Usage(

@@ -30,12 +30,13 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
     ToolUseBlock,
+    Usage,
 )
 from shopfloor.ports import AgentExit, Ended, Report, Spent, Told
 
 
 class CodexNormaliser(LineNormaliser):
-    def __init__(self, *, resumed: bool = False) -> None:
+    def __init__(self, *, resumed: bool = False, spent_before: Usage | None = None) -> None:
         super().__init__()
         self._thread: str | None = None
         self._processes = 0
@@ -47,7 +48,7 @@ class CodexNormaliser(LineNormaliser):
         """The last message of this turn that was no retry's."""
         self._calls: dict[str, int] = {}
         """Open calls, and how often each was updated."""
-        self._meter = Meter(resumed=resumed)
+        self._meter = Meter(resumed=resumed, before=spent_before)
         self._repeats = Repeats()
         self._agents = SubAgents()
 

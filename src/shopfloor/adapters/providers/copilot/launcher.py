@@ -18,6 +18,7 @@ from pathlib import Path
 from shopfloor.adapters.providers.copilot.login import OWN_PROVIDER, login
 from shopfloor.adapters.providers.copilot.normaliser import CopilotNormaliser
 from shopfloor.errors import UnsupportedOption
+from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch, Provider
 
 UNRESTRICTED = "SHOPFLOOR_AGENT_UNRESTRICTED"
@@ -59,7 +60,7 @@ class Copilot:
             access_mode="api" if env.get(OWN_PROVIDER) else "subscription",
         )
 
-    def normaliser(self, *, resumed: bool = False) -> CopilotNormaliser:
+    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> CopilotNormaliser:
         return CopilotNormaliser()
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from shopfloor.adapters.providers.gemini.normaliser import GeminiNormaliser
 from shopfloor.errors import UnsupportedOption
+from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
 
 UNRESTRICTED = "SHOPFLOOR_AGENT_UNRESTRICTED"
@@ -83,7 +84,7 @@ class Gemini:
             access_mode="api" if any(env.get(key, "").strip() for key in KEYS) else "subscription",
         )
 
-    def normaliser(self, *, resumed: bool = False) -> GeminiNormaliser:
+    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> GeminiNormaliser:
         """Whether it is resumed makes no difference: its numbers are those of the process."""
         return GeminiNormaliser()
 

@@ -59,6 +59,8 @@ class GeminiNormaliser(LineNormaliser):
         """When the process did: a resumed session has the same id, and its messages need others."""
         self._prompted = False
         self._messages = 0
+        self._message_id = ""
+        """Of the message that is being said: what it began under, whatever is learned of the session meanwhile."""
         self._blocks: int | None = None
         """How many of the message that is being said were told; None between messages."""
         self._pieces: list[str] = []
@@ -139,7 +141,8 @@ class GeminiNormaliser(LineNormaliser):
         if self._blocks is None:
             self._messages += 1
             self._blocks = 0
-        return ":".join(filter(None, (self._session, self._began, str(self._messages))))
+            self._message_id = ":".join(filter(None, (self._session, self._began, str(self._messages))))
+        return self._message_id
 
     def _whole(self) -> list[Report]:
         """The text whose pieces came."""

@@ -17,6 +17,7 @@ from shopfloor.adapters.providers.lines import json_object
 from shopfloor.adapters.providers.opencode.normaliser import OpenCodeNormaliser
 from shopfloor.adapters.providers.reading import Record, record_at
 from shopfloor.errors import UnsupportedOption
+from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
 
 UNRESTRICTED = "SHOPFLOOR_AGENT_UNRESTRICTED"
@@ -94,7 +95,7 @@ class OpenCode:
             session_id=request.resume,
         )
 
-    def normaliser(self, *, resumed: bool = False) -> OpenCodeNormaliser:
+    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> OpenCodeNormaliser:
         """Whether it is resumed makes no difference: its numbers are those of each step."""
         return OpenCodeNormaliser()
 

@@ -1,0 +1,95 @@
+"""What a run has spent, as its log tells it: parts while an agent works, and totals that take their place."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from shopfloor.engine.journal import Journal, Place
+from shopfloor.log import (
+    AssistantMessage,
+    Cost,
+    Event,
+    Note,
+    Payload,
+    RunStarted,
+    Session,
+    StepCompleted,
+    StepStarted,
+    Usage,
+)
+
+PLACE = Place("fix")
+BEGUN = StepStarted(name="fix", kind="agent", try_=1, session=Session(provider="claude-code", session_id="s"))
+
+
+def cost(tokens: int) -> Cost:
+    return Cost(usd=tokens / 100, source="agent")
+
+
+def told(tokens: int) -> AssistantMessage:
+    return AssistantMessage(session_id="s", usage=Usage(output=tokens), cost=cost(tokens), blocks=[])
+
+
+def left(tokens: int) -> AssistantMessage:
+    return AssistantMessage(usage=Usage(output=tokens), cost=cost(tokens), note=Note(kind="left"), blocks=[])
+
+
+def ended(tokens: int | None) -> StepCompleted:
+    if tokens is None:
+        return StepCompleted(name="fix", kind="agent", try_=1, error="it was cut off")
+    return StepCompleted(name="fix", kind="agent", try_=1, usage=Usage(output=tokens), cost=cost(tokens))
+
+
+def attempt(number: int) -> RunStarted:
+    return RunStarted(name="w", kind="worker", attempt=number, host="h")
+
+
+def journal_of(*payloads: Payload) -> Journal:
+    journal, seqs = Journal("r"), count(1)
+    for payload in payloads:
+        place = Place("") if isinstance(payload, RunStarted) else PLACE
+        journal.take(
+            Event(
+                seq=next(seqs),
+                run_id="r",
+                parent_run_id=None,
+                child_run_id=None,
+                type=payload.event_type,
+                path=place.path,
+                iteration=0,
+                timestamp="",
+                payload=payload,
+            )
+        )
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("payloads", "spent"),
+    [
+        ([told(3), told(4)], 7),
+        ([told(3), told(4), ended(9)], 9),
+        ([told(3), told(4), ended(None)], 7),
+        ([told(3), left(5), told(2)], 7),
+        ([told(3), left(5), told(2), ended(4)], 9),
+        ([told(3), attempt(2), told(2)], 5),
+        ([told(3), attempt(2), told(2), ended(4)], 7),
+        ([told(3), attempt(2), attempt(3), ended(None)], 3),
+        ([told(3), ended(4), attempt(2)], 4),
+    ],
+)
+def test_a_total_takes_the_place_of_what_was_told_in_its_sitting_and_of_nothing_else(
+    payloads: list[Payload], spent: int
+) -> None:
+    journal = journal_of(attempt(1), BEGUN, *payloads)
+    assert journal.usage == Usage(output=spent)
+    assert journal.cost is not None
+    assert journal.cost.usd == pytest.approx(spent / 100)
+
+
+def test_a_budget_is_held_against_what_earlier_sittings_of_the_step_have_spent() -> None:
+    step = journal_of(attempt(1), BEGUN, told(3), left(5), told(2), attempt(2), told(1)).steps[PLACE]
+    assert step.before.usage == Usage(output=7)
+    assert (step.before.cost and step.before.cost.usd) == pytest.approx(0.07)
