@@ -268,9 +268,11 @@ class RunFailed(ShopfloorError):
     status = 502
     retryable: ClassVar[bool] = False
     """Whether the same could end well another time."""
+    remedy: ClassVar[str | None] = None
+    """What can be done about any such failure, where whoever raises it knows nothing better."""
 
     def __init__(self, message: str, *, hint: str | None = None, retry_after: float | None = None) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, hint=hint or self.remedy)
         self.retry_after = retry_after
         """Seconds until it makes sense to try again, where that is known."""
 
@@ -302,6 +304,7 @@ class ProviderUnreachable(ProviderError):
 class AuthenticationFailed(ProviderError):
     code = "authentication_error"
     retryable = False
+    remedy = "check the key or the login; `shopfloor doctor` says what each agent has"
 
 
 class RequestRejected(ProviderError):
@@ -328,10 +331,12 @@ class AgentMissing(RunFailed):
 
 class BudgetExceeded(RunFailed):
     code = "budget_exceeded"
+    remedy = "give it more with --max-budget, and go on where it stopped with --resume"
 
 
 class TurnsExceeded(RunFailed):
     code = "max_turns_exceeded"
+    remedy = "give it more with --max-turns, and go on where it stopped with --resume"
 
 
 class OutcomeUnknown(RunFailed):

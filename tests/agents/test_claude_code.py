@@ -296,6 +296,7 @@ def test_a_budget_ends_it(claude):
     agent = claude("loop")
     ran = agent.run("--max-budget", "0.01")
     assert ran.log.error["code"] == "budget_exceeded"
+    assert "--max-budget" in ran.log.error["hint"]
     assert ran.log.outcome["cost"]["usd"] >= 0.01
     assert len(agent.model.asked()) <= 4
 

@@ -143,14 +143,14 @@ class Ingest:
         await self._tell_gone(announced)
         batch = await self._batch()
         taken = batch.events
-        while batch.changes:
+        while batch.events >= INGEST_EVENTS:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._keep, batch.changes)
-                # Where there is more, it is folded while this is stored.
-                batch = await self._batch() if batch.events >= INGEST_EVENTS else _Batch()
+                # There is more: it is folded while this is stored.
+                batch = await self._batch()
             taken += batch.events
-        if place != self._place:
-            await self._store.set_place(place)
+        if batch.changes or place != self._place:
+            await self._keep(batch.changes, place)
             self._place = place
         return taken + (await self.step() if await self._take_back() else 0)
 
@@ -174,8 +174,8 @@ class Ingest:
                 break
         return batch
 
-    async def _keep(self, changes: list[Change]) -> None:
-        await self._store.apply(changes)
+    async def _keep(self, changes: list[Change], place: int | None = None) -> None:
+        await self._store.apply(changes, place=place)
         for change in changes:
             await self.tell(change.row.id)
 

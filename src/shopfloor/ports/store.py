@@ -134,8 +134,8 @@ class Store(Protocol):
         """The runs of which a wait has ended by that time."""
         ...
 
-    async def apply(self, changes: Sequence[Change]) -> None:
-        """All of them in one transaction."""
+    async def apply(self, changes: Sequence[Change], *, place: int | None = None) -> None:
+        """All of them in one transaction; with it, how far the announcements are read, if that is given."""
         ...
 
     async def known_runs(self) -> set[str]:
@@ -171,8 +171,6 @@ class Store(Protocol):
     async def place(self) -> int:
         """How many bytes of the announcements have been taken up."""
         ...
-
-    async def set_place(self, place: int) -> None: ...
 
     async def compact(self) -> None:
         """Gives freed space back."""

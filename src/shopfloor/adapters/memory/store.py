@@ -133,10 +133,12 @@ class MemoryStore:
         rows = [kept.row for kept in self._runs.values()]
         return [row.id for row in rows if row.wake_at is not None and row.wake_at <= now]
 
-    async def apply(self, changes: Sequence[Change]) -> None:
-        """All of them in one transaction."""
+    async def apply(self, changes: Sequence[Change], *, place: int | None = None) -> None:
+        """All of them in one transaction; with it, how far the announcements are read, if that is given."""
         for change in changes:
             self._apply(change)
+        if place is not None:
+            self._place = place
 
     async def known_runs(self) -> set[str]:
         """Every run that has a row."""
@@ -181,9 +183,6 @@ class MemoryStore:
     async def place(self) -> int:
         """How many bytes of the announcements have been taken up."""
         return self._place
-
-    async def set_place(self, place: int) -> None:
-        self._place = place
 
     async def compact(self) -> None:
         """Nothing to do: Python gives the space back."""

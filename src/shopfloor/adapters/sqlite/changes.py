@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.sqlite import insert as upsert
 
@@ -33,34 +33,31 @@ _ROWS: Final = 500
 Rows = list[tuple[Any, ...]]
 
 
-class _Statement:
-    """Compiled once, and given to the driver with ready tuples: SQLAlchemy's part in each row costs as much again."""
+class _Insert:
+    """Compiled once, and given to the driver with ready tuples: SQLAlchemy's part in each row costs as much again.
+
+    Many rows at a time: after each statement the driver waits until the other threads let it go on.
+    """
 
     def __init__(self, statement: Any, *columns: str) -> None:
-        self.text = str(statement.compile(dialect=sqlite.dialect(), column_keys=columns or None))
+        text = str(statement.compile(dialect=sqlite.dialect(), column_keys=columns or None))
+        self._into, _, rest = text.partition(" VALUES ")
+        self._values, conflict, action = rest.partition(" ON CONFLICT")
+        self._conflict = conflict + action
 
     def run(self, connection: Connection, rows: Rows) -> None:
-        if rows:
-            connection.exec_driver_sql(self.text, rows)
-
-
-class _Insert(_Statement):
-    """Many rows at a time: after each statement the driver waits until the other threads let it go on."""
-
-    def run(self, connection: Connection, rows: Rows) -> None:
-        into, _, rest = self.text.partition(" VALUES ")
-        values, conflict, action = rest.partition(" ON CONFLICT")
         for first in range(0, len(rows), _ROWS):
             some = rows[first : first + _ROWS]
-            text = f"{into} VALUES {', '.join([values] * len(some))}{conflict}{action}"
+            text = f"{self._into} VALUES {', '.join([self._values] * len(some))}{self._conflict}"
             connection.exec_driver_sql(text, tuple(chain.from_iterable(some)))
 
 
-def _updated_run() -> Any:
-    values: dict[str, Any] = {name: bindparam(name) for name in _KEPT}
+def _kept_run() -> Any:
+    added = upsert(worker_runs)
+    values: dict[str, Any] = {name: added.excluded[name] for name in _KEPT}
     values["event_count"] = _runs.event_count + values["event_count"]
     values["has_transcript"] = or_(_runs.has_transcript, values["has_transcript"])
-    return update(worker_runs).where(_runs.id == bindparam("run_id")).values(values)
+    return added.on_conflict_do_update(index_elements=[_runs.id], set_=values)
 
 
 def _searched_run() -> Any:
@@ -74,25 +71,23 @@ def _replaced(table: Any, column: str) -> Any:
     return added.on_conflict_do_update(set_={column: func.coalesce(added.excluded[column], table.c[column])})
 
 
-_NEW_RUN = _Insert(insert(worker_runs), *_KEPT)
-_KNOWN_RUN = _Statement(_updated_run())
+_RUN = _Insert(_kept_run(), *_KEPT)
 _CHANNEL = _Insert(_replaced(channels, "name"))
 _TOLD = _Insert(insert(worker_events), "worker_id", "event_type", "data", "created_at", "seq", "n")
 _ARCHIVE = _Insert(_replaced(worker_transcripts, "transcript"))
 _SEARCHED = _Insert(_searched_run())
 _FOLD = _Insert(_replaced(worker_folds, "state"))
-_FOLDED = _Statement(delete(worker_folds).where(worker_folds.c.worker_id == bindparam("worker_id")))
 
 
 def apply(connection: Connection, changes: Sequence[Change]) -> None:
+    if not changes:
+        return
     ids = [change.row.id for change in changes]
     buried = set(connection.execute(select(tombstones.c.worker_id).where(tombstones.c.worker_id.in_(ids))).scalars())
     found = connection.execute(select(_runs.id, _runs.last_seq).where(_runs.id.in_(ids)))
     known: dict[str, int] = {row.id: row.last_seq for row in found}
     # In this order: the others refer to runs.
-    rows: dict[_Statement, Rows] = {
-        statement: [] for statement in (_NEW_RUN, _KNOWN_RUN, _CHANNEL, _TOLD, _ARCHIVE, _SEARCHED, _FOLD, _FOLDED)
-    }
+    rows: dict[_Insert, Rows] = {statement: [] for statement in (_RUN, _CHANNEL, _TOLD, _ARCHIVE, _SEARCHED, _FOLD)}
     for change in changes:
         run_id, last_seq = change.row.id, known.get(change.row.id)
         if run_id not in buried and (last_seq is None or last_seq < change.row.last_seq):
@@ -100,21 +95,19 @@ def apply(connection: Connection, changes: Sequence[Change]) -> None:
             _gather(rows, change, last_seq)
     for statement, parameters in rows.items():
         statement.run(connection, parameters)
+    if folded := [change.row.id for change in changes if change.row.ended]:
+        connection.execute(delete(worker_folds).where(worker_folds.c.worker_id.in_(folded)))
 
 
-def _gather(rows: dict[_Statement, Rows], change: Change, last_seq: int | None) -> None:
+def _gather(rows: dict[_Insert, Rows], change: Change, last_seq: int | None) -> None:
     """The rows of a change to a run that is there up to `last_seq`, or not yet."""
     row = change.row
     # Two processes may have folded the same events: what the row is past is there already.
     told = [told for told in change.timeline if last_seq is None or told.seq > last_seq]
     columns = columns_of(row) | {"event_count": len(told), "has_transcript": change.archive is not None}
-    values = tuple(columns[name] for name in _KEPT)
-    if last_seq is None:
-        rows[_NEW_RUN].append(values)
-        if row.channel_id is not None:
-            rows[_CHANNEL].append((row.channel_id, row.channel_name))
-    else:
-        rows[_KNOWN_RUN].append((*values, row.id))
+    rows[_RUN].append(tuple(columns[name] for name in _KEPT))
+    if last_seq is None and row.channel_id is not None:
+        rows[_CHANNEL].append((row.channel_id, row.channel_name))
     rows[_TOLD] += [
         (row.id, one.event_type, _encode(one.data).decode(), one.created_at, one.seq, one.n) for one in told
     ]
@@ -125,5 +118,3 @@ def _gather(rows: dict[_Statement, Rows], change: Change, last_seq: int | None) 
         rows[_SEARCHED].append((row.id, "\n".join(part for part in parts if part)))
     if not row.ended:
         rows[_FOLD].append((row.id, change.state))
-    elif last_seq is not None:
-        rows[_FOLDED].append((row.id,))

@@ -22,6 +22,19 @@ from shopfloor.errors import DatabaseBusy, DatabaseTooNew, StoreError, storage_e
 from shopfloor.limits import DATABASE_GROUP_SECONDS, DATABASE_PATIENCE_SECONDS, DATABASE_READERS, LOG_MODE
 from shopfloor.record import lock_file, make_folder
 
+_PRAGMAS: Final = (
+    "journal_mode=WAL",
+    # An order that was acknowledged survives a power cut. Those that come together share the wait.
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    "recursive_triggers=ON",
+    # Ids are random, so that each run is on pages of its own: a cache that holds the indexes of many, and a log that
+    # takes many changes of a page before it is written back.
+    "cache_size=-16384",
+    "wal_autocheckpoint=4000",
+    # What a statement might have to take back is not worth a file.
+    "temp_store=MEMORY",
+)
 HEAD: Final = "0007"
 """The newest migration that this program knows."""
 
@@ -40,8 +53,7 @@ def open_engine(path: Path) -> Engine:
     def prepare(connection: sqlite3.Connection, record: object) -> None:
         # SQLAlchemy says when a transaction begins, not the driver.
         connection.isolation_level = None
-        # FULL: an order that was acknowledged survives a power cut. Those that come together share the wait.
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "recursive_triggers=ON"):
+        for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
         connection.execute(f"PRAGMA busy_timeout={int(DATABASE_PATIENCE_SECONDS * 1000)}")
 
@@ -122,6 +134,7 @@ class Writer:
         self._engine = engine
         self._group_seconds = group_seconds
         self._jobs: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._connection: Connection | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="shopfloor-store", daemon=True)
         self._thread.start()
@@ -146,6 +159,7 @@ class Writer:
             # Not where whoever asked has gone already.
             if item[2].set_running_or_notify_cancel():
                 self._answer([item])
+        self._let_go()
 
     def _answer(self, items: list[_Item], *, alone: bool = False) -> None:
         """Does these jobs and, unless they shall be alone, those behind them."""
@@ -162,7 +176,7 @@ class Writer:
             future.set_result(answer)
 
     def _commit(self, items: list[_Item], *, alone: bool) -> list[Any]:
-        with self._engine.connect() as connection, _writing(connection), connection.begin():
+        with self._transaction() as connection:
             until = monotonic() + self._group_seconds
             answers: list[Any] = []
             some = items + ([] if alone else self._in_line())
@@ -172,6 +186,27 @@ class Writer:
                     answers += jobs(connection, [item[1] for item in asked])
                 some = [] if alone or monotonic() > until else self._in_line()
         return answers
+
+    @contextmanager
+    def _transaction(self) -> Generator[Connection]:
+        """On a connection that is kept: to get one takes as long as to write."""
+        if self._connection is None:
+            self._connection = self._engine.connect()
+            self._connection.info["writes"] = True
+        try:
+            with self._connection.begin():
+                yield self._connection
+        except BaseException:
+            # Whatever became of it, the next is a new one.
+            self._let_go()
+            raise
+
+    def _let_go(self) -> None:
+        if self._connection is not None:
+            # It goes back to those that read.
+            self._connection.info.pop("writes")
+            self._connection.close()
+            self._connection = None
 
     def _in_line(self) -> list[_Item]:
         """Those that wait now."""

@@ -148,8 +148,14 @@ class SqliteStore:
 
     # Writing.
 
-    async def apply(self, changes: Sequence[Change]) -> None:
-        await self._write(lambda connection: apply(connection, changes))
+    async def apply(self, changes: Sequence[Change], *, place: int | None = None) -> None:
+        def job(connection: Connection) -> None:
+            apply(connection, changes)
+            if place is not None:
+                added = upsert(settings).values(name=_PLACE, value=str(place))
+                connection.execute(added.on_conflict_do_update(set_={"value": str(place)}))
+
+        await self._write(job)
 
     async def pin(self, run_id: str, *, pinned: bool) -> bool:
         def job(connection: Connection) -> bool:
@@ -191,10 +197,6 @@ class SqliteStore:
             connection.execute(delete(settings).where(settings.c.name == _PLACE))
 
         await self._write(job)
-
-    async def set_place(self, place: int) -> None:
-        values = {"name": _PLACE, "value": str(place)}
-        await self._execute(upsert(settings).values(values).on_conflict_do_update(set_={"value": str(place)}))
 
     async def _execute(self, statement: Any) -> None:
         await self._write(lambda connection: connection.execute(statement).close())

@@ -352,4 +352,4 @@ def _failure(ended: Ended) -> RunFailed | None:
     retry_after = error.retry_after if isinstance(error.retry_after, float | int) else None
     if not issubclass(kind, RunFailed):
         kind = AgentFailed
-    return kind(error.message, retry_after=retry_after)
+    return kind(error.message, hint=error.hint or None, retry_after=retry_after)
