@@ -1,6 +1,7 @@
 """What every test can ask for."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from shopfloor.record import Recorder, Storage
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("long", max_examples=2_000, deadline=None, print_blob=True)
 settings.load_profile("long" if os.environ.get("SHOPFLOOR_TEST_LONG") == "1" else "ci")
+
+# Whoever runs the tests by `nohup` has it ignored, and what the tests start would ignore it, too.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
