@@ -41,8 +41,9 @@ _BATCH = 20_000
 
 _COLUMNS = (
     "num, worker_runs.id AS id, channel_id, task, status, started_at, completed_at, worker_type, agent_id, "
-    "parent_run_id, root_run_id, worker_runs.name AS name, kind, error_code, error_message, host, attempt, queued_at, "
-    "duration_ms, tool_calls, messages, usage, cost_usd, waits, last_seq, event_count, has_transcript, "
+    "parent_run_id, root_run_id, worker_runs.name AS name, kind, error_code, error_message, error_hint, provider, "
+    "model, host, attempt, queued_at, duration_ms, tool_calls, messages, usage, cost_usd, sub_usage, sub_cost_usd, "
+    "waits, wake_at, outside, children, last_seq, event_count, has_transcript, "
     "channels.name AS channel_name, pins.worker_id IS NOT NULL AS pinned"
 )
 _LIST = (
