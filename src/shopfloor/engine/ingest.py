@@ -224,13 +224,9 @@ class Ingest:
         """Of what was announced, that which has neither a log nor a row was deleted, by whichever process."""
         if not self._listeners:
             return
-        missing = [one for one in announced if not self._storage.log_path(one).exists()]
-        for first in range(0, len(missing), INGEST_RUNS):
-            some = missing[first : first + INGEST_RUNS]
-            known = await self._store.folded(some)
-            for run_id in some:
-                if run_id not in known:
-                    self._put(run_id, Gone(run_id))
+        for run_id in announced:
+            if not self._storage.log_path(run_id).exists() and await self._store.get_run(run_id) is None:
+                self._put(run_id, Gone(run_id))
 
     def _put(self, run_id: str, news: RunItem | Gone) -> None:
         for listener in self._listeners:

@@ -119,7 +119,7 @@ class Store(Protocol):
     # What keeps the views.
 
     async def folded(self, run_ids: Sequence[str]) -> dict[str, Folded]:
-        """How far the views of runs are; those that have none yet are left out."""
+        """How far the views of runs are; those that have no event yet are left out."""
         ...
 
     async def open_runs(self) -> list[str]:

@@ -115,9 +115,9 @@ class MemoryStore:
     # What keeps the views.
 
     async def folded(self, run_ids: Sequence[str]) -> dict[str, Folded]:
-        """How far the views of runs are; those that have none yet are left out."""
+        """How far the views of runs are; those that have no event yet are left out."""
         known = {run_id: self._runs[run_id] for run_id in run_ids if run_id in self._runs}
-        return {run_id: Folded(row=kept.row, state=kept.state) for run_id, kept in known.items()}
+        return {run_id: Folded(row=kept.row, state=kept.state) for run_id, kept in known.items() if kept.row.last_seq}
 
     async def open_runs(self) -> list[str]:
         """The runs whose rows say that they have not ended."""

@@ -57,8 +57,9 @@ def answers(run_id: str) -> Select[Any]:
     return select(orders.c.id).where(orders.c.run_id == run_id, orders.c.id.startswith(ANSWER)).order_by(orders.c.num)
 
 
-def several(run_ids: Sequence[str]) -> Select[Any]:
-    return _whole().where(worker_runs.c.id.in_(run_ids))
+def begun(run_ids: Sequence[str]) -> Select[Any]:
+    """Those of these runs that have events."""
+    return _whole().where(worker_runs.c.id.in_(run_ids), worker_runs.c.last_seq > 0)
 
 
 def _whole() -> Select[Any]:

@@ -110,7 +110,7 @@ class SqliteStore:
 
         def job(connection: Connection) -> dict[str, Folded]:
             # In one transaction: a row and a state of different times would fold some events twice.
-            rows = [item_of(found, listed=False).row for found in connection.execute(queries.several(run_ids))]
+            rows = [item_of(found, listed=False).row for found in connection.execute(queries.begun(run_ids))]
             states: dict[str, bytes] = {found.worker_id: found.state for found in connection.execute(query)}
             return {row.id: Folded(row=row, state=states.get(row.id, b"")) for row in rows}
 
