@@ -79,7 +79,7 @@ SEARCH_TEXT_BYTES: Final = 1_000_000
 """How much of a run can be searched."""
 SNIPPET_WORDS: Final = 16
 """How many words around a hit are shown."""
-INGEST_EVENTS: Final = 2_000
+INGEST_EVENTS: Final = 4_000
 """How many events go into the views in one transaction, at about that many."""
 INGEST_RUNS: Final = 500
 """How many runs are looked up at once when their logs are taken up."""
