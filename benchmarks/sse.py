@@ -131,8 +131,11 @@ class _Ready:
         self._pieces.append(_END)
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            raise RuntimeError("nothing but HTTP here")
+        if scope["type"] == "lifespan":
+            # It has nothing to start and nothing to end, and says so.
+            for _ in ("startup", "shutdown"):
+                await send({"type": f"{(await receive())['type']}.complete"})
+            return
         headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         for piece in self._pieces:
