@@ -6,8 +6,10 @@ import contextlib
 import errno
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 from shopfloor.errors import storage_error
@@ -33,8 +35,13 @@ def make_folder(folder: Path) -> None:
 def open_for_append(path: Path, *, new: bool = False) -> int:
     """The file, open for appending and mode 0600 whatever the umask is."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | (os.O_EXCL if new else 0)
-    descriptor = os.open(path, flags, LOG_MODE)
-    os.fchmod(descriptor, LOG_MODE)
+    try:
+        descriptor = os.open(path, flags, LOG_MODE)
+    except (FileNotFoundError, NotADirectoryError):
+        make_folder(path.parent)
+        descriptor = os.open(path, flags, LOG_MODE)
+    if os.fstat(descriptor).st_mode & 0o777 != LOG_MODE:
+        os.fchmod(descriptor, LOG_MODE)
     return descriptor
 
 
@@ -70,13 +77,39 @@ def is_locked(path: Path) -> bool:
         os.close(descriptor)
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes a new name in the folder safe from a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+class FolderNames:
+    """The names in a folder, made safe from a power cut: whoever asks the disk does so for all that are there."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._begun = 0
+        self._done = 0
+
+    def ticket(self) -> int:
+        """For a name that has just been made: the first time that the disk is asked from now on makes it safe."""
+        return self._begun + 1
+
+    def make_safe(self, ticket: int) -> None:
+        if self._done >= ticket:
+            return
+        with self._lock:
+            # Somebody else may have asked meanwhile.
+            if self._done >= ticket:
+                return
+            self._begun += 1
+            descriptor = os.open(self._folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._done = self._begun
+
+
+@cache
+def names_in(folder: str) -> FolderNames:
+    """The one of that folder in this process."""
+    return FolderNames(folder)
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ from shopfloor.log import (
 )
 from shopfloor.record.durability import Durability, group_commit
 from shopfloor.record.fanout import FanOut, SubscriberStats, Subscription
-from shopfloor.record.files import force_to_disk, lock, make_folder, open_for_append, sync_folder
+from shopfloor.record.files import force_to_disk, lock, names_in, open_for_append
 from shopfloor.record.masking import Hook
 from shopfloor.record.repair import Repair, Tail, find_tail, set_aside
 
@@ -111,7 +111,6 @@ class Recorder:
             raise
 
     def _open(self, *, new: bool) -> int:
-        make_folder(self.path.parent)
         try:
             descriptor = open_for_append(self.path, new=new)
         except FileExistsError as error:
@@ -128,7 +127,8 @@ class Recorder:
 
     def _repair(self) -> Tail:
         size = os.fstat(self._descriptor).st_size
-        self._new_name = not size
+        self._names = names_in(str(self.path.parent.absolute()))
+        self._new_name = 0 if size else self._names.ticket()
         tail = find_tail(self._descriptor, size)
         if tail.end < size:
             try:
@@ -257,8 +257,8 @@ class Recorder:
         force_to_disk(self._descriptor)
         if self._new_name:
             # What is on disk under a name that is not would be lost with it.
-            sync_folder(self.path.parent)
-            self._new_name = False
+            self._names.make_safe(self._new_name)
+            self._new_name = 0
 
     def _undo(self, error: OSError) -> StorageError:
         """Takes back what was written of a line that is not to count."""

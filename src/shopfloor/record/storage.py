@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shopfloor.errors import FileMissing, InvalidEvent, RunNotFound, ambiguous_run, storage_error
 from shopfloor.log import Event, checked_run_id, decode, is_run_id, timestamp_of
-from shopfloor.record.files import make_folder, open_for_append
+from shopfloor.record.files import open_for_append
 from shopfloor.record.reader import read
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{0,35}")
@@ -44,11 +44,7 @@ class Storage:
 
     def announce(self, run_id: str) -> None:
         """Tells who keeps the rows that a log is new, or gone: so nobody has to list a million files to see it."""
-        try:
-            descriptor = open_for_append(self.announcements)
-        except FileNotFoundError:
-            make_folder(self.root)
-            descriptor = open_for_append(self.announcements)
+        descriptor = open_for_append(self.announcements)
         try:
             os.write(descriptor, f"{checked_run_id(run_id)}\n".encode())
         finally:
