@@ -76,6 +76,24 @@ def test_events_are_taken_up_as_they_come_and_the_run_is_let_go_at_its_outcome(s
     anyio.run(main)
 
 
+def test_a_log_that_is_announced_before_it_is_there_is_taken_up_when_it_is_announced_again(storage: Storage):
+    async def main() -> None:
+        store = MemoryStore()
+        ingest = Ingest(storage, store)
+        run_id = new_run_id()
+        storage.announce(run_id)
+        assert await ingest.catch_up() == 0
+        assert await store.get_run(run_id) is None
+        recorder = begin(storage, run_id)
+        assert await ingest.step() == 0, "nobody said that it is there now"
+        storage.announce(run_id)
+        assert await ingest.step() == 1
+        end(recorder)
+        assert await ingest.step() == 1
+
+    anyio.run(main)
+
+
 def test_a_second_keeper_goes_on_where_the_first_was_and_both_at_once_do_no_harm(storage: Storage):
     async def main() -> None:
         store = await SqliteStore.open(storage.database)

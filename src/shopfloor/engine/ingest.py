@@ -31,6 +31,8 @@ class _Followed:
         self.timeline = timeline
         self.cut: Reset | None = None
         """Where the log ends, once it is seen that it has lost events which the views have."""
+        self.missing = False
+        """Whether there is no such file, and never was as far as the views know."""
         self._read_size = -1
         """How large the file was when there was nothing more in it."""
 
@@ -47,6 +49,8 @@ class _Followed:
                         if events := list(_events(item for item in items if isinstance(item, Entry))):
                             return events
                 self._read_size = size
+        except FileNotFoundError:
+            self.missing = not self.row.last_seq
         except (OSError, FileMissing, StorageError):
             # Deleted meanwhile, or not to be read just now: the next look may go better.
             pass
@@ -166,7 +170,7 @@ class Ingest:
             if events := followed.poll():
                 batch.changes.append(followed.fold(events))
                 batch.events += len(events)
-            elif rests and followed.cut is None:
+            elif followed.missing or (rests and followed.cut is None):
                 del self._followed[run_id]
             if followed.row.ended:
                 self._followed.pop(run_id, None)
@@ -193,7 +197,7 @@ class Ingest:
 
     async def _take_up(self, run_ids: Sequence[str]) -> None:
         """Follows the logs of runs from where their views are, those that have not ended."""
-        new = [one for one in run_ids if one not in self._followed and self._storage.log_path(one).exists()]
+        new = [one for one in run_ids if one not in self._followed]
         for first in range(0, len(new), INGEST_RUNS):
             some = new[first : first + INGEST_RUNS]
             known = await self._store.folded(some)
