@@ -23,6 +23,8 @@ DISK_THREADS: Final = 32
 """How many logs are forced to disk at once."""
 DISK_CHECK_SECONDS: Final = 1.0
 """How often a run looks at what is free."""
+ROOM_SECONDS: Final = 0.02
+"""How long a look at what is free is good for all who ask."""
 STORAGE_PATIENCE_SECONDS: Final = 5.0
 """How long a run waits for room on a full disk."""
 STORAGE_RETRY_SECONDS: Final = 0.25

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -69,6 +70,8 @@ def run(args: Namespace) -> int:
         print(f"  runs are kept in {storage.root}")
         print(f"  {found}")
         print(f"  the API is described at {url}/api/docs; Ctrl-C stops", flush=True)
+        # What is loaded stays as long as the server: the garbage collector need not look through it time and again.
+        gc.freeze()
 
     async def serve() -> None:
         await serve_storage(

@@ -355,7 +355,10 @@ class Host:
         given = first.input or {}
         if definition.function is None:
             return await Interpreter(attempt, workshop, definition, given).run()
-        worker = self._catalogue.get(definition.slug)
+        if attempt.journal.attempt == 1:
+            worker = self._catalogue.ordered(definition.slug, first.definition_hash)
+        else:
+            worker = self._catalogue.get(definition.slug)
         if worker.function is None or worker.hash != first.definition_hash:
             raise DefinitionChanged(
                 f"the worker {definition.slug!r} is not the one that this run began with",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ import anyio
 
 from shopfloor.adapters.local.live import Live
 from shopfloor.errors import storage_error
-from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS
+from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS, ROOM_SECONDS
 from shopfloor.log import Delta, Entry, Payload
 from shopfloor.record import Durability, Masking, Recorder, Repair, Storage, make_folder
 
@@ -104,6 +105,7 @@ class LocalLogs:
         self._low_water = low_water
         self._on_repair = on_repair
         self._live = live or Live()
+        self._room, self._room_until = 0, 0.0
 
     @asynccontextmanager
     async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[LocalLog]:
@@ -142,6 +144,12 @@ class LocalLogs:
             raise storage_error(error, f"cannot write to {self._storage.root}") from error
 
     def room(self) -> int:
+        # Asked for every run: a look is good for all who ask at about the same time.
+        if (now := time.monotonic()) >= self._room_until:
+            self._room, self._room_until = self._look_for_room(), now + ROOM_SECONDS
+        return self._room
+
+    def _look_for_room(self) -> int:
         folder = self._storage.transcripts
         try:
             try:

@@ -70,6 +70,8 @@ class Catalogue:
         self._read: dict[str, tuple[Fingerprint, tuple[Worker, ...]]] = {}
         self._named = {name: _in_module(load_module(name), name) for name in modules if not name.endswith(".py")}
         self._installed: list[Worker] | None = None
+        self._found: dict[str, Worker] = {}
+        """What was found last, by slug."""
         for name in self._modules:
             self._of_module(name)
 
@@ -89,8 +91,19 @@ class Catalogue:
             raise invalid_worker(list(found.problems), found.folder or Path(found.origin))
         return found
 
+    def ordered(self, slug: str, definition_hash: str | None) -> Worker:
+        """The one that a run was ordered from a moment ago: where that is at hand, no file is looked at again."""
+        found = self._found.get(slug)
+        return found if found is not None and found.hash == definition_hash else self.get(slug)
+
     def find(self, slug: str) -> Worker | None:
         """The one of that slug, whatever is wrong with it."""
+        found = self._find(slug)
+        if found is not None and not found.problems:
+            self._found[slug] = found
+        return found
+
+    def _find(self, slug: str) -> Worker | None:
         for name in self._modules:
             for worker in self._of_module(name):
                 if worker.definition.slug == slug:
