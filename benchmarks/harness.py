@@ -12,6 +12,8 @@ from time import perf_counter
 
 import msgspec
 
+_SLOW_NEW_FILE_MICROS = 100.0
+
 Side = Callable[[], float]
 """Does one round of one of the two things that are compared, and gives the seconds that count.
 
@@ -84,7 +86,16 @@ def say(text: str) -> None:
 def scratch() -> Iterator[Path]:
     """A folder for large files, in `$TMPDIR`, gone afterwards."""
     with TemporaryDirectory(prefix="shopfloor-bench-") as folder:
+        if (micros := _micros_of_a_new_file(Path(folder))) > _SLOW_NEW_FILE_MICROS:
+            say(f"a new file takes {micros:.0f} µs here, so whatever makes logs looks slower than it is:")
+            say("many files were deleted a moment ago? Wait five minutes, or name another TMPDIR")
         yield Path(folder)
+
+
+def _micros_of_a_new_file(folder: Path) -> float:
+    """ext4 passes over the numbers of files that were deleted in the last minutes, one by one, for each new file."""
+    seconds = [seconds_of((folder / f"new-{number}").touch) for number in range(50)]
+    return statistics.median(seconds) * 1e6
 
 
 def warm_memory(folder: Path, size: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -98,5 +99,6 @@ async def shift(storage: Storage, workers: Path, *, slots: int = HOST_SLOTS) -> 
 
             tasks.start_soon(works.host.run)
             tasks.start_soon(keeper)
+            gc.freeze()
             yield Shift(office, works)
             tasks.cancel_scope.cancel()
