@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -131,6 +132,8 @@ def run(*, quick: bool) -> list[Result]:
             besides = [_Table(made, "worker_transcripts"), _Table(made, "worker_search", "rowid, body")]
         rows = sum(len(table.rows) for table in listed)
         say(f"{written:,} events of {runs:,} runs: {rows:,} rows")
+        # As `up` does; and the peer's rows are not ours to look through.
+        gc.freeze()
         found = interleave(ours, lambda: _insert(fresh(), listed), rounds)
         say("the same against archives and search besides")
         whole = interleave(ours, lambda: _insert(fresh(), listed + besides), rounds // 2 + 1)
