@@ -2,6 +2,7 @@
 
 import pytest
 from tests.engine.floor import Floor
+from tests.engine.test_waiting import waits
 
 from shopfloor.log import AssistantMessage, StepCompleted, StepStarted, UserMessage
 
@@ -21,6 +22,40 @@ async def test_a_failure_keeps_its_hint_also_where_a_sub_run_failed(floor: Floor
         "caller": "raise `maxRounds`",
         "plain": None,
     }
+
+
+async def test_a_failed_step_has_its_hint_again_when_the_run_is_gone_on_with(floor: Floor):
+    floor.python(
+        "stubborn",
+        """
+        from shopfloor import Run, worker
+        from shopfloor.errors import StepFailed
+
+        async def fail():
+            raise StepFailed("it is shut", hint="open it first")
+
+        @worker
+        async def stubborn(run: Run):
+            try:
+                await run.step("try", fail)
+            except StepFailed as failed:
+                said = failed.hint
+            await run.ask("Shall we go on?")
+            return said
+        """,
+    )
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("stubborn")
+        call_id = await waits(shift, run_id)
+    async with floor.open() as shift:
+        await shift.answer(run_id, call_id, "yes")
+        assert (await shift.ended(run_id)).result == "open it first"
+    (ended,) = [
+        event.payload
+        for event in floor.events(run_id)
+        if isinstance(event.payload, StepCompleted) and event.payload.name == "try"
+    ]
+    assert (ended.error, ended.error_code, ended.error_hint) == ("it is shut", "execution_error", "open it first")
 
 
 @pytest.mark.req("SDK-4")

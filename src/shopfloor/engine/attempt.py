@@ -275,6 +275,7 @@ class Attempt:
             try_=trying.try_,
             error=error.message if error else None,
             error_code=error.code if error else None,
+            error_hint=error.hint if error else None,
             retryable=error.retryable if isinstance(error, RunFailed) else None,
             result=gave.value,
             usage=gave.usage,
@@ -458,7 +459,7 @@ def failure_of(done: StepCompleted | CallCompleted) -> RunFailed:
     kind = error_of(done.error_code or StepFailed.code)
     if not issubclass(kind, RunFailed):
         kind = StepFailed
-    return kind(done.error or "the step failed")
+    return kind(done.error or "the step failed", hint=done.error_hint)
 
 
 WORKERS_OWN = (Exception, SystemExit, KeyboardInterrupt)

@@ -160,6 +160,8 @@ class _Ended(_StepPayload, frozen=True, kw_only=True):
     """What went wrong; left out where nothing did."""
     error_code: str | None = None
     """The same as a stable word, for programs."""
+    error_hint: str | None = None
+    """What to do about it, where there is something to do."""
     retryable: bool | None = None
     """Whether the same step could end well another time."""
     result: Any = None

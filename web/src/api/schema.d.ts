@@ -1132,6 +1132,8 @@ export interface components {
             /** @default null */
             error_code?: string | null;
             /** @default null */
+            error_hint?: string | null;
+            /** @default null */
             retryable?: boolean | null;
             /** @default null */
             result?: unknown;
@@ -1193,6 +1195,8 @@ export interface components {
             error?: string | null;
             /** @default null */
             error_code?: string | null;
+            /** @default null */
+            error_hint?: string | null;
             /** @default null */
             retryable?: boolean | null;
             /** @default null */

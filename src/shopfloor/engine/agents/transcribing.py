@@ -105,6 +105,7 @@ class _Transcript:
             try_=1,
             error=error.message if error else None,
             error_code=error.code if error else None,
+            error_hint=(error.hint or None) if error else None,
             retryable=error.retryable if error else None,
             result=result_of(ended, exit_),
             usage=ended.usage,
