@@ -1,6 +1,7 @@
 """The one writer of a log."""
 
 import asyncio
+import errno
 import json
 import os
 import stat
@@ -490,3 +491,34 @@ def test_a_folder_that_may_not_be_written_is_a_clear_error(log_path: Path) -> No
 def test_reading_a_log_that_is_not_there_is_a_clear_error(log_path: Path) -> None:
     with pytest.raises(FileMissing):
         list(read(log_path))
+
+
+def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder.append(started())
+    written, go_on, write = threading.Event(), threading.Event(), os.write
+
+    def slow(descriptor: int, data: bytes) -> int:
+        written.set()
+        assert go_on.wait(30)
+        return write(descriptor, data)
+
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as failing:
+        failing.setattr("shopfloor.record.recorder.force_to_disk", broken)
+        recorder.append(said("one"))
+        failing.setattr(os, "write", slow)
+        writing = threading.Thread(target=recorder.append, args=(said("two"),))
+        writing.start()
+        assert written.wait(30)
+        recorder.sync_pending()
+        go_on.set()
+        writing.join(30)
+        assert not recorder.on_disk
+    recorder.append(said("three"))
+    recorder.sync_pending()
+    assert recorder.on_disk
+    assert seqs_in(recorder.path) == [1, 2, 3, 4]

@@ -223,6 +223,9 @@ class Recorder:
             entry = Entry(seq, event_type, raw)
             self._fanout.publish(entry)
             self._ready = not outcome
+            # After it, so that neither misses the other: forcing to disk may have failed meanwhile.
+            if self._failure is not None:
+                self._ready = False
         return entry
 
     def _tick(self, now: float) -> str:
