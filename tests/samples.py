@@ -99,6 +99,7 @@ _STEP: dict[str, Any] = {"name": "build", "kind": "command", "try_": 1}
 _ENDED: dict[str, Any] = _STEP | {
     "error": "exit code 1",
     "error_code": "execution_error",
+    "error_hint": "try again",
     "retryable": True,
     "result": {"exit_code": 1},
     "usage": _USAGE,
