@@ -25,7 +25,7 @@ from shopfloor.limits import (
     SERVER_STOP_SECONDS,
 )
 from shopfloor.ports import AgentExit, Logs, Processes, ProviderInfo
-from shopfloor.record import Durability, Masking, Storage, lock, make_folder, open_for_append
+from shopfloor.record import Durability, Masking, Storage, lock, open_for_append
 from shopfloor.version import __version__
 
 if TYPE_CHECKING:
@@ -301,19 +301,26 @@ async def open_client(
 
 
 @contextmanager
-def _the_one_server(storage: Storage) -> Generator[None]:
+def the_one_server(storage: Storage) -> Generator[None]:
     """Holds the storage's place for a server; the lock goes with the process, whatever ends it."""
-    make_folder(storage.root)
     descriptor = open_for_append(storage.server_lock)
     try:
         if not lock(descriptor):
-            raise ServerRunning(
-                f"a server is already running on {storage.root}", hint="use that one, or another --storage"
-            )
-        yield
+            raise ServerRunning(f"a server is already running on {storage.root}", hint=_how_to_use_it(storage))
+        try:
+            yield
+        finally:
+            storage.server_address.unlink(missing_ok=True)
     finally:
-        storage.server_address.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _how_to_use_it(storage: Storage) -> str:
+    from shopfloor.client import find_server
+
+    address = find_server(storage, named=False)
+    there = f"it is at {address.url}/login?token={address.token}" if address else "use that one"
+    return f"{there}, or name another --storage"
 
 
 async def serve_storage(
@@ -334,7 +341,7 @@ async def serve_storage(
     from shopfloor.engine import keep, take_over
     from shopfloor.server import Tokens, create_app, serve
 
-    with _the_one_server(storage):
+    with the_one_server(storage):
         token = Tokens(storage.tokens).admin_token()
 
         def started(url: str) -> None:

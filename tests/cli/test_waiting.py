@@ -133,7 +133,7 @@ def test_at_a_terminal_a_number_that_is_no_options_is_asked_for_again(env, worke
     try:
         seen.wait_for("empty to leave it waiting: ")
         seen.type("3\n")
-        seen.wait_for("there are 2 options: ")
+        seen.wait_for("that is none of the 2 options: ")
         seen.type("1\n")
         assert seen.end() == 0, seen.shown
         assert "it is red" in seen.shown

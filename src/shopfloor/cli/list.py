@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import shutil
-from argparse import ArgumentParser, Namespace
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import Any, cast
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, add_color, positive, storage_of
+from shopfloor.cli.arguments import Parser, add_color, duration_seconds, positive, storage_of
+from shopfloor.cli.asking import named_run
 from shopfloor.cli.style import Style, ago, duration, one_line
+from shopfloor.log import timestamp_of
 from shopfloor.views import HIT_BEGIN, HIT_END
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
   shopfloor list                              the newest runs
   shopfloor list --status failed --owner ada  of somebody, that failed
+  shopfloor list --worker hello --since 2h    of one worker, begun in the last two hours
   shopfloor list --search 'assertion error'   where these words stand, in task, output or tools
   shopfloor list --json | jq '.workers[].id'  as the API gives them"""
 _LOOKS = {"done": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "waiting": "cyan"}
 _BRACKETS = str.maketrans({HIT_BEGIN: "[", HIT_END: "]"})
+_WORKER_CHARS = 24
 _STATUSES = ("all", "queued", "running", "waiting", "done", "failed", "cancelled")
 
 
@@ -28,10 +33,11 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("--owner", metavar="NAME", help="on whose behalf")
     parser.add_argument("--status", choices=_STATUSES, default="all", help="how they stand (default: all)")
+    parser.add_argument("--worker", metavar="NAME", help="the worker that they are runs of")
     parser.add_argument("--type", metavar="NAME", help="the worker type, e.g. command")
     parser.add_argument("--channel", metavar="ID", help="where they came from")
-    parser.add_argument("--parent", metavar="RUN", help="the sub-runs of this run (its whole id)")
-    parser.add_argument("--since", metavar="TIME", help="begun after this (RFC 3339, e.g. 2026-11-15T10:00:00Z)")
+    parser.add_argument("--parent", metavar="RUN", help="the sub-runs of this run (its id or its first characters)")
+    parser.add_argument("--since", metavar="TIME", help="begun after this: 2h, 7d, or 2026-11-15T10:00:00Z")
     parser.add_argument("--until", metavar="TIME", help="begun before this")
     parser.add_argument("--search", metavar="WORDS", help="all of these words in task, result, messages or tools")
     parser.add_argument("--limit", type=positive, default=50, metavar="N", help="at most so many (default: 50)")
@@ -48,11 +54,12 @@ def run(args: Namespace) -> int:
                 "/api/agents/workers",
                 agent_id=args.owner,
                 status=args.status,
+                worker=args.worker,
                 worker_type=args.type,
                 channel_id=args.channel,
-                parent=args.parent,
-                since=args.since,
-                until=args.until,
+                parent=args.parent and await named_run(api, args, args.parent),
+                since=_time(args.since),
+                until=_time(args.until),
                 q=args.search,
                 limit=args.limit,
                 cursor=args.cursor,
@@ -72,17 +79,34 @@ def run(args: Namespace) -> int:
     return 0
 
 
+def _time(said: str | None) -> str | None:
+    """A moment; where somebody writes a span of time, that long ago."""
+    if said is None:
+        return None
+    try:
+        seconds = duration_seconds(said)
+    except ArgumentTypeError:
+        return said
+    return timestamp_of(int((time.time() - seconds) * 1000))
+
+
 def table(runs: list[dict[str, Any]], style: Style, width: int) -> list[str]:
-    owners = max([len(str(run["agent_id"] or "")) for run in runs], default=0)
+    names = max([len(_worker(run)) for run in runs], default=0)
     lines: list[str] = []
     for run in runs:
         status = str(run["status"]).ljust(9)
         times = f"{ago(run['started_at']):>8}  {duration(run['duration_ms']):>11}"
-        owner = str(run["agent_id"] or "").ljust(min(owners, 20))[:20]
-        task = one_line(run["task"], max(20, width - len(owner) - 46))
+        worker = one_line(_worker(run), _WORKER_CHARS).ljust(min(names, _WORKER_CHARS))
+        task = one_line(run["task"], max(20, width - len(worker) - 46))
         look = _LOOKS.get(run["status"], "dim")
-        lines.append(f"{run['id'][:8]}  {style.paint(status, look)}  {times}  {style.paint(owner, 'dim')}  {task}")
+        lines.append(f"{run['id'][:8]}  {style.paint(status, look)}  {times}  {style.paint(worker, 'dim')}  {task}")
         if run.get("snippet"):
             found = one_line(str(run["snippet"]).translate(_BRACKETS), width - 10)
             lines.append(style.paint(f"          {found}", "dim"))
     return lines
+
+
+def _worker(run: dict[str, Any]) -> str:
+    """The worker, and whom it worked for, where that is neither itself nor the run that called it."""
+    name, owner = str(run["name"] or run["worker_type"]), str(run["agent_id"] or "")
+    return name if owner in ("", name) or run["parent_run_id"] else f"{name} for {owner}"

@@ -35,7 +35,7 @@ async def results_of(wanted: Sequence[Wanted], say: Say) -> list[CallResult]:
         await say(_asked(one))
         typed = (await _line()).strip()
         while isinstance(one, Question) and _is_no_option(typed, one.options):
-            await say(f"there are {len(one.options or ())} options: ")
+            await say(f"that is none of the {len(one.options or ())} options: ")
             typed = (await _line()).strip()
         if not typed:
             continue
@@ -47,15 +47,15 @@ async def results_of(wanted: Sequence[Wanted], say: Say) -> list[CallResult]:
 def _asked(one: Wanted) -> str:
     if isinstance(one, Question):
         options = "".join(f"\n  {number}. {option}" for number, option in enumerate(one.options or (), start=1))
-        how = "a number or an answer" if one.options else "an answer"
+        how = "a number, or one of them in words" if one.options else "an answer"
         return safe(f"{one.question}{options}\n{how}, empty to leave it waiting: ")
     args = json.dumps(one.args, ensure_ascii=False)
     return safe(f"{one.tool_name} wants {args}; type a result (JSON or text), empty to leave it waiting: ")
 
 
 def _is_no_option(typed: str, options: Sequence[str] | None) -> bool:
-    """Whether it is a number, and of nothing that there is."""
-    return bool(options) and typed.isdecimal() and chosen(typed, options) not in options
+    """Whether it is neither one of them nor the number of one."""
+    return bool(options) and bool(typed) and chosen(typed, options) not in (options or ())
 
 
 def chosen(typed: str, options: Sequence[str] | None) -> str:

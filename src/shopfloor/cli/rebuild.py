@@ -7,9 +7,8 @@ from argparse import ArgumentParser, Namespace
 import anyio
 
 from shopfloor.cli.arguments import Parser, storage_of
-from shopfloor.client import find_server
 from shopfloor.errors import ServerRunning
-from shopfloor.wiring import local_office
+from shopfloor.wiring import local_office, the_one_server
 
 EXAMPLES = "  shopfloor rebuild    when the database was lost or is doubted; the logs are the truth"
 
@@ -20,8 +19,6 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 def run(args: Namespace) -> int:
     storage = storage_of(args)
-    if find_server(storage) is not None:
-        raise ServerRunning("a server is using these rows", hint="stop it, rebuild, start it again")
 
     async def rebuild() -> tuple[int, int]:
         async with local_office(storage) as office:
@@ -30,6 +27,10 @@ def run(args: Namespace) -> int:
             await office.queue.show_queued()
             return events, len(await office.store.known_runs())
 
-    events, runs = anyio.run(rebuild)
+    try:
+        with the_one_server(storage):
+            events, runs = anyio.run(rebuild)
+    except ServerRunning as error:
+        raise ServerRunning("a server is using these rows", hint="stop it, rebuild, start it again") from error
     print(f"{runs:,} runs from {events:,} events")
     return 0

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of, positive
 from shopfloor.cli.remote import entries_of, is_remote
@@ -14,7 +15,10 @@ from shopfloor.cli.style import Style, safe
 from shopfloor.cli.transcript import Transcript, outcome_text
 from shopfloor.errors import TranscriptBroken
 from shopfloor.log import Entry, Event, RunCompleted, RunStarted
-from shopfloor.record import Problem, is_locked, last_entry, read
+from shopfloor.record import Problem, last_entry, read
+
+if TYPE_CHECKING:
+    from shopfloor.cli.standing import Standing
 
 EXAMPLES = """\
   shopfloor show last                  the newest run
@@ -46,14 +50,17 @@ def run(args: Namespace) -> int:
     first, last = next(read(path, limit=1, report=_ignore), None), last_entry(path)
     if first is None or last is None:
         raise TranscriptBroken(f"{path} holds no event", hint="`shopfloor verify` says what is wrong with it")
+    # To see how it stands all of it is read, which is not for who wants but a few events.
+    unfinished = last.type != RunCompleted.event_type and args.limit is None
+    standing = _standing(path) if unfinished else None
     ends = list(Notes().decoded([first, last]))
     if len(ends) == 2:  # noqa: PLR2004 - the first event and the last
-        for line in _header(ends[0], ends[1], style, path):
+        for line in _header(ends[0], ends[1], style, standing):
             print(line)
     for line in Transcript(style, full=args.full).lines(notes.decoded(entries)):
         print(line)
-    if last.type != RunCompleted.event_type:
-        print(style.paint(_no_outcome(path), "yellow"))
+    for line in standing.lines if standing else ():
+        print(style.paint(f"… {line}", "yellow"))
     return 0
 
 
@@ -73,7 +80,13 @@ def _print_raw(entries: Iterable[Entry]) -> int:
     return 0
 
 
-def _header(first: Event, last: Event, style: Style, path: Path) -> Iterator[str]:
+def _standing(path: Path) -> Standing:
+    from shopfloor.cli.standing import standing_of  # it can speak of servers, which takes longer to load than to show
+
+    return standing_of(path)
+
+
+def _header(first: Event, last: Event, style: Style, standing: Standing | None) -> Iterator[str]:
     yield style.paint(f"run {safe(first.run_id)}", "bold")
     started, ended = first.payload, last.payload
     rows: list[tuple[str, str | None]] = []
@@ -84,19 +97,13 @@ def _header(first: Event, last: Event, style: Style, path: Path) -> Iterator[str
     rows.append(("parent", first.parent_run_id))
     if isinstance(ended, RunCompleted):
         rows.append(("status", outcome_text(ended)))
-    else:
-        rows.append(("status", "running" if is_locked(path) else "no outcome"))
+    elif standing is not None:
+        rows.append(("status", standing.status))
     rows.append(("started", first.timestamp))
     for name, value in rows:
         if value:
             yield f"  {style.paint(name.ljust(8), 'dim')}{safe(value)}"
     yield ""
-
-
-def _no_outcome(path: Path) -> str:
-    if is_locked(path):
-        return f"… still running; `shopfloor tail {safe(path.stem[:8])}` follows it"
-    return "… no outcome was recorded, and the process that wrote this is gone"
 
 
 def _ignore(problem: Problem) -> None:

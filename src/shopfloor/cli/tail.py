@@ -45,7 +45,11 @@ def run(args: Namespace) -> int:
         sys.stdout.flush()
     if ended or _has_outcome(args):
         return 0
-    print("note: no outcome was recorded, and the process that wrote this is gone", file=sys.stderr)
+    from shopfloor.cli.standing import standing_of  # it can speak of servers, which takes longer to load than to follow
+
+    lines = ["the server told no outcome"] if is_remote() else standing_of(log_of(args)).lines
+    for line in lines:
+        print(f"note: {line}", file=sys.stderr)
     return NO_OUTCOME_EXIT
 
 

@@ -21,7 +21,10 @@ async def delete_run(storage: Storage, store: Store, queue: Queue, run_id: str, 
         if not item.row.ended:
             raise RunRunning(f"the run {item.row.id} has not ended", hint="cancel it first")
     if family[0].row.status == "failed" and not force:
-        raise NeedsForce(f"the run {run_id} failed, and may yet be looked into", hint="say force=true to delete it")
+        raise NeedsForce(
+            f"the run {run_id} failed, and may yet be looked into",
+            hint="`shopfloor delete --force` deletes it all the same; over HTTP, force=true",
+        )
     return await _erase_all(storage, store, queue, family)
 
 

@@ -13,6 +13,7 @@ from shopfloor.errors import ConflictError, RunEnded, RunNotFound, RunRunning, S
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import RunStarted, decode, new_run_id, now
 from shopfloor.ports import ANSWER, Asked, CallResult, Dispatch, LogReader, Logs, Order, Queue, Store, WorkerInfo
+from shopfloor.views import as_text
 
 
 class LocalWorks:
@@ -152,7 +153,7 @@ def _task(worker: Worker, given: dict[str, Any]) -> str:
     """What is to be done, for lists: the worker, and what it was given."""
     if worker.worker_type != BUILTIN:
         return str(given[PROMPT])
-    said = ", ".join(f"{name}={value}" for name, value in given.items() if value is not None)
+    said = ", ".join(f"{name}={as_text(value)}" for name, value in given.items() if value is not None)
     line = (
         f"{worker.definition.name or worker.definition.slug}: {said}"
         if said

@@ -24,7 +24,7 @@ _LINK: Final = f'<link rel="stylesheet" href="{STYLE}">'
 _LOG_IN: Final = (
     "<p>On the machine where the server runs, <code>shopfloor up</code> prints a link when it starts: open it in this "
     "browser. It logs you in, and the login lasts.</p>\n"
-    "<p>It is no longer to be seen? Stop the server and start it again: it prints the link once more.</p>"
+    "<p>It is no longer to be seen? <code>shopfloor up</code> says it again, also while the server runs.</p>"
 )
 
 

@@ -51,7 +51,7 @@ from shopfloor.views.stream_events import (
     encode_event,
 )
 from shopfloor.views.stream_texts import Told
-from shopfloor.views.text import cut
+from shopfloor.views.text import as_text, cut
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import Load, Row, tree
 from shopfloor.views.waiting import RATE_LIMIT, Waits, waits_step
@@ -113,6 +113,7 @@ __all__ = [
     "added",
     "answered_by",
     "archive",
+    "as_text",
     "begin",
     "beginning_of_id",
     "brief",
