@@ -64,3 +64,27 @@ async def test_a_worker_in_yaml_that_has_changed_goes_on_as_the_run_began(floor:
         assert (await shift.ended(fresh)).result == "new and new"
     hashes = {event.payload.definition_hash for event in floor.events(run_id) if isinstance(event.payload, RunStarted)}
     assert len(hashes - {None}) == 1
+
+
+async def test_a_worker_in_python_whose_helper_has_changed_does_not_go_on_with_a_run(floor: Floor):
+    source = """
+        from shopfloor import Run, worker
+
+        def helper():
+            return "old"
+
+        @worker
+        async def helped(run: Run):
+            await run.ask("Shall we?")
+            return helper()
+    """
+    floor.python("helped", source)
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("helped")
+        call_id = await waits(shift, run_id)
+    floor.python("helped", source.replace('"old"', '"new"'))
+    async with floor.open() as shift:
+        await shift.answer(run_id, call_id, "yes")
+        outcome = await shift.ended(run_id)
+    assert outcome.error is not None
+    assert outcome.error.code == "definition_changed"

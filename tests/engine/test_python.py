@@ -3,6 +3,7 @@
 import pytest
 from tests.engine.floor import Floor
 
+from shopfloor.errors import InvalidWorker
 from shopfloor.log import StepStarted, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -190,3 +191,67 @@ async def test_a_further_try_of_such_a_step_does_not_repeat_what_is_done_in_it(f
         outcome = await shift.ended(await shift.dispatch("charges"))
     assert outcome.status == "failed"
     assert (tmp_path / "charged").read_text() == "x"
+
+
+PANICS = """
+    from shopfloor import Run, tool, worker
+
+    class Panic(BaseException):
+        pass
+
+    class Mute(Exception):
+        def __str__(self):
+            return 1 / 0
+
+    def boom():
+        raise Panic("it panicked")
+
+    @tool
+    def breaks() -> str:
+        "Breaks."
+        boom()
+
+    @worker(tools=[breaks])
+    async def panics(run: Run, HOW: str):
+        "Raises what ends programs."
+        if HOW == "step":
+            await run.step("boom", boom)
+        elif HOW == "tool":
+            await run.tool("breaks", {})
+        elif HOW == "leaves":
+            raise GeneratorExit
+        elif HOW == "mute":
+            raise Mute
+        boom()
+"""
+
+
+@pytest.mark.parametrize("how", ["here", "step", "tool", "leaves", "mute"])
+async def test_whatever_a_worker_raises_ends_its_run_and_nothing_else(floor: Floor, how: str):
+    floor.python("panics", PANICS)
+    async with floor.open() as shift:
+        outcome = await shift.ended(await shift.dispatch("panics", HOW=how))
+        code = "tool_error" if how == "tool" else "execution_error"
+        assert (outcome.status, outcome.error and outcome.error.code) == ("failed", code)
+        hello = await shift.ended(await shift.dispatch("hello", NAME="Ada"))
+    assert hello.status == "completed"
+
+
+async def test_a_worker_that_panics_when_it_is_loaded_hides_no_other(floor: Floor):
+    floor.python("panics", "class Panic(BaseException): ...\nraise Panic('at once')\n")
+    async with floor.open() as shift:
+        assert "hello" in [worker.slug for worker in shift.works.workers()]
+        with pytest.raises(InvalidWorker, match="Panic: at once"):
+            await shift.dispatch("panics")
+
+
+async def test_a_run_whose_log_is_lost_is_not_begun_a_second_time(floor: Floor, tmp_path):
+    ran = tmp_path / "ran"
+    floor.worker("effect", f"steps: {{One: {{block: command, command: 'echo ran >> {ran}; sleep 1', output: A}}}}")
+    async with floor.open() as shift:
+        run_id = await shift.dispatch("effect")
+        await shift.until(ran.exists, "the command")
+        floor.storage.log_path(run_id).unlink()
+        outcome = await shift.ended(run_id)
+    assert (outcome.status, outcome.error and outcome.error.code) == ("failed", "outcome_unknown")
+    assert ran.read_text() == "ran\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 
 import anyio
@@ -9,7 +10,7 @@ import pytest
 
 from shopfloor.adapters.memory import MemoryStore
 from shopfloor.adapters.sqlite import SqliteStore
-from shopfloor.engine import Ingest
+from shopfloor.engine import Ingest, reconcile
 from shopfloor.log import AssistantMessage, RunCompleted, RunStarted, StepStarted, TextBlock, new_run_id
 from shopfloor.ports import RunFilter, RunItem
 from shopfloor.record import Recorder, Storage
@@ -197,5 +198,76 @@ def test_a_log_that_is_deleted_while_it_is_followed_disturbs_nobody(storage: Sto
         item = await store.get_run(kept)
         assert item is not None
         assert item.row.ended
+
+    anyio.run(main)
+
+
+def damaged(storage: Storage, find: bytes, put: bytes) -> str:
+    """A log that has no outcome, and one thing wrong in it."""
+    run_id = new_run_id()
+    with begin(storage, run_id) as recorder:
+        say(recorder, "one")
+    path = storage.log_path(run_id)
+    whole = path.read_bytes()
+    assert find in whole
+    path.write_bytes(whole.replace(find, put, 1))
+    return run_id
+
+
+@pytest.mark.parametrize(
+    ("find", "put"),
+    [
+        (b'"attempt":1', b'"attempt":"1"'),
+        (b'"attempt":1', b'"attempt":99999999999999999999999'),
+        (b'{"seq":2', b'{"seq":99999999999999999999999'),
+        (b'"type":"run.started"', b'"type":"run.begun"'),
+    ],
+)
+def test_a_log_that_is_damaged_harms_nobody_but_itself(storage: Storage, find: bytes, put: bytes):
+    broken = [damaged(storage, find, put), damaged(storage, find, put)]
+    whole = new_run_id()
+    end(begin(storage, whole))
+
+    async def main() -> None:
+        store = await SqliteStore.open(storage.database)
+        await Ingest(storage, store).catch_up(everything=True)
+        assert await store.known_runs() == {*broken, whole}
+        assert await reconcile(storage, store) >= 0
+        await store.close()
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_what_is_no_log_does_not_keep_the_others_from_being_listed(storage: Storage, kind: str):
+    whole, odd = new_run_id(), new_run_id()
+    end(begin(storage, whole))
+    path = storage.log_path(odd)
+    {"link": lambda: path.symlink_to("/nowhere"), "folder": path.mkdir, "pipe": lambda: os.mkfifo(path)}[kind]()
+    storage.announce(odd)
+
+    async def main() -> None:
+        store = MemoryStore()
+        ingest = Ingest(storage, store)
+        await ingest.catch_up(everything=True)
+        assert await store.known_runs() == {whole}
+        assert await ingest.step() == 0
+
+    anyio.run(main)
+
+
+def test_announcements_that_were_lost_hide_no_later_run(storage: Storage):
+    async def main() -> None:
+        store = MemoryStore()
+        runs = [new_run_id() for _ in range(4)]
+        for run_id in runs[:3]:
+            end(begin(storage, run_id))
+            storage.announce(run_id)
+        await Ingest(storage, store).catch_up()
+        storage.announcements.write_bytes(runs[0].encode()[:20])  # and what a full disk left
+        end(begin(storage, runs[3]))
+        storage.announce(runs[3])
+        await Ingest(storage, store).catch_up()
+        assert await store.known_runs() == set(runs)
 
     anyio.run(main)

@@ -244,7 +244,10 @@ class Attempt:
             except StorageError:
                 # It cannot be written down either: the run as a whole has to see to it.
                 raise
-            except WORKERS_OWN as error:
+            except GeneratorExit:
+                # It is being closed: nothing can be awaited any more.
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever its code raises ends this run, and no other
                 failure = readable(error)
                 await self.end(trying, error.result if isinstance(error, EndedBadly) else None, failure)
                 try_, resumed = await self._again(retry, try_, failure), False
@@ -462,8 +465,8 @@ def failure_of(done: StepCompleted | CallCompleted) -> RunFailed:
     return kind(done.error or "the step failed", hint=done.error_hint)
 
 
-WORKERS_OWN = (Exception, SystemExit, KeyboardInterrupt)
-"""What a worker's own code may raise: also what would end a program ends only its run."""
+LEAVING = (asyncio.CancelledError, GeneratorExit)
+"""By what a worker's code is told to leave. All else it raises, even what would end a program, ends its run alone."""
 
 
 def readable(error: BaseException) -> RunFailed:
@@ -472,13 +475,21 @@ def readable(error: BaseException) -> RunFailed:
         return error
     if isinstance(error, EndedBadly):
         return error.failure
-    if isinstance(error, ExceptionGroup):
-        return readable(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    if isinstance(error, BaseExceptionGroup):
+        return readable(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, ShopfloorError):
         return StepFailed(error.message, hint=error.hint)
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = _text_of(error)
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     *_, where = [None, *traceback.extract_tb(error.__traceback__)]
     return StepFailed(f"{said} ({Path(where.filename).name}:{where.lineno})" if where else said)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - it is somebody else's, too
+        return ""
 
 
 def _resting(reason: str, until: str) -> ToolCall:

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from shopfloor.engine.attempt import WORKERS_OWN, Attempt, Finished, Trying, readable
+from shopfloor.engine.attempt import Attempt, Finished, Trying, readable
 from shopfloor.engine.journal import Journal
 from shopfloor.engine.leash import LeftBehind
 from shopfloor.engine.outcome import error_of
@@ -84,7 +84,7 @@ async def _end_of(attempt: Attempt, body: Callable[[], Awaitable[Any]]) -> _Ende
             raise
         # Of its own making: a task of its that it cancelled, and then awaited.
         return _Ended(failure=readable(error))
-    except WORKERS_OWN as error:
+    except BaseException as error:  # noqa: BLE001 - whatever its code raises ends this run, and no other
         return _Ended(failure=readable(error))
 
 

@@ -34,6 +34,7 @@ from shopfloor.errors import (
     AgentFailed,
     DefinitionChanged,
     LogBusy,
+    OutcomeUnknown,
     RunEnded,
     ShopfloorError,
     StepFailed,
@@ -101,6 +102,8 @@ class Host:
         """Those that wait for a slot; and why they need none any more, where they are cancelled."""
         self._again: set[str] = set()
         """Those to be taken up once more when they have been left."""
+        self._on_record: set[str] = set()
+        """Those that have begun here: whatever becomes of their logs, they do not begin a second time."""
         self._started: list[tuple[str, Attempt]] = []
         """Runs whose orders are still kept."""
         self._news = anyio.Event()
@@ -231,6 +234,7 @@ class Host:
         finally:
             slot.give()
             self._begun.discard(run_id)
+            self._on_record.discard(run_id)
             self._orders.forget(run_id)
             self.wake()
         if run_id in self._again:
@@ -287,6 +291,14 @@ class Host:
             self._live[run_id] = attempt
             try:
                 await attempt.append(self._run_started(journal, order))
+                if journal.attempt == 1 and run_id in self._on_record:
+                    attempt.fail(
+                        OutcomeUnknown(
+                            "its log was lost while it was worked on: what it had done is not known",
+                            hint="look at what it did before you start it again",
+                        )
+                    )
+                self._on_record.add(run_id)
                 if order is not None:
                     self._started.append((run_id, attempt))
                 if order is None and cancel is None:

@@ -64,13 +64,14 @@ class _Followed:
             return False
 
     def fold(self, events: list[Event]) -> Change:
-        first = not self.row.last_seq
-        self.row = row_fold(self.row, events)
+        row = row_fold(self.row, events)
+        # A log that was read at once is at hand. Any other is read once more: no fold has to hold all of it.
+        whole = events if not self.row.last_seq else _events(read(self.path, report=_ignore))
+        entries = archive(whole) if row.ended else []
+        self.row = row
         self.timeline, told = timeline_fold(self.timeline, events)
         if not self.row.ended:
             return Change(row=self.row, state=_encode(self.timeline), timeline=told)
-        # A log that was read at once is at hand. Any other is read once more: no fold has to hold all of it.
-        entries = archive(events if first else _events(read(self.path, report=_ignore)))
         return Change(
             row=self.row,
             state=b"",
@@ -130,13 +131,17 @@ class Ingest:
         if everything:
             known = await self._store.known_runs() | await self._store.buried()
             for run_id in await anyio.to_thread.run_sync(self._oldest_first, known):
-                self._follow(run_id, RunRow(), Timeline())
+                self._follow(run_id, RunRow(id=run_id), Timeline())
 
     def _oldest_first(self, known: set[str]) -> list[str]:
         """Runs that have no row, by when they began: rows are numbered in that order."""
         began: list[tuple[str, str]] = []
         for run_id in set(self._storage.run_ids()) - known:
-            first = next(read(self._storage.log_path(run_id), limit=1, report=_ignore), None)
+            try:
+                first = next(read(self._storage.log_path(run_id), limit=1, report=_ignore), None)
+            except (FileMissing, StorageError):
+                # No file, gone already, or not ours to read: that is no reason not to list the others.
+                continue
             began += [(event.timestamp, run_id) for event in _events([first] if first else [])]
         return [run_id for _, run_id in sorted(began)]
 
@@ -168,7 +173,11 @@ class Ingest:
             # Asked before reading: what was written before the writer went away is still read.
             rests = followed.rests()
             if events := followed.poll():
-                batch.changes.append(followed.fold(events))
+                try:
+                    batch.changes.append(followed.fold(events))
+                except (OSError, FileMissing, StorageError):
+                    # Gone since it was looked at, or not to be read just now.
+                    continue
                 batch.events += len(events)
             elif followed.missing or (rests and followed.cut is None):
                 del self._followed[run_id]
@@ -188,7 +197,7 @@ class Ingest:
         cut = [(run_id, one, one.cut) for run_id, one in self._followed.items() if one.cut is not None]
         for run_id, followed, reset in cut:
             await self._store.take_back(run_id, reset.last)
-            self._followed[run_id] = _Followed(followed.path, RunRow(), Timeline())
+            self._followed[run_id] = _Followed(followed.path, RunRow(id=run_id), Timeline())
         return len(cut)
 
     def _follow(self, run_id: str, row: RunRow, timeline: Timeline) -> None:
@@ -204,7 +213,7 @@ class Ingest:
             for run_id in some:
                 folded = known.get(run_id)
                 if folded is None:
-                    self._follow(run_id, RunRow(), Timeline())
+                    self._follow(run_id, RunRow(id=run_id), Timeline())
                 elif not folded.row.ended:
                     timeline = _decode_timeline(folded.state) if folded.state else Timeline()
                     self._follow(run_id, folded.row, timeline)

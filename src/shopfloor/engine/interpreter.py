@@ -11,7 +11,7 @@ import anyio.lowlevel
 import msgspec
 
 from shopfloor.engine.agents.asking import AgentOrder
-from shopfloor.engine.attempt import WORKERS_OWN, Attempt, Finished, StepResult, Trying
+from shopfloor.engine.attempt import LEAVING, Attempt, Finished, StepResult, Trying
 from shopfloor.engine.journal import Place
 from shopfloor.engine.run import Run
 from shopfloor.engine.steps.agent import run_agent
@@ -417,7 +417,9 @@ async def together(work: Callable[[Any], Awaitable[None]], todo: list[Any], at_o
             try:
                 async with limiter:
                     await work(item)
-            except WORKERS_OWN as error:
+            except LEAVING:
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised below
                 raised.append(error)
                 tasks.cancel_scope.cancel()
 

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Annotated
 
 import msgspec
 
@@ -46,8 +47,12 @@ class Reset(msgspec.Struct, frozen=True):
 Report = Callable[[Problem], None]
 
 
+_LAST_SEQ = 2**53
+"""No log has so many events: a larger number is damage, and nothing that others would have to cope with."""
+
+
 class _Head(msgspec.Struct):
-    seq: int
+    seq: Annotated[int, msgspec.Meta(le=_LAST_SEQ)]
     type: str
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -46,7 +47,10 @@ class Storage:
         """Tells who keeps the rows that a log is new, or gone: so nobody has to list a million files to see it."""
         descriptor = open_for_append(self.announcements)
         try:
-            os.write(descriptor, f"{checked_run_id(run_id)}\n".encode())
+            # On a line of its own, also where a full disk cut off the one before.
+            line = f"\n{checked_run_id(run_id)}\n".encode()
+            if os.write(descriptor, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)
 
@@ -54,6 +58,9 @@ class Storage:
         """The runs announced after that many bytes, and how many bytes there are now."""
         try:
             with self.announcements.open("rb") as file:
+                if os.fstat(file.fileno()).st_size < place:
+                    # It is not the file that it was: all of it is news.
+                    place = 0
                 file.seek(place)
                 data = file.read()
         except FileNotFoundError:

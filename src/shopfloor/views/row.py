@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from shopfloor.log import (
 from shopfloor.views.text import as_text
 from shopfloor.views.waiting import NOTHING, Waits, waits_step
 
+_MOST = 2**53
 _NO_PROVIDERS = ("builtin", "plugin", "command", None)
 
 
@@ -99,8 +100,9 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.completed_at is not None
 
 
-def row_fold(row: RunRow, events: Iterable[Event]) -> RunRow:
+def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
     """The row after the events, the next of its run."""
+    row = _opened(row, events)
     last_seq, messages, tool_calls, waits = row.last_seq, row.messages, row.tool_calls, row.waits
     model = row.model
     last: Event | None = None
@@ -182,14 +184,21 @@ def _rests(last: Event | None) -> bool:
     return last is not None and isinstance(last.payload, ToolCall) and last.payload.awaits is not None
 
 
+def _opened(row: RunRow, events: Sequence[Event]) -> RunRow:
+    """With what the first event tells of its run, also where it is none that we understand."""
+    if row.started_at or not events:
+        return row
+    run_id = row.id or events[0].run_id
+    parent, at = events[0].parent_run_id, events[0].timestamp
+    return replace(row, id=run_id, parent_run_id=parent, root_run_id=run_id, started_at=at)
+
+
 def _started(row: RunRow, event: Event, started: RunStarted) -> dict[str, Any]:
-    change: dict[str, Any] = {"attempt": started.attempt, "host": started.host}
+    change: dict[str, Any] = {"attempt": _bounded(started.attempt), "host": started.host}
     if row.attempt:
         return change
     return change | {
-        "id": event.run_id,
-        "parent_run_id": event.parent_run_id,
-        "root_run_id": started.root_run_id or event.run_id,
+        "root_run_id": started.root_run_id or row.id,
         "name": started.name,
         "kind": started.kind,
         "worker_type": started.worker_type or "builtin",
@@ -199,7 +208,6 @@ def _started(row: RunRow, event: Event, started: RunStarted) -> dict[str, Any]:
         "channel_name": started.channel_name,
         "task": started.task or started.name,
         "queued_at": started.queued_at,
-        "started_at": event.timestamp,
     }
 
 
@@ -211,7 +219,7 @@ def _completed(row: RunRow, event: Event, ended: RunCompleted) -> dict[str, Any]
         "error_message": ended.error and ended.error.message,
         "error_hint": (ended.error.hint or None) if ended.error else None,
         "completed_at": event.timestamp,
-        "duration_ms": ended.duration_ms,
+        "duration_ms": ended.duration_ms if ended.duration_ms is None else _bounded(ended.duration_ms),
         "usage": ended.usage or row.usage,
         "cost_usd": ended.cost.usd if ended.cost else row.cost_usd,
         "sub_usage": ended.sub_usage or row.sub_usage,
@@ -230,3 +238,8 @@ def _cost(known: float | None, cost: Cost | None) -> float | None:
     if cost is None or cost.usd is None:
         return known
     return (known or 0.0) + cost.usd
+
+
+def _bounded(number: int) -> int:
+    """A number from a file, of a size that any database takes."""
+    return max(-_MOST, min(number, _MOST))

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from shopfloor.engine.attempt import WORKERS_OWN, Attempt, readable
+from shopfloor.engine.attempt import LEAVING, Attempt, readable
 from shopfloor.engine.journal import Place
 from shopfloor.engine.workers.definition import Definition, ToolDefinition
 from shopfloor.engine.workers.loading import load_object
@@ -156,7 +156,9 @@ class Tools:
             try:
                 async with attempt.working():
                     output = _kept(await _called(tool.handler, use.tool_input))
-            except WORKERS_OWN as raised:
+            except LEAVING:
+                raise
+            except BaseException as raised:  # noqa: BLE001 - whatever its code raises is what the call gave
                 error = readable(raised).message
         result = ToolResult(
             name=use.tool_name,

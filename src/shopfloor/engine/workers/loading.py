@@ -45,7 +45,9 @@ def _imported(name: str) -> ModuleType:
                 f"there is no module `{name}`", hint="install it, set PYTHONPATH, or name a file: `path/to/file.py`"
             ) from error
         raise _failed(name, error) from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _failed(name, error) from error
 
 
@@ -65,11 +67,13 @@ def load_file(path: Path) -> ModuleType:
     try:
         # Not by its cached bytecode: that is found by whole seconds, and a file may change twice in one.
         exec(compile(path.read_bytes(), path, "exec"), module.__dict__)  # noqa: S102 - a worker is code to be run
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         if before is None:
             del sys.modules[name]
         else:
             sys.modules[name] = before
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise _failed(f"{path}{_line_in(path, error)}", error) from error
     return module
 

@@ -263,7 +263,8 @@ def _described(function: Callable[..., Any]) -> str | None:
 
 def _source_hash(function: Callable[..., Any]) -> str:
     try:
-        source = inspect.getsource(function).encode()
+        # All of its file: what the function calls there is a part of it.
+        source = inspect.getsource(inspect.getmodule(function) or function).encode()
     except (OSError, TypeError):
         # Typed in, not written down: then its code is all that there is of it.
         source = cast("types.FunctionType", function).__code__.co_code
