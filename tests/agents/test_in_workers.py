@@ -141,8 +141,11 @@ def gone_on_with(agent: Driven) -> Log:
 
 def test_what_an_agent_had_spent_when_its_host_was_killed_is_not_lost(driven: Drive) -> None:
     agent = driven("claude-code", "long")
-    (told,) = told_usages(killed_with_its_host(agent, "claude-sonnet-4-5", until=told_usages))
+    killed = killed_with_its_host(agent, "claude-sonnet-4-5", until=told_usages)
+    (told,) = told_usages(killed)
     assert (told["input"], told["output"]) == (1200, 45)
+    status = json.loads(agent.shopfloor("status", killed.run_id, "--json").stdout)
+    assert (status["status"], status["usage"]) == ("running", told)
     log = gone_on_with(agent)
     (rest,) = log.payloads("step.completed")
     status = json.loads(agent.shopfloor("status", log.run_id, "--json").stdout)

@@ -15,7 +15,7 @@ from tests.contract.folding import Fold, asked, at, called, gave, golden, pieces
 from tests.samples import GOLDEN_FILES, PARENT_ID, RUN_ID
 
 from shopfloor.errors import InvalidParameter
-from shopfloor.log import Awaits, CallStarted, Event, RunError, Session, StepStarted, new_run_id
+from shopfloor.log import Awaits, CallStarted, Cost, Event, RunError, Session, StepStarted, Usage, new_run_id
 from shopfloor.ports import Change, Channel, RunFilter, RunItem, RunPage, Store
 from shopfloor.views import HIT_BEGIN, HIT_END
 
@@ -165,6 +165,16 @@ async def test_a_waiting_run_says_for_what_kind_of_answer(store: Store) -> None:
     assert (await item_of(store, item.row.id)).row.waits_for == ["question"]
     await store.apply([whole(events)])
     assert (await item_of(store, item.row.id)).row.waits_for is None
+
+
+async def test_a_run_that_goes_on_says_what_it_has_spent_so_far(store: Store) -> None:
+    spoken = msgspec.structs.replace(said("hi"), usage=Usage(input=5, output=1), cost=Cost(usd=0.5, source="agent"))
+    events = run("a", StepStarted(name="s", kind="agent", try_=1), spoken, spoken, status=None)
+    await store.apply([whole(events)])
+    (listed,) = (await store.list_runs(ALL, limit=1)).items
+    (folded,) = (await store.folded([listed.row.id])).values()
+    for row in (listed.row, (await item_of(store, listed.row.id)).row, folded.row):
+        assert (row.usage, row.own_usage, row.own_cost_usd) == (Usage(), Usage(input=10, output=2), 1.0)
 
 
 async def test_a_run_says_what_powers_it_and_how_many_runs_it_called(store: Store) -> None:

@@ -83,7 +83,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     duration_ms: int | None
     tool_calls: int
-    usage: Annotated[TokenUsage, Meta(description="Of the run itself.")]
+    usage: Annotated[TokenUsage, Meta(description="Of the run itself; while it goes on, as far as is told.")]
     cost_usd: Annotated[float | None, Meta(description="Of the run itself; null where it is not known.")]
     tree_usage: Annotated[TokenUsage, Meta(description="With the runs that it called, and theirs.")]
     tree_cost_usd: Annotated[float | None, Meta(description="The same in money, as far as it is known.")]
@@ -289,8 +289,8 @@ def _shared(run: RunItem) -> dict[str, Any]:
         "kind": row.kind,
         "duration_ms": row.duration_ms,
         "tool_calls": row.tool_calls,
-        "usage": row.usage,
-        "cost_usd": row.cost_usd,
+        "usage": row.own_usage,
+        "cost_usd": row.own_cost_usd,
         "tree_usage": row.tree_usage,
         "tree_cost_usd": row.tree_cost_usd,
         "error": Failure(row.error_code, row.error_message, row.error_hint or msgspec.UNSET) if failed else None,

@@ -4,7 +4,7 @@ from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, ToolRe
 from shopfloor.views.brief import brief
 from shopfloor.views.finding import Finder, Found
 from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
-from shopfloor.views.row import RunRow, added, provider_of, row_fold
+from shopfloor.views.row import RunRow, ToldSpending, added, provider_of, row_fold
 from shopfloor.views.search import HIT_BEGIN, HIT_END, beginning_of_id, search_text, unmarked
 from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
 from shopfloor.views.signals import Signals, signals_step
@@ -97,6 +97,7 @@ __all__ = [
     "Timeline",
     "TimelineRow",
     "Told",
+    "ToldSpending",
     "ToolCallItem",
     "ToolInputAvailable",
     "ToolInputDelta",

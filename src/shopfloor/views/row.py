@@ -24,10 +24,17 @@ from shopfloor.log import (
     UserMessage,
 )
 from shopfloor.views.text import as_text
-from shopfloor.views.waiting import NOTHING, Waits, waits_step
+from shopfloor.views.waiting import NOTHING, Waits, bounded, place_of, waits_step
 
 _MOST = 2**53
 _NO_PROVIDERS = ("builtin", "plugin", "command", None)
+
+
+class ToldSpending(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the messages of a step that goes on say was spent: the step's own total takes their place."""
+
+    usage: Usage = Usage()
+    cost_usd: float | None = None
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +68,10 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: int = 0
     messages: int = 0
     usage: Usage = Usage()
+    """Of the steps that have ended."""
     cost_usd: float | None = None
+    told: dict[str, ToldSpending] = {}
+    """Of those that go on, by their places."""
     sub_usage: Usage = Usage()
     """Of the runs that it called, with those that they called."""
     sub_cost_usd: float | None = None
@@ -85,15 +95,28 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.waits.waits_for if self.status == "waiting" else None
 
     @property
+    def own_usage(self) -> Usage:
+        """What it has spent itself, as far as is known by now."""
+        usage = self.usage
+        for told in self.told.values():
+            usage = added(usage, told.usage)
+        return usage
+
+    @property
+    def own_cost_usd(self) -> float | None:
+        cost = self.cost_usd
+        for told in self.told.values():
+            cost = _sum(cost, told.cost_usd)
+        return cost
+
+    @property
     def tree_usage(self) -> Usage:
         """With what its sub-runs spent."""
-        return added(self.usage, self.sub_usage)
+        return added(self.own_usage, self.sub_usage)
 
     @property
     def tree_cost_usd(self) -> float | None:
-        if self.cost_usd is None or self.sub_cost_usd is None:
-            return self.cost_usd if self.sub_cost_usd is None else self.sub_cost_usd
-        return self.cost_usd + self.sub_cost_usd
+        return _sum(self.own_cost_usd, self.sub_cost_usd)
 
     @property
     def ended(self) -> bool:
@@ -113,6 +136,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 # What an agent's program notes by itself is no message of anybody's.
                 messages += bool(message.blocks)
                 model = model if message.model is None or message.synthetic else message.model
+                row = _told(row, event, message)
             case UserMessage() as message:
                 messages += bool(message.blocks)
             case ToolCall() as call:
@@ -127,7 +151,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 row = _begun(row, step)
             case StepCompleted() | CallCompleted() as step:
                 waits = waits_step(waits, event)
-                row = _spent(row, step)
+                row = _spent(row, event, step)
             case RunStarted() as started:
                 row = replace(row, **_started(row, event, started))
             case RunCompleted() as ended:
@@ -160,19 +184,42 @@ def _begun(row: RunRow, step: StepStarted | CallStarted) -> RunRow:
     return row if step.session is None else replace(row, provider=step.session.provider)
 
 
-def _spent(row: RunRow, step: StepCompleted | CallCompleted) -> RunRow:
-    """A run's own totals, where it has them, replace these at the outcome."""
-    if step.usage is None and step.cost is None:
+def _told(row: RunRow, event: Event, message: AssistantMessage) -> RunRow:
+    if message.usage is None and message.cost is None:
         return row
+    place = place_of(event)
+    if message.note is not None and message.note.kind == "left":
+        # What it says is the whole of what was spent until it was left.
+        return _settled(row, place, message.usage, message.cost)
+    known = row.told.get(place, ToldSpending())
+    told = ToldSpending(added(known.usage, message.usage), _sum(known.cost_usd, message.cost and message.cost.usd))
+    return replace(row, told=bounded({**row.told, place: told}))
+
+
+def _settled(row: RunRow, place: str, usage: Usage | None, cost: Cost | None) -> RunRow:
+    """Its own total counts, or else what its messages told."""
+    told = row.told.get(place)
+    usd = cost and cost.usd
+    if usage is None and cost is None and told is not None:
+        usage, usd = told.usage, told.cost_usd
+    others = {one: said for one, said in row.told.items() if one != place} if told is not None else row.told
+    return replace(row, usage=added(row.usage, usage), cost_usd=_sum(row.cost_usd, usd), told=others)
+
+
+def _spent(row: RunRow, event: Event, step: StepCompleted | CallCompleted) -> RunRow:
+    """A run's own totals, where it has them, replace these at the outcome."""
     if isinstance(step, CallCompleted):
-        usage, cost = added(row.sub_usage, step.usage), _cost(row.sub_cost_usd, step.cost)
+        if step.usage is None and step.cost is None:
+            return row
+        usage, cost = added(row.sub_usage, step.usage), _sum(row.sub_cost_usd, step.cost and step.cost.usd)
         return replace(row, sub_usage=usage, sub_cost_usd=cost)
+    place = place_of(event)
+    if step.usage is None and step.cost is None and place not in row.told:
+        return row
     return replace(
-        row,
-        usage=added(row.usage, step.usage),
-        cost_usd=_cost(row.cost_usd, step.cost),
+        _settled(row, place, step.usage, step.cost),
         sub_usage=added(row.sub_usage, step.sub_usage),
-        sub_cost_usd=_cost(row.sub_cost_usd, step.sub_cost),
+        sub_cost_usd=_sum(row.sub_cost_usd, step.sub_cost and step.sub_cost.usd),
     )
 
 
@@ -194,9 +241,10 @@ def _opened(row: RunRow, events: Sequence[Event]) -> RunRow:
 
 
 def _started(row: RunRow, event: Event, started: RunStarted) -> dict[str, Any]:
-    change: dict[str, Any] = {"attempt": _bounded(started.attempt), "host": started.host}
+    change: dict[str, Any] = {"attempt": _storable(started.attempt), "host": started.host}
     if row.attempt:
-        return change
+        # What was cut off is over.
+        return change | {"usage": row.own_usage, "cost_usd": row.own_cost_usd, "told": {}}
     return change | {
         "root_run_id": started.root_run_id or row.id,
         "name": started.name,
@@ -219,9 +267,10 @@ def _completed(row: RunRow, event: Event, ended: RunCompleted) -> dict[str, Any]
         "error_message": ended.error and ended.error.message,
         "error_hint": (ended.error.hint or None) if ended.error else None,
         "completed_at": event.timestamp,
-        "duration_ms": ended.duration_ms if ended.duration_ms is None else _bounded(ended.duration_ms),
-        "usage": ended.usage or row.usage,
-        "cost_usd": ended.cost.usd if ended.cost else row.cost_usd,
+        "duration_ms": ended.duration_ms if ended.duration_ms is None else _storable(ended.duration_ms),
+        "usage": ended.usage or row.own_usage,
+        "cost_usd": ended.cost.usd if ended.cost else row.own_cost_usd,
+        "told": {},
         "sub_usage": ended.sub_usage or row.sub_usage,
         "sub_cost_usd": ended.sub_cost.usd if ended.sub_cost else row.sub_cost_usd,
     }
@@ -234,12 +283,13 @@ def added(one: Usage, other: Usage | None) -> Usage:
     return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
 
 
-def _cost(known: float | None, cost: Cost | None) -> float | None:
-    if cost is None or cost.usd is None:
-        return known
-    return (known or 0.0) + cost.usd
+def _sum(one: float | None, other: float | None) -> float | None:
+    """Both together, as far as they are known."""
+    if one is None or other is None:
+        return one if other is None else other
+    return one + other
 
 
-def _bounded(number: int) -> int:
+def _storable(number: int) -> int:
     """A number from a file, of a size that any database takes."""
     return max(-_MOST, min(number, _MOST))

@@ -78,24 +78,24 @@ def waits_step(state: Waits, event: Event) -> Waits:
         case StepStarted() | CallStarted() as step:
             # A sub-agent works while its agent does; only for another run does one wait.
             waits = isinstance(step, CallStarted) and step.kind != "agent"
-            opened = {**state.steps, _place(event): int(waits)}
+            opened = {**state.steps, place_of(event): int(waits)}
             begun = {event.path, *_outside(event.path)}
             coming = tuple(one for one in state.coming if one not in begun)
             if isinstance(step, StepStarted) and step.branches:
                 coming += tuple(f"{event.path}.{branch}" for branch in step.branches)
-            return msgspec.structs.replace(state, steps=_bounded(opened), coming=coming[-OPEN_BRANCHES:])
+            return msgspec.structs.replace(state, steps=bounded(opened), coming=coming[-OPEN_BRANCHES:])
         case StepCompleted() | CallCompleted():
-            place = _place(event)
+            place = place_of(event)
             ended = _without(state, place) if state.coming or place in state.calls.values() else state
             return msgspec.structs.replace(ended, steps={one: n for one, n in state.steps.items() if one != place})
         case ToolCall(awaits=awaits, call_id=call_id) if awaits is not None:
-            place = _place(event)
+            place = place_of(event)
             others = tuple(one for one in state.coming if one != place)
             return msgspec.structs.replace(
                 state,
-                calls=_bounded({**state.calls, call_id: place}),
-                until=state.until if awaits.until is None else _bounded({**state.until, call_id: awaits.until}),
-                kinds=_bounded({**state.kinds, call_id: awaits.kind}),
+                calls=bounded({**state.calls, call_id: place}),
+                until=state.until if awaits.until is None else bounded({**state.until, call_id: awaits.until}),
+                kinds=bounded({**state.kinds, call_id: awaits.kind}),
                 coming=(*others, place) if awaits.more else others,
             )
         case ToolResult(call_id=call_id) if call_id in state.calls:
@@ -121,7 +121,8 @@ def _without(state: Waits, place: str) -> Waits:
     )
 
 
-def _place(event: Event) -> str:
+def place_of(event: Event) -> str:
+    """The step that it belongs to, and which round of it."""
     return f"{event.path}#{event.iteration}" if event.iteration else event.path
 
 
@@ -135,5 +136,6 @@ def _outside(place: str) -> list[str]:
     return [".".join(parts[:n]) for n in range(1, len(parts))]
 
 
-def _bounded(known: dict[str, T]) -> dict[str, T]:
+def bounded(known: dict[str, T]) -> dict[str, T]:
+    """The newest of them, where they are too many."""
     return known if len(known) <= OPEN_BRANCHES else dict(list(known.items())[-OPEN_BRANCHES:])

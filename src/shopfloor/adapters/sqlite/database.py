@@ -35,7 +35,7 @@ _PRAGMAS: Final = (
     # What a statement might have to take back is not worth a file.
     "temp_store=MEMORY",
 )
-HEAD: Final = "0007"
+HEAD: Final = "0008"
 """The newest migration that this program knows."""
 
 A = TypeVar("A")

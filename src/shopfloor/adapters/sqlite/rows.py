@@ -11,9 +11,9 @@ from sqlalchemy import Column, RowMapping
 from shopfloor.adapters.sqlite.schema import worker_runs
 from shopfloor.log import Usage
 from shopfloor.ports import RunItem, TimelineItem
-from shopfloor.views import RunRow, Waits
+from shopfloor.views import RunRow, ToldSpending, Waits
 
-_JSON = ("usage", "sub_usage", "waits")
+_JSON = ("usage", "told", "sub_usage", "waits")
 _PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in (*_JSON, "channel_name"))
 """The fields that are columns as they are."""
 _LISTED = tuple(name for name in _PLAIN if name != "result")
@@ -21,6 +21,7 @@ _LISTED = tuple(name for name in _PLAIN if name != "result")
 _OF_ITEM = ("num", "event_count", "has_transcript")
 
 _decode_usage = msgspec.json.Decoder(Usage).decode
+_decode_told = msgspec.json.Decoder(dict[str, ToldSpending]).decode
 _decode_waits = msgspec.json.Decoder(Waits).decode
 
 
@@ -28,7 +29,7 @@ def columns_of(row: RunRow) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(row, name) for name in _PLAIN}
     for name in _JSON:
         value = getattr(row, name)
-        values[name] = None if value in (_NOTHING, _NO_WAITS) else msgspec.json.encode(value).decode()
+        values[name] = None if value in (_NOTHING, _NO_WAITS, {}) else msgspec.json.encode(value).decode()
     return values
 
 
@@ -40,11 +41,12 @@ def row_columns(*, listed: bool) -> list[Column[Any]]:
 def item_of(found: Sequence[Any], *, listed: bool) -> RunItem:
     """A row of `row_columns`, then the channel's name, the pin and, for a search, the snippet."""
     names = _LISTED if listed else _PLAIN
-    usage, sub_usage, waits, number, events, archived, channel_name, pinned, *snippet = found[len(names) :]
+    usage, told, sub_usage, waits, number, events, archived, channel_name, pinned, *snippet = found[len(names) :]
     row = RunRow(
         **dict(zip(names, found, strict=False)),
         channel_name=channel_name,
         usage=_decode_usage(usage) if usage else _NOTHING,
+        told=_decode_told(told) if told else {},
         sub_usage=_decode_usage(sub_usage) if sub_usage else _NOTHING,
         waits=_decode_waits(waits) if waits else _NO_WAITS,
     )

@@ -45,6 +45,7 @@ worker_runs = Table(
     Column("has_transcript", Boolean, nullable=False),
     Column("wake_at", Text),
     Column("waits", Text),
+    Column("told", Text),
     Column("outside", Boolean, nullable=False),
 )
 
