@@ -18,7 +18,7 @@ MOST_IN_THE_PAGE = 150
 @pytest.mark.req("WT-41", "WT-42")
 def test_a_list_of_very_many_runs_scrolls_and_keeps_only_what_is_seen(tabs: Tabs, crowded: Server) -> None:
     page = tabs.open(crowded)
-    expect(page.get_by_text(re.compile(rf"^{CROWD:,} workers$"))).to_be_visible()
+    expect(page.get_by_text(re.compile(rf"^{CROWD:,} runs$"))).to_be_visible()
     expect(cards(page).first).to_be_visible()
     run_list(page).hover()
     seen: set[str] = set()
@@ -40,4 +40,4 @@ def test_a_list_of_very_many_runs_is_searched_and_filtered_on_the_server(tabs: T
     expect(cards(page).first).to_contain_text("Task number 9876")
     search(page).fill("")
     pill(page, "Failed").click()
-    expect(page.get_by_text(re.compile(rf"^{CROWD // 5:,} workers$"))).to_be_visible()
+    expect(page.get_by_text(re.compile(rf"^{CROWD // 5:,} runs$"))).to_be_visible()

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, expect
+from tests.browser.colours import named, rgb
 from tests.browser.conftest import Archive
 from tests.browser.parts import button, card, chosen, result, row, task, timeline, transcript
 from tests.browser.server import Server
@@ -70,6 +71,13 @@ def test_a_running_run_is_cancelled_on_the_page(tabs: Tabs, server: Server, owne
     expect(card(page, run_id).locator('[data-status="cancelled"]')).to_be_visible()
     expect(button(page, "Cancel")).to_have_count(0)
     assert server.detail(run_id)["status"] == "cancelled"
+    # What was open then did not fail.
+    for part in (transcript(page), timeline(page)):
+        expect(part.get_by_text("somebody cancelled it").first).to_be_visible()
+        assert named(rgb(part.get_by_text("somebody cancelled it").first)) != "red"
+        expect(part.get_by_text("✗")).to_have_count(0)
+    expect(transcript(page)).not_to_contain_text("execution_error")
+    expect(timeline(page).get_by_role("button", name=re.compile("^Sleep, step, .*, cancelled$"))).to_be_visible()
 
 
 def test_an_event_that_is_not_there_is_said_to_be_missing(tabs: Tabs, archive: Archive) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from tests.browser.parts import button, result, task
 from tests.browser.server import Server
@@ -111,3 +113,77 @@ def test_the_form_is_left_by_escape(tabs: Tabs, server: Server, owner: str) -> N
     page.keyboard.press("Escape")
     expect(form(page)).to_have_count(0)
     assert server.runs(agent_id=owner) == []
+
+
+def test_the_form_is_left_by_its_button_at_every_width(tabs: Tabs, server: Server, owner: str) -> None:
+    for width, height in ((1400, 900), (820, 900), (390, 500)):
+        page = tabs.open(server, f"/agents/{owner}/workers", viewport={"width": width, "height": height})
+        cancel = open_form(page, "form").get_by_role("button", name="Cancel")
+        expect(cancel).to_be_in_viewport(ratio=1)
+        cancel.click()
+        expect(form(page)).to_have_count(0)
+    assert server.runs(agent_id=owner) == []
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with more workers than are looked through by eye."""
+    server = Server(tmp_path_factory.mktemp("many"))
+    for number in range(5):
+        home = server.folder / "workers" / f"extra-{number}"
+        home.mkdir(parents=True)
+        said = f"name: Extra {number}\nsteps:\n  Say: {{block: command, command: 'printf {number}', output: SAID}}\n"
+        (home / "worker.yaml").write_text(f"{said}output: SAID\n", encoding="utf-8")
+    with server:
+        yield server
+
+
+def finding(page: Page, words: str) -> tuple[Locator, Locator]:
+    """The field with these words in it, and the choice of a worker."""
+    button(page, "New run").click()
+    field = form(page).get_by_role("searchbox", name="Find a worker")
+    expect(field).to_be_focused()
+    field.fill(words)
+    return field, form(page).get_by_role("combobox", name="Worker")
+
+
+def test_what_is_typed_is_what_is_run(tabs: Tabs, many: Server, owner: str) -> None:
+    page = tabs.open(many, f"/agents/{owner}/workers")
+    field, choice = finding(page, "extra")
+    expect(choice).to_have_value("extra-0")
+    expect(choice.get_by_role("option")).to_have_count(5)
+    field.press("ArrowDown")
+    expect(choice).to_have_value("extra-1")
+    field.fill("extra-3")
+    expect(choice).to_have_value("extra-3")
+    field.press("Enter")
+    expect(form(page)).to_have_count(0)
+    expect(result(page)).to_contain_text("3")
+    assert [run["name"] for run in many.runs(agent_id=owner)] == ["extra-3"]
+
+
+def test_who_has_found_a_worker_goes_on_to_its_first_field(tabs: Tabs, many: Server, owner: str) -> None:
+    page = tabs.open(many, f"/agents/{owner}/workers")
+    field, choice = finding(page, "child")
+    expect(choice).to_have_value("child")
+    field.press("Enter")
+    expect(form(page).get_by_label(re.compile("^Part"))).to_be_focused()
+    field.fill("extra-2")
+    field.press("Control+Enter")
+    expect(form(page)).to_have_count(0)
+    expect(result(page)).to_contain_text("2")
+    assert [run["name"] for run in many.runs(agent_id=owner)] == ["extra-2"]
+
+
+def test_nothing_is_run_where_no_worker_matches(tabs: Tabs, many: Server, owner: str) -> None:
+    page = tabs.open(many, f"/agents/{owner}/workers")
+    field, choice = finding(page, "nobody at all")
+    expect(form(page).get_by_role("status")).to_have_text("No worker matches")
+    expect(choice).to_be_disabled()
+    expect(form(page).get_by_role("button", name="Run", exact=True)).to_be_disabled()
+    for keys in ("Enter", "Control+Enter"):
+        field.press(keys)
+    page.wait_for_timeout(300)
+    assert many.runs(agent_id=owner) == []
+    field.fill("")
+    expect(form(page).get_by_role("button", name="Run", exact=True)).to_be_enabled()

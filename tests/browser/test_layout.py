@@ -6,12 +6,19 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import FloatRect, Locator, expect
+from tests.browser.conftest import Archive
 from tests.browser.parts import card, cards, chosen, result, run_list, task, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import PHONE, Tabs
 
 NOTHING_CHOSEN = "Select a worker to view details"
+
+
+def box_of(part: Locator) -> FloatRect:
+    box = part.bounding_box()
+    assert box
+    return box
 
 
 @pytest.mark.req("WT-38", "WT-46")
@@ -40,7 +47,7 @@ def test_the_front_page_has_the_runs_of_all_owners_and_an_owners_page_only_their
     page.goto(f"{server.url}/agents/{owner}/workers")
     expect(card(page, mine)).to_be_visible()
     expect(cards(page)).to_have_count(1)
-    expect(page.get_by_text("1 worker", exact=True)).to_be_visible()
+    expect(page.get_by_text("1 run", exact=True)).to_be_visible()
 
 
 @pytest.mark.req("WT-55")
@@ -104,7 +111,7 @@ def test_a_link_on_another_site_leads_to_the_run(tabs: Tabs, server: Server, own
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (1440, 900), (390, 844)], ids=["small", "usual", "phone"])
-def test_a_result_that_comes_while_somebody_watches_lies_on_nothing(
+def test_a_run_that_ended_before_ones_eyes_is_shown_like_one_that_had_ended_before(
     tabs: Tabs, server: Server, owner: str, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     go = tmp_path / "go"
@@ -113,13 +120,40 @@ def test_a_result_that_comes_while_somebody_watches_lies_on_nothing(
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=viewport)
     expect(timeline(page).get_by_text("Wait").first).to_be_visible()
     go.touch()
-    expect(result(page)).to_be_attached()
-    boxes = [part.bounding_box() for part in (timeline(page), transcript(page), result(page))]
-    above = 0.0
-    for box in boxes:
-        assert box
-        assert box["y"] >= above - 1
-        above = box["y"] + box["height"]
+    for _ in range(2):
+        expect(result(page)).to_be_attached()
+        expect(timeline(page).get_by_text("completed").first).to_be_attached()
+        first, second, third = (box_of(part) for part in (result(page), transcript(page), timeline(page)))
+        assert first["y"] + first["height"] <= second["y"] + 1
+        is_beside = third["x"] >= second["x"] + second["width"] - 1
+        assert is_beside or third["y"] >= second["y"] + second["height"] - 1
+        page.reload()
+
+
+def test_the_transcript_has_most_of_the_room(tabs: Tabs, archive: Archive) -> None:
+    viewport = {"width": 1400, "height": 900}
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}", viewport=viewport)
+    expect(result(page)).to_be_visible()
+    expect(timeline(page).get_by_text("completed").first).to_be_visible()
+    assert box_of(transcript(page))["height"] >= 450
+
+
+def test_a_timeline_is_no_higher_than_what_it_tells(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.command("echo hello", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    last = timeline(page).get_by_text("completed")
+    expect(last).to_be_visible()
+    shown, around = box_of(last), box_of(timeline(page))
+    assert around["y"] + around["height"] - (shown["y"] + shown["height"]) < 16
+
+
+def test_in_a_narrow_column_names_can_be_read(tabs: Tabs, server: Server) -> None:
+    run_id = server.dispatch("asker", owner="long-name-of-somebody")
+    server.becomes(run_id, "waiting")
+    page = tabs.open(server, "/agents/all/workers", viewport={"width": 820, "height": 900})
+    name = card(page, run_id).get_by_text("long-name-of-somebody")
+    expect(name).to_be_visible()
+    assert box_of(name)["width"] >= 50
 
 
 def test_a_question_is_in_sight_on_a_phone(tabs: Tabs, server: Server, owner: str) -> None:

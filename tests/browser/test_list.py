@@ -24,7 +24,7 @@ def test_search_finds_words_of_the_task_and_shows_where_they_stand(tabs: Tabs, s
     expect(card(page, found)).to_be_visible()
     expect(card(page, found).locator("mark").first).to_have_text("armadillo")
     expect(page).to_have_url(re.compile("q=armadillo"))
-    expect(page.get_by_text("1 worker", exact=True)).to_be_visible()
+    expect(page.get_by_text("1 run", exact=True)).to_be_visible()
     search(page).fill("")
     expect(card(page, other)).to_be_visible()
 
@@ -61,6 +61,13 @@ def test_search_finds_what_was_said_too(tabs: Tabs, archive: Archive) -> None:
     expect(card(page, archive.stories.everything)).to_contain_text("quetzalcoatl")
 
 
+def test_what_is_found_in_the_task_is_marked_there_and_not_said_twice(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, "/agents/stories/workers?q=nothing")
+    found = card(page, archive.stories.bare)
+    expect(found.locator("mark")).to_have_text(["Nothing"])
+    assert found.inner_text().count("Nothing was said") == 1
+
+
 def test_a_search_that_finds_nothing_says_so(tabs: Tabs, archive: Archive) -> None:
     page = tabs.open(archive.server, "/agents/stories/workers?q=neverheardof")
     expect(search(page)).to_have_value("neverheardof")
@@ -69,7 +76,7 @@ def test_a_search_that_finds_nothing_says_so(tabs: Tabs, archive: Archive) -> No
         .get_by_text(re.compile("no (run|worker)s?|nothing", re.IGNORECASE))
         .first
     ).to_be_visible()
-    expect(page.get_by_text("0 workers", exact=True)).to_be_visible()
+    expect(page.get_by_text("0 runs", exact=True)).to_be_visible()
 
 
 @pytest.mark.req("WT-40", "WT-41")
@@ -78,7 +85,7 @@ def test_pills_filter_by_status_and_the_count_follows(tabs: Tabs, server: Server
     failed = server.command("exit 3", "--owner", owner)
     running = server.begin("sleep 600", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers")
-    expect(page.get_by_text("3 workers", exact=True)).to_be_visible()
+    expect(page.get_by_text("3 runs", exact=True)).to_be_visible()
     expect(pill(page, "All")).to_have_attribute("aria-pressed", "true")
     for name, run_id in (("Running", running), ("Done", done), ("Failed", failed)):
         pill(page, name).click()
@@ -86,7 +93,7 @@ def test_pills_filter_by_status_and_the_count_follows(tabs: Tabs, server: Server
         expect(cards(page)).to_have_count(1)
         expect(card(page, run_id)).to_be_visible()
         expect(page).to_have_url(re.compile(f"status={name.lower()}"))
-        expect(page.get_by_text("1 worker", exact=True)).to_be_visible()
+        expect(page.get_by_text("1 run", exact=True)).to_be_visible()
     for name in ("Waiting", "Queued", "Cancelled"):
         pill(page, name).click()
         expect(cards(page)).to_have_count(0)
@@ -235,10 +242,10 @@ def test_the_tree_opens_down_to_the_chosen_run(tabs: Tabs, server: Server, owner
 @pytest.mark.req("WT-45")
 def test_a_new_run_appears_by_itself_and_changes_as_it_goes_on(tabs: Tabs, server: Server, owner: str) -> None:
     page = tabs.open(server, f"/agents/{owner}/workers")
-    expect(page.get_by_text("0 workers", exact=True)).to_be_visible()
+    expect(page.get_by_text("0 runs", exact=True)).to_be_visible()
     run_id = server.dispatch("asker", owner=owner)
     expect(card(page, run_id)).to_contain_text("waiting")
-    expect(page.get_by_text("1 worker", exact=True)).to_be_visible()
+    expect(page.get_by_text("1 run", exact=True)).to_be_visible()
     newer = server.command("echo newer", "--owner", owner)
     expect(cards(page).first).to_have_attribute("data-run", newer)
     call_id = server.detail(run_id)["awaits"][0]["call_id"]
@@ -262,7 +269,7 @@ def test_a_run_that_is_deleted_in_one_tab_is_gone_in_the_others(tabs: Tabs, serv
     for page in (here, there):
         expect(card(page, doomed)).to_have_count(0)
         expect(card(page, kept)).to_be_visible()
-        expect(page.get_by_text("1 worker", exact=True)).to_be_visible()
+        expect(page.get_by_text("1 run", exact=True)).to_be_visible()
 
 
 def test_a_list_with_nothing_in_it_says_so(own_server: Server, tabs: Tabs) -> None:

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Span, Spans } from "@/api";
-import { chartOf, isWait, lanesOf } from "@/views/bars";
+import { chartOf, endingOf, isWait, lanesOf } from "@/views/bars";
 
 const BEGAN = Date.parse("2026-11-15T10:00:00.000Z");
 const at = (ms: number) => new Date(BEGAN + ms).toISOString();
@@ -218,4 +218,11 @@ describe("many", () => {
 it("waits where the log says so, and where an agent asks somebody by itself", () => {
   const spans = [wait("deploy", "a", 0, 1), tool("AskUserQuestion", "a", 0, 1), tool("ask", "a", 0, 1), step("a", 0, 1)];
   expect(spans.map(isWait)).toEqual([true, true, false, false]);
+});
+
+it("failed, unless it ended because the run was cancelled", () => {
+  const failed = span("step", "a", "a", 0, 1, { error: true, end_seq: 4 });
+  expect(endingOf(step("a", 0, 1), new Set())).toBeNull();
+  expect(endingOf(failed, new Set())).toBe("failed");
+  expect(endingOf(failed, new Set([4]))).toBe("cancelled");
 });

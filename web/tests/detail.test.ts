@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { RunDetail, Usage } from "@/api";
-import { costWords, goesOn, resultOf, titleOf, tokenWords, usageWords, waitWords } from "@/views/detail";
+import { cancelReason, costWords, goesOn, isOfCancel, resultOf, titleOf, tokenWords, usageWords, waitWords } from "@/views/detail";
 import { WHOLE_CHARS } from "@/views/sizes";
 
 const NONE: Usage = { input: 0, output: 0, cache_read: 0, cache_write: 0, reasoning: 0 };
@@ -65,6 +65,24 @@ describe("the head of a run", () => {
   });
 });
 
+describe("what ended with a run that was cancelled", () => {
+  const error = { code: "cancelled", message: "somebody cancelled it" } as RunDetail["error"];
+
+  it("says the same as the run does", () => {
+    const reason = cancelReason(run({ status: "cancelled", error }));
+    expect(reason).toBe("somebody cancelled it");
+    expect(isOfCancel(reason, "somebody cancelled it", "execution_error")).toBe(true);
+    expect(isOfCancel(reason, "it was stopped", "cancelled")).toBe(true);
+    expect(isOfCancel(reason, "exit code 1", "command_failed")).toBe(false);
+    expect(isOfCancel(reason, null)).toBe(false);
+  });
+
+  it("is nothing where the run was not", () => {
+    expect(cancelReason(run({ status: "failed", error }))).toBeNull();
+    expect(isOfCancel(null, "somebody cancelled it", "cancelled")).toBe(false);
+  });
+});
+
 describe("cost", () => {
   const spent = { ...NONE, input: 100 };
 
@@ -73,8 +91,11 @@ describe("cost", () => {
     expect(costWords(run({ children: 3 }))).toBeNull();
   });
 
-  it("is unknown only where something was spent", () => {
-    expect(costWords(run({ usage: spent, tree_usage: spent }))).toBe("cost unknown");
+  it("is left out where it is not known, and told to who asks for more", () => {
+    const unknown = run({ usage: spent, tree_usage: spent });
+    expect(costWords(unknown)).toBeNull();
+    expect(tokenWords(unknown)).toBe("100 tokens");
+    expect(usageWords(unknown)).toBe("100 input\ncost unknown");
   });
 
   it("is the run's own, and with its sub-runs where it has some", () => {
@@ -84,16 +105,20 @@ describe("cost", () => {
 
   it("is only that of the sub-runs where the run spends nothing itself", () => {
     expect(costWords(run({ children: 2, tree_usage: spent, tree_cost_usd: 0.34 }))).toBe("with sub-runs $0.34");
-    expect(costWords(run({ children: 2, tree_usage: spent }))).toBe("cost of sub-runs unknown");
+    const unknown = run({ children: 2, tree_usage: spent });
+    expect(costWords(unknown)).toBeNull();
+    expect(tokenWords(unknown)).toBe("with sub-runs 100 tokens");
+    expect(usageWords(unknown)).toBe("100 input\ncost unknown");
   });
 });
 
 describe("tokens", () => {
   it("are counted, and told by class", () => {
-    expect(tokenWords(NONE)).toBeNull();
+    expect(tokenWords(run({}))).toBeNull();
     const usage = { input: 1200, output: 300, cache_read: 11_000, cache_write: 0, reasoning: 200 };
-    expect(tokenWords(usage)).toBe("13k tokens");
-    expect(usageWords(usage)).toBe("1,200 input\n300 output\n11,000 read from the cache\n200 reasoning (part of output)");
+    const spent = run({ usage, cost_usd: 0.1 });
+    expect(tokenWords(spent)).toBe("13k tokens");
+    expect(usageWords(spent)).toBe("1,200 input\n300 output\n11,000 read from the cache\n200 reasoning (part of output)");
   });
 });
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Run } from "../src/api/types";
-import { channelChoices, totalText, workerChoices } from "../src/views/choices";
-import { type Branch, CARD_PX, FOUND_PX, heightOf, indexOf, lastInSight, neighbour, pieces, rowsOf, runsOf } from "../src/views/tree";
+import { channelChoices, matching, totalText, workerChoices } from "../src/views/choices";
+import { type Branch, CARD_PX, FOUND_PX, foundIn, heightOf, indexOf, lastInSight, neighbour, pieces, rowsOf, runsOf } from "../src/views/tree";
 import { aRun } from "./runs";
 
 const run = (id: string, change: Partial<Run> = {}) => aRun({ id, ...change });
@@ -108,5 +108,44 @@ test("what a list can be narrowed to: what there is, what came by, and what is c
 });
 
 test("how many there are, in words", () => {
-  expect([0, 1, 42, 100_000].map(totalText)).toEqual(["0 workers", "1 worker", "42 workers", "100,000 workers"]);
+  expect([0, 1, 42, 100_000].map(totalText)).toEqual(["0 runs", "1 run", "42 runs", "100,000 runs"]);
+});
+
+test("workers are found by their name first, then by what is said of them", () => {
+  const worker = (slug: string, description: string | null = null) => ({ slug, name: slug, description, worker_type: "builtin", input_schema: {}, tools: [], client_tools: [] });
+  const all = [worker("parent", "Calls a child"), worker("child"), worker("Form", "One of everything")];
+  const found = (words: string) => matching(all, words).map((one) => one.slug);
+  expect(found("")).toEqual(["parent", "child", "Form"]);
+  expect(found("child")).toEqual(["child", "parent"]);
+  expect(found("CALLS par")).toEqual(["parent"]);
+  expect(found("form")).toEqual(["Form"]);
+  expect(found("nobody")).toEqual([]);
+});
+
+describe("where the searched words stand", () => {
+  const hit = (text: string) => text.replaceAll("[", "\uE000").replaceAll("]", "\uE001");
+  const found = (task: string, snippet: string | null) => {
+    const { task: marked, beyond } = foundIn({ task, snippet: snippet === null ? null : hit(snippet) });
+    const shown = (text: string) => text.replaceAll("\uE000", "[").replaceAll("\uE001", "]");
+    return [shown(marked), beyond === null ? null : shown(beyond)];
+  };
+
+  test("is marked in the task where it is there, and not said twice", () => {
+    expect(found("Say hello", null)).toEqual(["Say hello", null]);
+    expect(found("Say hello", "Say [hello]")).toEqual(["Say [hello]", null]);
+    expect(found("Say hello to all of them", "…[hello] to all…")).toEqual(["Say [hello] to all of them", null]);
+    expect(found("Say hello", "Say [hello]\nIt was said to all…")).toEqual(["Say [hello]", null]);
+    expect(heightOf({ kind: "run", key: "r", run: run("r", { task: "Say hello", snippet: hit("Say [hello]") }), depth: 0, opened: false })).toBe(CARD_PX);
+  });
+
+  test("is told as far as it is beyond the task", () => {
+    expect(found("Say hello", "Say [hello]\n[Hello], Ada! Good to…")).toEqual(["Say [hello]", "[Hello], Ada! Good to…"]);
+    expect(found("Greet: NAME=Ada", "…NAME=Ada\n[Hello], Ada!")).toEqual(["Greet: NAME=Ada", "[Hello], Ada!"]);
+    expect(found("Greet", "…and then [hello] was said…")).toEqual(["Greet", "…and then [hello] was said…"]);
+  });
+
+  test("is told where the task is too long to be seen so far", () => {
+    const task = `${"a word ".repeat(30)}hello`;
+    expect(found(task, "…word a word [hello]")).toEqual([task, "…word a word [hello]"]);
+  });
 });

@@ -49,6 +49,15 @@ describe("a row of the timeline", () => {
     expect(lineOf(row("error", {}))).toMatchObject({ tone: "error", text: "error" });
   });
 
+  it("tells what ended because the run was cancelled, and only that, as cancelled", () => {
+    const why = "somebody cancelled it";
+    expect(lineOf(row("error", { message: why, step: "sleep" }), why)).toMatchObject({ tone: "cancelled", text: why });
+    expect(lineOf(row("tool_completed", { tool_name: "ask", error: why }), why).tone).toBe("cancelled");
+    expect(lineOf(row("error", { message: "exit code 1" }), why).tone).toBe("error");
+    expect(lineOf(row("tool_completed", { tool_name: "Bash" }), why).tone).toBe("completed");
+    expect(lineOf(row("error", { message: why })).tone).toBe("error");
+  });
+
   it("can do with data of any shape", () => {
     expect(lineOf(row("status", { status: { odd: 1 } })).text).toBe('{"odd":1}');
     expect(lineOf(row("tool_started", {}))).toMatchObject({ name: "tool", text: "" });

@@ -470,7 +470,7 @@ export interface components {
             kind: string;
             duration_ms: number | null;
             tool_calls: number;
-            /** @description Of the run itself. */
+            /** @description Of the run itself; while it goes on, as far as is told. */
             usage: components["schemas"]["TokenUsage"];
             /** @description Of the run itself; null where it is not known. */
             cost_usd: number | null;
@@ -542,7 +542,7 @@ export interface components {
             kind: string;
             duration_ms: number | null;
             tool_calls: number;
-            /** @description Of the run itself. */
+            /** @description Of the run itself; while it goes on, as far as is told. */
             usage: components["schemas"]["TokenUsage"];
             /** @description Of the run itself; null where it is not known. */
             cost_usd: number | null;

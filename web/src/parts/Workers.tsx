@@ -34,7 +34,7 @@ export function Workers() {
           aria-label="Runs"
           onPointerDownCapture={() => enterZone("list")}
           onFocusCapture={() => enterZone("list")}
-          className={clsx("min-h-0 w-full shrink-0 flex-col border-r border-line bg-app-side md:flex md:w-80 xl:w-96", chosen ? "hidden" : "flex")}
+          className={clsx("min-h-0 w-full shrink-0 flex-col border-r border-line bg-app-side @container md:flex md:w-80 lg:w-88 xl:w-96", chosen ? "hidden" : "flex")}
         >
           <RunList />
         </section>

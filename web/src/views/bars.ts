@@ -27,6 +27,13 @@ const WAITS: ReadonlySet<string> = new Set(["AskUserQuestion"]);
 /** Whether it does nothing but wait, for somebody or for a time. */
 export const isWait = (span: Span) => span.waits === true || WAITS.has(span.name);
 
+/** How it ended, where not well. */
+export type Ending = "failed" | "cancelled";
+
+/** `left` are the events by which something ended because the run was cancelled. */
+export const endingOf = ({ error, end_seq }: Span, left: ReadonlySet<number>): Ending | null =>
+  !error ? null : end_seq !== null && left.has(end_seq) ? "cancelled" : "failed";
+
 interface Node {
   readonly span: Span;
   readonly from: number;

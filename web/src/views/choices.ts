@@ -17,6 +17,15 @@ export function workerChoices(known: Catalogue | undefined, seen: readonly Run[]
   return [...names].sort((one, other) => one.localeCompare(other)).map((name) => ({ value: name, label: name }));
 }
 
+/** The workers that these words are said of, those first whose name has them: in a description they are a hint only. */
+export function matching(workers: readonly Worker[], words: string): Worker[] {
+  const wanted = words.toLowerCase().split(/\s+/);
+  const has = (text: string) => wanted.every((word) => text.toLowerCase().includes(word));
+  const isNamed = (one: Worker) => has(`${one.slug} ${one.name ?? ""}`);
+  const found = workers.filter((one) => has(`${one.slug} ${one.name ?? ""} ${one.description ?? ""}`));
+  return [...found.filter(isNamed), ...found.filter((one) => !isNamed(one))];
+}
+
 export function channelChoices(known: readonly Channel[] | undefined, seen: readonly Run[], chosen: string | undefined): Choice[] {
   const labels = new Map<string, string>();
   if (chosen !== undefined) labels.set(chosen, chosen);
@@ -27,4 +36,4 @@ export function channelChoices(known: readonly Channel[] | undefined, seen: read
 
 const grouped = new Intl.NumberFormat("en");
 
-export const totalText = (total: number): string => `${grouped.format(total)} ${total === 1 ? "worker" : "workers"}`;
+export const totalText = (total: number): string => `${grouped.format(total)} ${total === 1 ? "run" : "runs"}`;

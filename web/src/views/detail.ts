@@ -9,6 +9,12 @@ const GOES_ON: ReadonlySet<Status> = new Set(["queued", "running", "waiting"]);
 /** Whether a run has not ended yet. */
 export const goesOn = (status: Status) => GOES_ON.has(status);
 
+/** Why a run was cancelled; null where it was not. */
+export const cancelReason = (run: Pick<RunDetail, "status" | "error">): string | null => (run.status === "cancelled" ? (run.error?.message ?? "") : null);
+
+/** Whether an error only says that the run was cancelled: what was open then ended for that reason, and did not fail. */
+export const isOfCancel = (reason: string | null, error: unknown, code?: unknown): boolean => reason !== null && (error === reason || code === "cancelled");
+
 /** What the browser's tab is called. */
 export const titleOf = (run: Run | RunDetail) => `${run.status} · ${oneLine(run.task || run.name, 120)} · Shopfloor`;
 
@@ -26,20 +32,19 @@ export function waitWords(kinds: readonly string[] | null): string | null {
   return `waits for ${kinds.map((kind) => WAITED_FOR[kind] ?? kind.replaceAll("_", " ")).join(", ")}`;
 }
 
-/** `$0.12, with sub-runs $0.34`; null where nothing was spent, as far as is known. */
+/** `$0.12, with sub-runs $0.34`; null where no price is known: then tokens tell what was spent. */
 export function costWords(run: RunDetail): string | null {
-  const own = run.cost_usd === null && tokens(run.usage) === 0 ? null : money(run.cost_usd);
+  const own = run.cost_usd === null ? null : money(run.cost_usd);
   if (run.children === 0) return own;
-  const spent = run.tree_cost_usd !== null || tokens(run.tree_usage) > tokens(run.usage);
-  if (!spent) return own;
-  const tree = run.tree_cost_usd === null ? "cost of sub-runs unknown" : `with sub-runs ${money(run.tree_cost_usd)}`;
-  return own === null ? tree : `${own}, ${tree}`;
+  const tree = run.tree_cost_usd === null ? null : `with sub-runs ${money(run.tree_cost_usd)}`;
+  return own !== null && tree !== null ? `${own}, ${tree}` : (own ?? tree);
 }
 
-/** `12.3k tokens`; null where there are none. */
-export function tokenWords(usage: Usage): string | null {
-  const all = tokens(usage);
-  return all === 0 ? null : `${count(all)} ${all === 1 ? "token" : "tokens"}`;
+/** `12.3k tokens`; null where there are none. Where only sub-runs spent some, at no known price, `with sub-runs 12.3k tokens`. */
+export function tokenWords(run: RunDetail): string | null {
+  const own = tokens(run.usage);
+  const all = own || (run.tree_cost_usd === null ? tokens(run.tree_usage) : 0);
+  return all === 0 ? null : `${own === 0 ? "with sub-runs " : ""}${count(all)} ${all === 1 ? "token" : "tokens"}`;
 }
 
 const CLASSES: readonly [keyof Usage, string][] = [
@@ -50,11 +55,12 @@ const CLASSES: readonly [keyof Usage, string][] = [
   ["reasoning", "reasoning (part of output)"],
 ];
 
-/** Tokens by class, one on a line. */
-export const usageWords = (usage: Usage) =>
-  CLASSES.filter(([one]) => usage[one] > 0)
-    .map(([one, name]) => `${usage[one].toLocaleString("en")} ${name}`)
-    .join("\n");
+/** Tokens by class, one on a line; and that nobody knows their price, where that is so. */
+export function usageWords(run: RunDetail): string {
+  const [usage, usd] = tokens(run.usage) === 0 ? [run.tree_usage, run.tree_cost_usd] : [run.usage, run.cost_usd];
+  const lines = CLASSES.filter(([one]) => usage[one] > 0).map(([one, name]) => `${usage[one].toLocaleString("en")} ${name}`);
+  return [...lines, ...(usd === null ? [money(null)] : [])].join("\n");
+}
 
 export interface Shown {
   /** As Markdown, or as a terminal would show it. */

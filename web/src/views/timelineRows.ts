@@ -1,9 +1,10 @@
 /** A row of a timeline, in words: what it says, how it looks, and where a click on it goes. */
 import type { TimelineRow } from "@/api";
+import { isOfCancel } from "./detail";
 import { oneLine } from "./json";
 import { duration } from "./time";
 
-export type Tone = "status" | "started" | "completed" | "failed" | "error";
+export type Tone = "status" | "started" | "completed" | "failed" | "error" | "cancelled";
 
 export interface Line {
   readonly tone: Tone;
@@ -16,7 +17,7 @@ export interface Line {
   readonly seq: number;
 }
 
-export const MARKS: Record<Tone, string> = { status: "•", started: "▸", completed: "✓", failed: "✗", error: "✗" };
+export const MARKS: Record<Tone, string> = { status: "•", started: "▸", completed: "✓", failed: "✗", error: "✗", cancelled: "■" };
 /** The same for those who do not see. */
 export const MEANINGS: Record<Tone, string> = {
   status: "",
@@ -24,9 +25,11 @@ export const MEANINGS: Record<Tone, string> = {
   completed: "completed",
   failed: "failed",
   error: "error",
+  cancelled: "cancelled",
 };
 
-export function lineOf(row: TimelineRow): Line {
+/** `cancelled` is why the run was, where it was. */
+export function lineOf(row: TimelineRow, cancelled: string | null = null): Line {
   const { data, seq } = row;
   const name = text(data.tool_name) || "tool";
   switch (row.event_type) {
@@ -36,10 +39,11 @@ export function lineOf(row: TimelineRow): Line {
       const took = typeof data.duration_ms === "number" ? duration(data.duration_ms) : null;
       const failed = data.error !== undefined && data.error !== null;
       const call = typeof data.call_seq === "number" ? data.call_seq : seq;
-      return { tone: failed ? "failed" : "completed", name, text: oneLine(text(data.error)), took, seq: call };
+      const tone = isOfCancel(cancelled, data.error) ? "cancelled" : failed ? "failed" : "completed";
+      return { tone, name, text: oneLine(text(data.error)), took, seq: call };
     }
     case "error":
-      return { tone: "error", name: null, text: text(data.message) || text(data.code) || "error", took: null, seq };
+      return { tone: isOfCancel(cancelled, data.message, data.code) ? "cancelled" : "error", name: null, text: text(data.message) || text(data.code) || "error", took: null, seq };
     case "status":
       return { tone: "status", name: null, text: text(data.status) || "status", took: null, seq };
   }

@@ -74,7 +74,7 @@ function noteOf({ state }: Branch, parent: string, depth: number): NoteRow | nul
 
 export function heightOf(row: Row | undefined): number {
   if (row?.kind !== "run") return NOTE_PX;
-  return row.run.snippet === null ? CARD_PX : FOUND_PX;
+  return foundIn(row.run).beyond === null ? CARD_PX : FOUND_PX;
 }
 
 /** The run so many rows further; at the ends, the one at the end. Null where there is none. */
@@ -93,6 +93,38 @@ export const indexOf = (rows: readonly Row[], key: string | undefined): number =
 export function lastInSight(rows: readonly Row[], way: readonly string[]): string | undefined {
   const hidden = way.findIndex((runId) => indexOf(rows, runId) < 0);
   return way[hidden - 1];
+}
+
+/** So much of a task is in sight on every card. */
+const SEEN_CHARS = 80;
+const HITS = /[\uE000\uE001]/g;
+
+/** A run's task with what was searched for marked in it, and what the snippet says beyond it; null where that is nothing. */
+export interface Found {
+  readonly task: string;
+  readonly beyond: string | null;
+}
+
+/** A snippet that repeats the task on the card is left out: the task stands first in what is searched, on lines of its own. */
+export function foundIn({ task, snippet }: Pick<Run, "task" | "snippet">): Found {
+  if (snippet === null) return { task, beyond: null };
+  const said = snippet.replace(/^…/, "");
+  for (const [head, rest] of [[said.replace(/…$/, "").trimEnd(), ""] as const, ...linesOff(said)]) {
+    const plain = head.replace(HITS, "");
+    const place = rest === "" ? task.indexOf(plain) : task.endsWith(plain) ? task.length - plain.length : -1;
+    if (place < 0) continue;
+    const hit = head.indexOf("\uE000");
+    if (hit >= 0 && place + hit >= SEEN_CHARS) break;
+    const marked = task.slice(0, place) + head + task.slice(place + plain.length);
+    return { task: marked, beyond: rest.includes("\uE000") ? rest : null };
+  }
+  return { task, beyond: snippet };
+}
+
+/** A text, cut in two at each of its line breaks, the last one first. */
+function linesOff(text: string): (readonly [string, string])[] {
+  const lines = text.split("\n");
+  return lines.slice(1).map((_, n) => [lines.slice(0, n + 1).join("\n"), lines.slice(n + 1).join("\n")] as const).reverse();
 }
 
 export interface Piece {

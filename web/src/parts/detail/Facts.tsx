@@ -8,7 +8,7 @@ import { OwnerLink, RunLink } from "./links";
 export function Facts({ run }: { run: RunDetail }) {
   const isQueued = run.status === "queued";
   const waits = waitWords(run.waits_for);
-  const tokens = tokenWords(run.usage);
+  const tokens = tokenWords(run);
   const cost = costWords(run);
   const channel = run.channel_name || run.channel_id;
   return (
@@ -23,7 +23,7 @@ export function Facts({ run }: { run: RunDetail }) {
           <Took from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
         </Fact>
       )}
-      {tokens !== null && <Fact title={usageWords(run.usage)}>{tokens}</Fact>}
+      {tokens !== null && <Fact title={usageWords(run)}>{tokens}</Fact>}
       {cost !== null && <Fact title="Its own cost; with what the runs cost that it called">{cost}</Fact>}
       {run.attempt > 1 && <Fact>attempt {run.attempt}</Fact>}
       {channel && <Fact title={`Channel ${run.channel_id ?? ""}`}>{channel}</Fact>}

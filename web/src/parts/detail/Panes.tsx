@@ -8,25 +8,26 @@ import { goesOn } from "@/views/detail";
 import { Result } from "./Result";
 
 const CLOSED_KEY = "shopfloor.timeline.closed";
-/** Of the timeline. A height of its own, so that it stays as it is when a result appears. */
+/** Of the timeline: no higher than what it tells, so that the transcript has the rest. */
 const SIZES = {
-  any: "shrink-0",
-  leading: "h-[30dvh] @7xl:h-auto @7xl:w-[28rem]",
-  beside: "max-h-[60dvh] @3xl:h-[26dvh] @3xl:min-h-44 @7xl:h-auto @7xl:max-h-none @7xl:w-[22rem]",
+  leading: "shrink-0 max-h-[30dvh]",
+  following: "shrink-0 max-h-[60dvh] @3xl:max-h-[26dvh]",
   alone: "flex-1",
 };
+/** Where there is room beside the transcript, the timeline takes nothing from its height. */
+const BESIDE = "@min-[60rem]:max-h-none @min-[60rem]:w-[22rem] @7xl:w-[26rem]";
 
 /**
- * What was done in the run, and what it gave. Which comes first is decided once, when the run is chosen: a run that ends
- * while somebody reads must not throw the page about.
+ * What was done in the run, and what it gave. While it goes on its timeline leads; once it has ended its result does, then
+ * come the transcript and the timeline, whether somebody has watched it or comes later.
  */
 export function Panes({ run, event }: { run: RunDetail; event: number | undefined }) {
   const go = useGo();
   const transcript = useRef<HTMLDivElement>(null);
-  const [wasLive] = useState(() => goesOn(run.status));
-  const [timelineLeads] = useState(() => wasLive || !run.has_transcript);
+  const isLive = goesOn(run.status);
+  const timelineLeads = isLive || !run.has_transcript;
   // Where nothing was said, nor done by tools or other runs, there is nothing to show beside the timeline.
-  const talks = wasLive || run.has_transcript || run.tool_calls > 0 || run.children > 0;
+  const talks = isLive || run.has_transcript || run.tool_calls > 0 || run.children > 0;
   const [open, toggle] = useOpen(timelineLeads);
 
   // Where the panes are stacked, the transcript may be out of sight when something in it is gone to.
@@ -49,36 +50,26 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
   );
   const onEvent = useCallback((seq: number | undefined) => go({ event: seq }, true), [go]);
 
-  const result = goesOn(run.status) ? null : <Result run={run} />;
-  const said = (
-    <div key="transcript" ref={transcript} className="flex h-[75dvh] min-h-0 shrink-0 flex-col @3xl:h-auto @3xl:min-h-64 @3xl:min-w-0 @3xl:flex-1">
-      <Transcript run={run} target={event} times={times} onEvent={onEvent} />
-    </div>
-  );
-  const done = (
-    <Timeline
-      key="timeline"
-      run={run}
-      chosen={event}
-      onEvent={toEvent}
-      open={open}
-      onToggle={toggle}
-      className={clsx(SIZES.any, open && (!talks ? SIZES.alone : timelineLeads ? SIZES.leading : SIZES.beside))}
-    />
-  );
+  const size = !talks ? SIZES.alone : clsx(timelineLeads ? SIZES.leading : SIZES.following, BESIDE);
   return (
     <>
-      {!wasLive && result}
+      {!isLive && <Result run={run} />}
       <div
         className={clsx(
           // Never less than both need: what comes after would else lie on top of them.
           "flex flex-col divide-y divide-line @3xl:min-h-[max(28rem,30dvh+18rem)] @3xl:flex-1",
-          open && "@7xl:min-h-80 @7xl:flex-row @7xl:divide-x @7xl:divide-y-0",
+          open && talks && "@min-[60rem]:min-h-80 @min-[60rem]:flex-row @min-[60rem]:divide-x @min-[60rem]:divide-y-0",
+          timelineLeads && "divide-y-reverse @min-[60rem]:divide-x-reverse",
         )}
       >
-        {timelineLeads ? [done, talks && said] : [said, done]}
+        {talks && (
+          <div ref={transcript} className="flex h-[75dvh] min-h-0 shrink-0 flex-col @3xl:h-auto @3xl:min-h-64 @3xl:min-w-0 @3xl:flex-1">
+            <Transcript run={run} target={event} times={times} onEvent={onEvent} />
+          </div>
+        )}
+        {/* Only its looks change places when the run ends: what is moved in the document forgets how far it was scrolled. */}
+        <Timeline run={run} chosen={event} onEvent={toEvent} open={open} onToggle={toggle} className={clsx(timelineLeads && "order-first", open ? size : "shrink-0")} />
       </div>
-      {wasLive && result}
     </>
   );
 }

@@ -1,11 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { type KeyboardEvent, useRef, useState } from "react";
 import { providersQuery, workersQuery } from "@/api";
-import { type Draft, WorkerForm } from "@/parts/dispatch/WorkerForm";
+import { Foot } from "@/parts/dispatch/Foot";
+import { type Draft, firstField, WorkerForm } from "@/parts/dispatch/WorkerForm";
 import { useLastWorker, WorkerSelect } from "@/parts/dispatch/WorkerSelect";
 import { Dialog } from "@/parts/ui/Dialog";
 import { Loading } from "@/parts/ui/Quiet";
 import { Trouble } from "@/parts/ui/Trouble";
+import { matching } from "@/views/choices";
 import { lackOf } from "@/views/providers";
 
 interface DispatchProps {
@@ -32,17 +34,47 @@ export function Dispatch({ owner, onClose, onDispatched }: DispatchProps) {
     kept = { ...kept, [slug]: draft };
     setDrafts(kept);
   };
-  const worker = all.find((one) => one.slug === last) ?? all[0];
+  const [words, setWords] = useState("");
+  const found = matching(all, words);
+  const worker = found.find((one) => one.slug === last) ?? found[0];
+  const form = useRef<HTMLFormElement>(null);
+  const look = (next: string) => {
+    setWords(next);
+    // What is run is what was typed, not what was chosen before.
+    const first = next ? matching(all, next)[0] : undefined;
+    if (first) setLast(first.slug);
+  };
+  const goOn = () => {
+    const field = form.current && firstField(form.current);
+    if (field) field.focus();
+    else form.current?.requestSubmit();
+  };
+  const runOnKeys = (event: KeyboardEvent) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.current?.requestSubmit();
+  };
   return (
     <Dialog title="New run" onClose={onClose}>
       {query.isPending && <Loading what="workers" />}
       {query.isError && <Trouble error={query.error} onRetry={() => void query.refetch()} />}
       {query.isSuccess && workers.length === 0 && <NoWorkers />}
-      {worker && (
-        <div className="flex flex-col gap-4">
-          <WorkerSelect workers={workers} providers={providers} known={known} chosen={worker} onChoose={setLast} />
+      <div className="flex flex-col gap-4" onKeyDown={runOnKeys}>
+        {all.length > 0 && (
+          <WorkerSelect
+            workers={workers}
+            providers={providers}
+            known={known}
+            words={words}
+            found={found}
+            onWords={look}
+            chosen={worker}
+            onChoose={setLast}
+            onEnter={goOn}
+          />
+        )}
+        {worker ? (
           <WorkerForm
             key={worker.slug}
+            form={form}
             worker={worker}
             owner={owner}
             isUsable={!providers.includes(worker) || lackOf(worker.slug, known) === null}
@@ -52,9 +84,12 @@ export function Dispatch({ owner, onClose, onDispatched }: DispatchProps) {
               keep(worker.slug, EMPTY);
               onDispatched(runId);
             }}
+            onClose={onClose}
           />
-        </div>
-      )}
+        ) : (
+          <Foot canRun={false} onClose={onClose} />
+        )}
+      </div>
     </Dialog>
   );
 }

@@ -1,9 +1,9 @@
 import { useMutation } from "@tanstack/react-query";
-import { type FormEvent, useMemo, useRef, useState } from "react";
+import { type FormEvent, type RefObject, useMemo, useRef, useState } from "react";
 import { dispatch, type Dispatch, type Worker } from "@/api";
 import { FieldRow } from "@/parts/dispatch/Field";
+import { Foot } from "@/parts/dispatch/Foot";
 import { LineRow } from "@/parts/dispatch/Row";
-import { Button } from "@/parts/ui/Button";
 import { Trouble } from "@/parts/ui/Trouble";
 import { filled, type Typed } from "@/views/formValues";
 import { type Field, fieldsOf } from "@/views/schemaForm";
@@ -16,6 +16,7 @@ export interface Draft {
 }
 
 interface WorkerFormProps {
+  form: RefObject<HTMLFormElement | null>;
   worker: Worker;
   owner: string | undefined;
   /** Whether it can be run at all. */
@@ -23,16 +24,16 @@ interface WorkerFormProps {
   draft: Draft;
   onDraft: (draft: Draft) => void;
   onDispatched: (runId: string) => void;
+  onClose: () => void;
 }
 
 /** What a worker is given, as its schema says. What the server does not take is said, and stays to be mended. */
-export function WorkerForm({ worker, owner: shownOwner, isUsable, draft, onDraft, onDispatched }: WorkerFormProps) {
+export function WorkerForm({ form, worker, owner: shownOwner, isUsable, draft, onDraft, onDispatched, onClose }: WorkerFormProps) {
   const fields = useMemo(() => fieldsOf(worker.input_schema), [worker.input_schema]);
   const { typed, cwd = "", owner = shownOwner ?? "" } = draft;
   // What was typed before is not sent unseen.
   const [hasMore] = useState(Boolean(draft.cwd ?? draft.owner));
   const [wasTried, setWasTried] = useState(false);
-  const form = useRef<HTMLFormElement>(null);
   // The same for every try: a run that was asked for twice is one.
   const [key] = useState(newKey);
   const isAsked = useRef(false);
@@ -57,15 +58,7 @@ export function WorkerForm({ worker, owner: shownOwner, isUsable, draft, onDraft
     asking.mutate({ ...body, ...(owner.trim() && { owner: owner.trim() }), ...(cwd && { cwd }) });
   };
   return (
-    <form
-      ref={form}
-      noValidate
-      onSubmit={submit}
-      onKeyDown={(event) => {
-        if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.current?.requestSubmit();
-      }}
-      className="flex flex-col gap-4"
-    >
+    <form ref={form} noValidate onSubmit={submit} className="flex flex-col gap-4">
       <Fields fields={fields} typed={typed} problems={wasTried ? problems : {}} onType={(name, text) => onDraft({ ...draft, typed: { ...typed, [name]: text } })} />
       <details open={hasMore}>
         <summary className="cursor-pointer text-xs font-medium text-ink-dull">More</summary>
@@ -80,17 +73,16 @@ export function WorkerForm({ worker, owner: shownOwner, isUsable, draft, onDraft
           <LineRow label="Owner" description="Under whom it is listed; the worker itself by default." value={owner} onChange={(text) => onDraft({ ...draft, owner: text })} />
         </div>
       </details>
-      <div className="sticky bottom-0 -mx-4 -mb-4 border-t border-line bg-app-raised px-4 py-3">
+      <Foot canRun={isUsable && !asking.isPending && !asking.isSuccess} isStarting={asking.isPending} onClose={onClose}>
         {asking.isError && <Trouble error={asking.error} />}
-        <div className="flex items-center justify-end gap-3">
-          <span className="text-xs text-ink-faint">Ctrl+Enter</span>
-          <Button type="submit" look="primary" disabled={!isUsable || asking.isPending || asking.isSuccess} className="px-4 py-1.5 text-sm">
-            {asking.isPending ? "Starting…" : "Run"}
-          </Button>
-        </div>
-      </div>
+      </Foot>
     </form>
   );
+}
+
+/** Where somebody who has chosen the worker goes on typing; undefined where it needs nothing. */
+export function firstField(form: HTMLFormElement): HTMLElement | undefined {
+  return [...form.elements].find((one): one is HTMLElement => one instanceof HTMLElement && one.tagName !== "BUTTON" && !one.closest("details"));
 }
 
 /** Not `randomUUID`, which browsers have on safe origins only. */

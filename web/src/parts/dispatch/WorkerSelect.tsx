@@ -1,4 +1,4 @@
-import { useId, useState } from "react";
+import { type KeyboardEvent, useId, useState } from "react";
 import type { ProviderList, Worker } from "@/api";
 import { lackOf } from "@/views/providers";
 
@@ -22,39 +22,75 @@ interface WorkerSelectProps {
   providers: readonly Worker[];
   /** What is known of the providers; undefined while nothing is. */
   known: ProviderList | undefined;
-  chosen: Worker;
+  /** What is looked for, and what fits it, the best first. */
+  words: string;
+  found: readonly Worker[];
+  onWords: (words: string) => void;
+  /** One of those that are found; undefined where none is. */
+  chosen: Worker | undefined;
   onChoose: (slug: string) => void;
+  /** Somebody has found his worker, and goes on. */
+  onEnter: () => void;
 }
 
-export function WorkerSelect({ workers, providers, known, chosen, onChoose }: WorkerSelectProps) {
+export function WorkerSelect({ workers, providers, known, words, found, onWords, chosen, onChoose, onEnter }: WorkerSelectProps) {
   const id = useId();
-  const [words, setWords] = useState("");
-  const lack = providers.includes(chosen) ? lackOf(chosen.slug, known) : null;
-  const shown = (one: Worker) => one.slug === chosen.slug || matches(one, words);
+  const areMany = workers.length > MANY;
+  const lack = chosen && providers.includes(chosen) ? lackOf(chosen.slug, known) : null;
   return (
     <div className="flex flex-col gap-1">
       <label htmlFor={id} className="text-xs font-medium text-ink-dull">
         Worker
       </label>
-      {workers.length > MANY && (
+      {areMany && (
         <input
           type="search"
+          // The workers may come after the dialog did.
+          autoFocus
           aria-label="Find a worker"
           placeholder="Find a worker"
           value={words}
-          onChange={(event) => setWords(event.target.value)}
+          onChange={(event) => onWords(event.target.value)}
+          onKeyDown={(event) => {
+            const next = found[steppedFrom(chosen ? found.indexOf(chosen) : -1, event)];
+            if (next) onChoose(next.slug);
+            else if (!isPlainEnter(event)) return;
+            else onEnter();
+            event.preventDefault();
+          }}
           className="rounded border border-line bg-app px-2 py-1 text-sm"
         />
       )}
-      <select id={id} value={chosen.slug} onChange={(event) => onChoose(event.target.value)} className="rounded border border-line bg-app px-2 py-1.5 text-sm">
-        <Group label="Workers" workers={workers.filter(shown)} known={undefined} />
-        <Group label="Agents and models" workers={providers.filter(shown)} known={known} />
+      <select
+        id={id}
+        autoFocus={!areMany}
+        value={chosen?.slug ?? ""}
+        disabled={!chosen}
+        onChange={(event) => onChoose(event.target.value)}
+        className="rounded border border-line bg-app px-2 py-1.5 text-sm disabled:text-ink-faint"
+      >
+        {!chosen && <option value="">No worker matches</option>}
+        <Group label="Workers" workers={found.filter((one) => workers.includes(one))} known={undefined} />
+        <Group label="Agents and models" workers={found.filter((one) => providers.includes(one))} known={known} />
       </select>
-      {chosen.description && <p className="text-xs text-ink-dull">{chosen.description}</p>}
+      <p role="status" className="sr-only">
+        {words && (chosen ? `${nameOf(chosen)} is chosen` : "No worker matches")}
+      </p>
+      {chosen?.description && <p className="text-xs text-ink-dull">{chosen.description}</p>}
       {lack !== null && <p className="text-xs break-words text-running">{lack}</p>}
     </div>
   );
 }
+
+/** Where an arrow key leads from a worker; -1 where it leads nowhere. */
+function steppedFrom(at: number, { key }: KeyboardEvent): number {
+  return key === "ArrowDown" ? at + 1 : key === "ArrowUp" ? at - 1 : -1;
+}
+
+/** Not one that ends a word of an input method, nor one that runs. */
+const isPlainEnter = ({ key, ctrlKey, metaKey, nativeEvent }: KeyboardEvent) => key === "Enter" && !ctrlKey && !metaKey && !nativeEvent.isComposing;
+
+const nameOf = ({ name, slug }: Worker) => (name && name !== slug ? `${name} (${slug})` : slug);
 
 function Group({ label, workers, known }: { label: string; workers: readonly Worker[]; known: ProviderList | undefined }) {
   if (workers.length === 0) return null;
@@ -62,15 +98,10 @@ function Group({ label, workers, known }: { label: string; workers: readonly Wor
     <optgroup label={label}>
       {workers.map((one) => (
         <option key={one.slug} value={one.slug}>
-          {one.name && one.name !== one.slug ? `${one.name} (${one.slug})` : one.slug}
+          {nameOf(one)}
           {lackOf(one.slug, known) !== null && " (not available)"}
         </option>
       ))}
     </optgroup>
   );
-}
-
-function matches(worker: Worker, words: string): boolean {
-  const text = `${worker.slug} ${worker.name ?? ""} ${worker.description ?? ""}`.toLowerCase();
-  return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }

@@ -5,7 +5,12 @@ import { StatusBadge } from "@/parts/ui/Badge";
 import { Marked } from "@/parts/ui/Marked";
 import { Ago, Took } from "@/parts/ui/Now";
 import { costOf } from "@/views/amounts";
-import { DEEPEST } from "@/views/tree";
+import { DEEPEST, foundIn } from "@/views/tree";
+
+/** More than this is in sight of no task. */
+const TASK_CHARS = 400;
+/** Where the column is narrow, who runs is worth more than how long it took and what it cost. */
+const IF_ROOM = "hidden @min-[21rem]:inline";
 
 export interface CardActions {
   hrefOf: (runId: string) => string;
@@ -35,6 +40,7 @@ export const Card = memo(function Card({ run, depth, opened, inTree, isChosen, i
     event.preventDefault();
     actions.onChoose(run.id, event.detail === 0);
   };
+  const { task, beyond } = foundIn(run);
   return (
     <div
       className={clsx("flex h-full border-b border-line", isChosen ? "bg-app-selected" : "hover:bg-app-hover")}
@@ -56,14 +62,17 @@ export const Card = memo(function Card({ run, depth, opened, inTree, isChosen, i
               ↳{" "}
             </span>
           )}
-          {run.task.slice(0, 400)}
+          {run.snippet === null ? task.slice(0, TASK_CHARS) : <Marked text={cut(task)} />}
         </span>
-        {run.snippet !== null && <Snippet text={run.snippet} />}
+        {beyond !== null && <Snippet text={beyond} />}
         <Facts run={run} showsOwner={showsOwner} isChosen={isChosen} />
       </a>
     </div>
   );
 });
+
+/** Without half a mark at its end. */
+const cut = (task: string) => task.slice(0, TASK_CHARS).replace(/\uE000[^\uE001]*$/, "");
 
 function Arrow({ run, opened, isStop, onToggle }: { run: Run; opened: boolean; isStop: boolean; onToggle: (runId: string) => void }) {
   if (run.children === 0) return <span className="w-6 shrink-0" />;
@@ -96,23 +105,41 @@ function Facts({ run, showsOwner, isChosen }: { run: Run; showsOwner: boolean; i
   return (
     <span className={clsx("flex items-center gap-2 text-xs leading-[18px] whitespace-nowrap tabular-nums", isChosen ? "text-ink-dull" : "text-ink-faint")}>
       <StatusBadge status={run.status} waitsFor={run.waits_for} framed={isChosen} />
-      {/* Of a long badge the end is cut before where the run came from cannot be read any more. */}
-      <span className={clsx("flex flex-1 gap-2", run.channel_id === null ? "min-w-0" : "min-w-14")}>
-        {run.channel_id !== null && (
-          <span className={clsx("shrink-0 truncate", showsOwner ? "max-w-3/4" : "max-w-full")} title={`Channel: ${run.channel_name ?? run.channel_id}`}>
-            {run.channel_name ?? run.channel_id}
+      <Names run={run} owner={showsOwner ? run.agent_id : null} />
+      {run.pinned && <Pin />}
+      {cost && (
+        <span title={cost.whole} className={IF_ROOM}>
+          {cost.short}
+        </span>
+      )}
+      {run.status !== "queued" && (
+        <span className={IF_ROOM}>
+          <Took from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
+        </span>
+      )}
+      <Ago at={run.started_at} />
+    </span>
+  );
+}
+
+/** Where the run came from, and on whose behalf. A badge that tells what is waited for is cut before they are; no other is long. */
+function Names({ run, owner }: { run: Run; owner: string | null }) {
+  const badgeIsLong = Boolean(run.waits_for?.length);
+  const channel = run.channel_id === null ? null : (run.channel_name ?? run.channel_id);
+  return (
+    <span className={clsx("flex", badgeIsLong ? "flex-auto shrink-0" : "flex-1", channel === null ? "min-w-0" : "min-w-14")}>
+      <span className={clsx("flex min-w-0 gap-2", badgeIsLong ? "max-w-36" : "flex-1")}>
+        {channel !== null && (
+          <span className={clsx("shrink-0 truncate", owner === null ? "max-w-full" : badgeIsLong ? "max-w-20" : "max-w-1/2")} title={`Channel: ${channel}`}>
+            {channel}
           </span>
         )}
-        {showsOwner && run.agent_id !== null && (
-          <span className="truncate" title={`Owner: ${run.agent_id}`}>
-            {run.agent_id}
+        {owner !== null && (
+          <span className="truncate" title={`Owner: ${owner}`}>
+            {owner}
           </span>
         )}
       </span>
-      {run.pinned && <Pin />}
-      {cost && <span title={cost.whole}>{cost.short}</span>}
-      {run.status !== "queued" && <Took from={run.started_at} to={run.completed_at} ms={run.duration_ms} />}
-      <Ago at={run.started_at} />
     </span>
   );
 }

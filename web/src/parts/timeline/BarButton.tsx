@@ -1,7 +1,7 @@
 import clsx from "clsx";
 import { memo } from "react";
 import type { Span } from "@/api";
-import { type Bar, isWait } from "@/views/bars";
+import { type Bar, type Ending, isWait } from "@/views/bars";
 import { duration } from "@/views/time";
 
 const KINDS: Record<Span["kind"], { word: string; colour: string }> = {
@@ -9,12 +9,13 @@ const KINDS: Record<Span["kind"], { word: string; colour: string }> = {
   tool: { word: "tool", colour: "bg-waiting-back text-waiting" },
   run: { word: "sub-run", colour: "bg-nested-back text-nested" },
 };
-const FAILED = "bg-failed-back text-failed";
+const ENDINGS: Record<Ending, string> = { failed: "bg-failed-back text-failed", cancelled: "bg-quiet-back text-quiet" };
 /** Striped: nothing was done, somebody was waited for. */
 export const STRIPES = "bg-[repeating-linear-gradient(135deg,var(--waiting-back)_0_4px,var(--app)_4px_8px)] text-waiting";
 
 interface Props {
   bar: Bar;
+  ending: Ending | null;
   top: number;
   /** Whether the keyboard enters the chart here: then arrows lead on. */
   isEntry: boolean;
@@ -24,11 +25,11 @@ interface Props {
 }
 
 /** There may be more than a thousand; one that has not changed is not drawn anew. */
-export const BarButton = memo(function BarButton({ bar, top, isEntry, onLook, onEnter, onGo }: Props) {
+export const BarButton = memo(function BarButton({ bar, ending, top, isEntry, onLook, onEnter, onGo }: Props) {
   const { span, from, to } = bar;
   const kind = KINDS[span.kind];
   const waits = isWait(span);
-  const said = `${span.name}, ${waits ? "waiting" : kind.word}, ${bar.open ? "open for " : ""}${duration(bar.ms)}${span.error ? ", failed" : ""}`;
+  const said = `${span.name}, ${waits ? "waiting" : kind.word}, ${bar.open ? "open for " : ""}${duration(bar.ms)}${ending ? `, ${ending}` : ""}`;
   return (
     <li className="@container absolute h-4 min-w-0.5" style={{ top, left: `min(${from * 100}%, calc(100% - 2px))`, width: `${(to - from) * 100}%` }}>
       <button
@@ -46,7 +47,7 @@ export const BarButton = memo(function BarButton({ bar, top, isEntry, onLook, on
         onClick={() => onGo(span.seq)}
         className={clsx(
           "block h-full w-full overflow-hidden text-left text-[10px]/4 whitespace-nowrap ring-1 ring-current/45 ring-inset hover:ring-current focus-visible:z-10",
-          span.error ? FAILED : waits ? STRIPES : kind.colour,
+          ending ? ENDINGS[ending] : waits ? STRIPES : kind.colour,
           bar.open ? "rounded-l-sm border-r-2 border-running" : "rounded-sm",
         )}
       >

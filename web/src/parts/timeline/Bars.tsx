@@ -3,7 +3,7 @@ import { useMemo, useState } from "react";
 import type { RunDetail, Spans } from "@/api";
 import { useNow } from "@/parts/ui/Now";
 import type { Break } from "@/views/axis";
-import { type Bar, type Chart, chartOf, isWait, lanesOf } from "@/views/bars";
+import { type Bar, type Chart, chartOf, type Ending, endingOf, isWait, lanesOf } from "@/views/bars";
 import { goesOn } from "@/views/detail";
 import { clock, duration } from "@/views/time";
 import { BarButton, STRIPES } from "./BarButton";
@@ -19,13 +19,15 @@ const SIGN =
 interface Props {
   spans: Spans;
   run: RunDetail;
+  /** The events by which something ended because the run was cancelled. */
+  left: ReadonlySet<number>;
   onEvent: (seq: number) => void;
 }
 
 /** Where the time went: it grows while the run goes on. */
-export function Bars({ spans, run, onEvent }: Props) {
+export function Bars({ spans, run, left, onEvent }: Props) {
   const lanes = useMemo(() => lanesOf(spans), [spans]);
-  const told = { dropped: spans.dropped, onEvent };
+  const told = { dropped: spans.dropped, left, onEvent };
   if (goesOn(run.status) && spans.ended_at === null) return <Growing lanes={lanes} waits={run.status === "waiting"} {...told} />;
   const chart = chartOf(lanes, null, false);
   // Some logs know no times; there is nothing to see in them.
@@ -38,16 +40,18 @@ function Growing({ lanes, waits, ...rest }: { lanes: ReturnType<typeof lanesOf>;
 
 interface Told {
   dropped: number;
+  left: ReadonlySet<number>;
   onEvent: (seq: number) => void;
 }
 
-function Drawn({ chart, dropped, onEvent }: { chart: Chart } & Told) {
+function Drawn({ chart, dropped, left, onEvent }: { chart: Chart } & Told) {
   const [looked, setLooked] = useState<number | null>(null);
   const [entered, setEntered] = useState<number | null>(null);
   const bars = chart.bars;
+  const endOf = ({ span }: Bar) => endingOf(span, left);
   const at = bars.findIndex((bar) => bar.span.seq === entered);
   return (
-    <div className="flex max-h-1/2 shrink-0 flex-col border-b border-line px-3 pb-1.5">
+    <div className={clsx("flex max-h-1/2 flex-col border-b border-line px-3 pb-1.5", chart.lanes > 1 && "min-h-16")}>
       <div className="min-h-0 overflow-x-hidden overflow-y-auto" style={{ maxHeight: LANES_SEEN * LANE_PX }}>
         <ol
           aria-label="Where the time went"
@@ -72,6 +76,7 @@ function Drawn({ chart, dropped, onEvent }: { chart: Chart } & Told) {
             <BarButton
               key={bar.span.seq}
               bar={bar}
+              ending={endOf(bar)}
               top={bar.lane * LANE_PX}
               isEntry={index === Math.max(0, at)}
               onLook={setLooked}
@@ -86,7 +91,7 @@ function Drawn({ chart, dropped, onEvent }: { chart: Chart } & Told) {
       </div>
       <Lengths chart={chart} />
       <p className="mt-1 flex h-4 gap-2 truncate text-xs/4 text-ink-faint tabular-nums">
-        <Said bar={bars.find((bar) => bar.span.seq === looked)} chart={chart} dropped={dropped} />
+        <Said bar={bars.find((bar) => bar.span.seq === looked)} endOf={endOf} chart={chart} dropped={dropped} />
       </p>
     </div>
   );
@@ -114,7 +119,7 @@ function Lengths({ chart }: { chart: Chart }) {
 }
 
 /** What the bar is that somebody looks at; else how long it all took. */
-function Said({ bar, chart, dropped }: { bar: Bar | undefined; chart: Chart; dropped: number }) {
+function Said({ bar, endOf, chart, dropped }: { bar: Bar | undefined; endOf: (bar: Bar) => Ending | null; chart: Chart; dropped: number }) {
   if (bar) {
     return (
       <>
@@ -125,7 +130,7 @@ function Said({ bar, chart, dropped }: { bar: Bar | undefined; chart: Chart; dro
         </span>
         <span>from {clock(bar.span.started_at)}</span>
         {isWait(bar.span) && <span>waiting</span>}
-        {bar.span.error && <span className="text-failed">failed</span>}
+        {endOf(bar) && <span className={endOf(bar) === "failed" ? "text-failed" : "text-quiet"}>{endOf(bar)}</span>}
       </>
     );
   }

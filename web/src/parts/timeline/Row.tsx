@@ -10,19 +10,22 @@ const MARK_COLOURS: Record<Tone, string> = {
   completed: "text-done",
   failed: "text-failed",
   error: "text-failed",
+  cancelled: "text-quiet",
 };
 
 /** A line of the timeline; a click goes to what it tells of. */
 export const Row = memo(function Row({
   row,
+  cancelled,
   chosen,
   onEvent,
 }: {
   row: TimelineRow;
+  cancelled: string | null;
   chosen: number | undefined;
   onEvent: (seq: number) => void;
 }) {
-  const line = lineOf(row);
+  const line = lineOf(row, cancelled);
   const bad = line.tone === "error" || line.tone === "failed";
   return (
     <button
@@ -48,8 +51,8 @@ export const Row = memo(function Row({
         title={line.text}
         className={clsx(
           "min-w-0 flex-1",
-          line.tone === "error" ? "line-clamp-3 break-words" : "truncate",
-          bad ? "text-failed" : line.name === null ? "text-ink" : "font-mono text-ink-dull",
+          line.tone === "error" || (line.tone === "cancelled" && line.name === null) ? "line-clamp-3 break-words" : "truncate",
+          bad ? "text-failed" : line.tone === "cancelled" ? "text-quiet" : line.name === null ? "text-ink" : "font-mono text-ink-dull",
         )}
       >
         {line.text}

@@ -5,6 +5,8 @@ import { lineOf } from "@/views/timelineRows";
 import { Row } from "./Row";
 
 const ROW_PX = 24;
+/** Of the rows so much is always in sight. */
+const LEAST_PX = 96;
 /** So close to the end counts as there. */
 const END_PX = 32;
 /** So many rows before the last one, the next ones are asked for. */
@@ -12,6 +14,8 @@ const AHEAD = 200;
 
 interface Props {
   rows: readonly TimelineRow[];
+  /** Why the run was cancelled; null where it was not. */
+  cancelled: string | null;
   chosen: number | undefined;
   /** Whether rows are still being added, and the end is where to be. */
   follows: boolean;
@@ -21,7 +25,7 @@ interface Props {
 }
 
 /** The rows of a timeline, of which only those in sight are drawn. */
-export function Rows({ rows, chosen, follows, onEvent, onEnd }: Props) {
+export function Rows({ rows, cancelled, chosen, follows, onEvent, onEnd }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   // A run that ends while somebody reads has its last rows yet to come.
   const [tails] = useState(follows);
@@ -68,7 +72,9 @@ export function Rows({ rows, chosen, follows, onEvent, onEnd }: Props) {
       onScroll={({ currentTarget: at }) => {
         atEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < END_PX;
       }}
-      className="min-h-24 flex-1 overflow-y-auto overscroll-contain pb-1"
+      // They give way to the chart above, but for a few; no room is taken that they do not need.
+      className="flex-auto shrink-[1000] overflow-y-auto overscroll-contain pb-1"
+      style={{ minHeight: Math.min(LEAST_PX, list.getTotalSize()) }}
     >
       <ol aria-label="Events" className="relative" style={{ height: list.getTotalSize() }}>
         {shown.map((item) => {
@@ -83,7 +89,7 @@ export function Rows({ rows, chosen, follows, onEvent, onEnd }: Props) {
                 className="absolute inset-x-0 top-0"
                 style={{ transform: `translateY(${item.start}px)` }}
               >
-                <Row row={row} chosen={chosen} onEvent={onEvent} />
+                <Row row={row} cancelled={cancelled} chosen={chosen} onEvent={onEvent} />
               </li>
             )
           );

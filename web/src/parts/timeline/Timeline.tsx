@@ -1,11 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import clsx from "clsx";
-import { useCallback, useEffect, useRef } from "react";
-import { pollMs, problemOf, type RunDetail, spansQuery, theLive, TIMELINE_POLL_MS, timelineQuery, useConnection } from "@/api";
+import { useCallback, useEffect, useMemo, useRef } from "react";
+import { pollMs, problemOf, type RunDetail, spansQuery, theLive, TIMELINE_POLL_MS, timelineQuery, type TimelineRow, useConnection } from "@/api";
 import { Button } from "@/parts/ui/Button";
 import { Loading } from "@/parts/ui/Quiet";
 import { Trouble } from "@/parts/ui/Trouble";
-import { goesOn } from "@/views/detail";
+import { cancelReason, goesOn } from "@/views/detail";
+import { lineOf } from "@/views/timelineRows";
 import { Bars } from "./Bars";
 import { Rows } from "./Rows";
 
@@ -68,6 +69,9 @@ function Content({ run, chosen, onEvent }: Pick<Props, "run" | "chosen" | "onEve
   useEffect(() => {
     if (run.event_count > known) again();
   }, [run.event_count, known, again]);
+  const cancelled = cancelReason(run);
+  const told = timeline.data?.rows;
+  const left = useMemo(() => leftBy(cancelled, told ?? []), [cancelled, told]);
   if (timeline.isPending) return <Loading what="the timeline" />;
   if (!timeline.data) return <Trouble error={timeline.error} onRetry={() => void timeline.refetch()} />;
   const { rows, more } = timeline.data;
@@ -76,7 +80,7 @@ function Content({ run, chosen, onEvent }: Pick<Props, "run" | "chosen" | "onEve
   }
   return (
     <>
-      {spans.data && spans.data.spans.length > 0 && <Bars spans={spans.data} run={run} onEvent={onEvent} />}
+      {spans.data && spans.data.spans.length > 0 && <Bars spans={spans.data} run={run} left={left} onEvent={onEvent} />}
       {spans.isError && !spans.data && (
         <p className="flex shrink-0 items-center gap-2 border-b border-line px-3 pb-1.5 text-xs text-ink-faint">
           Where the time went is not known: {problemOf(spans.error, 0).message}
@@ -85,6 +89,7 @@ function Content({ run, chosen, onEvent }: Pick<Props, "run" | "chosen" | "onEve
       )}
       <Rows
         rows={rows}
+        cancelled={cancelled}
         chosen={chosen}
         follows={live}
         onEvent={onEvent}
@@ -93,6 +98,11 @@ function Content({ run, chosen, onEvent }: Pick<Props, "run" | "chosen" | "onEve
       {timeline.isError && <Trouble error={timeline.error} onRetry={() => void timeline.refetch()} />}
     </>
   );
+}
+
+/** The events by which something ended only because the run was cancelled. */
+function leftBy(cancelled: string | null, rows: readonly TimelineRow[]): ReadonlySet<number> {
+  return new Set(cancelled === null ? [] : rows.filter((row) => lineOf(row, cancelled).tone === "cancelled").map((row) => row.seq));
 }
 
 /** Once the run has ended, its last rows are there to be asked for. */

@@ -2,6 +2,7 @@ import clsx from "clsx";
 import type { ReactNode } from "react";
 import type { EventOf } from "@/api";
 import { Took } from "@/parts/ui/Now";
+import { isOfCancel } from "@/views/detail";
 import { headline } from "@/views/headline";
 import { isText, oneLine } from "@/views/json";
 import { type CallRow, isFailed, type ResultRow } from "@/views/rows";
@@ -77,16 +78,18 @@ export function Result({ row, open }: { row: ResultRow; open: boolean }) {
   );
 }
 
-type State = "done" | "failed" | "running" | "waiting" | "lost";
+type State = "done" | "failed" | "cancelled" | "running" | "waiting" | "lost";
 const MARKS: Record<State, { sign: string; look: string; word: string }> = {
   done: { sign: "✓", look: "text-done", word: "done" },
   failed: { sign: "✗", look: "text-failed", word: "failed" },
+  cancelled: { sign: "■", look: "text-quiet", word: "cancelled" },
   running: { sign: "●", look: "animate-pulse text-running", word: "running" },
   waiting: { sign: "?", look: "text-waiting", word: "waiting" },
   lost: { sign: "–", look: "text-ink-faint", word: "no result" },
 };
 
-function stateOf({ call, result }: CallRow, { goesOn }: Reading): State {
+function stateOf({ call, result }: CallRow, { goesOn, cancelled }: Reading): State {
+  if (isOfCancel(cancelled, result?.payload.error)) return "cancelled";
   if (result) return isFailed(result) ? "failed" : "done";
   if (!goesOn) return "lost";
   return call.payload.awaits ? "waiting" : "running";

@@ -2,6 +2,7 @@ import clsx from "clsx";
 import type { ReactNode } from "react";
 import type { LogEvent } from "@/api";
 import { asText, isRecord } from "@/views/json";
+import { isOfCancel } from "@/views/detail";
 import type { AttemptRow, OutcomeRow, StepRow, StrangeRow } from "@/views/rows";
 import { duration } from "@/views/time";
 import { Cut } from "./Cut";
@@ -9,6 +10,9 @@ import { Fold } from "./Fold";
 import { useReading, useWhole } from "./reading";
 import { Text } from "./Text";
 import { outcomeWord } from "./words";
+
+const FAILED = { sign: "✗", look: "text-failed" };
+const CANCELLED = { sign: "■", look: "text-quiet" };
 
 interface LineProps {
   seq: number;
@@ -54,12 +58,14 @@ const isNothing = (value: unknown) => value == null || value === "" || (isRecord
 
 /** The heading of a step, or how it ended. */
 export function Step({ row, open }: { row: StepRow; open: boolean }) {
+  const { cancelled } = useReading();
   const { start, end } = row;
   const step = start ?? end;
   if (!step) return null;
   const { kind, try: number } = step.payload;
   const error = end?.payload.error;
-  const sign = end ? (error == null ? "✓" : "✗") : "•";
+  const bad = error == null ? null : isOfCancel(cancelled, error, end?.payload.error_code) ? CANCELLED : FAILED;
+  const { sign, look } = bad ?? { sign: end ? "✓" : "•", look: "text-ink-faint" };
   const said = [
     start && kind.replaceAll("_", " "),
     number > 1 && `try ${number}`,
@@ -67,12 +73,13 @@ export function Step({ row, open }: { row: StepRow; open: boolean }) {
     end?.payload.duration_ms != null && duration(end.payload.duration_ms),
   ];
   return (
-    <Line seq={row.seq} open={open} sign={sign} look={error == null ? "text-ink-faint" : "text-failed"} event={end ?? step} inside={resultIn}>
+    <Line seq={row.seq} open={open} sign={sign} look={look} event={end ?? step} inside={resultIn}>
       {step.path.split(".").slice(0, -1).map((outer) => `${outer} › `)}
       <span className={clsx(start && "font-semibold", start && error == null && "text-ink")}>{step.payload.name}</span>
       {said.filter(Boolean).map((word) => ` · ${String(word)}`)}
       {error != null && `: ${error}`}
-      {end?.payload.error_code != null && <span className="ml-1.5 font-mono">{end.payload.error_code}</span>}
+      {/* The code of a failure, which it is not where the run was cancelled. */}
+      {end?.payload.error_code != null && bad !== CANCELLED && <span className="ml-1.5 font-mono">{end.payload.error_code}</span>}
     </Line>
   );
 }
@@ -98,13 +105,13 @@ export function Attempt({ row, open }: { row: AttemptRow; open: boolean }) {
 
 const OUTCOME_LOOKS: Record<string, { sign: string; look: string }> = {
   completed: { sign: "✓", look: "text-done" },
-  cancelled: { sign: "■", look: "text-quiet" },
+  cancelled: CANCELLED,
 };
 
 /** How the run ended. */
 export function Outcome({ row, open }: { row: OutcomeRow; open: boolean }) {
   const { status, error, duration_ms: took } = row.end.payload;
-  const { sign, look } = OUTCOME_LOOKS[status] ?? { sign: "✗", look: "text-failed" };
+  const { sign, look } = OUTCOME_LOOKS[status] ?? FAILED;
   return (
     <Line seq={row.seq} open={open} sign={sign} look={look} event={row.end} inside={resultIn}>
       <strong className="font-semibold">{outcomeWord(status)}</strong>

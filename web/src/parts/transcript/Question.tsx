@@ -20,7 +20,9 @@ export function Question({ asked }: { asked: Awaited }) {
   if (asked.kind === "rate_limit") return <p className="text-xs text-ink-dull">Waits for the provider’s limit{asked.until ? `, until ${exact(asked.until)}` : ""}.</p>;
   return (
     <div className="flex flex-col gap-1.5">
-      <p className="font-medium [overflow-wrap:anywhere] whitespace-pre-wrap">{question ?? `The result of ${asked.name}`}</p>
+      <p className="font-medium [overflow-wrap:anywhere] whitespace-pre-wrap">
+        {question ?? (asked.kind === "client_tool" && options.length === 0 ? <ToolWanted name={asked.name} /> : `The result of ${asked.name}`)}
+      </p>
       {question === null && <Text text={asText(asked.input)} />}
       {asked.answered || isSent ? (
         <p role="status" className="text-xs text-ink-dull">Answered. The run takes it up as soon as it can.</p>
@@ -52,6 +54,13 @@ export function Question({ asked }: { asked: Awaited }) {
     </div>
   );
 }
+
+/** Says to who reads the page why it is he who is asked. */
+const ToolWanted = ({ name }: { name: string }) => (
+  <span className="font-normal">
+    The worker called its tool <strong>{name}</strong>, and no program here executes it. Type what it should give back:
+  </span>
+);
 
 interface FieldProps {
   asked: Awaited;
@@ -95,7 +104,7 @@ function Field({ asked, isText, disabled, onAnswer }: FieldProps) {
           }}
           className="field-sizing-content max-h-48 w-full resize-y rounded border border-line bg-app px-2 py-1 font-mono text-xs"
         />
-        <p id={hint} className="text-[11px] text-ink-faint">{isText ? "Enter sends, Shift and Enter begin a new line." : "JSON where it is JSON, else text. Control and Enter send."}</p>
+        <p id={hint} className="text-[11px] text-ink-faint">{isText ? "Enter sends, Shift and Enter begin a new line." : "Ctrl+Enter sends. Valid JSON is sent as JSON, anything else as text."}</p>
       </div>
       <Button look="primary" type="submit" disabled={disabled || !typed.trim()} className="mb-5">
         Answer

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import clsx from "clsx";
 import { useMemo, useState } from "react";
 import { PAGE, pageOf, runQuery, useLog, type RunDetail } from "@/api";
 import { RunLink } from "@/parts/detail/links";
@@ -7,7 +8,7 @@ import { Button } from "@/parts/ui/Button";
 import { Took } from "@/parts/ui/Now";
 import { Loading } from "@/parts/ui/Quiet";
 import { Trouble } from "@/parts/ui/Trouble";
-import { goesOn } from "@/views/detail";
+import { cancelReason, goesOn, isOfCancel } from "@/views/detail";
 import { headline } from "@/views/headline";
 import type { SubRunRow } from "@/views/rows";
 import { rowsOf } from "@/views/transcript";
@@ -21,8 +22,9 @@ import { isBare } from "./words";
 
 /** A run that this one called; its transcript opens inside of this one. */
 export function SubRun({ row, open }: { row: SubRunRow; open: boolean }) {
-  const { onToggle } = useReading();
+  const { onToggle, cancelled } = useReading();
   const { call, end } = row;
+  const isCancelled = isOfCancel(cancelled, end?.payload.error, end?.payload.error_code);
   const child = call.child_run_id;
   // An agent's helper is known by its own name, another worker by the worker's.
   const name = (call.payload.kind !== "agent" && call.payload.worker) || call.payload.name;
@@ -32,8 +34,8 @@ export function SubRun({ row, open }: { row: SubRunRow; open: boolean }) {
       <Branch />
       <span className="max-w-[45%] shrink-0 truncate text-xs font-semibold">{name}</span>
       <span className="min-w-0 flex-1 truncate text-xs text-ink-dull">{about || call.path.split(".").join(" › ")}</span>
-      {end?.payload.error != null && <span className="min-w-0 max-w-[40%] truncate text-xs text-failed">{end.payload.error}</span>}
-      <State row={row} />
+      {end?.payload.error != null && <span className={clsx("min-w-0 max-w-[40%] truncate text-xs", isCancelled ? "text-quiet" : "text-failed")}>{end.payload.error}</span>}
+      <State row={row} isCancelled={isCancelled} />
     </>
   );
   return (
@@ -49,9 +51,9 @@ const Branch = () => (
   </svg>
 );
 
-function State({ row: { call, end } }: { row: SubRunRow }) {
+function State({ row: { call, end }, isCancelled }: { row: SubRunRow; isCancelled: boolean }) {
   const reading = useReading();
-  const status = end ? (end.payload.error == null ? "done" : "failed") : reading.goesOn ? "running" : null;
+  const status = end ? (end.payload.error == null ? "done" : isCancelled ? "cancelled" : "failed") : reading.goesOn ? "running" : null;
   return (
     <span className="flex shrink-0 items-baseline gap-2 text-xs text-ink-faint tabular-nums">
       {(end || reading.goesOn) && <Took from={call.timestamp} to={end?.timestamp ?? null} ms={end?.payload.duration_ms ?? null} />}
@@ -88,9 +90,10 @@ function NestedRows({ run }: { run: RunDetail }) {
   const last = Math.min(log.lastSeq, pages * PAGE);
   const retry = useWanted(log, 1, last);
   const bare = isBare(run);
+  const cancelled = cancelReason(run);
   const reading = useMemo(
-    () => ({ log, goesOn: isLive, asked: outer.asked, onToggle: folds.setOpen, onChoose: undefined }),
-    [log, isLive, outer.asked, folds.setOpen],
+    () => ({ log, goesOn: isLive, cancelled, asked: outer.asked, onToggle: folds.setOpen, onChoose: undefined }),
+    [log, isLive, cancelled, outer.asked, folds.setOpen],
   );
   const shown = Array.from({ length: last ? pageOf(last) + 1 : 0 }, (_, number) => log.page(number));
   return (

@@ -1,7 +1,7 @@
 import { type RefObject, useCallback, useEffect, useMemo, useReducer, useRef, useState } from "react";
 import { PAGE, type RunDetail, type RunLog, useLog } from "@/api";
 import { Trouble } from "@/parts/ui/Trouble";
-import { goesOn } from "@/views/detail";
+import { cancelReason, goesOn } from "@/views/detail";
 import { type Choice, useChoice } from "./choice";
 import { type UsedFind, useFind } from "./find";
 import { HitLine } from "./FindBar";
@@ -107,11 +107,13 @@ function useViewport(log: RunLog, bare: boolean, atEnd: boolean): Viewport {
 /** What the rows need, the same as long as it is the same: else all of them would be drawn again. */
 function useReadingOf(run: RunDetail, log: RunLog, isLive: boolean, folds: UsedFolds, viewport: Viewport, onChoose: (seq: number) => void) {
   const { setOpen } = folds;
+  const cancelled = cancelReason(run);
   const ids = run.awaits.map((one) => one.call_id).join("\n");
   return useMemo(
     () => ({
       log,
       goesOn: isLive,
+      cancelled,
       asked: new Set(ids.split("\n")),
       onToggle: (seq: number, open: boolean) => {
         // Who opens something wants to read it, where it is.
@@ -120,7 +122,7 @@ function useReadingOf(run: RunDetail, log: RunLog, isLive: boolean, folds: UsedF
       },
       onChoose,
     }),
-    [log, isLive, ids, viewport, setOpen, onChoose],
+    [log, isLive, cancelled, ids, viewport, setOpen, onChoose],
   );
 }
 

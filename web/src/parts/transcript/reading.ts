@@ -6,6 +6,8 @@ export interface Reading {
   readonly log: RunLog;
   /** Whether more may come. */
   readonly goesOn: boolean;
+  /** Why the run was cancelled; null where it was not. */
+  readonly cancelled: string | null;
   /** The calls that the strip below asks somebody to answer. */
   readonly asked: ReadonlySet<string>;
   readonly onToggle: (seq: number, open: boolean) => void;
