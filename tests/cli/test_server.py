@@ -186,10 +186,13 @@ def test_the_login_link_gives_a_cookie_that_opens_the_api(server):
 
 
 def test_one_storage_has_one_server(server, shopfloor):
-    server()
+    up = server()
     done = shopfloor("up", "--port", "0")
     assert done.stderr.startswith("error[server_running]: a server is already running")
+    assert f"hint: it is at {up.login}, or" in done.stderr
     assert done.returncode == 5
+    # The one that is there is found as before.
+    assert f"a server is running at {up.url}" in shopfloor("doctor").stdout
 
 
 def test_a_port_that_is_taken_is_a_clear_error(server, shopfloor, tmp_path):
@@ -236,9 +239,30 @@ def test_rebuild_gives_the_same_rows_even_where_the_database_was_lost(server, sh
     assert views_of(server()) == kept
 
 
-def test_rebuild_beside_a_server_is_refused(server, shopfloor):
+def test_rebuild_beside_a_server_is_refused(server, shopfloor, env):
     server()
-    assert shopfloor("rebuild").stderr.startswith("error[server_running]")
+    assert shopfloor("rebuild").stderr.startswith("error[server_running]: a server is using these rows")
+    # Also where nobody can tell where it is.
+    Path(env["SHOPFLOOR_STORAGE"], "server.json").unlink()
+    assert shopfloor("rebuild").stderr.startswith("error[server_running]: a server is using these rows")
+
+
+def test_runs_are_listed_by_their_worker_by_how_long_ago_they_began_and_by_their_caller(shopfloor):
+    assert shopfloor("run", "repo-report", "-q").returncode == 0
+    assert shopfloor("run", "hello", "-i", "NAME=Ada", "-q").returncode == 0
+
+    def listed(*options: str) -> list[str]:
+        return [run["name"] for run in json.loads(shopfloor("list", "--json", *options).stdout)["workers"]]
+
+    assert listed("--worker", "hello") == ["hello"]
+    assert set(listed("--worker", "file-report")) == {"file-report"}
+    assert listed("--worker", "hello", "--since", "2h") == ["hello"]
+    assert listed("--until", "2h") == []
+    (report,) = json.loads(shopfloor("list", "--json", "--worker", "repo-report").stdout)["workers"]
+    assert set(listed("--parent", report["id"][:8])) == {"file-report"}
+    table = shopfloor("list").stdout
+    assert "  file-report  " in table
+    assert "error[invalid" in shopfloor("list", "--since", "yesterday").stderr
 
 
 @pytest.mark.req("WT-16")

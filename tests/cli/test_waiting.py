@@ -122,6 +122,14 @@ def test_what_is_no_option_is_refused_with_the_options(shopfloor, waiting, said)
     assert "waits for Which colour?" in shopfloor("status", waiting).stdout
 
 
+def test_show_and_tail_say_what_a_run_waits_for(shopfloor, waiting):
+    shown = shopfloor("show", waiting).stdout
+    assert "status  waiting" in shown
+    assert "… waits for Which colour? (1. red / 2. green)" in shown
+    assert f"shopfloor answer {waiting[:8]} " in shown
+    assert "note: waits for Which colour?" in shopfloor("tail", waiting).stderr
+
+
 def test_an_answer_beside_the_options_is_given_as_a_text(shopfloor, server, workers, waiting):
     assert shopfloor("answer", waiting, "--text", "3").returncode == 0
     server(*workers)

@@ -36,8 +36,10 @@ def standing_of(path: Path) -> Standing:
             case _:
                 pass
     run = safe(path.stem)
-    if waits.waiting:
+    if waits.waiting and calls:
         return Standing("waiting", [*waiting_lines(run, [_told(call) for call in calls.values()])])
+    if is_locked(path) and waits.waiting:
+        return Standing("waiting", [f"waits for a run that it called; `shopfloor tree {run[:8]}` shows it"])
     if is_locked(path):
         return Standing("running", [f"still running; `shopfloor tail {run[:8]}` follows it"])
     return Standing("no outcome", [f"{_GONE}; `shopfloor up` goes on with it" if can_go_on else _GONE])
