@@ -122,12 +122,12 @@ function Facts({ run, showsOwner, isChosen }: { run: Run; showsOwner: boolean; i
   );
 }
 
-/** Where the run came from, and on whose behalf. A badge that tells what is waited for is cut before they are; no other is long. */
+/** Where the run came from, and on whose behalf. A badge that tells what is waited for is cut, too, but its first word stays. */
 function Names({ run, owner }: { run: Run; owner: string | null }) {
   const badgeIsLong = Boolean(run.waits_for?.length);
   const channel = run.channel_id === null ? null : (run.channel_name ?? run.channel_id);
   return (
-    <span className={clsx("flex", badgeIsLong ? "flex-auto shrink-0" : "flex-1", channel === null ? "min-w-0" : "min-w-14")}>
+    <span className={clsx("flex", badgeIsLong ? "flex-auto" : "flex-1", channel === null ? "min-w-0" : "min-w-14")}>
       <span className={clsx("flex min-w-0 gap-2", badgeIsLong ? "max-w-36" : "flex-1")}>
         {channel !== null && (
           <span className={clsx("shrink-0 truncate", owner === null ? "max-w-full" : badgeIsLong ? "max-w-20" : "max-w-1/2")} title={`Channel: ${channel}`}>

@@ -26,7 +26,7 @@ export function StatusBadge({ status, waitsFor, framed = false }: StatusProps) {
     <span
       data-status={status}
       title={kinds ? `${status}${kinds}` : undefined}
-      className={clsx("inline-flex min-w-0 items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap", COLOURS[status], framed && "ring-1 ring-current ring-inset")}
+      className={clsx("inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap", kinds ? "min-w-[4.25rem]" : "shrink-0", COLOURS[status], framed && "ring-1 ring-current ring-inset")}
     >
       {status === "running" && <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />}
       <span className="truncate">
