@@ -6,7 +6,6 @@ import asyncio
 import copy
 import time
 import traceback
-import uuid
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.journal import Journal, Place, Said, StepRecord
 from shopfloor.engine.leash import Leash
 from shopfloor.engine.occupancy import Occupancy, Slot
+from shopfloor.engine.resting import resting_call, seconds_until
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import (
     AgentMissing,
@@ -54,7 +54,6 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
     Usage,
-    now,
     timestamp_of,
 )
 from shopfloor.ports import Log, Order
@@ -375,7 +374,7 @@ class Attempt:
         with self._news(self._answers, call_id) as news:
             if call_id not in self.journal.results:
                 async with self.waiting():
-                    with anyio.move_on_after(_seconds_until(awaits.until)):
+                    with anyio.move_on_after(seconds_until(awaits.until)):
                         await news.wait()
         async with self._settling:
             if call_id in self.journal.results:
@@ -392,7 +391,7 @@ class Attempt:
 
     async def rest_for(self, place: Place, reason: str, seconds: float) -> None:
         """Waits so long, by a call that answers itself: everybody sees it, and no restart cuts it short."""
-        await self.append(_resting(reason, timestamp_of(round((time.time() + seconds) * 1000))), place)
+        await self.append(resting_call(reason, timestamp_of(round((time.time() + seconds) * 1000))), place)
         await self.rest_on(place, reason)
 
     async def rest_on(self, place: Place, reason: str) -> None:
@@ -402,7 +401,7 @@ class Attempt:
             with self._news(self._answers, call.call_id) as news:
                 if call.call_id not in self.journal.results:
                     async with self.waiting():
-                        with anyio.move_on_after(_seconds_until(call.awaits.until if call.awaits else None)):
+                        with anyio.move_on_after(seconds_until(call.awaits.until if call.awaits else None)):
                             await news.wait()
             async with self._settling:
                 if call.call_id not in self.journal.results:
@@ -490,22 +489,3 @@ def _text_of(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - it is somebody else's, too
         return ""
-
-
-def _resting(reason: str, until: str) -> ToolCall:
-    return ToolCall(
-        name=reason,
-        call_id=f"{reason}_{uuid.uuid4().hex}",
-        input={"until": until},
-        output=None,
-        fidelity="router",
-        awaits=Awaits(kind=reason, until=until),
-    )
-
-
-def _seconds_until(until: str | None) -> float | None:
-    if until is None:
-        return None
-    from datetime import datetime
-
-    return max(0.0, (datetime.fromisoformat(until) - datetime.fromisoformat(now())).total_seconds())
