@@ -403,6 +403,11 @@ def storage_error(error: OSError, doing: str, *, reading: bool = False) -> Stora
     return StorageFailed(reason, hint="check the disk and the folder that SHOPFLOOR_STORAGE names")
 
 
+def folder_gone() -> UsageError:
+    """The error where the folder that we were started in has been deleted."""
+    return UsageError("the folder that you are in is gone", hint="go to one that is there")
+
+
 def ambiguous_run(said: str, fitting: Sequence[str]) -> AmbiguousRun:
     """The error where these runs fit what somebody said, with as much of each as tells some of them apart."""
     some = [run_id[: len(said) + _TELLING] for run_id in sorted(fitting)[:_CANDIDATES]]

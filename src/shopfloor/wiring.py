@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shopfloor.adapters.local import Live, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
-from shopfloor.errors import ServerRunning, ServerUnreachable, UnsupportedOption, UsageError
+from shopfloor.errors import ServerRunning, ServerUnreachable, UnsupportedOption, UsageError, storage_error
 from shopfloor.limits import (
     DISK_LOW_WATER_BYTES,
     HOST_SLOTS,
@@ -303,7 +303,10 @@ async def open_client(
 @contextmanager
 def the_one_server(storage: Storage) -> Generator[None]:
     """Holds the storage's place for a server; the lock goes with the process, whatever ends it."""
-    descriptor = open_for_append(storage.server_lock)
+    try:
+        descriptor = open_for_append(storage.server_lock)
+    except OSError as error:
+        raise storage_error(error, f"cannot write {storage.server_lock}") from error
     try:
         if not lock(descriptor):
             raise ServerRunning(f"a server is already running on {storage.root}", hint=_how_to_use_it(storage))
@@ -321,6 +324,20 @@ def _how_to_use_it(storage: Storage) -> str:
     address = find_server(storage, named=False)
     there = f"it is at {address.url}/login?token={address.token}" if address else "use that one"
     return f"{there}, or name another --storage"
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """The whole file at once, and never for others to read: a token is in it."""
+    new = path.with_suffix(".new")
+    try:
+        # What a crash left may have any mode.
+        new.unlink(missing_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, LOG_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        new.replace(path)
+    except OSError as error:
+        raise storage_error(error, f"cannot write {path}") from error
 
 
 async def serve_storage(
@@ -345,8 +362,7 @@ async def serve_storage(
         token = Tokens(storage.tokens).admin_token()
 
         def started(url: str) -> None:
-            storage.server_address.write_bytes(msgspec.json.encode(Address(url, token)))
-            storage.server_address.chmod(LOG_MODE)
+            _write_private(storage.server_address, msgspec.json.encode(Address(url, token)))
             on_started(url, token)
 
         async with local_office(storage) as office, local_works(office, workers or Workers()) as works:

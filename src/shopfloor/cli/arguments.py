@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from shopfloor.cli.style import safe
-from shopfloor.errors import InvalidEvent, UsageError
+from shopfloor.errors import InvalidEvent, UsageError, folder_gone
 from shopfloor.limits import NOTES
 from shopfloor.log import Entry, Event, decode, is_run_id
 from shopfloor.record import Problem, Storage
@@ -51,6 +51,14 @@ def positive(text: str) -> int:
     return number
 
 
+def port_number(text: str) -> int:
+    """Where to listen; 0 is any that is free."""
+    if not (text.isascii() and text.isdecimal() and int(text) <= _LAST_PORT):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: a number from 0 to {_LAST_PORT}")
+    return int(text)
+
+
+_LAST_PORT = 65535
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -103,7 +111,7 @@ def folder_of(said: str) -> Path:
     except RuntimeError as error:
         raise UsageError(f"{said!r} is of nobody: {error}") from error
     except FileNotFoundError as error:
-        raise UsageError("the folder that you are in is gone", hint="go to one that is there") from error
+        raise folder_gone() from error
 
 
 def run_id_of(args: argparse.Namespace) -> str:

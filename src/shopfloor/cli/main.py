@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from shopfloor.cli.commands import COMMANDS, find_command, overview
-from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, storage_error
+from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, folder_gone, storage_error
 
 if TYPE_CHECKING:
     import argparse
@@ -65,7 +65,7 @@ def main(words: list[str]) -> int:
     except ShopfloorError as error:
         if debug:
             raise
-        return complain(error)
+        return complain(_no_text(error, words) or error)
     except BrokenPipeError:
         # Whoever read our output has gone, as in `shopfloor show last | head`.
         _silence()
@@ -75,14 +75,21 @@ def main(words: list[str]) -> int:
     except OSError as error:
         if debug:
             raise
-        return complain(storage_error(error, f"cannot use {error.filename or 'the output'}", reading=True))
+        return complain(_of_system(error))
     except Exception as error:
         if debug:
             raise
-        return complain(_readable(error))
+        return complain(_readable(error, words))
 
 
-def _readable(error: Exception) -> ShopfloorError:
+def _of_system(error: OSError) -> ShopfloorError:
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        # Of all that is looked for, only the folder that we are in has no name.
+        return folder_gone()
+    return storage_error(error, f"cannot use {error.filename or 'the output'}", reading=True)
+
+
+def _readable(error: Exception, words: list[str]) -> ShopfloorError:
     """An error of ours, also where task groups have wrapped it; anything else is a defect."""
     inside: BaseException = error
     while isinstance(inside, BaseExceptionGroup):
@@ -90,12 +97,27 @@ def _readable(error: Exception) -> ShopfloorError:
         if others:
             break
         inside = first
+    if isinstance(inside, ShopfloorError | UnicodeEncodeError) and (refused := _no_text(inside, words)):
+        return refused
     if isinstance(inside, ShopfloorError):
         return inside
     return UnexpectedError(
         f"{type(error).__name__}: {error}",
         hint="this is a defect of Shopfloor; the same command with --debug shows where",
     )
+
+
+def _no_text(error: ShopfloorError | UnicodeEncodeError, words: list[str]) -> UsageError | None:
+    """The error where one of the words is to be text, and is none.
+
+    It is seen only where the word is used: a path may be any bytes.
+    """
+    cause = error if isinstance(error, UnicodeEncodeError) else error.__context__
+    if not isinstance(cause, UnicodeEncodeError):
+        return None
+    wrong = cause.object[cause.start : cause.end]
+    word = next((word for word in words if wrong in word), None)
+    return UsageError(f"{word!r} is no text in UTF-8", hint="give it in UTF-8: it is kept as text") if word else None
 
 
 def complain(error: ShopfloorError) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -10,7 +11,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, duration_seconds, positive, storage_of
+from shopfloor.cli.arguments import Parser, duration_seconds, port_number, positive, storage_of
 from shopfloor.cli.leaving import leave_tasks
 from shopfloor.engine import Catalogue, default_folders
 from shopfloor.errors import UsageError
@@ -28,7 +29,9 @@ EXAMPLES = """\
 def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="the address to listen on")
-    parser.add_argument("--port", metavar="N", type=int, default=7420, help="the port to listen on (0: any free one)")
+    parser.add_argument(
+        "--port", metavar="N", type=port_number, default=7420, help="the port to listen on (0: any free one)"
+    )
     parser.add_argument(
         "--allow-host", metavar="NAME", action="append", default=[], help="a name by which the server may be asked for"
     )
@@ -66,10 +69,12 @@ def run(args: Namespace) -> int:
         make_example_runs(args)
 
     def started(url: str, token: str) -> None:
-        print(f"Shopfloor is up: {url}/login?token={token}")
-        print(f"  runs are kept in {storage.root}")
-        print(f"  {found}")
-        print(f"  the API is described at {url}/api/docs; Ctrl-C stops", flush=True)
+        # Where nobody reads it, as in `shopfloor up | head -1`, there is still a server to be.
+        with contextlib.suppress(OSError):
+            print(f"Shopfloor is up: {url}/login?token={token}")
+            print(f"  runs are kept in {storage.root}")
+            print(f"  {found}")
+            print(f"  the API is described at {url}/api/docs; Ctrl-C stops", flush=True)
         # What is loaded stays as long as the server: the garbage collector need not look through it time and again.
         gc.freeze()
 

@@ -7,12 +7,13 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from shopfloor.cli.arguments import Parser, add_color, folder_of, storage_of
 from shopfloor.cli.style import Style, one_line, safe
 from shopfloor.cli.worker_tree import lines_of
-from shopfloor.cli.workers_new import new_worker
+from shopfloor.cli.workers_new import new_worker, server_of
 from shopfloor.engine import (
     EXAMPLE_WORKERS,
     Catalogue,
@@ -253,9 +254,15 @@ def _problems_of(found: Worker | Path, known: Sequence[Worker]) -> Sequence[Prob
 
 
 def _new(args: argparse.Namespace) -> int:
-    made = new_worker(args.slug, folder_of(args.into), python=args.python)
+    into = folder_of(args.into)
+    made = new_worker(args.slug, into, python=args.python)
     for path in made:
         print(f"made {_from_here(path)}")
-    where = "" if folder_of(args.into) == Path.cwd() / "workers" else f" --workers {_from_here(folder_of(args.into))}"
+    server, known = server_of(storage_of(args), args.slug)
+    # A server has its own --workers, and `run` takes none beside it.
+    where = "" if server or into == Path.cwd() / "workers" else f" --workers {quote(_from_here(into))}"
+    if server and not known:
+        again = f"start it again with `--workers {quote(str(into))}`"
+        print(f"the server at {server.url} does not look in this folder: {again}")
     print(f"try it: shopfloor run {args.slug} -i NAME=Ada{where}")
     return 0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import keyword
 from pathlib import Path
 
+from shopfloor.cli.remote import is_remote
+from shopfloor.client import Address, Api, find_server
 from shopfloor.engine import is_slug
-from shopfloor.errors import ConflictError, UsageError
+from shopfloor.errors import ConflictError, ShopfloorError, UsageError
+from shopfloor.record import Storage
 
 _YAML = """\
 # Run it:   shopfloor run {slug} -i NAME=Ada
@@ -75,3 +79,23 @@ def new_worker(slug: str, into: Path, *, python: bool) -> list[Path]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     return [folder / name for name in files]
+
+
+def server_of(storage: Storage, slug: str) -> tuple[Address | None, bool]:
+    """The storage's own server, and whether it has that worker; none where `run` would not ask it, or we cannot."""
+    address = None if is_remote() else find_server(storage, named=False)
+    if address is None:
+        return None, False
+    try:
+        return address, slug in asyncio.run(_slugs(address))
+    except ShopfloorError:
+        # The worker is made all the same.
+        return None, False
+
+
+async def _slugs(address: Address) -> set[str]:
+    api = Api(address.url, address.token)
+    try:
+        return {worker["slug"] for worker in (await api.get("/api/workers"))["workers"]}
+    finally:
+        await api.close()

@@ -11,12 +11,22 @@ import httpx
 import msgspec
 
 from shopfloor.client.sse import Frame, frames
-from shopfloor.errors import BodyTooLarge, RunNotFound, ServerUnreachable, ShopfloorError, ambiguous_run, error_of
+from shopfloor.errors import (
+    BodyTooLarge,
+    InvalidInput,
+    RunNotFound,
+    ServerUnreachable,
+    ShopfloorError,
+    ambiguous_run,
+    error_of,
+)
 from shopfloor.limits import REQUEST_BYTES, REQUEST_SECONDS
 from shopfloor.log import Delta, Entry, is_run_id
 
 _PAGE: Final = 1_000
 _NEWEST: Final = 500
+_SHOWN: Final = 100
+"""How much of what cannot be sent is said."""
 _JSON: Final = {"Content-Type": "application/json"}
 
 
@@ -45,7 +55,7 @@ class Api:
         return await self._send("GET", path, params=given)
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return await self._send("POST", path, content=msgspec.json.encode(body), headers=_JSON)
+        return await self._send("POST", path, content=_encoded(body), headers=_JSON)
 
     async def delete(self, path: str) -> dict[str, Any]:
         return await self._send("DELETE", path)
@@ -59,6 +69,8 @@ class Api:
             answer = await self._http.request(method, path, **options)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
+        except UnicodeEncodeError as error:
+            raise no_text(error) from error
         as_json = answer.headers.get("content-type", "").startswith("application/json")
         if answer.is_error or not (as_json or answer.status_code == HTTPStatus.NO_CONTENT):
             raise problem_of(answer)
@@ -126,7 +138,7 @@ class Api:
     @asynccontextmanager
     async def posted(self, path: str, body: Any) -> AsyncGenerator[httpx.Response]:
         """The answer to a body, still to come."""
-        content = msgspec.json.encode(body)
+        content = _encoded(body)
         if len(content) > REQUEST_BYTES:
             # Refused there before it is read, and a connection that breaks off in the middle says nothing.
             raise BodyTooLarge(
@@ -153,6 +165,25 @@ class Api:
 
     async def close(self) -> None:
         await self._http.aclose()
+
+
+def no_text(error: UnicodeEncodeError) -> InvalidInput:
+    """The error where half a character, or a byte of a name that is no UTF-8, is to be sent."""
+    return InvalidInput(
+        f"{error.object[:_SHOWN]!r} cannot be sent: it is no text in UTF-8", hint="leave out what is no whole character"
+    )
+
+
+def _encoded(body: Any) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError as error:
+        raise no_text(error) from error
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(
+            f"what is given cannot be sent as JSON: {error}",
+            hint="give text, numbers, booleans, None, and lists and dicts of these",
+        ) from error
 
 
 class _LogPage(msgspec.Struct):

@@ -10,13 +10,13 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from shopfloor.client.api import Api, problem_of
+from shopfloor.client.api import Api, no_text, problem_of
 from shopfloor.client.following import Patience, followed, patiently, replayed
 from shopfloor.client.problems import told
 from shopfloor.client.progress import Progress
 from shopfloor.client.sse import Frame, frames
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
-from shopfloor.errors import OutcomeUnknown, ServerUnreachable
+from shopfloor.errors import InvalidInput, OutcomeUnknown, ServerUnreachable
 from shopfloor.views import (
     DONE,
     ClientToolRequest,
@@ -59,7 +59,7 @@ class Continue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 class Execution:
     def __init__(self, api: Api, slug: str, first: Begin | Continue, tools: ToolHandlers) -> None:
         self._api = api
-        self._path = f"/api/agents/{quote(slug, safe='')}/execute"
+        self._path = f"/api/agents/{_quoted(slug)}/execute"
         self._first = first
         self._tools = tools
         self._progress = Progress(first.execution_id if isinstance(first, Continue) else None)
@@ -179,6 +179,15 @@ class Execution:
         else:
             state = StreamState()
         return resumed(state, answered) if answered else state
+
+
+def _quoted(slug: str) -> str:
+    try:
+        return quote(slug, safe="")
+    except UnicodeEncodeError as error:
+        raise no_text(error) from error
+    except TypeError as error:
+        raise InvalidInput(f"{slug!r} names no worker", hint="give its slug, e.g. `hello`") from error
 
 
 def _may_ask_again(request: Begin | Continue, error: ServerUnreachable) -> bool:

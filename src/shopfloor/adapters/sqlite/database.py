@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import queue
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
@@ -14,13 +17,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import QueuePool
 
-from shopfloor.errors import DatabaseBusy, DatabaseTooNew, StoreError, storage_error
+from shopfloor.errors import DatabaseBusy, DatabaseTooNew, ShopfloorError, StoreError, storage_error
 from shopfloor.limits import DATABASE_GROUP_SECONDS, DATABASE_PATIENCE_SECONDS, DATABASE_READERS, LOG_MODE
-from shopfloor.record import lock_file, make_folder
+from shopfloor.record import lock_file, make_folder, open_for_append
 
 _PRAGMAS: Final = (
     "journal_mode=WAL",
@@ -37,6 +40,14 @@ _PRAGMAS: Final = (
 )
 HEAD: Final = "0008"
 """The newest migration that this program knows."""
+_SURROUNDINGS: Final = frozenset(
+    {
+        *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM),
+        *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN),
+    }
+)
+"""What SQLite says where the file may well be sound, and what is around it is not."""
+_MAKING: Final = threading.Lock()
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -47,7 +58,9 @@ _Item = tuple[Jobs, Any, Future[Any]]
 
 def open_engine(path: Path) -> Engine:
     """Connections to the file: for readers as they are, for the writer inside `BEGIN IMMEDIATE`."""
-    engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool, pool_size=DATABASE_READERS + 1, max_overflow=0)
+    # Not put together as text: a path may have what means something in a URL.
+    url = URL.create("sqlite", database=str(path))
+    engine = create_engine(url, poolclass=QueuePool, pool_size=DATABASE_READERS + 1, max_overflow=0)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, record: object) -> None:
@@ -69,16 +82,13 @@ def open_database(path: Path) -> Engine:
     make_folder(path.parent)
     engine = open_engine(path)
     try:
+        _make_private(path)
         if _version(engine) != HEAD:
             with lock_file(path.with_suffix(".migrating")):
                 _migrate(engine)
-        path.chmod(LOG_MODE)
     except (DatabaseError, sqlite3.DatabaseError) as error:
         engine.dispose()
-        raise StoreError(
-            f"{path} cannot be used as a database: {error}",
-            hint="move it away; `shopfloor rebuild` makes a new one from the logs",
-        ) from error
+        raise _refused(error, path) from error
     except OSError as error:
         engine.dispose()
         raise storage_error(error, f"cannot open {path}") from error
@@ -86,6 +96,36 @@ def open_database(path: Path) -> Engine:
         engine.dispose()
         raise
     return engine
+
+
+def _make_private(path: Path) -> None:
+    """Nobody else may read the file, nor what SQLite makes beside it with the same mode; whatever the umask is."""
+    # By nobody else in this process meanwhile, and only where there is none: whoever closes a file takes away all the
+    # locks that its process has on it, SQLite's too.
+    with _MAKING, suppress(FileExistsError):
+        if not path.exists():
+            os.close(open_for_append(path, new=True))
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        # The last to close the database takes those two away.
+        with suppress(FileNotFoundError):
+            mode = file.stat().st_mode
+            if stat.S_ISREG(mode) and stat.S_IMODE(mode) != LOG_MODE:
+                file.chmod(LOG_MODE)
+
+
+def _refused(error: DatabaseError | sqlite3.DatabaseError, path: Path) -> ShopfloorError:
+    """Why it cannot be opened. To move a file away is advised only where the file itself is at fault."""
+    said = _driver_error(error)
+    code = _code_of(said)
+    if code == sqlite3.SQLITE_CANTOPEN and path.is_file() and not os.access(path.parent, os.W_OK):
+        # The file could be opened; those beside it, which it takes to read it too, could not be made.
+        return storage_error(OSError(errno.EACCES, "its folder is read-only"), f"cannot use {path}")
+    if code in _SURROUNDINGS:
+        return readable(error)
+    return StoreError(
+        f"{path} cannot be used as a database: {said}",
+        hint="move it away; `shopfloor rebuild` makes a new one from the logs",
+    )
 
 
 def _version(engine: Engine) -> str | None:
@@ -245,9 +285,22 @@ def driver(connection: Connection) -> sqlite3.Connection:
     return cast("sqlite3.Connection", connection.connection.driver_connection)
 
 
-def readable(error: DatabaseError | sqlite3.DatabaseError) -> StoreError:
+def _driver_error(error: DatabaseError | sqlite3.DatabaseError) -> BaseException:
+    return error.orig or error if isinstance(error, DatabaseError) else error
+
+
+def _code_of(error: BaseException) -> int | None:
+    """SQLite's code, of which the lowest byte says what it is; none where the driver itself refused."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def readable(error: DatabaseError | sqlite3.DatabaseError) -> ShopfloorError:
     """What the driver says, as an error of ours."""
-    said = str(error.orig if isinstance(error, DatabaseError) else error)
+    raised = _driver_error(error)
+    said = str(raised)
+    if _code_of(raised) == sqlite3.SQLITE_READONLY:
+        return storage_error(OSError(errno.EROFS, said), "cannot write the database")
     if "locked" in said or "busy" in said:
         return DatabaseBusy("the database is held by another process", hint="try again in a moment")
     return StoreError(f"the database cannot be used: {said}", hint="check the disk; the logs themselves are safe")

@@ -15,7 +15,7 @@ from shopfloor.engine.workers.loading import load_file, load_module
 from shopfloor.engine.workers.parsing import PROMPTS_FOLDER, WORKER_FILE, parse_worker
 from shopfloor.engine.workers.problems import Problem, closest, invalid_worker
 from shopfloor.engine.workers.python import PythonWorker
-from shopfloor.errors import InvalidWorker, ShopfloorError, WorkerNotFound
+from shopfloor.errors import InvalidWorker, ShopfloorError, WorkerNotFound, folder_gone
 
 PYTHON_FILE = "worker.py"
 ENTRY_POINTS = "shopfloor.workers"
@@ -50,7 +50,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
 def default_folders(storage_root: Path, named: Sequence[Path] = ()) -> list[Path]:
     """Where workers are looked for; the first that has one of a name wins."""
-    return [*named, Path.cwd() / "workers", storage_root.parent / "workers", EXAMPLE_WORKERS]
+    try:
+        here = Path.cwd()
+    except FileNotFoundError as error:
+        raise folder_gone() from error
+    return [*named, here / "workers", storage_root.parent / "workers", EXAMPLE_WORKERS]
 
 
 class Catalogue:
@@ -84,8 +88,11 @@ class Catalogue:
             there = (
                 f"there are: {', '.join(slugs)}" if slugs else "there are none yet: `shopfloor workers new` makes one"
             )
+            # For who has it in a folder that is not among them; a slip of the pen has nothing to do with folders.
+            looked = [str(folder) for folder in self._folders if folder != EXAMPLE_WORKERS and folder.is_dir()]
+            where = f"; looked in {', '.join(looked)}" if looked else ""
             raise WorkerNotFound(
-                f"there is no worker `{slug}`", hint=f"did you mean `{close}`? {there}" if close else there
+                f"there is no worker `{slug}`", hint=f"did you mean `{close}`? {there}" if close else there + where
             )
         if found.problems:
             raise invalid_worker(list(found.problems), found.folder or Path(found.origin))
@@ -257,7 +264,9 @@ def _in_package(name: str, value: str, load: Callable[[], Any]) -> list[Worker]:
             raise InvalidWorker(f"`{value}` is no function with @worker")
     except ShopfloorError as error:
         return [_broken(name, Path(value), error.message)]
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's package must not hide the other workers
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - somebody else's package must not hide the other workers
         return [_broken(name, Path(value), f"it cannot be loaded: {type(error).__name__}: {error}")]
     made = cast("PythonWorker[Any, Any]", loaded)
     return [Worker(definition=made.definition, function=made.function, origin=origin)]
