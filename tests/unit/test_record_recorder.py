@@ -508,7 +508,7 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as failing:
-        failing.setattr("shopfloor.record.recorder.force_to_disk", broken)
+        failing.setattr(os, "fdatasync", broken)
         recorder.append(said("one"))
         failing.setattr(os, "write", slow)
         writing = threading.Thread(target=recorder.append, args=(said("two"),))

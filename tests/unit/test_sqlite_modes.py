@@ -97,8 +97,7 @@ def test_whoever_writes_is_told_that_the_storage_cannot_be_written(tmp_path: Pat
     engine.dispose()
 
 
-def test_only_a_file_that_is_at_fault_itself_is_to_be_moved_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("shopfloor.adapters.sqlite.database.DATABASE_PATIENCE_SECONDS", 0.01)
+def test_only_a_file_that_is_at_fault_itself_is_to_be_moved_away(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
     holder = sqlite3.connect(path)
     holder.execute("BEGIN EXCLUSIVE")

@@ -15,8 +15,13 @@ from pathlib import Path
 from shopfloor.errors import storage_error
 from shopfloor.limits import FOLDER_MODE, LOCK_ATTEMPTS, LOCK_PAUSE_SECONDS, LOG_MODE
 
-force_to_disk = getattr(os, "fdatasync", os.fsync)
-"""`fdatasync` where the system has it."""
+
+def force_to_disk(descriptor: int) -> None:
+    """What is in the file, and as much of what is known about it as it takes to read it again."""
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)
 
 
 def make_folder(folder: Path) -> None:
