@@ -21,11 +21,10 @@ from shopfloor.limits import (
     HOST_SLOTS,
     IDLE_SECONDS,
     LEAVING_SECONDS,
-    LOG_MODE,
     SERVER_STOP_SECONDS,
 )
 from shopfloor.ports import AgentExit, Logs, Processes, ProviderInfo
-from shopfloor.record import Durability, Masking, Storage, lock, open_for_append
+from shopfloor.record import Durability, Masking, Storage, lock, open_for_append, write_private
 from shopfloor.version import __version__
 
 if TYPE_CHECKING:
@@ -326,20 +325,6 @@ def _how_to_use_it(storage: Storage) -> str:
     return f"{there}, or name another --storage"
 
 
-def _write_private(path: Path, content: bytes) -> None:
-    """The whole file at once, and never for others to read: a token is in it."""
-    new = path.with_suffix(".new")
-    try:
-        # What a crash left may have any mode.
-        new.unlink(missing_ok=True)
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, LOG_MODE)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        new.replace(path)
-    except OSError as error:
-        raise storage_error(error, f"cannot write {path}") from error
-
-
 async def serve_storage(
     storage: Storage,
     *,
@@ -362,7 +347,7 @@ async def serve_storage(
         token = Tokens(storage.tokens).admin_token()
 
         def started(url: str) -> None:
-            _write_private(storage.server_address, msgspec.json.encode(Address(url, token)))
+            write_private(storage.server_address, msgspec.json.encode(Address(url, token)))
             on_started(url, token)
 
         async with local_office(storage) as office, local_works(office, workers or Workers()) as works:

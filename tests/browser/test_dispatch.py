@@ -147,6 +147,13 @@ def finding(page: Page, words: str) -> tuple[Locator, Locator]:
     return field, form(page).get_by_role("combobox", name="Worker")
 
 
+def is_run(page: Page, server: Server, owner: str, worker: str, *, gives: str) -> None:
+    """It, and nothing else."""
+    expect(form(page)).to_have_count(0)
+    expect(result(page)).to_contain_text(gives)
+    assert [run["name"] for run in server.runs(agent_id=owner)] == [worker]
+
+
 def test_what_is_typed_is_what_is_run(tabs: Tabs, many: Server, owner: str) -> None:
     page = tabs.open(many, f"/agents/{owner}/workers")
     field, choice = finding(page, "extra")
@@ -157,9 +164,7 @@ def test_what_is_typed_is_what_is_run(tabs: Tabs, many: Server, owner: str) -> N
     field.fill("extra-3")
     expect(choice).to_have_value("extra-3")
     field.press("Enter")
-    expect(form(page)).to_have_count(0)
-    expect(result(page)).to_contain_text("3")
-    assert [run["name"] for run in many.runs(agent_id=owner)] == ["extra-3"]
+    is_run(page, many, owner, "extra-3", gives="3")
 
 
 def test_who_has_found_a_worker_goes_on_to_its_first_field(tabs: Tabs, many: Server, owner: str) -> None:
@@ -170,9 +175,7 @@ def test_who_has_found_a_worker_goes_on_to_its_first_field(tabs: Tabs, many: Ser
     expect(form(page).get_by_label(re.compile("^Part"))).to_be_focused()
     field.fill("extra-2")
     field.press("Control+Enter")
-    expect(form(page)).to_have_count(0)
-    expect(result(page)).to_contain_text("2")
-    assert [run["name"] for run in many.runs(agent_id=owner)] == ["extra-2"]
+    is_run(page, many, owner, "extra-2", gives="2")
 
 
 def test_nothing_is_run_where_no_worker_matches(tabs: Tabs, many: Server, owner: str) -> None:

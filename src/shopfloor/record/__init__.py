@@ -2,7 +2,7 @@
 
 from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
-from shopfloor.record.files import is_locked, lock, lock_file, make_folder, open_for_append
+from shopfloor.record.files import is_locked, lock, lock_file, make_folder, open_for_append, write_private
 from shopfloor.record.masking import MASK, Hook, Masking
 from shopfloor.record.reader import Cursor, Problem, Report, Reset, SharedReads, follow, last_entry, read, whole_bytes
 from shopfloor.record.recorder import Recorder, RecorderStats
@@ -37,4 +37,5 @@ __all__ = [
     "read",
     "torn_files",
     "whole_bytes",
+    "write_private",
 ]

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Generator
@@ -48,6 +49,18 @@ def open_for_append(path: Path, *, new: bool = False) -> int:
     if os.fstat(descriptor).st_mode & 0o777 != LOG_MODE:
         os.fchmod(descriptor, LOG_MODE)
     return descriptor
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """The whole file at once, so that nobody reads half of it, and never for others to read."""
+    try:
+        # Made with mode 0600.
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        with os.fdopen(descriptor, "wb") as new:
+            new.write(content)
+        Path(name).replace(path)
+    except OSError as error:
+        raise storage_error(error, f"cannot write {path}") from error
 
 
 def lock(descriptor: int) -> bool:

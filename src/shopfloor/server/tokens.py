@@ -7,14 +7,13 @@ import hmac
 import logging
 import os
 import secrets
-import tempfile
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from shopfloor.errors import StorageFailed, storage_error
-from shopfloor.record import lock_file, make_folder
+from shopfloor.record import lock_file, make_folder, write_private
 
 Role = Literal["viewer", "operator", "admin", "host"]
 
@@ -111,15 +110,7 @@ class Tokens:
         return data
 
     def _write(self, file: _File) -> None:
-        """The whole file at once: nobody reads half of it."""
-        try:
-            # Made with mode 0600.
-            descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
-            with os.fdopen(descriptor, "wb") as new:
-                new.write(msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
-            Path(name).replace(self._path)
-        except OSError as error:
-            raise storage_error(error, f"cannot write {self._path}") from error
+        write_private(self._path, msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
 
 
 def _digest(token: str) -> str:
