@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from datetime import datetime
 from typing import Any, cast
 
 import anyio
@@ -26,6 +28,7 @@ EXAMPLES = """\
 _LOOKS = {"done": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "waiting": "cyan"}
 _BRACKETS = str.maketrans({HIT_BEGIN: "[", HIT_END: "]"})
 _WORKER_CHARS = 24
+_TIMES = "2h, 7d, or 2026-11-15T10:00:00Z"
 _STATUSES = ("all", "queued", "running", "waiting", "done", "failed", "cancelled")
 
 
@@ -37,8 +40,10 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("--type", metavar="NAME", help="the worker type, e.g. command")
     parser.add_argument("--channel", metavar="ID", help="where they came from")
     parser.add_argument("--parent", metavar="RUN", help="the sub-runs of this run (its id or its first characters)")
-    parser.add_argument("--since", metavar="TIME", help="begun after this: 2h, 7d, or 2026-11-15T10:00:00Z")
-    parser.add_argument("--until", metavar="TIME", help="begun before this")
+    parser.add_argument(
+        "--since", type=_moment, metavar="TIME", help="begun after this: 2h, 7d, or 2026-11-15T10:00:00Z"
+    )
+    parser.add_argument("--until", type=_moment, metavar="TIME", help="begun before this")
     parser.add_argument("--search", metavar="WORDS", help="all of these words in task, result, messages or tools")
     parser.add_argument("--limit", type=positive, default=50, metavar="N", help="at most so many (default: 50)")
     parser.add_argument("--cursor", metavar="CURSOR", help="the next page, as the page before said")
@@ -58,8 +63,8 @@ def run(args: Namespace) -> int:
                 worker_type=args.type,
                 channel_id=args.channel,
                 parent=args.parent and await named_run(api, args, args.parent),
-                since=_time(args.since),
-                until=_time(args.until),
+                since=args.since,
+                until=args.until,
                 q=args.search,
                 limit=args.limit,
                 cursor=args.cursor,
@@ -79,15 +84,15 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _time(said: str | None) -> str | None:
-    """A moment; where somebody writes a span of time, that long ago."""
-    if said is None:
-        return None
+def _moment(text: str) -> str:
+    """A point in time; where somebody writes a span, that long ago."""
+    with contextlib.suppress(ArgumentTypeError):
+        return timestamp_of(int((time.time() - duration_seconds(text)) * 1000))
     try:
-        seconds = duration_seconds(said)
-    except ArgumentTypeError:
-        return said
-    return timestamp_of(int((time.time() - seconds) * 1000))
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no time: {_TIMES}") from None
+    return text
 
 
 def table(runs: list[dict[str, Any]], style: Style, width: int) -> list[str]:
