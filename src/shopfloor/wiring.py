@@ -66,11 +66,10 @@ def local_shop(
         yield Shop(host.id, logs, LocalProcesses(host))
 
 
-def _seconds(name: str, default: float) -> float:
-    """A number of seconds that the environment sets."""
-    text = os.environ.get(name) or str(default)
+def _seconds(name: str, text: str | None, default: float) -> float:
+    """A number of seconds that the environment sets under a name."""
     try:
-        seconds = float(text)
+        seconds = float(text or default)
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
@@ -114,8 +113,12 @@ class Office(msgspec.Struct, frozen=True):
             providers=find_providers,
             page=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
-            execute_grace_seconds=_seconds("SHOPFLOOR_EXECUTE_GRACE", EXECUTE_GRACE_SECONDS),
-            client_wait_seconds=_seconds("SHOPFLOOR_CLIENT_WAIT", CLIENT_WAIT_SECONDS),
+            execute_grace_seconds=_seconds(
+                "SHOPFLOOR_EXECUTE_GRACE", os.environ.get("SHOPFLOOR_EXECUTE_GRACE"), EXECUTE_GRACE_SECONDS
+            ),
+            client_wait_seconds=_seconds(
+                "SHOPFLOOR_CLIENT_WAIT", os.environ.get("SHOPFLOOR_CLIENT_WAIT"), CLIENT_WAIT_SECONDS
+            ),
         )
 
 
