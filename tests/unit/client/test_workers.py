@@ -587,11 +587,13 @@ def test_a_stream_that_paused_at_a_question_goes_on_once_it_is_answered(answers_
 def test_a_stream_whose_question_nobody_answered_ends_there() -> None:
     async def test(server: Scripted, client: Client) -> None:
         server.executions = [Answer([sse(START, WORKER, QUESTION, PAUSE, DONE, seq=3)])]
+        types: list[str] = []
         async for event in client.workers.execute("hello"):
+            types.append(event.type)
             if event.type == "question":
-                # Of another call, and of another run: neither is what this one waits for.
+                # Of another run: it is not what this one waits for.
                 await client.workers.answer(RUN_ID[:-1] + ("0" if RUN_ID[-1] != "0" else "1"), "q", "yes")
-        assert event.type == "finish"
+        assert types == ["start", "worker-start", "question", "finish"]
 
     play(test)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.samples import RUN_ID
 from tests.unit.views.test_stream import STARTED, STEP, call, log, result
@@ -70,7 +71,7 @@ def test_nothing_is_requested_of_a_run_that_has_ended() -> None:
 def test_a_run_knows_the_sub_runs_that_it_waits_for() -> None:
     def event(payload: CallStarted | CallCompleted, path: str) -> Event:
         [one] = log((payload, {"path": path}))
-        return Event(**{name: getattr(one, name) for name in one.__struct_fields__} | {"child_run_id": CHILD})
+        return msgspec.structs.replace(one, child_run_id=CHILD)
 
     state = waits_step(Waits(), event(CALLED, "a"))
     agent = waits_step(Waits(), event(CallStarted(name="Sub", kind="agent", try_=1), "a"))
