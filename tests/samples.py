@@ -130,6 +130,7 @@ PAYLOADS: dict[str, Payload] = {
         definition_hash="sha256:00",
         idempotency_key="k",
         cwd="/tmp",
+        client_wait_seconds=60.0,
         import_source={"path": "x"},
         format=1,
     ),
@@ -172,7 +173,7 @@ PAYLOADS: dict[str, Payload] = {
         input={"q": "?"},
         output=None,
         fidelity="router",
-        awaits=Awaits(kind="question", until=TIMESTAMP),
+        awaits=Awaits(kind="question", until=TIMESTAMP, cancels=True),
         clock="reader",
     ),
     "tool.result": ToolResult(

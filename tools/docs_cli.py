@@ -18,7 +18,11 @@ VARIABLES = {
     "SHOPFLOOR_DISK_LOW_WATER": "Bytes that must stay free on the disk: below that no run is started, and running ones "
     "are ended while they can still be recorded.",
     "SHOPFLOOR_SLOTS": "How many runs `shopfloor up` works on at once, where `--slots` does not say it.",
-    "SHOPFLOOR_URL": "A server to ask, instead of the files here: `list`, `status`, `show` and `tail` are of its runs.",
+    "SHOPFLOOR_EXECUTE_GRACE": "Seconds that a run of `execute` goes on after its client hung up; 0.5 by default.",
+    "SHOPFLOOR_CLIENT_WAIT": "Seconds that a run of `execute` waits for the result of a client tool; then it is "
+    "cancelled. A day by default.",
+    "SHOPFLOOR_URL": "A server to ask, instead of the files here, by its URL or its login link: `list`, `status`, "
+    "`show` and `tail` are of its runs.",
     "SHOPFLOOR_TOKEN": "The token for that server; for a server of your own, the token that it takes as an admin's.",
     "NO_COLOR": "Not empty: no colours, unless `--color always`.",
     "TERM": "`dumb`: no colours, unless `--color always`.",

@@ -85,6 +85,8 @@ class ShopfloorError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.run_id: str | None = None
+        """The run that the error is about, where the SDK raises it."""
 
 
 class MethodNotAllowed(ShopfloorError):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from shopfloor.client import Client, find_server
+from shopfloor.client import Client, address_of, find_server
 from shopfloor.record import Storage
 from shopfloor.wiring import ServerThread, Workers
 
@@ -34,7 +34,8 @@ class Shopfloor(Client):
                 self._thread = ServerThread(kept, Workers.named([os.fspath(one) for one in workers]))
                 address = self._thread.start()
             base_url, api_key = address.url, api_key or address.token
-        super().__init__(base_url, api_key or os.environ.get("SHOPFLOOR_TOKEN", ""))
+        address = address_of(base_url, api_key)
+        super().__init__(address.url, address.token or os.environ.get("SHOPFLOOR_TOKEN"))
 
     async def close(self) -> None:
         await super().close()

@@ -193,8 +193,10 @@ STOPPED_HOST_SECONDS: Final = 10.0
 """How long a host that does nothing but one run has to take up a cancel, before it is ended."""
 SERVER_STOP_SECONDS: Final = 20.0
 """How long a server in a thread has to end when its process does."""
-EXECUTE_GRACE_SECONDS: Final = 10.0
-"""How long after its client has gone an execution goes on, unless it is detached."""
+EXECUTE_GRACE_SECONDS: Final = 0.5
+"""How long a run goes on after the client of its `execute` hung up (`SHOPFLOOR_EXECUTE_GRACE`)."""
+CLIENT_WAIT_SECONDS: Final = 24 * 60 * 60.0
+"""How long a run of `execute` waits for the result of a client tool (`SHOPFLOOR_CLIENT_WAIT`)."""
 LEAVING_SECONDS: Final = 15.0
 """How long a worker that is told to stop has to leave; then it is left behind. Commands are stopped well before."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
@@ -17,7 +18,9 @@ import msgspec
 from shopfloor.adapters.local import Live, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
 from shopfloor.errors import ServerRunning, ServerUnreachable, UnsupportedOption, UsageError, storage_error
 from shopfloor.limits import (
+    CLIENT_WAIT_SECONDS,
     DISK_LOW_WATER_BYTES,
+    EXECUTE_GRACE_SECONDS,
     HOST_SLOTS,
     IDLE_SECONDS,
     LEAVING_SECONDS,
@@ -63,6 +66,17 @@ def local_shop(
         yield Shop(host.id, logs, LocalProcesses(host))
 
 
+def _seconds(name: str, text: str | None, default: float) -> float:
+    """A number of seconds that the environment sets under a name."""
+    try:
+        seconds = float(text or default)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise UsageError(f"{name} is {text!r}, not a number of seconds", hint=f"unset it, or set e.g. {default:g}")
+    return seconds
+
+
 def _low_water() -> int:
     said = os.environ.get("SHOPFLOOR_DISK_LOW_WATER") or str(DISK_LOW_WATER_BYTES)
     if not said.isdecimal():
@@ -99,6 +113,12 @@ class Office(msgspec.Struct, frozen=True):
             providers=find_providers,
             page=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
+            execute_grace_seconds=_seconds(
+                "SHOPFLOOR_EXECUTE_GRACE", os.environ.get("SHOPFLOOR_EXECUTE_GRACE"), EXECUTE_GRACE_SECONDS
+            ),
+            client_wait_seconds=_seconds(
+                "SHOPFLOOR_CLIENT_WAIT", os.environ.get("SHOPFLOOR_CLIENT_WAIT"), CLIENT_WAIT_SECONDS
+            ),
         )
 
 

@@ -146,7 +146,7 @@ def test_calls_that_got_no_result_are_asked_for_again(client: httpx.Client) -> N
 
 
 def test_a_run_that_waits_says_for_what(client: httpx.Client) -> None:
-    run_id, (call,) = asked_for(executed(client, "asker", start()))
+    run_id, (call,) = asked_for(executed(client, "asker", start(detach=True)))
     becomes(client, run_id, "waiting")
     asked = {"call_id": call, "kind": "client_tool", "name": "look-up", "input": {"word": "moon"}, "until": None}
     assert detail(client, run_id)["awaits"] == [{"run_id": run_id, **asked, "answered": False}]

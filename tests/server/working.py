@@ -60,6 +60,52 @@ steps:
       Moon:
         Look up: {block: tool-call, tool: look-up, input: {word: moon}, output: MOON}
 """,
+    "asks-below": """
+steps:
+  Call: {block: run-worker, worker: asker, output: FOUND}
+output: FOUND
+""",
+    "asks-far-below": """
+steps:
+  Call: {block: run-worker, worker: asks-below, output: FOUND}
+output: FOUND
+""",
+    "asks-everywhere": """
+tools:
+  look-up:
+    description: Looks a word up.
+    parameters: {word: {type: string}}
+steps:
+  All:
+    block: parallel
+    branches:
+      Here:
+        Look up: {block: tool-call, tool: look-up, input: {word: here}, output: HERE}
+      Below:
+        Call: {block: run-worker, worker: asker, output: BELOW}
+      Beside:
+        Call: {block: run-worker, worker: asker, output: BESIDE}
+output: {here: "{{HERE}}", below: "{{BELOW.second}}", beside: "{{BESIDE.second}}"}
+""",
+    "looks-up-then-sleeps": """
+tools:
+  look-up:
+    description: Looks a word up.
+    parameters: {word: {type: string}}
+steps:
+  Look up: {block: tool-call, tool: look-up, input: {word: moon}, output: FOUND}
+  Sleep: {block: command, command: "sleep 60"}
+""",
+    "asks-a-person": """
+steps:
+  Ask: {block: tool-call, tool: ask, input: {question: "Shall I?", options: ["yes", "no"]}, output: SAID}
+output: SAID
+""",
+    "asks-a-person-below": """
+steps:
+  Call: {block: run-worker, worker: asks-a-person, output: SAID}
+output: SAID
+""",
     "talker": """
 steps:
   Begin: {block: start-thread, model: script/hello}

@@ -24,7 +24,6 @@ from shopfloor.client import (
     ErrorEvent,
     Finish,
     Question,
-    RequestedCall,
     Start,
     StreamEvent,
     ToolHandlers,
@@ -38,6 +37,7 @@ from shopfloor.client import (
 from shopfloor.errors import ExecutionCancelled, ServerUnreachable, ShopfloorError, exit_code_of
 from shopfloor.limits import PROGRESS_PAUSE_SECONDS, SILENCE_SECONDS
 from shopfloor.ports import Piece
+from shopfloor.views import CLIENT_TOOL, split_call_id
 
 Events = AsyncGenerator[StreamEvent | UnknownEvent]
 WAITING_EXIT = 75
@@ -56,9 +56,9 @@ class Following:
 
     def __init__(self, look: Look, *, cancels: bool = True) -> None:
         self.tools: ToolHandlers = {}
-        """What executes calls of runs below it; those of the run itself are executed on the way."""
-        self.asked_below: set[str] = set()
-        """Which of them were asked for there."""
+        """The tools that are executed here."""
+        self.requested: set[str] = set()
+        """The tools that were asked for, by the run or by one below it."""
         self._look = look
         self._live = Live(look)
         self._cancels = cancels
@@ -153,6 +153,8 @@ class Following:
                 self._told_at = time.monotonic()
                 self._note(event)
                 await self._write(self._live.told(event))
+                if isinstance(event, ToolRequest):
+                    await self._tell_of_calls_below(event)
                 if isinstance(event, Finish) and not self._cancels:
                     await self._say_what_is_open()
         finish = self._finish
@@ -165,6 +167,7 @@ class Following:
                 self._began = self._began or time.monotonic()
             case ToolRequest(tool_calls=calls) | ClientToolRequest(tool_calls=calls):
                 self._open |= {call.tool_call_id: call for call in calls}
+                self.requested |= {call.tool_name for call in calls}
             case Question(call_id=call_id, waits=True):
                 self._open[call_id] = event
             case ToolOutputAvailable(tool_call_id=call_id) | ToolOutputError(tool_call_id=call_id):
@@ -184,33 +187,26 @@ class Following:
         for line in waiting_lines(self._run_id or "", calls):
             await self._write(self._live.note(line))
 
-    async def _look_below(self, client: Client) -> None:
-        """A run that says nothing may have called one that waits for somebody; or for a tool that we execute."""
-        seen: set[str] = set()
-        async with anyio.create_task_group() as tasks:
-            while True:
-                await anyio.sleep(SILENCE_SECONDS)
-                silent = time.monotonic() - self._told_at >= SILENCE_SECONDS
-                if self._run_id is None or self._typing or not (silent or self.tools):
-                    continue
-                for call in await _awaited_below(client, self._run_id):
-                    if call["call_id"] in seen:
-                        continue
-                    if call["kind"] == "client_tool" and call["name"] in self.tools:
-                        seen.add(call["call_id"])
-                        tasks.start_soon(self._execute, client, run_of(call, self._run_id), call)
-                    elif silent:
-                        seen.add(call["call_id"])
-                        for line in waiting_lines(self._run_id, [call]):
-                            await self._write(self._live.note(line))
+    async def _tell_of_calls_below(self, request: ToolRequest) -> None:
+        for call in request.tool_calls:
+            below, _ = split_call_id(call.tool_call_id)
+            if below is not None:
+                await self._write(self._live.note(f"sub-run {below[:8]} asks for {asked(_as_awaited(call))}"))
 
-    async def _execute(self, client: Client, run_id: str, call: dict[str, Any]) -> None:
-        await self._write(self._live.note(f"sub-run {run_id[:8]} asks for {asked(call)}"))
-        self.asked_below.add(call["name"])
-        wanted = RequestedCall(tool_call_id=call["call_id"], tool_name=call["name"], args=call["input"])
-        # Somebody else may have answered it meanwhile.
-        with suppress(ShopfloorError):
-            await client.workers.execute_call(run_id, wanted, self.tools)
+    async def _look_below(self, client: Client) -> None:
+        """A run that says nothing may have called one that waits for somebody."""
+        seen: set[str] = set()
+        while True:
+            await anyio.sleep(SILENCE_SECONDS)
+            silent = time.monotonic() - self._told_at >= SILENCE_SECONDS
+            if self._run_id is None or self._typing or not silent:
+                continue
+            for call in await _awaited_below(client, self._run_id):
+                served = call["kind"] == CLIENT_TOOL and call["name"] in self.tools
+                if call["call_id"] not in seen and not served:
+                    seen.add(call["call_id"])
+                    for line in waiting_lines(self._run_id, [call]):
+                        await self._write(self._live.note(line))
 
     async def _asked_of_a_person(self) -> list[CallResult]:
         results: list[CallResult] = []
@@ -315,8 +311,10 @@ def complaint(code: str, message: str, hint: str | None) -> list[str]:
     return [f"error[{safe(code)}]: {safe(message)}", *([f"hint: {safe(hint)}"] if hint else [])]
 
 
-def _as_awaited(one: Wanted) -> dict[str, object]:
+def _as_awaited(one: Wanted) -> dict[str, Any]:
     if isinstance(one, Question):
         given = {"question": one.question, "options": one.options}
         return {"call_id": one.call_id, "kind": "question", "name": "ask", "input": given}
-    return {"call_id": one.tool_call_id, "kind": "client_tool", "name": one.tool_name, "input": one.args}
+    below, call_id = split_call_id(one.tool_call_id)
+    call = {"call_id": call_id, "kind": CLIENT_TOOL, "name": one.tool_name, "input": one.args}
+    return call if below is None else {**call, "run_id": below}

@@ -48,7 +48,7 @@ def run_worker(args: Namespace) -> int:
 
         code = await following.follow(client, begin, go_on)
         if not args.quiet:
-            for name in sorted(tools.keys() - {*worker.client_tools} - following.asked_below):
+            for name in sorted(tools.keys() - {*worker.client_tools} - following.requested):
                 # It may be of a worker that this one could have called: which ones it calls, nobody knows before.
                 print(f"shopfloor: no run asked for the tool {name}", file=sys.stderr)
         return code

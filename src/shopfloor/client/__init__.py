@@ -1,6 +1,6 @@
 """The SDK: talking to a server, found by `$SHOPFLOOR_URL` or in the storage folder."""
 
-from shopfloor.client.address import Address, find_server
+from shopfloor.client.address import Address, address_of, find_server
 from shopfloor.client.api import Api
 from shopfloor.client.connection import Client
 from shopfloor.client.problems import failure_of
@@ -71,6 +71,7 @@ __all__ = [
     "WorkerResult",
     "WorkerStart",
     "WorkersApi",
+    "address_of",
     "failure_of",
     "find_server",
     "to_sse",

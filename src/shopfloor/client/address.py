@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import os
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import msgspec
 
 from shopfloor.record import Storage, is_locked
 
+_LOGIN = "/login"
+
 
 class Address(msgspec.Struct, frozen=True):
     url: str
     token: str
+
+
+def address_of(url: str, token: str | None = None) -> Address:
+    """The server at a URL, or at a login link as `shopfloor up` prints it, whose token counts where none is given."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    if path.endswith(_LOGIN):
+        token = token or next(iter(parse_qs(parts.query).get("token", [])), None)
+        url = urlunsplit((parts.scheme, parts.netloc, path.removesuffix(_LOGIN), "", ""))
+    return Address(url.rstrip("/"), token or "")
 
 
 def find_server(storage: Storage, *, named: bool = True) -> Address | None:
@@ -20,7 +33,7 @@ def find_server(storage: Storage, *, named: bool = True) -> Address | None:
     One that the environment names comes first, unless `named` is False: then only the storage's own counts.
     """
     if named and (url := os.environ.get("SHOPFLOOR_URL")):
-        return Address(url.rstrip("/"), os.environ.get("SHOPFLOOR_TOKEN", ""))
+        return address_of(url, os.environ.get("SHOPFLOOR_TOKEN"))
     # A server holds its lock for life; the file alone may be what a crash left.
     if not is_locked(storage.server_lock):
         return None

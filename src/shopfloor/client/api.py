@@ -22,12 +22,17 @@ from shopfloor.errors import (
 )
 from shopfloor.limits import REQUEST_BYTES, REQUEST_SECONDS
 from shopfloor.log import Delta, Entry, is_run_id
+from shopfloor.views import CallsBelow
 
 _PAGE: Final = 1_000
 _NEWEST: Final = 500
 _SHOWN: Final = 100
 """How much of what cannot be sent is said."""
 _JSON: Final = {"Content-Type": "application/json"}
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """The server has answered; the log follows."""
 
 
 class LostEnd(msgspec.Struct, frozen=True):
@@ -103,9 +108,16 @@ class Api:
                 if frame.event == "message" and frame.data is not None:
                     yield _entry(frame.data.encode())
 
-    async def live(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Entry | Delta | LostEnd]:
-        """The same with what is being typed. Raises `ServerUnreachable` where it breaks off."""
-        async with self._following(run_id, after) as received:
+    async def live(
+        self, run_id: str, *, after: int = 0, attach: bool = False
+    ) -> AsyncGenerator[Opened | Entry | Delta | CallsBelow | LostEnd]:
+        """The same with deltas and with the client tools that runs below wait for.
+
+        With `attach` the connection is that of the client which executes the run: closing it cancels the run. Raises
+        `ServerUnreachable` where the stream breaks off.
+        """
+        async with self._following(run_id, after, attach=attach) as received:
+            yield Opened()
             async for frame in received:
                 if frame.event == "end":
                     return
@@ -114,8 +126,11 @@ class Api:
         raise ServerUnreachable(f"the stream of run {run_id} broke off", hint="ask for it again")
 
     @asynccontextmanager
-    async def _following(self, run_id: str, after: int) -> AsyncGenerator[AsyncIterator[Frame]]:
-        async with self.opened("GET", f"/api/runs/{run_id}/stream", params={"after": after}) as answer:
+    async def _following(
+        self, run_id: str, after: int, *, attach: bool = False
+    ) -> AsyncGenerator[AsyncIterator[Frame]]:
+        method, path = ("POST", "attach") if attach else ("GET", "stream")
+        async with self.opened(method, f"/api/runs/{run_id}/{path}", params={"after": after}) as answer:
             if answer.is_error:
                 await answer.aread()
                 raise problem_of(answer)
@@ -201,13 +216,13 @@ def _entry(raw: bytes) -> Entry:
     return Entry(head.seq, head.type, raw)
 
 
-def _live(event: str, raw: bytes) -> Entry | Delta | LostEnd | None:
+def _live(event: str, raw: bytes) -> Entry | Delta | CallsBelow | LostEnd | None:
     match event:
         case "message":
             return _entry(raw)
-        case "delta":
+        case "delta" | "requests":
             try:
-                return msgspec.json.decode(raw, type=Delta)
+                return msgspec.json.decode(raw, type=Delta if event == "delta" else CallsBelow)
             except msgspec.ValidationError:
                 # Of a later version; the log will have the whole.
                 return None

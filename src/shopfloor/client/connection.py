@@ -7,15 +7,22 @@ from typing import Self
 
 import httpx
 
+from shopfloor.client.address import address_of
 from shopfloor.client.api import Api
 from shopfloor.client.workers import WorkersApi
 
 
 class Client:
-    """`async with Client("http://127.0.0.1:7420", "token") as client: …`; or call `close()` at the end."""
+    """`async with Client("http://127.0.0.1:7420", "token") as client: …`; or call `close()` at the end.
 
-    def __init__(self, base_url: str, api_key: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self.api = Api(base_url.rstrip("/"), api_key, transport=transport)
+    A login link, as `shopfloor up` prints it, is URL and token in one.
+    """
+
+    def __init__(
+        self, base_url: str, api_key: str | None = None, *, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        address = address_of(base_url, api_key)
+        self.api = Api(address.url, address.token, transport=transport)
         self.workers = WorkersApi(self.api)
 
     async def close(self) -> None:

@@ -11,22 +11,27 @@ import httpx
 import msgspec
 
 from shopfloor.client.api import Api, no_text, problem_of
-from shopfloor.client.following import Patience, followed, patiently, replayed
-from shopfloor.client.problems import told
+from shopfloor.client.following import Patience, followed, patiently, replayed, stamped
+from shopfloor.client.problems import no_such_run, told
 from shopfloor.client.progress import Progress
 from shopfloor.client.sse import Frame, frames
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
 from shopfloor.errors import InvalidInput, OutcomeUnknown, ServerUnreachable
+from shopfloor.log import is_run_id
 from shopfloor.views import (
     DONE,
     ClientToolRequest,
+    ErrorEvent,
     Finish,
     RequestedCall,
     Start,
     StreamEvent,
     StreamState,
+    ToolOutputAvailable,
+    ToolOutputError,
     ToolRequest,
     UnknownEvent,
+    WorkerResult,
     decode_event,
     resumed,
 )
@@ -56,6 +61,16 @@ class Continue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     detach: bool = False
 
 
+class Answered(msgspec.Struct, frozen=True):
+    """Goes on with a run whose calls the caller has answered by other means."""
+
+    calls: frozenset[str]
+
+
+Leg = Begin | Continue | Answered
+"""What begins a part of the execution; the caller sees one stream."""
+
+
 class Execution:
     def __init__(self, api: Api, slug: str, first: Begin | Continue, tools: ToolHandlers) -> None:
         self._api = api
@@ -63,64 +78,101 @@ class Execution:
         self._first = first
         self._tools = tools
         self._progress = Progress(first.execution_id if isinstance(first, Continue) else None)
+        self._answered: set[str] = set()
+        """Calls of the run that the caller has answered, and whose results are not told yet."""
+        self._wanted: list[RequestedCall] = []
+        """Calls that the run waits for."""
+        self._ended = False
 
     @property
     def run_id(self) -> str | None:
         """The run, once it is known."""
         return self._progress.run_id
 
+    def note_answer(self, run_id: str, call_id: str) -> None:
+        """Take in that the caller has answered a call: a stream that paused for it goes on."""
+        if run_id == self.run_id:
+            self._answered.add(call_id)
+
     async def events(self) -> AsyncGenerator[Received]:
         """Everything; the handlers are called, and the run gone on with, wherever it asks for them."""
-        request: Begin | Continue | None = self._first
-        while request is not None:
-            wanted: list[RequestedCall] = []
+        leg: Leg | None = self._first
+        while leg is not None:
             finish: Finish | None = None
-            async with aclosing(self._told(request)) as events:
+            async with aclosing(self._told(leg)) as events:
                 async for event in events:
                     if isinstance(event, Finish):
                         finish = event
-                    elif not isinstance(event, Start) or request is self._first:
-                        wanted += event.tool_calls if isinstance(event, ToolRequest) else []
+                    elif not isinstance(event, Start) or leg is self._first:
+                        self._take(event)
                         yield event
-            request = None
-            if finish is not None and finish.finish_reason == "tool-calls" and self.run_id is not None:
-                ours = [call for call in wanted if call.tool_name in self._tools]
-                if ours:
-                    request = await self._continued(self.run_id, ours)
-                    continue
-                yield ClientToolRequest(execution_id=self.run_id, tool_calls=wanted)
-            if finish is not None:
+            wanted, self._wanted = self._wanted, []
+            ours = [call for call in wanted if call.tool_name in self._tools]
+            leg = None
+            if finish is None or self.run_id is None:
+                return
+            if ours:
+                leg = await self._continued(self.run_id, ours)
+                continue
+            if wanted:
+                yield stamped(ClientToolRequest(execution_id=self.run_id, tool_calls=wanted), self._progress.seq)
+            leg = self._after_answers()
+            if leg is None:
                 yield finish
+                # The caller may have answered only now.
+                leg = self._after_answers()
+
+    def _take(self, event: Received) -> None:
+        match event:
+            case ToolRequest():
+                self._wanted += event.tool_calls
+            case ToolOutputAvailable() | ToolOutputError():
+                self._answered.discard(event.tool_call_id)
+            case WorkerResult() | ErrorEvent():
+                self._ended = True
+            case _:
+                pass
 
     async def _continued(self, run_id: str, calls: list[RequestedCall]) -> Continue:
         results = await executed(self._tools, calls)
         return Continue(execution_id=run_id, tool_results=results, detach=self._first.detach)
 
-    async def _told(self, request: Begin | Continue) -> AsyncGenerator[Received]:
-        """What a request is answered with, up to its `finish`; what a cut takes away of it comes from the log."""
+    def _after_answers(self) -> Answered | None:
+        """How to go on with a run that paused for calls which the caller has answered since."""
+        if self._ended or not self._answered:
+            return None
+        calls = frozenset(self._answered)
+        self._answered.clear()
+        return Answered(calls)
+
+    async def _told(self, leg: Leg) -> AsyncGenerator[Received]:
+        """What a leg gives, up to its `finish`; what a cut takes away of it comes from the log."""
         patience = Patience()
         heard: Received | None = None
-        while True:
+        while not isinstance(leg, Answered):
             try:
-                async with aclosing(self._asked(request)) as events:
+                async with aclosing(self._asked(leg)) as events:
                     async for event in events:
                         heard = event
-                        yield event
+                        yield stamped(event, self._progress.seq)
                 return
             except ServerUnreachable as error:
                 if isinstance(heard, Finish):
                     return
                 if heard is not None and self.run_id is not None:
                     break
-                if not _may_ask_again(request, error):
+                if not _may_ask_again(leg, error):
                     raise
                 await patience.wait(error)
-        async with aclosing(self._rest(request)) as events:
+        async with aclosing(self._rest(leg)) as events:
             async for event in events:
                 yield event
 
     async def _asked(self, request: Begin | Continue) -> AsyncGenerator[Received]:
         finished = False
+        if isinstance(request, Continue) and not is_run_id(request.execution_id):
+            yield told(no_such_run(request.execution_id))
+            return
         async with self._api.posted(self._path, request) as answer:
             if not answer.headers.get("content-type", "").startswith(_SSE):
                 await answer.aread()
@@ -152,25 +204,30 @@ class Execution:
             self._progress.reached(int(frame.id))
         return event
 
-    async def _rest(self, request: Begin | Continue) -> AsyncGenerator[StreamEvent]:
+    async def _rest(self, leg: Leg) -> AsyncGenerator[StreamEvent]:
         progress = self._progress
         run_id = progress.run_id or ""
-        state = progress.seeded(await patiently(lambda: self._state(run_id, request)))
-        async with aclosing(followed(self._api, run_id, state)) as steps:
-            async for state, events in steps:
+
+        async def load() -> StreamState:
+            return progress.seeded(await patiently(lambda: self._state(run_id, leg)))
+
+        attach = not self._first.detach
+        steps = followed(self._api, run_id, after=progress.seq or 0, load=load, attach=attach)
+        async with aclosing(steps):
+            async for state, before, events in steps:
                 for event in events:
                     if isinstance(event, Finish):
                         progress.reached(state.seq)
-                        yield event
+                        yield stamped(event, state.seq)
                         return
                     if not progress.had(event):
-                        yield event
+                        yield stamped(event, state.seq if event is events[-1] else before)
         yield told(OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="its host may be gone"))
         yield Finish(finish_reason="error")
 
-    async def _state(self, run_id: str, request: Begin | Continue) -> StreamState:
+    async def _state(self, run_id: str, leg: Leg) -> StreamState:
         """The state of the stream where the log was last known to be told."""
-        answered = {one.tool_call_id for one in request.tool_results} if isinstance(request, Continue) else set[str]()
+        answered = _answered_by(leg)
         seq = self._progress.seq
         if seq:
             state = await replayed(self._api, run_id, to=seq)
@@ -179,6 +236,16 @@ class Execution:
         else:
             state = StreamState()
         return resumed(state, answered) if answered else state
+
+
+def _answered_by(leg: Leg) -> frozenset[str]:
+    match leg:
+        case Continue():
+            return frozenset(one.tool_call_id for one in leg.tool_results)
+        case Answered():
+            return leg.calls
+        case Begin():
+            return frozenset()
 
 
 def _quoted(slug: str) -> str:

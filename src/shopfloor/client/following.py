@@ -7,15 +7,18 @@ from contextlib import aclosing
 from typing import TypeVar
 
 import anyio
+import msgspec
 
-from shopfloor.client.api import Api, LostEnd
+from shopfloor.client.api import Api, LostEnd, Opened
 from shopfloor.errors import RunNotFound, ServerUnreachable
 from shopfloor.limits import QUEUED_PAUSE_SECONDS, RECONNECT_PAUSE_SECONDS, RECONNECT_TRIES
 from shopfloor.log import Entry
-from shopfloor.views import StreamEvent, StreamState, answered_by, entry_step
+from shopfloor.views import StreamEvent, StreamState, UnknownEvent, answers, entry_step
 
 T = TypeVar("T")
-Step = tuple[StreamState, list[StreamEvent]]
+E = TypeVar("E", bound=StreamEvent | UnknownEvent)
+Step = tuple[StreamState, int, list[StreamEvent]]
+"""The state, the `seq` before it, and what is told; only with the last event is all told up to the state's `seq`."""
 _OPEN = frozenset({"queued", "running", "waiting"})
 
 
@@ -50,37 +53,53 @@ async def replayed(api: Api, run_id: str, *, to: int | None = None, answered: Co
     state = StreamState()
     async with aclosing(api.whole_log(run_id)) as entries:
         async for entry in entries:
-            if to is not None and entry.seq > to:
-                break
-            if answered and answered_by(entry) in answered:
+            if (to is not None and entry.seq > to) or answers(entry, answered):
                 break
             state, _ = entry_step(state, entry)
     return state
 
 
-async def followed(api: Api, run_id: str, state: StreamState) -> AsyncGenerator[Step]:
-    """What comes after `state`, until the log ends; however often the connection is cut meanwhile."""
+async def followed(
+    api: Api, run_id: str, *, after: int, load: Callable[[], Awaitable[StreamState]], attach: bool = False
+) -> AsyncGenerator[Step]:
+    """What comes after a state, until the log ends; however often the connection is cut meanwhile.
+
+    `load` gives the state, of the log up to `after`; it is called once the server has answered. `attach` is as for
+    `Api.live`.
+    """
     patience = Patience()
-    while not state.ended:
+    state: StreamState | None = None
+    while state is None or not state.ended:
         try:
-            async with aclosing(api.live(run_id, after=state.seq)) as live:
+            async with aclosing(api.live(run_id, after=state.seq if state else after, attach=attach)) as live:
                 async for one in live:
+                    if state is None:
+                        state = await load()
+                    if isinstance(one, Opened):
+                        continue
                     patience.restored()
                     if isinstance(one, LostEnd):
                         state = await replayed(api, run_id, to=one.last)
                         continue
+                    before = state.seq
                     if isinstance(one, Entry) and one.seq > state.seq + 1:
                         state, missed = await _missed(api, run_id, state, one.seq)
-                        yield state, missed
+                        yield state, before, missed
+                        before = state.seq
                     state, told = entry_step(state, one)
-                    yield state, told
+                    yield state, before, told
             return
         except RunNotFound as missing:
-            if state.seq:
+            if state is not None and state.seq:
                 raise
             await _queued(api, run_id, missing)
         except ServerUnreachable as error:
             await patience.wait(error)
+
+
+def stamped(event: E, seq: int | None) -> E:
+    """The event with the place in the log up to which everything is told."""
+    return msgspec.structs.replace(event, seq=seq or 0)
 
 
 async def _queued(api: Api, run_id: str, missing: RunNotFound) -> None:
@@ -90,7 +109,7 @@ async def _queued(api: Api, run_id: str, missing: RunNotFound) -> None:
     await anyio.sleep(QUEUED_PAUSE_SECONDS)
 
 
-async def _missed(api: Api, run_id: str, state: StreamState, before: int) -> Step:
+async def _missed(api: Api, run_id: str, state: StreamState, before: int) -> tuple[StreamState, list[StreamEvent]]:
     """What a server that could not keep up has left out."""
     told: list[StreamEvent] = []
     async with aclosing(api.whole_log(run_id, after=state.seq)) as entries:

@@ -11,18 +11,18 @@ import msgspec
 
 from shopfloor.client.api import Api
 from shopfloor.client.execution import Begin, Continue, Execution, Received
-from shopfloor.client.following import followed, patiently, replayed
-from shopfloor.client.problems import failure_of
+from shopfloor.client.following import followed, patiently, replayed, stamped
+from shopfloor.client.problems import checked_run, failure_of
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
 from shopfloor.errors import ExecutionCancelled, InvalidInput, RunFailed, ShopfloorError, ToolFailed
 from shopfloor.limits import CANCEL_SECONDS
-from shopfloor.log import checked_run_id
 from shopfloor.views import (
     ClientToolRequest,
     ErrorEvent,
     Finish,
     Question,
     RequestedCall,
+    Start,
     StreamEvent,
     StreamState,
     UnknownEvent,
@@ -42,6 +42,8 @@ class Signal(Protocol):
 class WorkersApi:
     def __init__(self, api: Api) -> None:
         self._api = api
+        self._executions: list[Execution] = []
+        """Those whose events are being read: a stream that paused for a call goes on when the call is answered."""
 
     def execute(
         self,
@@ -58,7 +60,7 @@ class WorkersApi:
         idempotency_key: str | None = None,
         cwd: str | None = None,
     ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
-        """Runs a worker; its events as they come.
+        """Runs a worker; its events as they come. A stream that pauses for a question goes on once it is answered.
 
         Leaving before the end cancels the run, unless it is detached or waits for whoever leaves. With an
         `idempotency_key` a request that was cut before the run was known is made again.
@@ -87,7 +89,7 @@ class WorkersApi:
     ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
         """Goes on with a run that waits, with what its calls gave; the events that remain."""
         results = [_call_result(one) for one in tool_results]
-        first = Continue(execution_id=checked_run_id(execution_id), tool_results=results, detach=detach)
+        first = Continue(execution_id=execution_id, tool_results=results, detach=detach)
         return self._led(slug, first, tools, signal)
 
     async def generate(
@@ -99,42 +101,35 @@ class WorkersApi:
         signal: Signal | None = None,
         **asked: Any,
     ) -> Any:
-        """Just the output of a worker. Raises the error that the run failed with."""
+        """Just the output of a worker. Raises the error that the run failed with; its `run_id` names the run."""
         output: Any = None
+        run_id: str | None = None
         async with aclosing(self.execute(slug, input, tools=tools, signal=signal, **asked)) as events:
             async for event in events:
-                match event:
-                    case ErrorEvent():
-                        raise failure_of(event)
-                    case WorkerResult(error=None):
-                        output = event.output
-                    case WorkerResult(error=str() as error):
-                        # What failed has said so before; this one was cancelled.
-                        raise ExecutionCancelled(error)
-                    case ClientToolRequest():
+                if isinstance(event, Start):
+                    run_id = event.execution_id
+                elif (failure := _failure_in_output(event)) is not None:
+                    failure.run_id = run_id
+                    if isinstance(event, ClientToolRequest):
                         await self._leave(event.execution_id)
-                        names = ", ".join(sorted({call.tool_name for call in event.tool_calls}))
-                        raise ToolFailed(
-                            f"the worker asks for {names}, and there is no handler for it",
-                            hint="give one in `tools`, or use `execute` and `continue_`",
-                        )
-                    case Finish(finish_reason="question" | "waiting"):
-                        raise RunFailed(
-                            "the worker waits for a person", hint="use `execute`, and answer what it asks with `answer`"
-                        )
-                    case _:
-                        pass
+                    raise failure
+                elif isinstance(event, WorkerResult):
+                    output = event.output
         return output
 
     async def stream(self, run_id: str, *, after: int = 0) -> AsyncGenerator[StreamEvent]:
         """A run that somebody started, as its events from the `seq` after `after` on. Leaving does nothing to it."""
-        checked_run_id(run_id)
-        state = await patiently(lambda: replayed(self._api, run_id, to=after)) if after else StreamState()
-        yield begin(run_id)
-        async with aclosing(followed(self._api, run_id, state)) as steps:
-            async for _, events in steps:
+        checked_run(run_id)
+        start = await patiently(lambda: replayed(self._api, run_id, to=after)) if after else StreamState()
+        yield stamped(begin(run_id), start.seq)
+
+        async def load() -> StreamState:
+            return start
+
+        async with aclosing(followed(self._api, run_id, after=start.seq, load=load)) as steps:
+            async for state, before, events in steps:
                 for event in events:
-                    yield event
+                    yield stamped(event, state.seq if event is events[-1] else before)
 
     async def dispatch(
         self,
@@ -162,17 +157,22 @@ class WorkersApi:
     async def cancel(self, run_id: str, *, reason: str | None = None) -> None:
         """Returns when the order is kept; the run ends soon after."""
         body = {} if reason is None else {"reason": reason}
-        await self._api.post(f"/api/runs/{checked_run_id(run_id)}/cancel", body)
+        await self._api.post(f"/api/runs/{checked_run(run_id)}/cancel", body)
 
     async def answer(self, run_id: str, call_id: str, answer: Any) -> None:
-        """Answers a question that a run waits for."""
-        await self._api.post(f"/api/runs/{checked_run_id(run_id)}/answer", {"call_id": call_id, "answer": answer})
+        """Answers a question that a run waits for; a stream of `execute` that paused there goes on."""
+        await self._answer(run_id, call_id, {"answer": answer})
 
     async def execute_call(self, run_id: str, call: RequestedCall, tools: ToolHandlers) -> None:
         """Executes a call that a run waits for, and answers it with what that gave."""
         (done,) = await executed(tools, [call])
         gave = {"answer": done.result} if done.error is None else {"error": done.error}
-        await self._api.post(f"/api/runs/{checked_run_id(run_id)}/answer", {"call_id": call.tool_call_id, **gave})
+        await self._answer(run_id, call.tool_call_id, gave)
+
+    async def _answer(self, run_id: str, call_id: str, gave: dict[str, Any]) -> None:
+        await self._api.post(f"/api/runs/{checked_run(run_id)}/answer", {"call_id": call_id, **gave})
+        for execution in self._executions:
+            execution.note_answer(run_id, call_id)
 
     async def _led(
         self, slug: str, first: Begin | Continue, tools: ToolHandlers | None, signal: Signal | None
@@ -180,16 +180,19 @@ class WorkersApi:
         execution = Execution(self._api, slug, first, tools or {})
         last: Received | None = None
         ended = aborted = False
+        self._executions.append(execution)
         try:
             async with aclosing(execution.events()) as events:
                 while (event := await _next(events, None if _over(last) else signal)) is not None:
                     last = event
                     yield event
             ended = True
-        except ExecutionCancelled:
-            aborted = True
+        except ShopfloorError as error:
+            error.run_id = execution.run_id
+            aborted = isinstance(error, ExecutionCancelled)
             raise
         finally:
+            self._executions.remove(execution)
             kept = first.detach or _over(last) or _waits(last)
             if execution.run_id is not None and not ended and (aborted or not kept):
                 await self._leave(execution.run_id)
@@ -198,6 +201,28 @@ class WorkersApi:
         """Cancels a run that nobody waits for any more; that it has ended by itself is just as well."""
         with anyio.move_on_after(CANCEL_SECONDS, shield=True), suppress(ShopfloorError):
             await self.cancel(run_id, reason="its caller has left")
+
+
+def _failure_in_output(event: Received) -> ShopfloorError | None:
+    """The error for an event after which a run gives no output to a caller who only waits for that."""
+    match event:
+        case ErrorEvent():
+            return failure_of(event)
+        case WorkerResult(error=str() as error):
+            # What failed has said so before; this one was cancelled.
+            return ExecutionCancelled(error)
+        case ClientToolRequest():
+            names = ", ".join(sorted({call.tool_name for call in event.tool_calls}))
+            return ToolFailed(
+                f"the worker asks for {names}, and there is no handler for it",
+                hint="give one in `tools`, or use `execute` and `continue_`",
+            )
+        case Finish(finish_reason="question" | "waiting"):
+            return RunFailed(
+                "the worker waits for a person", hint="use `execute`, and answer what it asks with `answer`"
+            )
+        case _:
+            return None
 
 
 async def _next(events: AsyncGenerator[Received], signal: Signal | None) -> Received | None:

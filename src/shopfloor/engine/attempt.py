@@ -120,6 +120,7 @@ class Attempt:
         *,
         slot: Slot,
         on_idle: Callable[[Attempt], None],
+        cancel_tree: Callable[[Attempt, str], Awaitable[None]],
         leaving_seconds: float = LEAVING_SECONDS,
     ) -> None:
         self.journal = journal
@@ -133,6 +134,7 @@ class Attempt:
         self.occupancy = Occupancy(slot, on_idle=lambda: on_idle(self), left=lambda: self.leaving is not None)
         self.working, self.waiting, self.pause = self.occupancy.working, self.occupancy.waiting, self.occupancy.pause
         self._log = log
+        self._cancel_tree = cancel_tree
         self._settling = asyncio.Lock()
         """An answer may come at the moment when nobody waits for it any more: one of the two is on record."""
         self._answers: dict[str, anyio.Event] = {}
@@ -381,12 +383,15 @@ class Attempt:
                 return self.journal.results[call_id]
             place, call = self.journal.calls[call_id]
             late = AnswerTimeout(f"nobody answered {call.name!r} until {awaits.until}")
-            await self.append(
-                ToolResult(
+            if not awaits.cancels:
+                result = ToolResult(
                     name=call.name, call_id=call_id, input=None, output=None, error=late.message, fidelity="router"
-                ),
-                place,
-            )
+                )
+                await self.append(result, place)
+                raise late
+        await self._cancel_tree(self, f"its client did not continue it: {call.name!r} waited until {awaits.until}")
+        async with self.waiting():
+            await anyio.sleep_forever()
         raise late
 
     async def rest_for(self, place: Place, reason: str, seconds: float) -> None:

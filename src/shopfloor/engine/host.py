@@ -51,8 +51,8 @@ from shopfloor.limits import (
     LEAVING_SECONDS,
     RUN_RETRY_SECONDS,
 )
-from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, decode
-from shopfloor.ports import Dispatch, Hosts, LogReader, Logs, Models, Processes, Queue
+from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted
+from shopfloor.ports import Dispatch, Hosts, LogReader, Logs, Models, Processes, Queue, parent_of
 from shopfloor.record import Storage, is_locked
 
 _log = logging.getLogger("shopfloor.engine")
@@ -282,12 +282,19 @@ class Host:
         return reasons[0] if reasons else None
 
     async def _attempt(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None) -> None:
-        parent = order.parent_run_id if order else await self._parent_of(run_id)
+        parent = order.parent_run_id if order else await parent_of(self._reader, run_id)
         async with self._logs.open(run_id, parent_run_id=parent) as log:
             journal = await read_journal(self._reader, run_id) if log.seq else Journal(run_id)
             if journal.outcome is not None or (journal.first is None and order is None):
                 return
-            attempt = Attempt(journal, log, slot=slot, on_idle=self._idle, leaving_seconds=self._leaving_seconds)
+            attempt = Attempt(
+                journal,
+                log,
+                slot=slot,
+                on_idle=self._idle,
+                cancel_tree=self._sub_runs.cancel_tree,
+                leaving_seconds=self._leaving_seconds,
+            )
             self._live[run_id] = attempt
             try:
                 await attempt.append(self._run_started(journal, order))
@@ -320,10 +327,6 @@ class Host:
             # What it waited for came while it was being left.
             self._again.add(run_id)
 
-    async def _parent_of(self, run_id: str) -> str | None:
-        entries = await self._reader.page(run_id, limit=1)
-        return decode(entries[0].raw).parent_run_id if entries else None
-
     def _run_started(self, journal: Journal, order: Dispatch | None) -> RunStarted:
         if journal.first is not None or order is None:
             first = journal.first
@@ -346,6 +349,7 @@ class Host:
             definition_hash=order.definition_hash,
             idempotency_key=order.idempotency_key,
             cwd=order.cwd,
+            client_wait_seconds=order.client_wait_seconds,
             parent={"run_id": order.parent_run_id, "depth": order.depth} if order.parent_run_id else None,
             format=FORMAT,
         )

@@ -59,6 +59,7 @@ class SubRuns:
                 depth=depth,
                 run_id=child or new_run_id(),
                 cwd=first.cwd if first else None,
+                client_wait_seconds=first.client_wait_seconds if first else None,
             )
             outcome = await self._await_child(attempt, trying, asked, known=child is not None)
         usage = added(outcome.usage or Usage(), outcome.sub_usage)
@@ -103,6 +104,11 @@ class SubRuns:
         for _, step in attempt.journal.open_steps():
             if step.child_run_id is not None:
                 await self._cancel(step.child_run_id, attempt.cancellation.reason or "its parent has ended")
+
+    async def cancel_tree(self, attempt: Attempt, reason: str) -> None:
+        """Order the root of the run's tree to be cancelled, which cancels everything below it."""
+        first = attempt.journal.first
+        await self._cancel((first.root_run_id if first else None) or attempt.run_id, reason)
 
     async def _cancel(self, run_id: str, reason: str) -> None:
         order = Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from shopfloor.engine.journal import AGENT, read_journal
 from shopfloor.engine.workers.bare import PROMPT
 from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
@@ -12,8 +14,20 @@ from shopfloor.engine.workers.inputs import checked_input, input_schema
 from shopfloor.errors import ConflictError, RunEnded, RunNotFound, RunRunning, StorageFull, UnknownCall
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import RunStarted, decode, new_run_id, now
-from shopfloor.ports import ANSWER, Asked, CallResult, Dispatch, LogReader, Logs, Order, Queue, Store, WorkerInfo
-from shopfloor.views import as_text
+from shopfloor.ports import (
+    ANSWER,
+    Asked,
+    CallResult,
+    Dispatch,
+    LogReader,
+    Logs,
+    Order,
+    Queue,
+    Store,
+    WorkerInfo,
+    child_towards,
+)
+from shopfloor.views import as_text, split_call_id
 
 
 class LocalWorks:
@@ -80,12 +94,27 @@ class LocalWorks:
             depth=asked.depth,
             cwd=asked.cwd,
             idempotency_key=asked.idempotency_key,
+            client_wait_seconds=asked.client_wait_seconds,
         )
 
     async def knows(self, run_id: str) -> bool:
         return await self._store.get_run(run_id) is not None
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
+        by_run: dict[str, list[CallResult]] = {}
+        for one in results:
+            below, call_id = split_call_id(one.call_id)
+            if below is not None and await child_towards(self._reader, run_id, below) is not None:
+                by_run.setdefault(below, []).append(msgspec.structs.replace(one, call_id=call_id))
+            else:
+                by_run.setdefault(run_id, []).append(one)
+        orders = [order for whose, some in by_run.items() for order in await self._answers(whose, some)]
+        for order in orders:
+            await self._queue.put(order)
+        self.wake()
+
+    async def _answers(self, run_id: str, results: list[CallResult]) -> list[Order]:
+        """The orders that hand these results to the run which made the calls; none for those it has already."""
         journal = await read_journal(self._reader, run_id)
         if journal.first is None:
             raise RunNotFound(f"there is no run {run_id} that waits for anything")
@@ -98,12 +127,16 @@ class LocalWorks:
         fresh = [one for one in results if one.call_id in journal.awaited]
         if journal.outcome is not None and fresh:
             raise RunEnded(f"the run {run_id} has ended: nothing waits for an answer any more")
-        for one in fresh:
-            body: dict[str, Any] = {"call_id": one.call_id, "result": one.result, "error": one.error}
-            await self._queue.put(
-                Order(id=f"{ANSWER}{one.call_id}", run_id=run_id, kind="answer", body=body, created_at=now())
+        return [
+            Order(
+                id=f"{ANSWER}{one.call_id}",
+                run_id=run_id,
+                kind="answer",
+                body={"call_id": one.call_id, "result": one.result, "error": one.error},
+                created_at=now(),
             )
-        self.wake()
+            for one in fresh
+        ]
 
     async def _refuse_sub_agent(self, run_id: str, parent: str) -> None:
         """A sub-agent is a part of its agent's own session, which nobody but the agent can end."""

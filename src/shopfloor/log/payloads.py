@@ -63,6 +63,8 @@ class Awaits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When the wait ends by itself."""
     more: int = 0
     """How many calls of the same message are still to come: only with the last of them does the step wait."""
+    cancels: bool = False
+    """True where the whole run is cancelled at `until`: its client has not come back with the result."""
 
 
 class _Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -110,6 +112,8 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """The caller's key, by which the same order twice is one run."""
     cwd: str | None = None
     """The folder it works in, where one was named."""
+    client_wait_seconds: float | None = None
+    """How long each client tool call waits for the client that executes the run; then the run is cancelled."""
     import_source: dict[str, Any] | None = None
     """Where an imported run was taken from."""
     format: int | None = None

@@ -8,7 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from shopfloor.log import Delta, Entry, Payload
+from shopfloor.limits import SUB_RUN_DEPTH
+from shopfloor.log import Delta, Entry, Payload, decode
 from shopfloor.ports.store import RunItem
 from shopfloor.record import Masking, Reset
 
@@ -125,3 +126,20 @@ class Logs(Protocol):
     def room(self) -> int:
         """Bytes that can still be written before runs have to end; less than 0 where they have to now."""
         ...
+
+
+async def parent_of(logs: LogReader, run_id: str) -> str | None:
+    """The run that called this one, from its log."""
+    entries = await logs.page(run_id, limit=1)
+    return decode(entries[0].raw).parent_run_id if entries else None
+
+
+async def child_towards(logs: LogReader, run_id: str, below: str) -> str | None:
+    """The run that `run_id` called and that leads to the run `below`; None where `below` is not in its tree."""
+    child = below
+    for _ in range(SUB_RUN_DEPTH):
+        parent = await parent_of(logs, child)
+        if parent is None or parent == run_id:
+            return child if parent is not None else None
+        child = parent
+    return None

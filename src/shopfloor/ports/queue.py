@@ -32,6 +32,8 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cwd: str | None = None
     """The folder it works in; the host's own where it is None."""
     idempotency_key: str | None = None
+    client_wait_seconds: float | None = None
+    """How long each of its client tool calls waits for the client; None: as long as it takes."""
 
 
 ANSWER = "answer:"

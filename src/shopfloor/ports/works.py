@@ -25,6 +25,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """How many runs are above it."""
     run_id: str | None = None
     """Its id, where that is decided already."""
+    client_wait_seconds: float | None = None
+    """How long each of its client tool calls waits for the client; None: as long as it takes."""
 
 
 class CallResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,8 @@ _ABOUT = (
 
 
 def create_app(services: Services) -> FastAPI:
-    watchers = Watchers(services)
+    stopping = anyio.Event()
+    watchers = Watchers(services, stopping)
     app = FastAPI(
         title="Shopfloor",
         description=_ABOUT,
@@ -37,7 +38,7 @@ def create_app(services: Services) -> FastAPI:
         lifespan=lambda _: watchers.working(),
     )
     app.state.services = services
-    app.state.stopping = anyio.Event()
+    app.state.stopping = stopping
     app.state.watchers = watchers
     app.state.page = PageFiles(services.page)
     app.state.spans = SpanStates(services.logs)

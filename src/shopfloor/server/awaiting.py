@@ -13,10 +13,10 @@ _OF_CALLS = frozenset({ToolCall.event_type, ToolResult.event_type})
 
 async def awaited(store: Store, logs: LogReader, run: RunItem) -> list[Awaited]:
     """What somebody has to answer so that the run goes on: calls of its own, then those of the runs below it."""
-    found = await _own(logs, run)
+    found = await awaited_by(logs, run)
     for below in await _open_below(store, run):
         whole = await store.get_run(below.row.id) if below.row.awaits else None
-        found += await _own(logs, whole) if whole is not None else []
+        found += await awaited_by(logs, whole) if whole is not None else []
     return found
 
 
@@ -32,7 +32,7 @@ async def _open_below(store: Store, run: RunItem) -> list[RunItem]:
     return family[1 : AWAITING_RUNS + 1]
 
 
-async def _own(logs: LogReader, run: RunItem) -> list[Awaited]:
+async def awaited_by(logs: LogReader, run: RunItem) -> list[Awaited]:
     """The calls that the run itself waits for, oldest first.
 
     The row knows which they are; the log what they ask. It is read from its end: a run that waits does little else.

@@ -68,13 +68,15 @@ async def execute_worker(request: Request, slug: Slug, served: Served, works: Wo
     """Runs a worker, or goes on with a run that waits, and tells what happens. Who closes it early ends the run."""
     asked = await body_of(request, _decoder)
     if isinstance(asked, StartExecution):
-        run_id, state = await works.dispatch(asked.asked(slug)), StreamState()
+        wait = None if asked.detach else served.client_wait_seconds
+        order = msgspec.structs.replace(asked.asked(slug), client_wait_seconds=wait)
+        run_id, state = await works.dispatch(order), StreamState()
     else:
         run_id, state = asked.execution_id, await _continued(served.logs, works, slug, asked)
     watchers = watchers_of(request)
     stopping: anyio.Event = request.app.state.stopping
     return EventStream(
-        told(served.logs, run_id, state, lambda: watchers.release(run_id)),
+        told(served.store, served.logs, run_id, state, lambda: watchers.release(run_id)),
         heartbeat=served.heartbeat_seconds,
         stopping=stopping,
         within=watchers.watching(run_id, bound=not asked.detach),

@@ -29,6 +29,8 @@ FIND_EVENTS: Final = 100_000
 SPAN_RUNS: Final = 16
 """Of how many runs the spans are kept, to be carried on from there."""
 
+BELOW_CHECK_SECONDS: Final = 0.25
+"""How often a stream that is silent checks whether runs below its run wait for a client tool."""
 AWAITING_RUNS: Final = 100
 """Of how many open runs below a run it is told what they wait for."""
 

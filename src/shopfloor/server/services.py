@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from shopfloor.limits import EXECUTE_GRACE_SECONDS
+from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.ports import Changes, LogReader, ProviderInfo, Store, Works
 from shopfloor.server.limits import HEARTBEAT_SECONDS
 from shopfloor.server.tokens import Tokens
@@ -38,4 +38,6 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Names by which the server may be asked for, beside this machine's own: `name:port`, or `name` for any port."""
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     execute_grace_seconds: float = EXECUTE_GRACE_SECONDS
-    """How long after its client has gone an execution goes on."""
+    """How long a run goes on after the client of its `execute` hung up."""
+    client_wait_seconds: float = CLIENT_WAIT_SECONDS
+    """How long a run of `execute` that is not detached waits for the result of a client tool."""

@@ -13,14 +13,15 @@ from starlette.responses import Response
 from shopfloor.errors import InvalidEvent, RunNotFound
 from shopfloor.limits import SHARED_CHUNKS
 from shopfloor.log import Delta, Entry, RunStarted, decode
-from shopfloor.ports import LogReader
 from shopfloor.record import Reset
 from shopfloor.server.answers import Served, streams
 from shopfloor.server.limits import SHARED_EVENTS
 from shopfloor.server.parameters import AfterSeq, LastEventId, RunId, api_router, event_place
 from shopfloor.server.services import Services
 from shopfloor.server.sse import EventStream, Frames, closing, frame, log_frame
+from shopfloor.server.tree_requests import Followed, follow_tree
 from shopfloor.server.watchers import watchers_of
+from shopfloor.views import CallsBelow
 
 _END = frame(b"end", b"{}")
 _encode = msgspec.json.Encoder().encode
@@ -29,6 +30,7 @@ _RUN_STREAM = (
     "Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; "
     "`event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before "
     "the message `message_id`; pieces may be missing, and `offset` says where one belongs; "
+    "`event: requests` with the `toolCalls` that runs below this one wait for, once everything in its tree waits; "
     "`event: end` when there will be no more."
 )
 
@@ -44,14 +46,32 @@ async def stream_run(
     request: Request, run_id: RunId, served: Served, after: AfterSeq = 0, last_event_id: LastEventId = None
 ) -> EventStream:
     """A run's log as server-sent events: what is there, and then what comes."""
-    place = event_place(last_event_id, after)
+    frames = await _frames_of(served, run_id, event_place(last_event_id, after))
+    return event_stream(request, served, frames)
+
+
+@router.post(
+    "/runs/{run_id}/attach",
+    response_class=Response,
+    responses=streams(_RUN_STREAM),
+)
+async def attach_to_run(
+    request: Request, run_id: RunId, served: Served, after: AfterSeq = 0, last_event_id: LastEventId = None
+) -> EventStream:
+    """The same stream for the client that executes the run, in place of a connection of `execute` that has ended.
+
+    Closing it cancels the run, as closing `execute` does, unless the run waits for somebody.
+    """
+    frames = await _frames_of(served, run_id, event_place(last_event_id, after))
+    return event_stream(request, served, frames, within=watchers_of(request).watching(run_id))
+
+
+async def _frames_of(served: Services, run_id: str, after: int) -> Frames:
     # Asked now, while the answer can still be another one.
     first = await served.logs.page(run_id, limit=1)
     if first is None:
         raise RunNotFound(f"there is no log of a run {run_id}")
-    within = watchers_of(request).watching(run_id)
-    frames = _run_frames(served.logs, run_id, place, patient=can_go_on(served, first))
-    return event_stream(request, served, frames, within=within)
+    return _run_frames(served, run_id, after, patient=can_go_on(served, first))
 
 
 def event_stream(
@@ -72,19 +92,19 @@ def can_go_on(served: Services, first: list[Entry]) -> bool:
     return isinstance(payload, RunStarted) and payload.definition is not None
 
 
-async def _run_frames(logs: LogReader, run_id: str, after: int, *, patient: bool) -> Frames:
+async def _run_frames(served: Services, run_id: str, after: int, *, patient: bool) -> Frames:
     # Deleted under our eyes: then there is no more of it.
     with suppress(RunNotFound):
-        async with closing(logs.follow(run_id, after=after, deltas=True, patient=patient)) as batches:
+        async with closing(follow_tree(served.store, served.logs, run_id, after=after, patient=patient)) as batches:
             async for batch in batches:
                 yield _framed(batch)
     yield _END
 
 
-_frames: OrderedDict[int, tuple[list[Entry | Reset | Delta], bytes]] = OrderedDict()
+_frames: OrderedDict[int, tuple[list[Followed], bytes]] = OrderedDict()
 
 
-def _framed(batch: list[Entry | Reset | Delta]) -> bytes:
+def _framed(batch: list[Followed]) -> bytes:
     """The batch as frames. A long one is often read by many at once, as the same list: then it is framed once."""
     if len(batch) < SHARED_EVENTS:
         return b"".join([_run_part(one) for one in batch])
@@ -99,7 +119,9 @@ def _framed(batch: list[Entry | Reset | Delta]) -> bytes:
     return frames
 
 
-def _run_part(one: Entry | Reset | Delta) -> bytes:
+def _run_part(one: Followed) -> bytes:
     if isinstance(one, Delta):
         return frame(b"delta", _encode(one))
+    if isinstance(one, CallsBelow):
+        return frame(b"requests", _encode(one))
     return frame(b"reset", _encode({"last": one.last})) if isinstance(one, Reset) else log_frame(one.seq, one.raw)

@@ -17,30 +17,32 @@ from shopfloor.errors import (
     StorageError,
 )
 from shopfloor.limits import JOURNAL_PAGE_EVENTS
-from shopfloor.log import Delta, Entry, RunStarted, decode
-from shopfloor.ports import LogReader
+from shopfloor.log import Entry, RunStarted, decode
+from shopfloor.ports import LogReader, Store, child_towards
 from shopfloor.record import Reset
 from shopfloor.server.sse import HEADERS, Frames, closing, told_frame
+from shopfloor.server.tree_requests import follow_tree
 from shopfloor.views import (
     DONE,
     ErrorEvent,
     Finish,
     StreamEvent,
     StreamState,
-    answered_by,
+    answers,
     begin,
     encode_event,
     entry_step,
+    split_call_id,
 )
 
 _encode = msgspec.json.Encoder().encode
 _DONE: Final = told_frame(DONE.encode())
 
 
-async def told(logs: LogReader, run_id: str, state: StreamState, finished: Callable[[], None]) -> Frames:
+async def told(store: Store, logs: LogReader, run_id: str, state: StreamState, finished: Callable[[], None]) -> Frames:
     """What comes after `state`, up to the first `finish`. `finished` is called before that is sent."""
-    yield told_frame(encode_event(begin(run_id)))
-    async with closing(logs.follow(run_id, after=state.seq, deltas=True, patient=True)) as batches:
+    yield told_frame(encode_event(begin(run_id)), state.seq or None)
+    async with closing(follow_tree(store, logs, run_id, after=state.seq, patient=True)) as batches:
         async for batch in batches:
             frames: list[bytes] = []
             for one in batch:
@@ -51,7 +53,7 @@ async def told(logs: LogReader, run_id: str, state: StreamState, finished: Calla
                 state, events = entry_step(state, one)
                 if over := _up_to_finish(events):
                     finished()
-                frames += _framed(events, None if isinstance(one, Delta) else one.seq)
+                frames += _framed(events, one.seq if isinstance(one, Entry) else None)
                 if over:
                     yield b"".join([*frames, _DONE])
                     return
@@ -64,10 +66,15 @@ async def told(logs: LogReader, run_id: str, state: StreamState, finished: Calla
 async def replayed(
     logs: LogReader, run_id: str, *, to: int | None = None, answered: Collection[str] = ()
 ) -> StreamState:
-    """The state of a stream that has told the log up to `to`, or up to the first result of the calls `answered`."""
+    """The state of a stream that has told the log up to `to`, or up to the first result of the calls `answered`.
+
+    The result of a call in a sub-run is not in this log; the end of the sub-run that leads there is.
+    """
+    below = {run for one in answered if (run := split_call_id(one)[0]) is not None}
+    children = {child for run in below if (child := await child_towards(logs, run_id, run)) is not None}
     state = StreamState()
     async for entry in _entries(logs, run_id):
-        if (to is not None and entry.seq > to) or (answered and answered_by(entry) in answered):
+        if (to is not None and entry.seq > to) or answers(entry, answered, children):
             break
         state, _ = entry_step(state, entry)
     return state

@@ -1,4 +1,4 @@
-"""Who watches which run; and the end of executions that nobody watches any more."""
+"""The clients that execute runs, and the end of runs whose client hung up."""
 
 from __future__ import annotations
 
@@ -13,28 +13,32 @@ from fastapi import Request
 
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.server.services import Services
+from shopfloor.server.tree_requests import calls_below
+from shopfloor.views import RATE_LIMIT
 
 _log = logging.getLogger("shopfloor.server")
 
 
 class Watchers:
-    """Counts the open streams of runs.
+    """Counts the open connections of the clients that execute each run.
 
-    An execution is bound to whoever watches it: where the last of them goes before the run has ended or asked for
-    something, and nobody comes within the grace, it is cancelled. Other runs do not care who watches.
+    A run is bound to its clients from `execute` or `continue` on, until the server ends the stream: because the run has
+    ended, or because it waits for somebody. When the last client of a bound run hangs up and none returns within the
+    grace, the run is cancelled. Mere readers of a run's log are not counted.
     """
 
-    def __init__(self, served: Services) -> None:
+    def __init__(self, served: Services, stopping: anyio.Event) -> None:
         self._served = served
+        self._stopping = stopping
         self._open: Counter[str] = Counter()
         self._bound: set[str] = set()
         self._left: dict[str, object] = {}
-        """The bound runs that nobody watches, each with what marks the moment: who comes back takes it away."""
+        """The bound runs without a client, each with a token of the hang-up; a client that returns removes it."""
         self._tasks: anyio.abc.TaskGroup | None = None
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
-        """While it lasts, those that were left are seen to. What is in its grace when it ends goes on."""
+        """Cancel abandoned runs while the context lasts. A run that is in its grace at the end goes on."""
         async with anyio.create_task_group() as self._tasks:
             try:
                 yield
@@ -43,10 +47,9 @@ class Watchers:
         self._tasks = None
 
     @contextmanager
-    def watching(self, run_id: str, *, bound: bool | None = None) -> Generator[None]:
-        """A stream of this run is open. With `bound` the run is bound to its watchers from now on, or no longer."""
-        if bound is not None:
-            (self._bound.add if bound else self._bound.discard)(run_id)
+    def watching(self, run_id: str, *, bound: bool = True) -> Generator[None]:
+        """Count a client of this run, which is bound to its clients from now on, or no longer."""
+        (self._bound.add if bound else self._bound.discard)(run_id)
         self._left.pop(run_id, None)
         self._open[run_id] += 1
         try:
@@ -58,20 +61,20 @@ class Watchers:
                 self._all_gone(run_id)
 
     def release(self, run_id: str) -> None:
-        """It has ended, or waits for somebody: it is not bound any more."""
+        """Unbind a run that has ended, or that waits for somebody: the server ends its streams."""
         self._bound.discard(run_id)
 
     def _all_gone(self, run_id: str) -> None:
         if run_id not in self._bound:
             return
-        if self._tasks is None:
-            # The app is on its way out, or has never been started as one.
+        if self._tasks is None or self._stopping.is_set():
+            # The server ended the stream, not the client: the next server goes on with the run.
             self._bound.discard(run_id)
             return
         self._left[run_id] = left = object()
-        self._tasks.start_soon(self._end_unless_watched, run_id, left)
+        self._tasks.start_soon(self._cancel_unless_watched, run_id, left)
 
-    async def _end_unless_watched(self, run_id: str, left: object) -> None:
+    async def _cancel_unless_watched(self, run_id: str, left: object) -> None:
         await anyio.sleep(self._served.execute_grace_seconds)
         if self._left.get(run_id) is not left:
             return
@@ -82,12 +85,18 @@ class Watchers:
                 await self._served.works.cancel(run_id, reason="its client has gone")
         except (RunEnded, RunNotFound):
             pass
-        except Exception as error:  # noqa: BLE001 - one that cannot be cancelled must not keep the others from it
+        except Exception as error:  # noqa: BLE001 - a run that cannot be cancelled must not keep the others from it
             _log.exception("run %s, whose client has gone, cannot be cancelled", run_id, exc_info=error)
 
     async def _waits_for_somebody(self, run_id: str) -> bool:
+        """Whether a run waits for its client or for a person, who need no connection."""
         run = await self._served.store.get_run(run_id)
-        return run is not None and run.row.status == "waiting" and bool(run.row.awaits)
+        if run is None or run.row.status != "waiting":
+            return False
+        if any(kind != RATE_LIMIT for kind in run.row.waits.kinds.values()):
+            return True
+        below = await calls_below(self._served.store, self._served.logs, run_id, run.row.last_seq)
+        return bool(below.tool_calls)
 
 
 def watchers_of(request: Request) -> Watchers:

@@ -2,6 +2,7 @@
 
 from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.brief import brief
+from shopfloor.views.calls_below import CallsBelow, join_call_id, split_call_id
 from shopfloor.views.finding import Finder, Found
 from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
 from shopfloor.views.row import RunRow, ToldSpending, added, provider_of, row_fold
@@ -10,8 +11,9 @@ from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
 from shopfloor.views.signals import Signals, signals_step
 from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
 from shopfloor.views.stream import (
+    CLIENT_TOOL,
     StreamState,
-    answered_by,
+    answers,
     begin,
     entry_step,
     notice_of,
@@ -58,6 +60,7 @@ from shopfloor.views.waiting import RATE_LIMIT, Waits, waits_step
 
 __all__ = [
     "AGENT_SIGNALS",
+    "CLIENT_TOOL",
     "DONE",
     "HIT_BEGIN",
     "HIT_END",
@@ -66,6 +69,7 @@ __all__ = [
     "ArchiveEntry",
     "BlockEnd",
     "BlockStart",
+    "CallsBelow",
     "ClientToolRequest",
     "ErrorEvent",
     "Finder",
@@ -112,7 +116,7 @@ __all__ = [
     "WorkerResult",
     "WorkerStart",
     "added",
-    "answered_by",
+    "answers",
     "archive",
     "as_text",
     "begin",
@@ -123,6 +127,7 @@ __all__ = [
     "decode_event",
     "encode_event",
     "entry_step",
+    "join_call_id",
     "notice_of",
     "outline",
     "preview",
@@ -133,6 +138,7 @@ __all__ = [
     "signals_step",
     "silently",
     "spans_fold",
+    "split_call_id",
     "stream_step",
     "timeline_fold",
     "tree",

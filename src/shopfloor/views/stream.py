@@ -27,6 +27,7 @@ from shopfloor.log import (
     Usage,
     decode,
 )
+from shopfloor.views.calls_below import CallsBelow
 from shopfloor.views.stream_events import (
     BlockEnd,
     BlockStart,
@@ -83,6 +84,8 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     calls: dict[str, OpenCall] = {}
     asked: tuple[str, ...] = ()
     """The open calls for which this stream has finished already: it asks for each once."""
+    asked_below: tuple[str, ...] = ()
+    """The open calls of sub-runs for which this stream has finished already."""
     ahead: tuple[Delta, ...] = ()
     """Pieces that came before the events they follow."""
 
@@ -111,11 +114,13 @@ def resumed(state: StreamState, answered: Collection[str]) -> StreamState:
     return msgspec.structs.replace(state, asked=tuple(one for one in state.calls if one in answered))
 
 
-def stream_step(state: StreamState, one: Event | Delta) -> Step:
+def stream_step(state: StreamState, one: Event | Delta | CallsBelow) -> Step:
     if state.ended:
         return state, []
     if isinstance(one, Delta):
         return _delta(state, one)
+    if isinstance(one, CallsBelow):
+        return _below(state, one)
     if one.seq <= state.seq:
         return state, []
     state = msgspec.structs.replace(state, seq=one.seq, waits=waits_step(state.waits, one))
@@ -227,16 +232,29 @@ def _asking(state: StreamState) -> Step:
     wanted = {one: call for one, call in fresh.items() if call.kind == CLIENT_TOOL}
     if wanted:
         state = msgspec.structs.replace(state, asked=(*state.asked, *wanted))
-        requested = [
-            RequestedCall(tool_call_id=one, tool_name=call.tool, args=call.given) for one, call in wanted.items()
-        ]
-        return state, [ToolRequest(tool_calls=requested), Finish(finish_reason="tool-calls")]
+        return state, [ToolRequest(tool_calls=_requested(wanted)), Finish(finish_reason="tool-calls")]
     if any(state.calls[one].kind == CLIENT_TOOL for one in state.asked):
         # Their results are on the way; only then is it known whether the run waits for the others alone.
         return state, []
     state = msgspec.structs.replace(state, asked=tuple(state.calls))
     reason: FinishReason = "question" if any(call.kind == QUESTION for call in fresh.values()) else "waiting"
     return state, [Finish(finish_reason=reason)]
+
+
+def _below(state: StreamState, below: CallsBelow) -> Step:
+    """Request the client tools of sub-runs, each once, together with those of the run itself."""
+    fresh = [call for call in below.tool_calls if call.tool_call_id not in state.asked_below]
+    # Only open calls are listed: those that are listed no more have been answered.
+    state = msgspec.structs.replace(state, asked_below=tuple(call.tool_call_id for call in below.tool_calls))
+    if not fresh:
+        return state, []
+    own = {one: call for one, call in state.calls.items() if call.kind == CLIENT_TOOL and one not in state.asked}
+    state = msgspec.structs.replace(state, asked=(*state.asked, *own))
+    return state, [ToolRequest(tool_calls=[*_requested(own), *fresh]), Finish(finish_reason="tool-calls")]
+
+
+def _requested(calls: dict[str, OpenCall]) -> list[RequestedCall]:
+    return [RequestedCall(tool_call_id=one, tool_name=call.tool, args=call.given) for one, call in calls.items()]
 
 
 def _outcome(run_id: str, run: RunCompleted) -> list[StreamEvent]:
@@ -311,9 +329,9 @@ def _description(definition: Any) -> str | None:
     return said if isinstance(said, str) else None
 
 
-def entry_step(state: StreamState, one: Entry | Delta) -> tuple[StreamState, list[StreamEvent]]:
+def entry_step(state: StreamState, one: Entry | Delta | CallsBelow) -> tuple[StreamState, list[StreamEvent]]:
     """The same of a line that is not decoded yet. One that cannot be read is passed over: the log has it."""
-    if isinstance(one, Delta):
+    if isinstance(one, Delta | CallsBelow):
         return stream_step(state, one)
     try:
         return stream_step(state, decode(one.raw))
@@ -321,12 +339,14 @@ def entry_step(state: StreamState, one: Entry | Delta) -> tuple[StreamState, lis
         return msgspec.structs.replace(state, seq=max(state.seq, one.seq)), []
 
 
-def answered_by(entry: Entry) -> str | None:
-    """The call that a line has the result of."""
-    if entry.type != ToolResult.event_type:
-        return None
+def answers(entry: Entry, calls: Collection[str], runs: Collection[str] = ()) -> bool:
+    """Whether a line has the result of one of these calls, or of one of these sub-runs."""
+    if entry.type not in (ToolResult.event_type, CallCompleted.event_type):
+        return False
     try:
-        payload = decode(entry.raw).payload
+        event = decode(entry.raw)
     except InvalidEvent:
-        return None
-    return payload.call_id if isinstance(payload, ToolResult) else None
+        return False
+    if isinstance(event.payload, ToolResult):
+        return event.payload.call_id in calls
+    return event.child_run_id in runs

@@ -8,6 +8,9 @@ import msgspec
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True, gc=False):
+    seq: int = 0
+    """Set by the SDK: the log is told up to here, and `stream(after=seq)` goes on. The server sends it as the id."""
+
     @property
     def type(self) -> str:
         """What it is, in the word of the wire."""
@@ -179,6 +182,7 @@ class UnknownEvent(msgspec.Struct, frozen=True):
 
     type: str
     data: dict[str, Any]
+    seq: int = 0
 
 
 StreamEvent = (

@@ -31,6 +31,8 @@ class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
 
     steps: dict[str, int] = {}
     """The open steps by their place; 1 where the step is a sub-run, which waits by itself."""
+    runs: dict[str, str] = {}
+    """The sub-runs that are waited for: place to run."""
     calls: dict[str, str] = {}
     """The calls that wait for somebody outside: id to place."""
     until: dict[str, str] = {}
@@ -79,15 +81,22 @@ def waits_step(state: Waits, event: Event) -> Waits:
             # A sub-agent works while its agent does; only for another run does one wait.
             waits = isinstance(step, CallStarted) and step.kind != "agent"
             opened = {**state.steps, place_of(event): int(waits)}
+            runs = {**state.runs, place_of(event): event.child_run_id} if waits and event.child_run_id else state.runs
             begun = {event.path, *_outside(event.path)}
             coming = tuple(one for one in state.coming if one not in begun)
             if isinstance(step, StepStarted) and step.branches:
                 coming += tuple(f"{event.path}.{branch}" for branch in step.branches)
-            return msgspec.structs.replace(state, steps=bounded(opened), coming=coming[-OPEN_BRANCHES:])
+            return msgspec.structs.replace(
+                state, steps=bounded(opened), runs=bounded(runs), coming=coming[-OPEN_BRANCHES:]
+            )
         case StepCompleted() | CallCompleted():
             place = place_of(event)
             ended = _without(state, place) if state.coming or place in state.calls.values() else state
-            return msgspec.structs.replace(ended, steps={one: n for one, n in state.steps.items() if one != place})
+            return msgspec.structs.replace(
+                ended,
+                steps={one: n for one, n in state.steps.items() if one != place},
+                runs={one: run for one, run in state.runs.items() if one != place} if state.runs else state.runs,
+            )
         case ToolCall(awaits=awaits, call_id=call_id) if awaits is not None:
             place = place_of(event)
             others = tuple(one for one in state.coming if one != place)

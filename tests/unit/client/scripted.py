@@ -40,6 +40,8 @@ class Scripted:
         self.streams: list[Answer] = []
         self.events: list[Event] = []
         self.row: dict[str, Any] = {}
+        self.refusal: Answer | None = None
+        """What everything but executions and streams is answered with, where it is set."""
         self.asked: list[Asked] = []
         self.cancelled = anyio.Event()
         self.gone = anyio.Event()
@@ -92,8 +94,10 @@ class Scripted:
         path = asked.path
         if path.endswith("/execute"):
             return self.executions.pop(0)
-        if path.endswith("/stream"):
+        if path.endswith(("/stream", "/attach")):
             return self.streams.pop(0)
+        if self.refusal is not None:
+            return self.refusal
         if path.endswith("/log"):
             after = int(dict(pair.split("=") for pair in asked.query.split("&"))["after"])
             raws = [msgspec.Raw(raw_of(event)) for event in self.events if event.seq > after]

@@ -21,6 +21,7 @@ from shopfloor.client import (
     Client,
     ClientToolRequest,
     Question,
+    RequestedCall,
     StreamEvent,
     UnknownEvent,
     WorkerResult,
@@ -28,7 +29,6 @@ from shopfloor.client import (
 from shopfloor.errors import (
     ExecutionCancelled,
     InvalidInput,
-    InvalidRunId,
     ProviderError,
     RateLimited,
     RunFailed,
@@ -75,7 +75,8 @@ async def all_of(events: Any) -> list[dict[str, Any]]:
 
 
 def plain(event: StreamEvent | UnknownEvent) -> dict[str, Any]:
-    return event.data if isinstance(event, UnknownEvent) else msgspec.to_builtins(event)
+    """The event as it is on the wire, without its place."""
+    return event.data if isinstance(event, UnknownEvent) else msgspec.to_builtins(msgspec.structs.replace(event, seq=0))
 
 
 # Reading
@@ -192,8 +193,6 @@ def test_results_may_be_plain_data_in_the_words_of_the_wire() -> None:
         assert server.bodies("/execute")[0]["toolResults"] == [{"toolCallId": "c", "error": "no"}]
         with pytest.raises(InvalidInput):
             client.workers.continue_("hello", RUN_ID, [{"call": "c"}])
-        with pytest.raises(InvalidRunId):
-            client.workers.continue_("hello", "../x", [])
 
     play(test)
 
@@ -338,8 +337,9 @@ def test_a_text_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> Non
         assert [one["delta"] for one in got if one["type"] == "text-delta"] == ["Hel", "lo", " there"]
         assert [one["type"] for one in got].count("text-start") == 1
         assert got[-2:] == [RESULT, STOP]
-        afters = [one.query for one in server.asked if one.path.endswith("/stream")]
-        assert afters == ["after=2", "after=2", "after=3"]
+        rest = [(one.method, one.path.rpartition("/")[2], one.query) for one in server.asked[1:]]
+        attached = [one for one in rest if one[1] != "log"]
+        assert attached == [("POST", "attach", f"after={seq}") for seq in (2, 2, 3)]
 
     play(test)
 
@@ -546,7 +546,140 @@ def test_a_question_can_be_answered_and_a_run_cancelled() -> None:
         await client.workers.cancel(RUN_ID)
         assert server.bodies("/answer") == [{"call_id": "q", "answer": {"yes": True}}]
         assert server.bodies("/cancel") == [{}]
-        with pytest.raises(InvalidRunId):
-            await client.workers.cancel("../../x")
+
+    play(test)
+
+
+# Pausing
+
+
+QUESTION = {"type": "question", "executionId": RUN_ID, "callId": "q", "question": "?", "waits": True}
+ASKED = call("q", name="ask", kind="question")
+PAUSE = {"type": "finish", "finishReason": "question"}
+
+
+@pytest.mark.req("SDK-37")
+@pytest.mark.parametrize("answers_at", ["question", "finish"])
+@pytest.mark.parametrize("detach", [False, True])
+def test_a_stream_that_paused_at_a_question_goes_on_once_it_is_answered(answers_at: str, detach: bool) -> None:
+    events = log(STARTED, STEP, ASKED, result("q", name="ask"), STEP_ENDED, ENDED)
+
+    async def test(server: Scripted, client: Client) -> None:
+        server.events = events
+        server.executions = [Answer([sse(START, WORKER, QUESTION, PAUSE, DONE, seq=3)])]
+        server.streams = [Answer([log_sse(*events[3:]), b"event: end\ndata: {}\n\n"])]
+        got: list[str] = []
+        async for event in client.workers.execute("hello", detach=detach):
+            got.append(event.type)
+            if event.type == answers_at and len(got) < 5:
+                await client.workers.answer(RUN_ID, "q", "yes")
+        paused = ["finish"] if answers_at == "finish" else []
+        rest = ["tool-output-available", "block-end", "worker-result", "finish"]
+        assert got == ["start", "worker-start", "question", *paused, *rest]
+        [follow] = [one for one in server.asked if one.path.endswith(("/stream", "/attach"))]
+        assert follow.path.endswith("/stream" if detach else "/attach")
+        assert server.bodies("/cancel") == []
+
+    play(test)
+
+
+@pytest.mark.req("SDK-37")
+def test_a_stream_whose_question_nobody_answered_ends_there() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        server.executions = [Answer([sse(START, WORKER, QUESTION, PAUSE, DONE, seq=3)])]
+        types: list[str] = []
+        async for event in client.workers.execute("hello"):
+            types.append(event.type)
+            if event.type == "question":
+                # Of another run: it is not what this one waits for.
+                await client.workers.answer(RUN_ID[:-1] + ("0" if RUN_ID[-1] != "0" else "1"), "q", "yes")
+        assert types == ["start", "worker-start", "question", "finish"]
+
+    play(test)
+
+
+# Places
+
+
+@pytest.mark.req("SDK-38")
+def test_every_event_says_from_where_on_a_stream_goes_on_after_it() -> None:
+    events = log(STARTED, STEP, message(text("Hello")), STEP_ENDED, ENDED)
+    batches = [told(*events[:n])[1] for n in range(len(events) + 1)]
+
+    async def test(server: Scripted, client: Client) -> None:
+        server.events = events
+        frames = [sse(START), *(sse(*batches[n][len(batches[n - 1]) :], seq=n) for n in range(1, 3)), "cut"]
+        server.executions = [Answer(frames)]
+        server.streams = [Answer([log_sse(*events[2:]) + b"event: end\ndata: {}\n\n"])]
+        got = [event async for event in client.workers.execute("hello")]
+        assert [plain(event) for event in got] == [START, *batches[-1]]
+        assert [event.seq for event in got] == sorted(event.seq for event in got)
+        assert got[-1].seq == len(events)
+        for n, event in enumerate(got):
+            server.streams = [Answer([log_sse(*events[event.seq :]) + b"event: end\ndata: {}\n\n"])]
+            first, *rest = [one async for one in client.workers.stream(RUN_ID, after=event.seq)]
+            assert first.seq == event.seq
+            # Nothing that follows is missing; what belongs to the same entry of the log may come again.
+            following = [plain(one) for one in got[n + 1 :]]
+            assert [plain(one) for one in rest][len(rest) - len(following) :] == following
+
+    play(test)
+
+
+# Errors
+
+
+@pytest.mark.req("SDK-39")
+def test_what_generate_raises_names_the_run() -> None:
+    async def test(server: Scripted, client: Client) -> None:
+        failed = {"type": "error", "message": "no", "errorType": "execution_error", "retryable": False}
+        cancelled = {"type": "worker-result", "workerId": RUN_ID, "error": "cancelled"}
+        for events, kind in (
+            ([failed, {**RESULT, "output": None, "error": "no"}], StepFailed),
+            ([cancelled], ExecutionCancelled),
+            ([requested(("c", "mine")), CALLS], ToolFailed),
+            ([QUESTION, PAUSE], RunFailed),
+        ):
+            server.executions = [Answer([sse(START, *events, DONE)])]
+            with pytest.raises(kind) as raised:
+                await client.workers.generate("hello")
+            assert raised.value.run_id == RUN_ID
+        server.executions = [Answer([sse(START), anyio.Event()])]
+        signal = anyio.Event()
+
+        async def give() -> None:
+            await anyio.sleep(0.2)
+            signal.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(give)
+            with pytest.raises(ExecutionCancelled) as raised:
+                await client.workers.generate("hello", signal=signal)
+        assert raised.value.run_id == RUN_ID
+
+    play(test)
+
+
+@pytest.mark.req("SDK-39")
+@pytest.mark.parametrize("run_id", [RUN_ID, "../x", "", RUN_ID.upper() + "A"])
+def test_a_run_that_cannot_be_is_not_found_as_one_that_is_not_there(run_id: str) -> None:
+    missing = as_json({"error": {"code": "run_not_found", "message": "there is no run"}}, 404)
+
+    async def test(server: Scripted, client: Client) -> None:
+        server.refusal = missing
+        server.streams = [missing]
+        server.executions = [missing]
+        wanted = RequestedCall(tool_call_id="c", tool_name="t", args={})
+        for ask in (
+            lambda: client.workers.cancel(run_id),
+            lambda: client.workers.answer(run_id, "q", 1),
+            lambda: client.workers.execute_call(run_id, wanted, {"t": lambda args: 1}),
+            lambda: all_of(client.workers.stream(run_id)),
+            lambda: all_of(client.workers.stream(run_id, after=3)),
+        ):
+            with pytest.raises(RunNotFound):
+                await ask()
+        [error] = await all_of(client.workers.continue_("hello", run_id, [CallResult(tool_call_id="c", result=1)]))
+        assert (error["type"], error["errorType"]) == ("error", "run_not_found")
 
     play(test)

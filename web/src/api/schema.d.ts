@@ -385,6 +385,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run_id}/attach": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Attach To Run
+         * @description The same stream for the client that executes the run, in place of a connection of `execute` that has ended.
+         *
+         *     Closing it cancels the run, as closing `execute` does, unless the run waits for somebody.
+         */
+        post: operations["attach_to_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/stream": {
         parameters: {
             query?: never;
@@ -1011,6 +1033,8 @@ export interface components {
             /** @default null */
             cwd?: string | null;
             /** @default null */
+            client_wait_seconds?: number | null;
+            /** @default null */
             import_source?: Record<string, unknown> | null;
             /** @default null */
             format?: number | null;
@@ -1407,6 +1431,8 @@ export interface components {
             until?: string | null;
             /** @default 0 */
             more?: number;
+            /** @default false */
+            cancels?: boolean;
         };
         /**
          * ToolResult
@@ -2276,7 +2302,49 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; `event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before the message `message_id`; pieces may be missing, and `offset` says where one belongs; `event: end` when there will be no more. */
+            /** @description Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; `event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before the message `message_id`; pieces may be missing, and `offset` says where one belongs; `event: requests` with the `toolCalls` that runs below this one wait for, once everything in its tree waits; `event: end` when there will be no more. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        event?: string;
+                        id?: string;
+                        data: string;
+                    };
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    attach_to_run: {
+        parameters: {
+            query?: {
+                /** @description Only events after this `seq`. */
+                after?: number;
+            };
+            header?: {
+                /** @description Where a stream was cut: the `id` of the last event received. */
+                "last-event-id"?: string | null;
+            };
+            path: {
+                /** @description A run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; `event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before the message `message_id`; pieces may be missing, and `offset` says where one belongs; `event: requests` with the `toolCalls` that runs below this one wait for, once everything in its tree waits; `event: end` when there will be no more. */
             200: {
                 headers: {
                     [name: string]: unknown;

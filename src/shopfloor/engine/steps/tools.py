@@ -110,7 +110,8 @@ class Tools:
                 await self._execute(attempt, place, use, tool)
         for n, use in enumerate(waiting):
             if use.tool_id not in journal.calls:
-                await attempt.call(place, _call(use, _awaits(use.tool_name, more=len(waiting) - n - 1)))
+                awaits = _awaits(attempt, use.tool_name, more=len(waiting) - n - 1)
+                await attempt.call(place, _call(use, awaits))
         for use in waiting:
             # A result may have come before we asked; its call is closed then.
             known = journal.calls.get(use.tool_id)
@@ -133,7 +134,7 @@ class Tools:
         tool = self.get(name)
         if tool.handler is not None:
             return await self._execute(attempt, place, use, tool)
-        awaits = (made and made.awaits) or _awaits(name, patience=patience)
+        awaits = (made and made.awaits) or _awaits(attempt, name, patience=patience)
         if made is None:
             await attempt.call(place, _call(use, awaits))
         return await attempt.answer(call_id, awaits)
@@ -193,9 +194,15 @@ def _call(use: ToolUseBlock, awaits: Awaits | None) -> ToolCall:
     )
 
 
-def _awaits(name: str, *, more: int = 0, patience: float | None = None) -> Awaits:
-    until = None if patience is None else timestamp_of(int((time.time() + patience) * 1000))
-    return Awaits(kind="question" if name == ASK else "client_tool", until=until, more=more)
+def _awaits(attempt: Attempt, name: str, *, more: int = 0, patience: float | None = None) -> Awaits:
+    """What a call waits for, and until when: `patience` is the worker's limit, the client has one of its own."""
+    kind = "question" if name == ASK else "client_tool"
+    first = attempt.journal.first
+    client_wait = first.client_wait_seconds if first is not None and kind == "client_tool" else None
+    cancels = client_wait is not None and (patience is None or client_wait < patience)
+    seconds = client_wait if cancels else patience
+    until = None if seconds is None else timestamp_of(int((time.time() + seconds) * 1000))
+    return Awaits(kind=kind, until=until, more=more, cancels=cancels)
 
 
 async def _called(handler: Handler, given: Any) -> Any:

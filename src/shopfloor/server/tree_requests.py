@@ -1,0 +1,92 @@
+"""Client tools of sub-runs on the stream of a run above them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import cast
+
+import anyio
+
+from shopfloor.limits import OPEN_BRANCHES
+from shopfloor.log import CallStarted, Delta, Entry
+from shopfloor.ports import LogReader, RunFilter, RunItem, Store
+from shopfloor.record import Reset
+from shopfloor.server.awaiting import awaited_by
+from shopfloor.server.limits import BELOW_CHECK_SECONDS
+from shopfloor.server.sse import closing
+from shopfloor.views import CLIENT_TOOL, CallsBelow, RequestedCall, join_call_id
+
+_OPEN = ("queued", "running", "waiting")
+Followed = Entry | Reset | Delta | CallsBelow
+
+
+async def follow_tree(
+    store: Store, logs: LogReader, run_id: str, *, after: int = 0, patient: bool
+) -> AsyncGenerator[list[Followed]]:
+    """Follow a run's log with its deltas; give the `CallsBelow` whenever they have changed and the log is silent."""
+    seq, has_children, told, next_check = after, bool(after), CallsBelow([]), 0.0
+    followed: AsyncIterator[list[Entry | Reset | Delta]] = logs.follow(
+        run_id, after=after, deltas=True, patient=patient
+    )
+    async with closing(followed) as batches:
+        async for batch in batches:
+            # The same list, not a copy: whoever frames it knows by that what is framed already.
+            yield cast("list[Followed]", batch)
+            for one in batch:
+                if isinstance(one, Entry):
+                    seq, has_children = one.seq, has_children or one.type == CallStarted.event_type
+            if batch or not has_children or anyio.current_time() < next_check:
+                continue
+            next_check = anyio.current_time() + BELOW_CHECK_SECONDS
+            below = await calls_below(store, logs, run_id, seq)
+            if below != told:
+                told = below
+                yield [below]
+
+
+async def calls_below(store: Store, logs: LogReader, run_id: str, seq: int) -> CallsBelow:
+    """The client tools that the runs below this one wait for; none while anything in the tree can still go on.
+
+    `seq` is how far the caller knows the log of the run: rows that are behind it say nothing yet.
+    """
+    nothing = CallsBelow([])
+    run = await store.get_run(run_id)
+    if run is None or run.row.last_seq < seq or not run.row.waits.runs:
+        return nothing
+    tree = await _waiting_tree(store, run)
+    if not any(CLIENT_TOOL in item.row.waits.kinds.values() for item in tree[1:]):
+        return nothing
+    found: list[RequestedCall] = []
+    for item in tree:
+        if not item.row.awaits:
+            continue
+        whole = await store.get_run(item.row.id)
+        calls = await awaited_by(logs, whole) if whole is not None else []
+        if len(calls) < len(item.row.awaits) or any(call.answered for call in calls):
+            # The run has a result that its row does not show yet: it is about to go on.
+            return nothing
+        found += [
+            RequestedCall(tool_call_id=join_call_id(call.run_id, call.call_id), tool_name=call.name, args=call.input)
+            for call in calls
+            if call.kind == CLIENT_TOOL and call.run_id != run_id
+        ]
+    return CallsBelow(found)
+
+
+async def _waiting_tree(store: Store, root: RunItem) -> list[RunItem]:
+    """The open runs of a tree, callers first, if every one of them waits; else none."""
+    tree = [root]
+    for item in tree:
+        if item.row.status != "waiting":
+            return []
+        called = set(item.row.waits.runs.values())
+        if not called:
+            continue
+        wanted = RunFilter(parent_run_id=item.row.id, statuses=_OPEN)
+        page = await store.list_runs(wanted, limit=OPEN_BRANCHES)
+        children = [child for child in reversed(page.items) if child.row.id in called]
+        if len(children) < len(called):
+            # One of them has no row yet, or has ended: its caller is about to go on.
+            return []
+        tree += children
+    return tree

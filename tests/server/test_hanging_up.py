@@ -1,0 +1,155 @@
+"""A client that hangs up ends what it executes; a stream that the server ended waits for the client, but not for ever."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.server.shop import Shop
+from tests.server.sse import Received, listening
+from tests.server.working import Told, becomes, executed, executing, go_on, start, status, working, written
+
+from shopfloor.record import Storage
+
+GRACE = 0.3
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("busy")
+    with working(
+        Storage(folder / "storage"),
+        written(folder / "workers"),
+        execute_grace_seconds=GRACE,
+        client_wait_seconds=1.0,
+    ) as shop:
+        yield shop
+
+
+@pytest.fixture
+def client(busy: Shop) -> Iterator[httpx.Client]:
+    with busy.client() as client:
+        yield client
+
+
+def detail(client: httpx.Client, run_id: str) -> dict[str, Any]:
+    return client.get("/api/agents/workers/detail", params={"worker_id": run_id}).json()
+
+
+def waiting_call(told: list[Told]) -> tuple[str, str]:
+    assert told[-1].data["finishReason"] == "tool-calls"
+    return told[0].data["executionId"], told[-2].data["toolCalls"][0]["toolCallId"]
+
+
+@contextmanager
+def begun(client: httpx.Client, slug: str, body: Any) -> Iterator[str]:
+    """An execution that has begun its first step; leaving it hangs up."""
+    with executing(client, slug, body) as stream:
+        told = (one for one in stream if isinstance(one, Told))
+        run_id = next(told).data["executionId"]
+        assert next(one for one in told if one.type == "block-start")
+        yield run_id
+
+
+@pytest.mark.req("SDK-35")
+def test_hanging_up_during_continue_cancels_the_run(client: httpx.Client) -> None:
+    run_id, call = waiting_call(executed(client, "looks-up-then-sleeps", start()))
+    with begun(client, "looks-up-then-sleeps", go_on(run_id, {"toolCallId": call, "result": 1})):
+        pass
+    becomes(client, run_id, "cancelled")
+    assert detail(client, run_id)["error"]["message"] == "its client has gone"
+
+
+@pytest.mark.req("SDK-35")
+def test_a_reader_of_the_log_does_not_keep_an_abandoned_run_alive(client: httpx.Client) -> None:
+    with ExitStack() as readers:
+        with begun(client, "sleeper", start()) as run_id:
+            stream = readers.enter_context(listening(client, f"/api/runs/{run_id}/stream"))
+            next(stream)
+        becomes(client, run_id, "cancelled")
+        assert [one.event for one in stream if isinstance(one, Received)][-1] == "end"
+
+
+@pytest.mark.req("SDK-35")
+def test_a_reader_of_the_log_that_goes_does_not_end_the_run(client: httpx.Client) -> None:
+    with begun(client, "sleeper", start()) as run_id:
+        with listening(client, f"/api/runs/{run_id}/stream") as stream:
+            next(stream)
+        time.sleep(GRACE * 3)
+        assert status(client, run_id) == "running"
+    becomes(client, run_id, "cancelled")
+
+
+@pytest.mark.req("SDK-35")
+def test_a_client_that_attaches_takes_the_place_of_the_one_that_hung_up(busy: Shop, client: httpx.Client) -> None:
+    with ExitStack() as attached:
+        with begun(client, "sleeper", start()) as run_id:
+            answer = attached.enter_context(client.stream("POST", f"/api/runs/{run_id}/attach"))
+            assert answer.status_code == 200
+        time.sleep(GRACE * 3)
+        assert status(client, run_id) == "running"
+    becomes(client, run_id, "cancelled")
+    with busy.client("viewer") as reader:
+        assert reader.post(f"/api/runs/{run_id}/attach").status_code == 403
+
+
+@pytest.mark.req("SDK-36")
+@pytest.mark.parametrize("worker", ["asker", "asks-below", "asks-far-below"])
+def test_a_run_that_its_client_does_not_continue_is_cancelled_and_says_why(client: httpx.Client, worker: str) -> None:
+    run_id, _ = waiting_call(executed(client, worker, start()))
+    becomes(client, run_id, "cancelled")
+    [until] = {one["payload"]["awaits"]["until"] for one in calls_of(client, run_id)}
+    said = f"its client did not continue it: 'look-up' waited until {until}"
+    assert detail(client, run_id)["error"]["message"] == said
+
+
+def calls_of(client: httpx.Client, run_id: str) -> list[dict[str, Any]]:
+    """The calls of a run and of those below it, as their logs have them."""
+    events = client.get(f"/api/runs/{run_id}/log").json()["events"]
+    below = [one["child_run_id"] for one in events if one["type"] == "step.call_workflow.started"]
+    own = [one for one in events if one["type"] == "tool.call"]
+    return own + [one for child in below for one in calls_of(client, child)]
+
+
+@pytest.mark.req("SDK-36")
+def test_a_run_that_is_continued_in_time_has_the_whole_time_for_its_next_call(client: httpx.Client) -> None:
+    run_id, call = waiting_call(executed(client, "asker", start()))
+    time.sleep(0.7)
+    _, more = waiting_call(executed(client, "asker", go_on(run_id, {"toolCallId": call, "result": "a stone"})))
+    time.sleep(0.7)
+    told = executed(client, "asker", go_on(run_id, {"toolCallId": more, "result": "granite"}))
+    assert told[-1].data["finishReason"] == "stop"
+
+
+@pytest.mark.req("SDK-36")
+def test_detached_runs_wait_as_long_as_it_takes(client: httpx.Client) -> None:
+    detached, _ = waiting_call(executed(client, "asker", start(detach=True)))
+    dispatched = client.post("/api/runs", json={"worker": "asks-below"}).json()["run_id"]
+    becomes(client, dispatched, "waiting")
+    time.sleep(1.5)
+    assert [status(client, run_id) for run_id in (detached, dispatched)] == ["waiting", "waiting"]
+    assert [one["until"] for one in detail(client, detached)["awaits"]] == [None]
+
+
+@pytest.mark.req("SDK-36")
+def test_a_question_waits_as_long_as_it_takes(client: httpx.Client) -> None:
+    told = executed(client, "asks-a-person", start())
+    run_id = told[0].data["executionId"]
+    time.sleep(1.5)
+    assert status(client, run_id) == "waiting"
+    [question] = detail(client, run_id)["awaits"]
+    assert (question["kind"], question["until"]) == ("question", None)
+
+
+@pytest.mark.req("SDK-35")
+def test_a_server_that_stops_does_not_cancel_what_it_executes(tmp_path: Path) -> None:
+    storage, workers = Storage(tmp_path / "storage"), written(tmp_path / "workers")
+    with ExitStack() as streams, working(storage, workers, execute_grace_seconds=0.0) as shop:
+        client = streams.enter_context(shop.client())
+        run_id = streams.enter_context(begun(client, "asks-a-person-below", start()))
+        becomes(client, run_id, "waiting")
+    with working(storage, workers) as shop, shop.client() as client:
+        assert status(client, run_id) == "waiting"
