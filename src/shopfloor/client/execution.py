@@ -12,7 +12,6 @@ import msgspec
 
 from shopfloor.client.api import Api, no_text, problem_of
 from shopfloor.client.following import Patience, followed, patiently, replayed
-from shopfloor.client.problems import told
 from shopfloor.client.progress import Progress
 from shopfloor.client.sse import Frame, frames
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
@@ -28,6 +27,8 @@ from shopfloor.views import (
     ToolRequest,
     UnknownEvent,
     decode_event,
+    event_of,
+    finish,
     resumed,
 )
 
@@ -74,23 +75,23 @@ class Execution:
         request: Begin | Continue | None = self._first
         while request is not None:
             wanted: list[RequestedCall] = []
-            finish: Finish | None = None
+            last: Finish | None = None
             async with aclosing(self._told(request)) as events:
                 async for event in events:
                     if isinstance(event, Finish):
-                        finish = event
+                        last = event
                     elif not isinstance(event, Start) or request is self._first:
                         wanted += event.tool_calls if isinstance(event, ToolRequest) else []
                         yield event
             request = None
-            if finish is not None and finish.finish_reason == "tool-calls" and self.run_id is not None:
+            if last is not None and last.reason == "tool-calls" and self.run_id is not None:
                 ours = [call for call in wanted if call.tool_name in self._tools]
                 if ours:
                     request = await self._continued(self.run_id, ours)
                     continue
                 yield ClientToolRequest(execution_id=self.run_id, tool_calls=wanted)
-            if finish is not None:
-                yield finish
+            if last is not None:
+                yield last
 
     async def _continued(self, run_id: str, calls: list[RequestedCall]) -> Continue:
         results = await executed(self._tools, calls)
@@ -127,7 +128,7 @@ class Execution:
                 problem = problem_of(answer)
                 if isinstance(problem, ServerUnreachable):
                     raise problem
-                yield told(problem)
+                yield event_of(problem)
                 return
             async with aclosing(frames(answer.aiter_bytes())) as received:
                 async for frame in received:
@@ -165,8 +166,8 @@ class Execution:
                         return
                     if not progress.had(event):
                         yield event
-        yield told(OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="its host may be gone"))
-        yield Finish(finish_reason="error")
+        yield event_of(OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="its host may be gone"))
+        yield finish("error")
 
     async def _state(self, run_id: str, request: Begin | Continue) -> StreamState:
         """The state of the stream where the log was last known to be told."""

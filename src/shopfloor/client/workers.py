@@ -118,7 +118,7 @@ class WorkersApi:
                             f"the worker asks for {names}, and there is no handler for it",
                             hint="give one in `tools`, or use `execute` and `continue_`",
                         )
-                    case Finish(finish_reason="question" | "waiting"):
+                    case Finish(reason="question" | "waiting"):
                         raise RunFailed(
                             "the worker waits for a person", hint="use `execute`, and answer what it asks with `answer`"
                         )
@@ -228,7 +228,7 @@ async def _cancel_on(signal: Signal, scope: anyio.CancelScope) -> None:
 
 def _over(last: Received | None) -> bool:
     """Whether the run has its outcome."""
-    return isinstance(last, WorkerResult) or (isinstance(last, Finish) and last.finish_reason in _OUTCOMES)
+    return isinstance(last, WorkerResult) or (isinstance(last, Finish) and last.reason in _OUTCOMES)
 
 
 _OUTCOMES = frozenset({"stop", "error", "cancelled"})

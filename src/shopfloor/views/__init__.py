@@ -19,6 +19,7 @@ from shopfloor.views.stream import (
     silently,
     stream_step,
 )
+from shopfloor.views.stream_errors import error_event, event_of
 from shopfloor.views.stream_events import (
     DONE,
     BlockEnd,
@@ -47,10 +48,11 @@ from shopfloor.views.stream_events import (
     UsageEvent,
     WorkerResult,
     WorkerStart,
-    decode_event,
-    encode_event,
+    finish,
 )
+from shopfloor.views.stream_inputs import TypedInput
 from shopfloor.views.stream_texts import Told
+from shopfloor.views.stream_wire import decode_event, encode_event
 from shopfloor.views.text import as_text, cut
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import Load, Row, tree
@@ -106,6 +108,7 @@ __all__ = [
     "ToolOutputError",
     "ToolRequest",
     "ToolResultItem",
+    "TypedInput",
     "UnknownEvent",
     "UsageEvent",
     "Waits",
@@ -123,6 +126,9 @@ __all__ = [
     "decode_event",
     "encode_event",
     "entry_step",
+    "error_event",
+    "event_of",
+    "finish",
     "notice_of",
     "outline",
     "preview",
