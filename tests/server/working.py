@@ -60,6 +60,9 @@ steps:
       Moon:
         Look up: {block: tool-call, tool: look-up, input: {word: moon}, output: MOON}
 """,
+    "unreadable": """
+steps: 7
+""",
     "talker": """
 steps:
   Begin: {block: start-thread, model: script/hello}
