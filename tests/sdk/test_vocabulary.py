@@ -103,7 +103,7 @@ def test_the_body_of_an_error_is_read_as_the_client_reads_it() -> None:
 # Every event
 
 
-@pytest.mark.req("SDK-35")
+@pytest.mark.req("SDK-42")
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_event_fits_and_comes_back_as_it_was(kind: type[msgspec.Struct]) -> None:
     shape = msgspec.inspect.type_info(kind)
@@ -123,7 +123,7 @@ def test_events_of_ours_say_all_in_fields_that_the_client_passes_on() -> None:
     assert EVENTS["resource-update"]["value"] == "any"
 
 
-@pytest.mark.req("SDK-35")
+@pytest.mark.req("SDK-42")
 @pytest.mark.parametrize("reason", ["stop", "tool-calls", "question", "waiting", "error", "cancelled"])
 def test_every_finish_has_a_reason_that_the_client_knows_and_ours_beside_it(reason: Any) -> None:
     event = sent(finish(reason))
@@ -131,7 +131,7 @@ def test_every_finish_has_a_reason_that_the_client_knows_and_ours_beside_it(reas
     assert event["reason"] == reason
 
 
-@pytest.mark.req("SDK-36")
+@pytest.mark.req("SDK-43")
 @pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.code)
 def test_every_error_has_a_type_that_the_client_knows_and_our_code_beside_it(kind: type[ShopfloorError]) -> None:
     told = sent(event_of(kind("what happened", hint="what to do")))
@@ -143,7 +143,7 @@ def test_every_error_has_a_type_that_the_client_knows_and_our_code_beside_it(kin
     assert checked(folded([event(1, failed)]))[0]["errorType"] == told["errorType"]
 
 
-@pytest.mark.req("SDK-36")
+@pytest.mark.req("SDK-43")
 @pytest.mark.parametrize("code", ["", "command_failed", "ENOENT", "my worker's own"])
 def test_a_code_that_is_none_of_ours_is_a_failure_of_the_worker(code: str) -> None:
     told = sent(error_event("no", code))
@@ -157,7 +157,7 @@ def event(seq: int, payload: Payload, path: str = "step", child: str | None = No
     return decode(encode(line_of(payload, seq, path=path, child_run_id=child)))
 
 
-@pytest.mark.req("SDK-35")
+@pytest.mark.req("SDK-42")
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_what_is_told_of_an_event_with_every_field_fits(name: str) -> None:
     checked(folded([decode(encode(line_of(PAYLOADS[name])))]))
@@ -186,7 +186,7 @@ def logs(path: Path) -> Iterator[list[Event]]:
     yield from runs.values()
 
 
-@pytest.mark.req("SDK-35", "SDK-37", "SDK-38")
+@pytest.mark.req("SDK-42", "SDK-44", "SDK-45")
 @pytest.mark.parametrize("folder", [".", *(f"providers/{name}" for name in PROGRAMS)])
 def test_every_kept_transcript_is_told_by_the_rules(folder: str) -> None:
     told = 0
@@ -249,13 +249,13 @@ def check_live(ones: list[Event | Delta]) -> None:
         assert {one["toolCallId"]: one["input"] for one in told if one["type"] == "tool-input-available"} == calls
 
 
-@pytest.mark.req("SDK-37", "SDK-38")
+@pytest.mark.req("SDK-44", "SDK-45")
 @pytest.mark.parametrize("stream", streams(), ids=ids)
 def test_what_agents_print_is_told_live_by_the_rules(stream: Stream) -> None:
     check_live(live(stream.normaliser(), stream.data, stream.ended))
 
 
-@pytest.mark.req("SDK-37", "SDK-38")
+@pytest.mark.req("SDK-44", "SDK-45")
 @pytest.mark.parametrize("name", BODIES)
 def test_what_model_apis_answer_is_told_live_by_the_rules(name: str) -> None:
     check_live(live(http_normaliser(name), body(name), None))
@@ -294,7 +294,7 @@ LAYOUTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.req("SDK-37")
+@pytest.mark.req("SDK-44")
 @given(value=JSON, layout=st.sampled_from(LAYOUTS), data=st.data())
 def test_the_pieces_of_an_input_are_the_input_however_it_is_typed(value: Any, layout: Any, data: st.DataObject) -> None:
     text = json.dumps(value, **layout)

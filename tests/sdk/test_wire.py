@@ -160,7 +160,7 @@ def search(given: dict[str, Any]) -> list[str]:
     return [f"all about {given['query']}"]
 
 
-@pytest.mark.req("SDK-35", "SDK-37", "SDK-38")
+@pytest.mark.req("SDK-42", "SDK-44", "SDK-45")
 def test_a_scripted_model_is_told_to_its_result(stock: StockClient, up: Storage) -> None:
     events = checked(stock.execute("research-assistant", {"TOPIC": "tides"}, {"web-search": search}))
     types = {event["type"] for event in events}
@@ -189,7 +189,7 @@ INPUTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.req("SDK-35", "SDK-37", "SDK-38")
+@pytest.mark.req("SDK-42", "SDK-44", "SDK-45")
 @pytest.mark.parametrize("provider", MODELS)
 def test_what_each_model_says_and_calls_is_told(
     stock: StockClient, up: Storage, model_server: ModelServer, provider: str
@@ -223,7 +223,7 @@ def test_what_each_model_says_and_calls_is_told(
     assert len(only(again, "tool-output-available")) == 3
 
 
-@pytest.mark.req("SDK-36")
+@pytest.mark.req("SDK-43")
 @pytest.mark.parametrize(
     ("status", "error_type"),
     [
@@ -254,7 +254,7 @@ def test_a_rate_limit_is_waited_for_and_noticed(stock: StockClient, model_server
 # Results
 
 
-@pytest.mark.req("SDK-38")
+@pytest.mark.req("SDK-45")
 def test_a_result_is_told_once_whoever_executes_the_call(stock: StockClient, up: Storage) -> None:
     handled = checked(stock.execute("looks-up", {}, {"look-up": lambda args: args["word"] + "!"}))
     assert [event["output"] for event in only(handled, "tool-output-available")] == ["moon!", "moon!!"]
@@ -272,7 +272,7 @@ def test_a_result_is_told_once_whoever_executes_the_call(stock: StockClient, up:
     assert len(only(replayed(up, run_id), "tool-output-available")) == 2
 
 
-@pytest.mark.req("SDK-38")
+@pytest.mark.req("SDK-45")
 def test_results_of_handlers_and_of_the_client_are_each_told_once(stock: StockClient) -> None:
     first = stock.execute("both", {}, {"look-up": lambda _: "bright"})
     request = first[-2]
@@ -308,7 +308,7 @@ GIVEN: list[tuple[dict[str, Any], Any, str | None]] = [
 ]
 
 
-@pytest.mark.req("SDK-39")
+@pytest.mark.req("SDK-46")
 @pytest.mark.parametrize(("more", "output", "error"), GIVEN, ids=lambda one: str(one)[:40])
 def test_a_result_is_taken_with_whatever_an_sdk_sends(
     stock: StockClient, more: dict[str, Any], output: Any, error: str | None
@@ -320,7 +320,7 @@ def test_a_result_is_taken_with_whatever_an_sdk_sends(
     assert (told.get("output"), told.get("error")) == (output, error)
 
 
-@pytest.mark.req("SDK-39")
+@pytest.mark.req("SDK-46")
 @pytest.mark.parametrize("version", VOCABULARY["requests"]["start"], ids=lambda version: version["since"])
 def test_a_start_is_taken_with_whatever_each_version_sends(stock: StockClient, version: dict[str, Any]) -> None:
     schema = {"name": "t", "description": "d", "inputSchema": {"type": "object"}, "outputSchema": {}}
@@ -382,7 +382,7 @@ def test_a_run_that_is_cancelled_ends_with_a_reason_that_is_taken(stock: StockCl
     assert (events[-1]["finishReason"], events[-1]["reason"]) == ("other", "cancelled")
 
 
-@pytest.mark.req("SDK-34")
+@pytest.mark.req("SDK-41")
 @pytest.mark.parametrize(
     ("slug", "body", "error_type", "says"),
     [

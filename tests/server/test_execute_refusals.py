@@ -38,7 +38,7 @@ def refused(got: httpx.Response, status: int, code: str) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.req("SDK-30", "SDK-34")
+@pytest.mark.req("SDK-30", "SDK-41")
 def test_a_worker_that_is_not_there_is_not_found(client: httpx.Client) -> None:
     error = refused(client.post("/api/agents/nobody/execute", json=start()), 404, "not_found_error")
     assert http_error_type(404) == "not_found_error"
@@ -60,7 +60,7 @@ def test_a_name_that_is_far_too_long_is_refused(client: httpx.Client) -> None:
     refused(client.post(f"/api/agents/{'x' * 201}/execute", json=start()), 400, "invalid_parameter")
 
 
-@pytest.mark.req("SDK-29", "SDK-34")
+@pytest.mark.req("SDK-29", "SDK-41")
 @pytest.mark.parametrize("given", [{}, {"TEXT": 1}, {"TEXT": "x", "MORE": 1}, {"TEXT": None}])
 def test_input_that_does_not_fit_is_refused(client: httpx.Client, given: dict[str, Any]) -> None:
     refused(client.post("/api/agents/echo/execute", json=start(given)), 400, "validation_error")
@@ -122,13 +122,13 @@ def test_another_method_is_refused(client: httpx.Client) -> None:
     refused(client.get("/api/agents/echo/execute"), 405, "method_not_allowed")
 
 
-@pytest.mark.req("SDK-34")
+@pytest.mark.req("SDK-41")
 def test_a_worker_that_cannot_be_run_is_refused_with_what_is_wrong_with_it(client: httpx.Client) -> None:
     error = refused(client.post("/api/agents/unreadable/execute", json=start()), 422, "invalid_worker")
     assert "steps" in error["error"]
 
 
-@pytest.mark.req("SDK-34")
+@pytest.mark.req("SDK-41")
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
 def test_who_has_no_token_is_refused(busy: Shop, headers: dict[str, str]) -> None:
     with busy.stranger(headers=headers) as stranger:
@@ -146,7 +146,7 @@ def test_a_server_that_makes_no_runs_refuses(client: httpx.Client, shop: Shop) -
         refused(reader.post("/api/agents/echo/execute", json=start()), 403, "forbidden")
 
 
-@pytest.mark.req("SDK-34")
+@pytest.mark.req("SDK-41")
 def test_the_same_key_for_something_else_is_a_conflict(client: httpx.Client) -> None:
     executed(client, "asker", start(idempotencyKey="taken"))
     got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x"}, idempotencyKey="taken"))

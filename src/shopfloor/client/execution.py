@@ -138,7 +138,7 @@ class Execution:
                     if event is not None:
                         finished = finished or isinstance(event, Finish)
                         yield event
-            if not finished and not answer.is_error:
+            if not finished:
                 raise ServerUnreachable("the stream broke off before its end", hint="ask for the run by its id")
 
     def _noted(self, frame: Frame) -> Received | None:
