@@ -133,6 +133,6 @@ def test_a_program_that_stops_listening_cancels_the_run(env: dict[str, str], wor
         pass
     async for event in client.workers.stream(run_id):
         last = event
-    print(json.dumps(last.finish_reason))
+    print(json.dumps(last.reason))
     """
     assert program(env, workers, body) == ["cancelled"]

@@ -50,7 +50,7 @@ def test_a_worker_is_executed_and_told(client: httpx.Client) -> None:
     }
     assert block["blockName"] == "Say it"
     assert result == {"type": "worker-result", "workerId": run_id, "output": "hello"}
-    assert finish == {"type": "finish", "finishReason": "stop"}
+    assert finish == {"type": "finish", "finishReason": "stop", "reason": "stop"}
     becomes(client, run_id, "done")
 
 
@@ -106,7 +106,7 @@ def test_a_stream_that_is_silent_shows_that_it_lives(client: httpx.Client) -> No
 def asked_for(told: list[Told]) -> tuple[str, list[str]]:
     """The run, and the calls that it asks for."""
     request, finish = told[-2].data, told[-1].data
-    assert (request["type"], finish) == ("tool-request", {"type": "finish", "finishReason": "tool-calls"})
+    assert (request["type"], finish["reason"]) == ("tool-request", "tool-calls")
     return told[0].data["executionId"], [one["toolCallId"] for one in request["toolCalls"]]
 
 

@@ -1,4 +1,4 @@
-"""What cannot be executed is told as an event of a stream, with the fitting status, and nothing runs."""
+"""What cannot be executed is refused with the fitting status and its reason, and nothing runs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import httpx
 import pytest
 from tests.samples import RUN_ID
+from tests.sdk.vocabulary import http_error_type, http_message
 from tests.server.shop import Shop
-from tests.server.working import executed, go_on, start, told, working, written
+from tests.server.working import executed, go_on, start, working, written
 
 from shopfloor.limits import REQUEST_BYTES
 from shopfloor.record import Storage
@@ -27,39 +28,43 @@ def client(busy: Shop) -> Iterator[httpx.Client]:
         yield client
 
 
-def refused(got: httpx.Response, status: int, error_type: str) -> dict[str, Any]:
-    """The one error of a stream."""
-    assert (got.status_code, got.headers["content-type"]) == (status, "text/event-stream"), got.text
-    event, done = told(iter(got.text.splitlines()))
-    assert done == "[DONE]"
-    assert not isinstance(event, str)
-    assert (event.type, event.data["errorType"]) == ("error", error_type)
-    assert event.data["message"]
-    assert event.data["retryable"] is False
-    return event.data
+def refused(got: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The body of a refusal: the TypeScript SDK reads its reason, a program of ours its code."""
+    assert (got.status_code, got.headers["content-type"]) == (status, "application/json"), got.text
+    body = got.json()
+    assert body["code"] == code
+    assert http_message(body) == body["error"] != ""
+    assert set(body) == {"error", "code", "hint"}
+    return body
 
 
-@pytest.mark.req("SDK-27", "SDK-30")
+@pytest.mark.req("SDK-30", "SDK-41")
 def test_a_worker_that_is_not_there_is_not_found(client: httpx.Client) -> None:
     error = refused(client.post("/api/agents/nobody/execute", json=start()), 404, "not_found_error")
-    assert "nobody" in error["message"]
+    assert http_error_type(404) == "not_found_error"
+    assert "nobody" in error["error"]
     assert "echo" in error["hint"]
 
 
 @pytest.mark.parametrize("slug", ["%00", "..%2Fecho", "x" * 200, "ec ho", "é"])
 def test_what_could_be_no_worker_is_not_found(client: httpx.Client, slug: str) -> None:
     got = client.post(f"/api/agents/{slug}/execute", json=start())
-    assert got.status_code == 404
+    if "%2F" in slug:
+        # Another address, with a slash in it.
+        assert got.status_code == 404
+    else:
+        refused(got, 404, "not_found_error")
 
 
 def test_a_name_that_is_far_too_long_is_refused(client: httpx.Client) -> None:
-    refused(client.post(f"/api/agents/{'x' * 201}/execute", json=start()), 400, "validation_error")
+    refused(client.post(f"/api/agents/{'x' * 201}/execute", json=start()), 400, "invalid_parameter")
 
 
-@pytest.mark.req("SDK-29")
+@pytest.mark.req("SDK-29", "SDK-41")
 @pytest.mark.parametrize("given", [{}, {"TEXT": 1}, {"TEXT": "x", "MORE": 1}, {"TEXT": None}])
 def test_input_that_does_not_fit_is_refused(client: httpx.Client, given: dict[str, Any]) -> None:
     refused(client.post("/api/agents/echo/execute", json=start(given)), 400, "validation_error")
+    assert http_error_type(400) == "validation_error"
     assert client.get("/api/agents/workers", params={"agent_id": "echo"}).json()["total"] == 0
 
 
@@ -79,12 +84,10 @@ DEEP = b'{"type": "start", "input": ' + b'{"x":' * BODY_DEPTH + b"1" + b"}" * BO
         b'{"type": "start", "input": []}',
         b'{"type": "start", "input": {"TEXT": "\\ud800"}}',
         b'{"type": "start", "input": {"TEXT": NaN}}',
-        b'{"type": "start", "input": {"TEXT": "x"}, "more": 1}',
         b'{"type": "start", "input": {"TEXT": "x"}, "detach": "yes"}',
         b'{"type": "start", "input": {"TEXT": "x"}, "owner": ""}',
         b'{"type": "start", "input": {"TEXT": "x"}, "cwd": "here"}',
         b'{"type": "start", "input": {"TEXT": "x"}, "cwd": "/a\\u0000b"}',
-        b'{"type": "start", "input": {"TEXT": "x"}, "executionId": "x"}',
         b'{"type": "continue"}',
         b'{"type": "continue", "executionId": "x", "toolResults": [{"toolCallId": "c", "result": 1}]}',
         b'{"type": "continue", "executionId": "%b", "toolResults": []}' % RUN_ID.encode(),
@@ -97,24 +100,53 @@ DEEP = b'{"type": "start", "input": ' + b'{"x":' * BODY_DEPTH + b"1" + b"}" * BO
 )
 def test_a_malformed_body_is_refused(client: httpx.Client, body: bytes) -> None:
     got = client.post("/api/agents/echo/execute", content=body, headers={"Content-Type": "application/json"})
-    assert "body" in refused(got, 400, "validation_error")["message"]
+    assert "body" in refused(got, 400, "invalid_parameter")["error"]
 
 
 def test_a_body_of_another_type_is_refused(client: httpx.Client) -> None:
     got = client.post("/api/agents/echo/execute", content=b'{"type": "start"}', headers={"Content-Type": "text/plain"})
-    refused(got, 400, "validation_error")
+    refused(got, 400, "invalid_parameter")
 
 
 def test_a_parameter_is_refused(client: httpx.Client) -> None:
     got = client.post("/api/agents/echo/execute?detach=1", json=start({"TEXT": "x"}))
-    assert "detach" in refused(got, 400, "validation_error")["message"]
+    assert "detach" in refused(got, 400, "invalid_parameter")["error"]
 
 
 def test_a_body_that_is_too_large_is_refused(client: httpx.Client) -> None:
     got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x" * REQUEST_BYTES}))
-    assert got.status_code == 413
+    refused(got, 413, "body_too_large")
 
 
+def test_another_method_is_refused(client: httpx.Client) -> None:
+    refused(client.get("/api/agents/echo/execute"), 405, "method_not_allowed")
+
+
+@pytest.mark.req("SDK-41")
+def test_a_worker_that_cannot_be_run_is_refused_with_what_is_wrong_with_it(client: httpx.Client) -> None:
+    error = refused(client.post("/api/agents/unreadable/execute", json=start()), 422, "invalid_worker")
+    assert "steps" in error["error"]
+
+
+@pytest.mark.req("SDK-41")
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
+def test_who_has_no_token_is_refused(busy: Shop, headers: dict[str, str]) -> None:
+    with busy.stranger(headers=headers) as stranger:
+        refused(stranger.post("/api/agents/echo/execute", json=start({"TEXT": "x"})), 401, "unauthorized")
+    assert http_error_type(401) == "authentication_error"
+
+
+def test_a_name_of_the_server_that_is_not_known_is_refused(client: httpx.Client) -> None:
+    got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x"}), headers={"Host": "elsewhere.example"})
+    refused(got, 403, "forbidden")
+
+
+def test_a_server_that_makes_no_runs_refuses(client: httpx.Client, shop: Shop) -> None:
+    with shop.client() as reader:
+        refused(reader.post("/api/agents/echo/execute", json=start()), 403, "forbidden")
+
+
+@pytest.mark.req("SDK-41")
 def test_the_same_key_for_something_else_is_a_conflict(client: httpx.Client) -> None:
     executed(client, "asker", start(idempotencyKey="taken"))
     got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x"}, idempotencyKey="taken"))
@@ -123,7 +155,7 @@ def test_the_same_key_for_something_else_is_a_conflict(client: httpx.Client) -> 
 
 def test_a_viewer_may_not_execute(busy: Shop) -> None:
     with busy.client("viewer") as viewer:
-        assert viewer.post("/api/agents/echo/execute", json=start({"TEXT": "x"})).status_code == 403
+        refused(viewer.post("/api/agents/echo/execute", json=start({"TEXT": "x"})), 403, "forbidden")
 
 
 # Going on.
@@ -145,7 +177,7 @@ def test_going_on_with_a_run_that_is_not_there_is_not_found(client: httpx.Client
 def test_going_on_with_a_run_of_another_worker_is_not_found(client: httpx.Client, waiting: tuple[str, str]) -> None:
     run_id, call = waiting
     got = client.post("/api/agents/echo/execute", json=go_on(run_id, {"toolCallId": call, "result": 1}))
-    assert "echo" in refused(got, 404, "run_not_found")["message"]
+    assert "echo" in refused(got, 404, "run_not_found")["error"]
 
 
 def test_a_result_for_a_call_that_nobody_made_is_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:
@@ -154,13 +186,16 @@ def test_a_result_for_a_call_that_nobody_made_is_refused(client: httpx.Client, w
     assert call in refused(got, 409, "unknown_call")["hint"]
 
 
-@pytest.mark.parametrize("more", [{}, {"result": 1, "error": "x"}, {"result": 1, "toolName": "other"}, {"error": 1}])
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [({"result": 1, "toolName": "other"}, "validation_error"), ({"error": 1}, "invalid_parameter")],
+)
 def test_a_result_that_cannot_be_meant_is_refused(
-    client: httpx.Client, waiting: tuple[str, str], more: dict[str, Any]
+    client: httpx.Client, waiting: tuple[str, str], more: dict[str, Any], code: str
 ) -> None:
     run_id, call = waiting
     got = client.post("/api/agents/asker/execute", json=go_on(run_id, {"toolCallId": call, **more}))
-    refused(got, 400, "validation_error")
+    refused(got, 400, code)
 
 
 def test_two_results_for_one_call_are_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:

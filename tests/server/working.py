@@ -106,6 +106,9 @@ steps:
   Call: {block: run-worker, worker: asks-a-person, output: SAID}
 output: SAID
 """,
+    "unreadable": """
+steps: 7
+""",
     "talker": """
 steps:
   Begin: {block: start-thread, model: script/hello}

@@ -37,7 +37,7 @@ from shopfloor.client import (
 from shopfloor.errors import ExecutionCancelled, ServerUnreachable, ShopfloorError, exit_code_of
 from shopfloor.limits import PROGRESS_PAUSE_SECONDS, SILENCE_SECONDS
 from shopfloor.ports import Piece
-from shopfloor.views import CLIENT_TOOL, split_call_id
+from shopfloor.views import CLIENT_TOOL, finish, split_call_id
 
 Events = AsyncGenerator[StreamEvent | UnknownEvent]
 WAITING_EXIT = 75
@@ -143,7 +143,7 @@ class Following:
         if self._code is not None and self._cancels and self._run_id is not None and self._result is None:
             detail = await ended(client, self._run_id)
             self._result = WorkerResult(worker_id=self._run_id, error=self._reason)
-            self._finish = Finish(finish_reason="stop" if detail["status"] == "done" else "cancelled")
+            self._finish = finish("stop" if detail["status"] == "done" else "cancelled")
 
     async def _waits_after(self, events: Events) -> bool:
         """Tells of these events; whether the run waits for somebody then."""
@@ -157,8 +157,8 @@ class Following:
                     await self._tell_of_calls_below(event)
                 if isinstance(event, Finish) and not self._cancels:
                     await self._say_what_is_open()
-        finish = self._finish
-        return finish is not None and finish.finish_reason in _WAITS and self._code is None
+        last = self._finish
+        return last is not None and last.reason in _WAITS and self._code is None
 
     def _note(self, event: StreamEvent | UnknownEvent) -> None:
         match event:
@@ -244,10 +244,10 @@ class Following:
             return self._not_followed()
         if self._result is None:
             return await self._left_waiting(self._run_id)
-        cancelled = self._finish is not None and self._finish.finish_reason == "cancelled"
+        cancelled = self._finish is not None and self._finish.reason == "cancelled"
         lines: list[str] = []
         if self._error is not None:
-            lines = complaint(self._error.error_type, self._error.message, self._error.hint)
+            lines = complaint(self._error.code, self._error.message, self._error.hint)
         elif cancelled and self._code is None:
             lines = complaint(ExecutionCancelled.code, self._result.error or "the run was cancelled", None)
         status = "failed" if self._error else "cancelled" if cancelled else "completed"
@@ -255,7 +255,7 @@ class Following:
         if self._code is not None:
             return self._code
         if self._error is not None:
-            return exit_code_of(self._error.error_type)
+            return exit_code_of(self._error.code)
         return ExecutionCancelled.exit_code if cancelled else 0
 
     def _not_followed(self) -> int:

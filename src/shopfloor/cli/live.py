@@ -28,6 +28,7 @@ from shopfloor.client import (
 )
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.ports import Piece
+from shopfloor.views import encode_event
 
 if TYPE_CHECKING:
     from shopfloor.ports import StreamName
@@ -77,8 +78,7 @@ class Live:
             if event.cost_usd is not None:
                 self.cost = (self.cost or 0) + event.cost_usd
         if self._look.as_json:
-            raw = msgspec.json.encode(event.data if isinstance(event, UnknownEvent) else event)
-            return self._out(raw.decode() + "\n")
+            return self._out(encode_event(event).decode() + "\n")
         match event:
             case TextStart(id=name):
                 self._texts[name] = []

@@ -239,13 +239,27 @@ class _Said(msgspec.Struct):
 
 
 class _Problem(msgspec.Struct):
-    error: _Said
+    """In one of two shapes: where a worker was to be executed, `error` is the message, and the rest is beside it."""
+
+    error: _Said | str
+    code: str | None = None
+    hint: str | None = None
 
 
 def problem_of(answer: httpx.Response) -> ShopfloorError:
     """The error that an answer tells of, as the error it is."""
     try:
-        said = msgspec.json.decode(answer.content, type=_Problem).error
+        problem = msgspec.json.decode(answer.content, type=_Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return ServerUnreachable(f"{answer.url} does not answer as a Shopfloor server does ({answer.status_code})")
+        return _no_answer_of_ours(answer)
+    if isinstance(problem.error, _Said):
+        said = problem.error
+    elif problem.code is not None:
+        said = _Said(problem.code, problem.error, problem.hint)
+    else:
+        return _no_answer_of_ours(answer)
     return error_of(said.code)(said.message, hint=said.hint)
+
+
+def _no_answer_of_ours(answer: httpx.Response) -> ServerUnreachable:
+    return ServerUnreachable(f"{answer.url} does not answer as a Shopfloor server does ({answer.status_code})")

@@ -12,7 +12,7 @@ import msgspec
 
 from shopfloor.client.api import Api, no_text, problem_of
 from shopfloor.client.following import Patience, followed, patiently, replayed, stamped
-from shopfloor.client.problems import no_such_run, told
+from shopfloor.client.problems import no_such_run
 from shopfloor.client.progress import Progress
 from shopfloor.client.sse import Frame, frames
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
@@ -33,6 +33,8 @@ from shopfloor.views import (
     UnknownEvent,
     WorkerResult,
     decode_event,
+    event_of,
+    finish,
     resumed,
 )
 
@@ -98,18 +100,18 @@ class Execution:
         """Everything; the handlers are called, and the run gone on with, wherever it asks for them."""
         leg: Leg | None = self._first
         while leg is not None:
-            finish: Finish | None = None
+            last: Finish | None = None
             async with aclosing(self._told(leg)) as events:
                 async for event in events:
                     if isinstance(event, Finish):
-                        finish = event
+                        last = event
                     elif not isinstance(event, Start) or leg is self._first:
                         self._take(event)
                         yield event
             wanted, self._wanted = self._wanted, []
             ours = [call for call in wanted if call.tool_name in self._tools]
             leg = None
-            if finish is None or self.run_id is None:
+            if last is None or self.run_id is None:
                 return
             if ours:
                 leg = await self._continued(self.run_id, ours)
@@ -118,7 +120,7 @@ class Execution:
                 yield stamped(ClientToolRequest(execution_id=self.run_id, tool_calls=wanted), self._progress.seq)
             leg = self._after_answers()
             if leg is None:
-                yield finish
+                yield last
                 # The caller may have answered only now.
                 leg = self._after_answers()
 
@@ -171,7 +173,7 @@ class Execution:
     async def _asked(self, request: Begin | Continue) -> AsyncGenerator[Received]:
         finished = False
         if isinstance(request, Continue) and not is_run_id(request.execution_id):
-            yield told(no_such_run(request.execution_id))
+            yield event_of(no_such_run(request.execution_id))
             return
         async with self._api.posted(self._path, request) as answer:
             if not answer.headers.get("content-type", "").startswith(_SSE):
@@ -179,7 +181,7 @@ class Execution:
                 problem = problem_of(answer)
                 if isinstance(problem, ServerUnreachable):
                     raise problem
-                yield told(problem)
+                yield event_of(problem)
                 return
             async with aclosing(frames(answer.aiter_bytes())) as received:
                 async for frame in received:
@@ -189,7 +191,7 @@ class Execution:
                     if event is not None:
                         finished = finished or isinstance(event, Finish)
                         yield event
-            if not finished and not answer.is_error:
+            if not finished:
                 raise ServerUnreachable("the stream broke off before its end", hint="ask for the run by its id")
 
     def _noted(self, frame: Frame) -> Received | None:
@@ -222,8 +224,8 @@ class Execution:
                         return
                     if not progress.had(event):
                         yield stamped(event, state.seq if event is events[-1] else before)
-        yield told(OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="its host may be gone"))
-        yield Finish(finish_reason="error")
+        yield event_of(OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="its host may be gone"))
+        yield finish("error")
 
     async def _state(self, run_id: str, leg: Leg) -> StreamState:
         """The state of the stream where the log was last known to be told."""

@@ -1,4 +1,4 @@
-"""Errors as events of a stream, and events of a stream as errors."""
+"""Events of a stream as the errors that they tell of."""
 
 from __future__ import annotations
 
@@ -7,16 +7,9 @@ from shopfloor.log import is_run_id
 from shopfloor.views import ErrorEvent
 
 
-def told(error: ShopfloorError) -> ErrorEvent:
-    retryable, after = (error.retryable, error.retry_after) if isinstance(error, RunFailed) else (False, None)
-    return ErrorEvent(
-        message=error.message, error_type=error.code, retryable=retryable, retry_after=after, hint=error.hint
-    )
-
-
 def failure_of(event: ErrorEvent) -> ShopfloorError:
     """The error that an event tells of, as the error it is; `RunFailed` where it is a worker's own."""
-    kind = error_of(event.error_type)
+    kind = error_of(event.code)
     if issubclass(kind, RunFailed):
         return kind(event.message, hint=event.hint, retry_after=event.retry_after)
     if kind is ShopfloorError:

@@ -21,6 +21,7 @@ from shopfloor.views import (
     ToolInputAvailable,
     ToolInputDelta,
     ToolInputStart,
+    TypedInput,
     UnknownEvent,
     encode_event,
 )
@@ -38,13 +39,16 @@ class Progress:
         self._ended: dict[str, Told] = {}
         """Texts that came to their end beyond it."""
         self._open: dict[str, Told] = {}
-        self._inputs: set[str] = set()
-        """The calls whose input was begun."""
+        self._inputs: dict[str, TypedInput] = {}
+        """The calls whose input was begun, and how much of it was told."""
+        self._whole_inputs: set[str] = set()
+        """The calls whose input was told to its end beyond it."""
 
     def reached(self, seq: int) -> None:
         self.seq = seq
         self._since.clear()
         self._ended.clear()
+        self._whole_inputs.clear()
 
     def note(self, event: StreamEvent | UnknownEvent) -> None:
         """Takes in what the caller is told."""
@@ -60,14 +64,16 @@ class Progress:
             case TextEnd(id=name) | ReasoningEnd(id=name):
                 if name in self._open:
                     self._ended[name] = self._open.pop(name)
-            case ToolInputDelta():
-                pass
+            case ToolInputStart(tool_call_id=call_id):
+                self._inputs[call_id] = TypedInput(broken=True)
+            case ToolInputDelta(tool_call_id=call_id, input_text_delta=text):
+                if call_id in self._inputs:
+                    self._inputs[call_id] = self._inputs[call_id].told(text)
             case _:
                 self._since[encode_event(event)] += 1
-                if isinstance(event, ToolInputStart):
-                    self._inputs.add(event.tool_call_id)
-                elif isinstance(event, ToolInputAvailable):
-                    self._inputs.discard(event.tool_call_id)
+                if isinstance(event, ToolInputAvailable):
+                    self._inputs.pop(event.tool_call_id, None)
+                    self._whole_inputs.add(event.tool_call_id)
 
     def had(self, event: StreamEvent) -> bool:
         """Whether the caller was told this already. Each event that was told answers for one only."""
@@ -79,11 +85,13 @@ class Progress:
                 return name in self._ended and self._ended[name].begins(text)
             case TextEnd(id=name) | ReasoningEnd(id=name):
                 return self._ended.pop(name, None) is not None
+            case ToolInputStart(tool_call_id=call_id) | ToolInputDelta(tool_call_id=call_id):
+                return call_id in self._whole_inputs
             case _:
                 raw = encode_event(event)
                 known = self._since[raw] > 0
                 self._since[raw] -= known
-                return known or (isinstance(event, ToolInputStart) and event.tool_call_id in self._inputs)
+                return known
 
     def seeded(self, state: StreamState) -> StreamState:
         """The state of a stream that has told these beginnings too."""
@@ -93,7 +101,9 @@ class Progress:
                 open_[found["key"]] = told
                 if found["round"]:
                     rounds[found["key"]] = int(found["round"]) - 1
-        return msgspec.structs.replace(state, texts=msgspec.structs.replace(state.texts, open=open_, rounds=rounds))
+        inputs = {**state.texts.inputs, **self._inputs}
+        texts = msgspec.structs.replace(state.texts, open=open_, rounds=rounds, inputs=inputs)
+        return msgspec.structs.replace(state, texts=texts)
 
 
 def _message_id(name: str) -> str:

@@ -6,10 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterator
 
 import msgspec
 
-from shopfloor.client.problems import told
 from shopfloor.errors import ExecutionCancelled, ServerUnreachable, ShopfloorError
 from shopfloor.limits import FRAME_BYTES
-from shopfloor.views import DONE, Finish, StreamEvent, UnknownEvent, encode_event
+from shopfloor.views import DONE, StreamEvent, UnknownEvent, encode_event, event_of, finish
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -96,7 +95,7 @@ async def to_sse(events: AsyncIterable[StreamEvent | UnknownEvent]) -> AsyncGene
             yield _data(encode_event(event))
     except ShopfloorError as error:
         reason = "cancelled" if isinstance(error, ExecutionCancelled) else "error"
-        yield _data(encode_event(told(error))) + _data(encode_event(Finish(finish_reason=reason)))
+        yield _data(encode_event(event_of(error))) + _data(encode_event(finish(reason)))
     finally:
         if isinstance(events, AsyncGenerator):
             await events.aclose()

@@ -217,7 +217,7 @@ def _failure_in_output(event: Received) -> ShopfloorError | None:
                 f"the worker asks for {names}, and there is no handler for it",
                 hint="give one in `tools`, or use `execute` and `continue_`",
             )
-        case Finish(finish_reason="question" | "waiting"):
+        case Finish(reason="question" | "waiting"):
             return RunFailed(
                 "the worker waits for a person", hint="use `execute`, and answer what it asks with `answer`"
             )
@@ -253,7 +253,7 @@ async def _cancel_on(signal: Signal, scope: anyio.CancelScope) -> None:
 
 def _over(last: Received | None) -> bool:
     """Whether the run has its outcome."""
-    return isinstance(last, WorkerResult) or (isinstance(last, Finish) and last.finish_reason in _OUTCOMES)
+    return isinstance(last, WorkerResult) or (isinstance(last, Finish) and last.reason in _OUTCOMES)
 
 
 _OUTCOMES = frozenset({"stop", "error", "cancelled"})

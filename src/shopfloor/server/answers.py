@@ -16,6 +16,7 @@ from shopfloor.server.services import Services
 
 ANSWERS = (
     shapes.ProblemAnswer,
+    shapes.ExecutionProblem,
     shapes.WorkerList,
     shapes.WorkerItem,
     shapes.WorkerDetail,
@@ -46,23 +47,16 @@ def says(shape: type[msgspec.Struct], description: str) -> dict[int | str, dict[
     return {200: _described(shape, description), "default": _described(shapes.ProblemAnswer, "What went wrong.")}
 
 
-def streams(description: str) -> dict[int | str, dict[str, Any]]:
+def streams(description: str, refusal: type[msgspec.Struct] = shapes.ProblemAnswer) -> dict[int | str, dict[str, Any]]:
     """The same for a stream."""
     stream = {"description": description, "content": {"text/event-stream": {"schema": _FRAME}}}
-    return {200: stream, "default": _described(shapes.ProblemAnswer, "What went wrong.")}
+    return {200: stream, "default": _described(refusal, "What went wrong.")}
 
 
 def gives(media_type: str, description: str) -> dict[int | str, dict[str, Any]]:
     """The same for bytes that are passed on as they are."""
     whole = {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
     return {200: whole, "default": _described(shapes.ProblemAnswer, "What went wrong.")}
-
-
-def tells(description: str) -> dict[int | str, dict[str, Any]]:
-    """The same for a stream that tells what went wrong as it tells everything else."""
-    said = streams(description)
-    said["default"]["content"] |= said[200]["content"]
-    return said
 
 
 def components() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from shopfloor.server.watchers import Watchers
 _ABOUT = (
     "Runs of AI workers, and the record of what was said and done in them. "
     "Every address wants `Authorization: Bearer <token>`, or the cookie that the login link sets. "
-    "Errors are a `ProblemAnswer`; where a stream of events was asked for, an `error` event."
+    "Errors are a `ProblemAnswer`; where a worker was to be executed, an `ExecutionProblem`."
 )
 
 

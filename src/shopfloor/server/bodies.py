@@ -39,20 +39,28 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     pass
 
 
-class _Told(_Body, frozen=True, kw_only=True, rename="camel"):
-    """The words of an execution are in the seed's spelling."""
+class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Words in camel case. Fields that we do not know are ignored: an SDK sends more than we use."""
 
 
 class GivenResult(_Told, frozen=True, kw_only=True):
-    """What a call gave, or why it gave nothing."""
+    """What a call gave, or why it gave nothing. With neither it gave null; with both it failed."""
 
     tool_call_id: _Word
     tool_name: _Word | None = None
-    result: Any | UnsetType = UNSET
-    error: _Failed = None
+    result: Any = None
+    error: Annotated[str | None, Meta(description="Why there is no result.")] = None
+    block_index: Annotated[Any, Meta(description="Sent back by an SDK that has shown the result to its caller.")] = None
 
     def as_result(self) -> CallResult:
-        return _result(self.tool_call_id, self.result, self.error, "result")
+        if self.error is None:
+            return CallResult(call_id=self.tool_call_id, result=self.result)
+        return CallResult(call_id=self.tool_call_id, error=self.error or "the tool failed without saying why")
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the caller has seen the result, so that it is not told again."""
+        return self.block_index is not None
 
 
 class StartExecution(_Told, frozen=True, kw_only=True, tag="start", tag_field="type"):
@@ -118,7 +126,11 @@ class AnswerOrder(_Body, frozen=True, kw_only=True):
     error: _Failed = None
 
     def as_result(self) -> CallResult:
-        return _result(self.call_id, self.answer, self.error, "answer")
+        if self.answer is UNSET and self.error is None:
+            raise InvalidParameter(f"body: there is neither `answer` nor `error` for the call {self.call_id!r}")
+        if self.answer is not UNSET and self.error is not None:
+            raise InvalidParameter(f"body: there are both `answer` and `error` for the call {self.call_id!r}")
+        return CallResult(call_id=self.call_id, result=None if self.answer is UNSET else self.answer, error=self.error)
 
 
 Execution = StartExecution | ContinueExecution
@@ -126,14 +138,6 @@ BODIES = (StartExecution, ContinueExecution, RunOrder, CancelOrder, AnswerOrder)
 
 _JSON = "application/json"
 _HINT = "see /api/docs for what it takes"
-
-
-def _result(call_id: str, given: Any, error: str | None, word: str) -> CallResult:
-    if given is UNSET and error is None:
-        raise InvalidParameter(f"body: there is neither `{word}` nor `error` for the call {call_id!r}")
-    if given is not UNSET and error is not None:
-        raise InvalidParameter(f"body: there are both `{word}` and `error` for the call {call_id!r}")
-    return CallResult(call_id=call_id, result=None if given is UNSET else given, error=error)
 
 
 async def body_of(request: Request, decoder: msgspec.json.Decoder[T]) -> T:

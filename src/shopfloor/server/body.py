@@ -25,7 +25,7 @@ class BodyLimit:
             return
         body = None if self._says_too_much(scope) else await self._read(receive)
         if body is None:
-            refusal = problem_of(BodyTooLarge(f"a body has at most {self._most:,} bytes"))
+            refusal = problem_of(BodyTooLarge(f"a body has at most {self._most:,} bytes"), scope)
             refusal.headers["Connection"] = "close"  # else the rest of it would have to be read
             await refusal(scope, receive, send)
             return

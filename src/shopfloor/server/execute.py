@@ -2,66 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Annotated
 
 import anyio
 import msgspec
 from fastapi import Path, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from shopfloor.errors import InvalidInput, InvalidParameter, RunNotFound
+from shopfloor.errors import InvalidInput, RunNotFound
 from shopfloor.log import checked_run_id
 from shopfloor.ports import LogReader, Works
-from shopfloor.server.answers import Served, Working, tells
+from shopfloor.server.answers import Served, Working, streams
 from shopfloor.server.bodies import ContinueExecution, Execution, StartExecution, body_of, takes
 from shopfloor.server.limits import SLUG_MOST_CHARS
 from shopfloor.server.parameters import api_router
-from shopfloor.server.problems import complaints, logged
+from shopfloor.server.shapes import ExecutionProblem
 from shopfloor.server.sse import EventStream
-from shopfloor.server.telling import refusal, replayed, told, worker_of
+from shopfloor.server.telling import replayed, told, worker_of
 from shopfloor.server.watchers import watchers_of
 from shopfloor.views import StreamState, resumed
 
 _EXECUTION = (
     "Each event as one `data`, a JSON object with a `type`: `start`, `worker-start`, `block-start`, `text-delta`, "
     "`tool-request`, `worker-result`, …; `finish` and then `[DONE]` when the run has ended or waits for somebody. "
-    "An `id` says up to which event of the run's log all is told. What cannot be done is a stream of one `error`."
+    "An `id` says up to which event of the run's log all is told. Events of ours travel as `resource-update`. "
+    "What is refused before anything runs is JSON, with the fitting status."
 )
 _decoder: msgspec.json.Decoder[Execution] = msgspec.json.Decoder(Execution)
 
 Slug = Annotated[str, Path(max_length=SLUG_MOST_CHARS, description="A worker.")]
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class ToldRoute(APIRoute):
-    """A route that says what went wrong as an event of a stream, since that is what its clients read."""
-
-    def get_route_handler(self) -> Handler:
-        handle = super().get_route_handler()
-
-        async def handle_and_tell(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except RequestValidationError as error:
-                return refusal(InvalidInput(complaints(error)))
-            except InvalidParameter as error:
-                return refusal(InvalidInput(error.message, hint=error.hint))
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is said
-                return refusal(logged(error))
-
-        return handle_and_tell
-
-
-router = api_router("/api", route_class=ToldRoute)
+router = api_router("/api")
 
 
 @router.post(
     "/agents/{slug}/execute",
     response_class=Response,
-    responses=tells(_EXECUTION),
+    responses=streams(_EXECUTION, ExecutionProblem),
     openapi_extra=takes(Execution),
 )
 async def execute_worker(request: Request, slug: Slug, served: Served, works: Working) -> EventStream:
@@ -99,4 +77,4 @@ async def _continued(logs: LogReader, works: Works, slug: str, asked: ContinueEx
         if known is not None and one.tool_name not in (None, known.tool):
             raise InvalidInput(f"the call {one.tool_call_id!r} is of {known.tool}, not of {one.tool_name}")
     await works.answer(run_id, results)
-    return resumed(state, answered)
+    return resumed(state, answered, [one.tool_call_id for one in asked.tool_results if one.is_shown])

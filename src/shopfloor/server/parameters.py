@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
-from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool, WithJsonSchema
 
 from shopfloor.errors import InvalidParameter, InvalidRunId
@@ -145,11 +144,10 @@ async def only_known_parameters(request: Request) -> None:
             raise InvalidParameter(f"{name}: it is given {times} times")
 
 
-def api_router(prefix: str, *, route_class: type[APIRoute] = APIRoute) -> APIRouter:
+def api_router(prefix: str) -> APIRouter:
     """Routes that refuse parameters they do not know, and are named as their functions are."""
     return APIRouter(
         prefix=prefix,
-        route_class=route_class,
         dependencies=[Depends(only_known_parameters)],
         generate_unique_id_function=lambda route: route.name,
     )

@@ -1,11 +1,16 @@
-"""Errors as answers: `{"error": {"code", "message", "hint"}}`, whoever found them; a page where one was asked for."""
+"""Errors as answers: `{"error": {"code", "message", "hint"}}`, whoever found them; a page where one was asked for.
+
+Where a worker was to be executed they are flat, `{"error", "code", "hint"}`: the parser of the TypeScript SDK takes
+`error` for the message.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 from fastapi import FastAPI
@@ -24,17 +29,26 @@ from shopfloor.errors import (
     UnexpectedError,
 )
 from shopfloor.server.html import comes_from_elsewhere, once_more, problem_page, wants_page
-from shopfloor.server.shapes import Problem, ProblemAnswer
+from shopfloor.server.shapes import ExecutionProblem, Problem, ProblemAnswer
 
 _log = logging.getLogger("shopfloor.server")
 _HINT = "see /api/docs for what there is"
+_EXECUTIONS: Final = re.compile(r"/api/agents/[^/]+/execute")
 
 
 def problem(
-    status: int, code: str, message: str, hint: str | None = None, headers: Mapping[str, str] | None = None
+    status: int,
+    code: str,
+    message: str,
+    hint: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    scope: Scope | None = None,
 ) -> Response:
-    body = msgspec.json.encode(ProblemAnswer(Problem(code, message, hint)))
-    return Response(body, status, headers, media_type="application/json")
+    """The answer that says an error, in the shape that clients of the address in `scope` read."""
+    flat = scope is not None and _EXECUTIONS.fullmatch(scope["path"]) is not None
+    shape = ExecutionProblem(message, code, hint) if flat else ProblemAnswer(Problem(code, message, hint))
+    return Response(msgspec.json.encode(shape), status, headers, media_type="application/json")
 
 
 def problem_of(error: Exception, scope: Scope | None = None) -> Response:
@@ -45,7 +59,7 @@ def problem_of(error: Exception, scope: Scope | None = None) -> Response:
         if isinstance(said, Unauthorized) and comes_from_elsewhere(scope):
             return once_more(scope)
         return problem_page(said, headers)
-    return problem(said.status, said.code, said.message, said.hint, headers)
+    return problem(said.status, said.code, said.message, said.hint, headers, scope=scope)
 
 
 def logged(error: Exception) -> ShopfloorError:
@@ -70,12 +84,8 @@ async def _ours(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    return problem_of(InvalidParameter(complaints(cast("RequestValidationError", error)), hint=_HINT))
-
-
-def complaints(error: RequestValidationError) -> str:
-    """What the framework found wrong with a request."""
-    return "; ".join(_complaint(one) for one in error.errors())
+    found = cast("RequestValidationError", error).errors()
+    return problem_of(InvalidParameter("; ".join(_complaint(one) for one in found), hint=_HINT), request.scope)
 
 
 def _complaint(found: Any) -> str:
@@ -100,8 +110,9 @@ async def _of_framework(request: Request, error: Exception) -> Response:
             return problem_of(NotFoundError(f"there is nothing at {request.url.path}", hint=hint), request.scope)
         case HTTPStatus.METHOD_NOT_ALLOWED:
             message = f"{request.url.path} does not take {request.method}"
-            return problem(refused.status_code, MethodNotAllowed.code, message, _HINT, refused.headers)
+            code = MethodNotAllowed.code
+            return problem(refused.status_code, code, message, _HINT, refused.headers, scope=request.scope)
         case HTTPStatus.BAD_REQUEST:
-            return problem_of(InvalidParameter(f"body: {refused.detail}", hint=_HINT))
+            return problem_of(InvalidParameter(f"body: {refused.detail}", hint=_HINT), request.scope)
         case status:
-            return problem(status, "refused", str(refused.detail), None, refused.headers)
+            return problem(status, "refused", str(refused.detail), None, refused.headers, scope=request.scope)

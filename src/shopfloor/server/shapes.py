@@ -45,6 +45,14 @@ class ProblemAnswer(msgspec.Struct, frozen=True):
     error: Problem
 
 
+class ExecutionProblem(msgspec.Struct, frozen=True):
+    """An error where a worker was to be executed: flat, as the TypeScript SDK reads it."""
+
+    error: Annotated[str, Meta(description="What happened.")]
+    code: Annotated[str, Meta(description="What a program goes by.")]
+    hint: Annotated[str | None, Meta(description="What to do about it.")]
+
+
 class Failure(msgspec.Struct, frozen=True):
     """Why a run failed."""
 

@@ -5,26 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import Final
 
-import msgspec
-from starlette.responses import Response
-
-from shopfloor.errors import (
-    DatabaseBusy,
-    OutcomeUnknown,
-    RunFailed,
-    RunNotFound,
-    ShopfloorError,
-    StorageError,
-)
+from shopfloor.errors import OutcomeUnknown, RunNotFound
 from shopfloor.limits import JOURNAL_PAGE_EVENTS
 from shopfloor.log import Entry, RunStarted, decode
 from shopfloor.ports import LogReader, Store, child_towards
 from shopfloor.record import Reset
-from shopfloor.server.sse import HEADERS, Frames, closing, told_frame
+from shopfloor.server.sse import Frames, closing, told_frame
 from shopfloor.server.tree_requests import follow_tree
 from shopfloor.views import (
     DONE,
-    ErrorEvent,
     Finish,
     StreamEvent,
     StreamState,
@@ -32,10 +21,11 @@ from shopfloor.views import (
     begin,
     encode_event,
     entry_step,
+    event_of,
+    finish,
     split_call_id,
 )
 
-_encode = msgspec.json.Encoder().encode
 _DONE: Final = told_frame(DONE.encode())
 
 
@@ -60,7 +50,7 @@ async def told(store: Store, logs: LogReader, run_id: str, state: StreamState, f
             yield b"".join(frames)
     finished()
     lost = OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="was it deleted?")
-    yield b"".join([*_framed([event_of(lost), Finish(finish_reason="error")], None), _DONE])
+    yield b"".join([*_framed([event_of(lost), finish("error")], None), _DONE])
 
 
 async def replayed(
@@ -110,16 +100,3 @@ def _framed(events: list[StreamEvent], seq: int | None) -> list[bytes]:
     """The last has the id: only with it is all told that the log has up to there."""
     last = len(events) - 1
     return [told_frame(encode_event(event), seq if place == last else None) for place, event in enumerate(events)]
-
-
-def event_of(error: ShopfloorError) -> ErrorEvent:
-    passing = error.retryable if isinstance(error, RunFailed) else isinstance(error, StorageError | DatabaseBusy)
-    after = error.retry_after if isinstance(error, RunFailed) else None
-    return ErrorEvent(
-        message=error.message, error_type=error.code, retryable=passing, retry_after=after, hint=error.hint
-    )
-
-
-def refusal(error: ShopfloorError) -> Response:
-    """The answer where nothing runs: the stream of one error."""
-    return Response(told_frame(encode_event(event_of(error))) + _DONE, error.status, HEADERS)

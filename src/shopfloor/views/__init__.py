@@ -21,6 +21,7 @@ from shopfloor.views.stream import (
     silently,
     stream_step,
 )
+from shopfloor.views.stream_errors import error_event, event_of
 from shopfloor.views.stream_events import (
     DONE,
     BlockEnd,
@@ -49,10 +50,11 @@ from shopfloor.views.stream_events import (
     UsageEvent,
     WorkerResult,
     WorkerStart,
-    decode_event,
-    encode_event,
+    finish,
 )
+from shopfloor.views.stream_inputs import TypedInput
 from shopfloor.views.stream_texts import Told
+from shopfloor.views.stream_wire import decode_event, encode_event
 from shopfloor.views.text import as_text, cut
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import Load, Row, tree
@@ -110,6 +112,7 @@ __all__ = [
     "ToolOutputError",
     "ToolRequest",
     "ToolResultItem",
+    "TypedInput",
     "UnknownEvent",
     "UsageEvent",
     "Waits",
@@ -127,6 +130,9 @@ __all__ = [
     "decode_event",
     "encode_event",
     "entry_step",
+    "error_event",
+    "event_of",
+    "finish",
     "join_call_id",
     "notice_of",
     "outline",

@@ -28,11 +28,10 @@ from shopfloor.log import (
     decode,
 )
 from shopfloor.views.calls_below import CallsBelow
+from shopfloor.views.stream_errors import error_event
 from shopfloor.views.stream_events import (
     BlockEnd,
     BlockStart,
-    ErrorEvent,
-    Finish,
     FinishReason,
     Notice,
     Question,
@@ -45,6 +44,7 @@ from shopfloor.views.stream_events import (
     UsageEvent,
     WorkerResult,
     WorkerStart,
+    finish,
 )
 from shopfloor.views.stream_texts import (
     Texts,
@@ -86,6 +86,8 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The open calls for which this stream has finished already: it asks for each once."""
     asked_below: tuple[str, ...] = ()
     """The open calls of sub-runs for which this stream has finished already."""
+    shown: tuple[str, ...] = ()
+    """The calls whose results the client has shown itself: they are not told again."""
     ahead: tuple[Delta, ...] = ()
     """Pieces that came before the events they follow."""
 
@@ -106,12 +108,14 @@ def silently(events: Iterable[Event], state: StreamState | None = None) -> Strea
     return state
 
 
-def resumed(state: StreamState, answered: Collection[str]) -> StreamState:
-    """The state for a stream that goes on where another one finished, with results for these calls.
+def resumed(state: StreamState, answered: Collection[str], shown: Collection[str] = ()) -> StreamState:
+    """The state for a stream that goes on where another one finished, with results for the calls `answered`.
 
-    Calls that got no result are asked for again, once the run waits for nothing but them.
+    Calls that got no result are asked for again, once the run waits for nothing but them. Results of the calls `shown`
+    are not told: the client has done so.
     """
-    return msgspec.structs.replace(state, asked=tuple(one for one in state.calls if one in answered))
+    asked = tuple(one for one in state.calls if one in answered)
+    return msgspec.structs.replace(state, asked=asked, shown=tuple(shown))
 
 
 def stream_step(state: StreamState, one: Event | Delta | CallsBelow) -> Step:
@@ -219,6 +223,8 @@ def _answered(state: StreamState, result: ToolResult) -> Step:
         calls={one: call for one, call in state.calls.items() if one != result.call_id},
         asked=tuple(one for one in state.asked if one != result.call_id),
     )
+    if result.call_id in state.shown:
+        return state, []
     if result.error is not None:
         return state, [ToolOutputError(tool_call_id=result.call_id, tool_name=result.name, error=result.error)]
     return state, [ToolOutputAvailable(tool_call_id=result.call_id, tool_name=result.name, output=result.output)]
@@ -232,13 +238,20 @@ def _asking(state: StreamState) -> Step:
     wanted = {one: call for one, call in fresh.items() if call.kind == CLIENT_TOOL}
     if wanted:
         state = msgspec.structs.replace(state, asked=(*state.asked, *wanted))
-        return state, [ToolRequest(tool_calls=_requested(wanted)), Finish(finish_reason="tool-calls")]
+        return state, _request(_requested(wanted))
     if any(state.calls[one].kind == CLIENT_TOOL for one in state.asked):
         # Their results are on the way; only then is it known whether the run waits for the others alone.
         return state, []
     state = msgspec.structs.replace(state, asked=tuple(state.calls))
     reason: FinishReason = "question" if any(call.kind == QUESTION for call in fresh.values()) else "waiting"
-    return state, [Finish(finish_reason=reason)]
+    return state, [finish(reason)]
+
+
+def _args(given: Any) -> dict[str, Any]:
+    """The arguments of a call as an object, which is what clients take: a value that is none is its `input`."""
+    if given is None:
+        return {}
+    return cast("dict[str, Any]", given) if isinstance(given, dict) else {"input": given}
 
 
 def _below(state: StreamState, below: CallsBelow) -> Step:
@@ -250,29 +263,35 @@ def _below(state: StreamState, below: CallsBelow) -> Step:
         return state, []
     own = {one: call for one, call in state.calls.items() if call.kind == CLIENT_TOOL and one not in state.asked}
     state = msgspec.structs.replace(state, asked=(*state.asked, *own))
-    return state, [ToolRequest(tool_calls=[*_requested(own), *fresh]), Finish(finish_reason="tool-calls")]
+    return state, _request([*_requested(own), *fresh])
 
 
 def _requested(calls: dict[str, OpenCall]) -> list[RequestedCall]:
-    return [RequestedCall(tool_call_id=one, tool_name=call.tool, args=call.given) for one, call in calls.items()]
+    return [RequestedCall(tool_call_id=one, tool_name=call.tool, args=_args(call.given)) for one, call in calls.items()]
+
+
+def _request(calls: list[RequestedCall]) -> list[StreamEvent]:
+    """Request calls from the client, each with its place in the request."""
+    placed = [msgspec.structs.replace(call, block_index=place) for place, call in enumerate(calls)]
+    return [ToolRequest(tool_calls=placed), finish("tool-calls")]
 
 
 def _outcome(run_id: str, run: RunCompleted) -> list[StreamEvent]:
     if run.status == "completed":
-        return [WorkerResult(worker_id=run_id, output=run.result), Finish(finish_reason="stop")]
+        return [WorkerResult(worker_id=run_id, output=run.result), finish("stop")]
     message = run.error.message if run.error else f"the run has {run.status}"
     if run.status == "cancelled":
         message = run.error.message if run.error else "the run was cancelled"
-        return [WorkerResult(worker_id=run_id, error=message), Finish(finish_reason="cancelled")]
+        return [WorkerResult(worker_id=run_id, error=message), finish("cancelled")]
     after = run.error.retry_after if run.error else None
-    error = ErrorEvent(
-        message=message,
-        error_type=run.error.code if run.error else "run_failed",
+    error = error_event(
+        message,
+        run.error.code if run.error else "run_failed",
         retryable=run.error is not None and run.error.retryable,
         retry_after=None if isinstance(after, msgspec.UnsetType) else after,
         hint=(run.error.hint or None) if run.error else None,
     )
-    return [error, WorkerResult(worker_id=run_id, error=message), Finish(finish_reason="error")]
+    return [error, WorkerResult(worker_id=run_id, error=message), finish("error")]
 
 
 def _question(run_id: str, call: ToolCall) -> Question:

@@ -1,10 +1,18 @@
-"""The events that a client of a run reads: seed-shaped, one JSON object each, told apart by `type`."""
+"""The events that a client of a run reads: one JSON object each, told apart by `type`.
+
+The TypeScript SDK validates each event against a closed vocabulary and drops what does not fit, so every event fits
+it, with what only we have in fields of our own. `stream_wire` has the events whose type only we have.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final, Literal
 
 import msgspec
+
+
+def _name() -> Literal["name"]:
+    return "name"
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True, gc=False):
@@ -35,6 +43,9 @@ class BlockStart(_Event, frozen=True, kw_only=True, tag="block-start"):
     block_id: str
     block_name: str
     block_type: str
+    # By a factory, so that it is sent although it is the default.
+    display: Literal["hidden", "name", "description", "stream"] = msgspec.field(default_factory=_name)
+    """How an interface shows the step: by its name."""
     child_id: str | None = None
     """The sub-run, where the step is one."""
 
@@ -106,6 +117,9 @@ class RequestedCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tool_call_id: str
     tool_name: str
     args: Any
+    block_index: int = 0
+    """The call's place in the request. An SDK that executes the call itself sends it back with the result: it has shown
+    the result to its caller then, and the stream that goes on does not repeat it."""
 
 
 class ToolRequest(_Event, frozen=True, kw_only=True, tag="tool-request"):
@@ -153,10 +167,32 @@ class UsageEvent(_Event, frozen=True, kw_only=True, tag="usage"):
     cost_usd: float | None = None
 
 
+ErrorType = Literal[
+    "authentication_error",
+    "permission_error",
+    "validation_error",
+    "not_found_error",
+    "rate_limit_error",
+    "quota_exceeded_error",
+    "provider_error",
+    "provider_overloaded",
+    "provider_timeout",
+    "execution_error",
+    "tool_error",
+    "internal_error",
+]
+ErrorSource = Literal["platform", "provider", "tool"]
+
+
 class ErrorEvent(_Event, frozen=True, kw_only=True, tag="error"):
+    """Something went wrong. Made by `error_event`, which finds the type and the source of a code."""
+
     message: str
-    error_type: str
-    # By a factory, so that `false` is said and not left out: clients go by it.
+    error_type: ErrorType
+    source: ErrorSource
+    code: str
+    """The exact reason: a code of `docs/reference/errors.md`, or one of the worker's own."""
+    # By a factory, so that `false` is sent and not left out: clients go by it.
     retryable: bool = msgspec.field(default_factory=bool)
     retry_after: float | None = None
     hint: str | None = None
@@ -168,13 +204,24 @@ class WorkerResult(_Event, frozen=True, kw_only=True, tag="worker-result"):
     error: str | None = None
 
 
-FinishReason = Literal["stop", "tool-calls", "question", "error", "cancelled", "waiting"]
+FinishReason = Literal["stop", "tool-calls", "question", "waiting", "error", "cancelled"]
 
 
 class Finish(_Event, frozen=True, kw_only=True, tag="finish"):
-    """No more will be told for now: it ended, or it waits."""
+    """The last event for now: the run ended, or it waits. Made by `finish`."""
 
-    finish_reason: FinishReason
+    finish_reason: Literal["stop", "tool-calls", "error", "other"]
+    reason: FinishReason
+    """The exact reason. `question`, `waiting` and `cancelled` are `other` to clients that do not know them."""
+
+
+def finish(reason: FinishReason) -> Finish:
+    """The event that ends a stream for this reason."""
+    match reason:
+        case "stop" | "tool-calls" | "error":
+            return Finish(finish_reason=reason, reason=reason)
+        case _:
+            return Finish(finish_reason="other", reason=reason)
 
 
 class UnknownEvent(msgspec.Struct, frozen=True):
@@ -214,22 +261,3 @@ StreamEvent = (
 
 DONE: Final = "[DONE]"
 """What a stream says last, instead of an event."""
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(StreamEvent).decode
-_decode_any = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-def encode_event(event: StreamEvent | UnknownEvent) -> bytes:
-    """The event as JSON, on one line."""
-    return _encode(event.data if isinstance(event, UnknownEvent) else event)
-
-
-def decode_event(raw: bytes | str) -> StreamEvent | UnknownEvent:
-    """The event that this is. Raises `msgspec.MsgspecError` for what is no event at all."""
-    try:
-        return _decode(raw)
-    except msgspec.ValidationError:
-        # Of a later version: a type that we do not know, or one that has changed.
-        data = _decode_any(raw)
-        return UnknownEvent(str(data.get("type", "")), data)

@@ -21,6 +21,7 @@ from shopfloor.views.stream_events import (
     ToolInputDelta,
     ToolInputStart,
 )
+from shopfloor.views.stream_inputs import TypedInput, as_json, typed
 
 T = TypeVar("T")
 Kind = Literal["text", "thinking", "tool_input"]
@@ -64,6 +65,8 @@ class Texts(msgspec.Struct, frozen=True, omit_defaults=True):
     """By place, the `seq` up to which pieces come too late."""
     calls: dict[str, str] = {}
     """The calls whose input was told, and that have no result yet; with the tool's name."""
+    inputs: dict[str, TypedInput] = {}
+    """The calls whose input is being told, and how much of it was."""
 
 
 Telling = tuple[Texts, list[StreamEvent]]
@@ -93,9 +96,18 @@ def piece_told(texts: Texts, delta: Delta) -> Telling:
         events += [*more, _start(told, delta.tool_name or "")]
     if told.ended or delta.offset != told.length or delta.kind != told.kind:
         return texts, events
-    if delta.text:
+    if told.kind == "tool_input":
+        texts, more = _input_told(texts, told.id, delta.text)
+        events += more
+    elif delta.text:
         events.append(_delta(told, delta.text))
     return msgspec.structs.replace(texts, open={**texts.open, key: told.and_then(delta.text)}), events
+
+
+def _input_told(texts: Texts, call_id: str, piece: str) -> Telling:
+    state, text = typed(texts.inputs.get(call_id, TypedInput()), piece)
+    texts = msgspec.structs.replace(texts, inputs=bounded({**texts.inputs, call_id: state}))
+    return texts, [ToolInputDelta(tool_call_id=call_id, input_text_delta=text)] if text else []
 
 
 def _next_block(texts: Texts, message_id: str) -> Telling:
@@ -112,7 +124,7 @@ def _next_block(texts: Texts, message_id: str) -> Telling:
 def _begun(texts: Texts, key: str, delta: Delta, place: str) -> Told | None:
     """A block that begins with this piece; None where it does not."""
     name = delta.tool_id if delta.kind == "tool_input" else _id(texts, key)
-    if delta.offset or name is None or name in texts.calls:
+    if delta.offset or name is None or name in texts.calls or name in texts.inputs:
         return None
     return Told(id=name, kind=delta.kind, place=place, message_id=delta.message_id)
 
@@ -131,9 +143,7 @@ def message_told(texts: Texts, event: Event, message: AssistantMessage) -> Telli
             case ThinkingBlock(thinking=text):
                 texts, more = _whole(texts, Told(id=key, kind="thinking", place=place, message_id=name), text)
             case ToolUseBlock(tool_id=call_id, tool_name=tool, tool_input=given):
-                begun = texts.open.get(key)
-                texts = _closed(texts, key)
-                texts, more = call_told(texts, call_id, tool, given, begun=begun is not None and begun.id == call_id)
+                texts, more = call_told(_closed(texts, key), call_id, tool, given)
             case _:
                 continue
         events += more
@@ -162,14 +172,22 @@ def _whole(texts: Texts, block: Told, text: str) -> Telling:
     return _closed(texts, key), [*events, *_end(told)]
 
 
-def call_told(texts: Texts, call_id: str, tool: str, given: object, *, begun: bool = False) -> Telling:
-    """The input of a call, once: it stands in the message that asks for it, and in the call."""
+def call_told(texts: Texts, call_id: str, tool: str, given: object) -> Telling:
+    """The input of a call, once: it is in the message that asks for the call, and in the call.
+
+    Where what was typed turns out to be another input, the input begins anew.
+    """
     if call_id in texts.calls:
         return texts, []
-    available = ToolInputAvailable(tool_call_id=call_id, tool_name=tool, input=given)
-    start = ToolInputStart(tool_call_id=call_id, tool_name=tool)
+    whole, begun = as_json(given), texts.inputs.get(call_id)
+    rest = begun.rest_of(whole) if begun is not None else None
+    events: list[StreamEvent] = [] if rest is not None else [ToolInputStart(tool_call_id=call_id, tool_name=tool)]
+    if rest != "":
+        events.append(ToolInputDelta(tool_call_id=call_id, input_text_delta=rest or whole))
+    events.append(ToolInputAvailable(tool_call_id=call_id, tool_name=tool, input=given))
+    inputs = {one: state for one, state in texts.inputs.items() if one != call_id}
     calls = bounded({**texts.calls, call_id: tool})
-    return msgspec.structs.replace(texts, calls=calls), [available] if begun else [start, available]
+    return msgspec.structs.replace(texts, calls=calls, inputs=inputs), events
 
 
 def call_answered(texts: Texts, call_id: str) -> Texts:
@@ -219,8 +237,6 @@ def _start(told: Told, tool: str = "") -> StreamEvent:
 
 
 def _delta(told: Told, text: str) -> StreamEvent:
-    if told.kind == "tool_input":
-        return ToolInputDelta(tool_call_id=told.id, input_text_delta=text)
     return _DELTAS[told.kind](id=told.id, delta=text)
 
 

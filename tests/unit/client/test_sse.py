@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.samples import RUN_ID
 
-from shopfloor.client import Finish, Start, StreamEvent, TextDelta, UnknownEvent, to_sse
+from shopfloor.client import Start, StreamEvent, TextDelta, UnknownEvent, to_sse
 from shopfloor.client.sse import Frame, FrameReader
 from shopfloor.errors import ExecutionCancelled, ServerUnreachable
+from shopfloor.views import finish
 
 BODY = (
     '\ufeff: heartbeat\n\nid: 7\nevent: delta\ndata: {"a": "äöü 😀 \u2028 \x85"}\n\ndata:x\ndata: y\n\n'
@@ -62,13 +63,13 @@ def test_events_become_a_body_that_an_http_handler_can_send_on() -> None:
         yield Start(execution_id=RUN_ID)
         yield TextDelta(id="m:0", delta="a\nb")
         yield UnknownEvent("new", {"type": "new", "x": 1})
-        yield Finish(finish_reason="stop")
+        yield finish("stop")
 
     assert body_of(events()) == (
         b'data: {"type":"start","executionId":"%b"}\n\n'
         b'data: {"type":"text-delta","id":"m:0","delta":"a\\nb"}\n\n'
         b'data: {"type":"new","x":1}\n\n'
-        b'data: {"type":"finish","finishReason":"stop"}\n\n'
+        b'data: {"type":"finish","finishReason":"stop","reason":"stop"}\n\n'
         b"data: [DONE]\n\n" % RUN_ID.encode()
     )
 
@@ -82,11 +83,9 @@ def test_a_body_says_that_its_events_broke_off() -> None:
         yield Start(execution_id=RUN_ID)
         raise ExecutionCancelled("enough")
 
-    assert (
-        b'"errorType":"server_unreachable","retryable":false,"hint":"look"}\n\ndata: {"type":"finish","finishReason":"error"}'
-        in body_of(broken())
-    )
-    assert b'"finishReason":"cancelled"}\n\ndata: [DONE]' in body_of(cancelled())
+    finished = b'data: {"type":"finish","finishReason":"error","reason":"error"}'
+    assert b'"code":"server_unreachable","retryable":false,"hint":"look"}\n\n' + finished in body_of(broken())
+    assert b'"reason":"cancelled"}\n\ndata: [DONE]' in body_of(cancelled())
 
 
 def test_leaving_a_body_closes_its_events() -> None:

@@ -43,8 +43,8 @@ from shopfloor.log import RunCompleted
 START = {"type": "start", "executionId": RUN_ID}
 WORKER = {"type": "worker-start", "workerId": RUN_ID, "workerSlug": "hello", "description": "Says hello."}
 RESULT = {"type": "worker-result", "workerId": RUN_ID, "output": 42}
-STOP = {"type": "finish", "finishReason": "stop"}
-CALLS = {"type": "finish", "finishReason": "tool-calls"}
+STOP = {"type": "finish", "finishReason": "stop", "reason": "stop"}
+CALLS = {"type": "finish", "finishReason": "tool-calls", "reason": "tool-calls"}
 DONE = "[DONE]"
 ENDED = RunCompleted(name="hello", kind="worker", status="completed", result=42)
 
@@ -61,7 +61,10 @@ def play(test: Test) -> None:
 
 
 def requested(*calls: tuple[str, str]) -> dict[str, Any]:
-    asked = [{"toolCallId": call_id, "toolName": name, "args": {"q": call_id}} for call_id, name in calls]
+    asked = [
+        {"toolCallId": call_id, "toolName": name, "args": {"q": call_id}, "blockIndex": place}
+        for place, (call_id, name) in enumerate(calls)
+    ]
     return {"type": "tool-request", "toolCalls": asked}
 
 
@@ -164,7 +167,7 @@ def test_what_has_no_handler_is_asked_of_the_caller_who_may_leave_and_go_on() ->
         assert plain(event) == {
             "type": "client-tool-request",
             "executionId": RUN_ID,
-            "toolCalls": [{"toolCallId": "c2", "toolName": "mine", "args": {"q": "c2"}}],
+            "toolCalls": [{"toolCallId": "c2", "toolName": "mine", "args": {"q": "c2"}, "blockIndex": 0}],
         }
         results = [CallResult(tool_call_id="c2", result="mine")]
         rest = await all_of(client.workers.continue_("hello", event.execution_id, results, tools=tools))
@@ -297,7 +300,7 @@ def test_a_signal_that_nobody_gives_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [None, 1, 2, 3])
-@pytest.mark.parametrize("keeps", range(12))
+@pytest.mark.parametrize("keeps", range(14))
 def test_a_stream_that_is_cut_anywhere_goes_on_without_a_gap_and_without_repeats(
     keeps: int, checkpoint: int | None
 ) -> None:
@@ -340,6 +343,34 @@ def test_a_text_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> Non
         rest = [(one.method, one.path.rpartition("/")[2], one.query) for one in server.asked[1:]]
         attached = [one for one in rest if one[1] != "log"]
         assert attached == [("POST", "attach", f"after={seq}") for seq in (2, 2, 3)]
+
+    play(test)
+
+
+@pytest.mark.req("SDK-44")
+def test_an_input_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> None:
+    events = log(STARTED, STEP, message(use("c1", given={"q": [1, 2]})), call("c1"), result("c1"), STEP_ENDED, ENDED)
+    begun = [
+        {"type": "tool-input-start", "toolCallId": "c1", "toolName": "search"},
+        {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": '{"q":'},
+    ]
+
+    async def test(server: Scripted, client: Client) -> None:
+        server.events = events
+        server.executions = [Answer([sse(START, WORKER, seq=2) + sse(*begun), "cut"])]
+        named: dict[str, Any] = {"kind": "tool_input", "tool_id": "c1", "tool_name": "search"}
+        typed = b"event: delta\ndata: %b\n\n" % msgspec.json.encode(delta("[1,", 5, **named))
+        server.streams = [Answer([typed, log_sse(*events[2:]), b"event: end\ndata: {}\n\n"])]
+        got = await all_of(client.workers.execute("hello"))
+        told = [one for one in got if one["type"].startswith("tool-")]
+        assert [one["type"] for one in told] == [
+            "tool-input-start",
+            "tool-input-delta",
+            "tool-input-delta",
+            "tool-input-available",
+            "tool-output-available",
+        ]
+        assert "".join(one.get("inputTextDelta", "") for one in told) == '{"q":[1,2]}'
 
     play(test)
 
@@ -406,7 +437,7 @@ def test_a_log_that_ends_without_an_outcome_is_said_to() -> None:
         server.executions = [Answer([sse(START), "cut"])]
         server.streams = [Answer([log_sse(*log(STARTED)), b"event: end\ndata: {}\n\n"])]
         got = await all_of(client.workers.execute("hello"))
-        assert [(one["type"], one.get("errorType")) for one in got[2:]] == [
+        assert [(one["type"], one.get("code")) for one in got[2:]] == [
             ("error", "outcome_unknown"),
             ("finish", None),
         ]
@@ -425,9 +456,18 @@ def test_what_is_refused_is_an_error_event_and_raised_by_generate(
     code: str, status: int, error: type[Exception]
 ) -> None:
     async def test(server: Scripted, client: Client) -> None:
-        refused = {"type": "error", "message": "no", "errorType": code, "retryable": False, "hint": "look"}
-        problem = as_json({"error": {"code": code, "message": "no", "hint": "look"}}, status)
-        for answer in (Answer([sse(refused, DONE)], status), Answer([sse(refused)], status), problem):
+        refused = {
+            "type": "error",
+            "message": "no",
+            "errorType": code,
+            "source": "platform",
+            "code": code,
+            "retryable": False,
+            "hint": "look",
+        }
+        flat = {"error": "no", "code": code, "hint": "look"}
+        for body in (flat, {"error": {"code": code, "message": "no", "hint": "look"}}):
+            answer = as_json(body, status)
             server.executions = [answer, answer]
             assert await all_of(client.workers.execute("hello")) == [refused]
             with pytest.raises(error, match="no"):
@@ -450,10 +490,13 @@ def test_generate_gives_the_output_and_raises_what_went_wrong() -> None:
             ("execution_error", StepFailed),
             ("command_failed", RunFailed),
         ):
-            failed = {"type": "error", "message": "it broke", "errorType": code, "retryAfter": 3.0}
+            known = {"errorType": "execution_error", "source": "platform", "code": code}
+            failed = {"type": "error", "message": "it broke", "retryAfter": 3.0, **known}
             ending = {"type": "worker-result", "workerId": RUN_ID, "error": "it broke"}
             server.executions = [
-                Answer([sse(START, failed, ending, {"type": "finish", "finishReason": "error"}, DONE)])
+                Answer(
+                    [sse(START, failed, ending, {"type": "finish", "finishReason": "error", "reason": "error"}, DONE)]
+                )
             ]
             with pytest.raises(RunFailed, match="it broke") as raised:
                 await client.workers.generate("hello")
@@ -467,8 +510,8 @@ def test_generate_raises_where_the_run_was_cancelled_or_waits() -> None:
     async def test(server: Scripted, client: Client) -> None:
         ending = {"type": "worker-result", "workerId": RUN_ID, "error": "enough"}
         server.executions = [
-            Answer([sse(START, ending, {"type": "finish", "finishReason": "cancelled"}, DONE)]),
-            Answer([sse(START, {"type": "finish", "finishReason": "question"}, DONE)]),
+            Answer([sse(START, ending, {"type": "finish", "finishReason": "other", "reason": "cancelled"}, DONE)]),
+            Answer([sse(START, {"type": "finish", "finishReason": "other", "reason": "question"}, DONE)]),
         ]
         with pytest.raises(ExecutionCancelled, match="enough"):
             await client.workers.generate("hello")
@@ -555,7 +598,7 @@ def test_a_question_can_be_answered_and_a_run_cancelled() -> None:
 
 QUESTION = {"type": "question", "executionId": RUN_ID, "callId": "q", "question": "?", "waits": True}
 ASKED = call("q", name="ask", kind="question")
-PAUSE = {"type": "finish", "finishReason": "question"}
+PAUSE = {"type": "finish", "finishReason": "other", "reason": "question"}
 
 
 @pytest.mark.req("SDK-37")

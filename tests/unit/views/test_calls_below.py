@@ -10,11 +10,11 @@ from tests.unit.views.test_stream import STARTED, STEP, call, log, result
 from shopfloor.log import CallCompleted, CallStarted, Event
 from shopfloor.views import (
     CallsBelow,
-    Finish,
     RequestedCall,
     StreamState,
     ToolRequest,
     Waits,
+    finish,
     join_call_id,
     silently,
     split_call_id,
@@ -35,9 +35,9 @@ def requested(state: StreamState, calls: CallsBelow) -> tuple[StreamState, list[
     state, told = stream_step(state, calls)
     if not told:
         return state, []
-    request, finish = told
+    request, last = told
     assert isinstance(request, ToolRequest)
-    assert finish == Finish(finish_reason="tool-calls")
+    assert last == finish("tool-calls")
     return state, [one.tool_call_id for one in request.tool_calls]
 
 

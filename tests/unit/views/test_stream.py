@@ -114,13 +114,13 @@ def test_a_run_is_told_from_its_start_to_its_finish() -> None:
     _, events = told(*log(STARTED, STEP, message(text("Hello")), STEP_ENDED, ended))
     assert events == [
         {"type": "worker-start", "workerId": RUN_ID, "workerSlug": "hello", "description": "Says hello."},
-        {"type": "block-start", "blockId": "say", "blockName": "Say", "blockType": "next-message"},
+        {"type": "block-start", "blockId": "say", "blockName": "Say", "blockType": "next-message", "display": "name"},
         {"type": "text-start", "id": "m:0"},
         {"type": "text-delta", "id": "m:0", "delta": "Hello"},
         {"type": "text-end", "id": "m:0"},
         {"type": "block-end", "blockId": "say", "blockName": "Say", "blockType": "next-message"},
         {"type": "worker-result", "workerId": RUN_ID, "output": {"a": 1}},
-        {"type": "finish", "finishReason": "stop"},
+        {"type": "finish", "finishReason": "stop", "reason": "stop"},
     ]
     assert msgspec.to_builtins(begin(RUN_ID)) == {"type": "start", "executionId": RUN_ID}
 
@@ -151,6 +151,7 @@ def test_blocks_are_told_apart_by_round_and_try_and_name_their_sub_run() -> None
             "blockId": name,
             "blockName": "sub",
             "blockType": "call_workflow",
+            "display": "name",
             "childId": CHILD_ID,
         },
         {"type": "block-end", "blockId": name, "blockName": "sub", "blockType": "call_workflow", "error": "no"},
@@ -166,12 +167,14 @@ def test_a_failed_run_tells_the_error_the_result_and_the_finish() -> None:
             "type": "error",
             "message": "slow down",
             "errorType": "rate_limit_error",
+            "source": "provider",
+            "code": "rate_limit_error",
             "retryable": True,
             "retryAfter": 2.5,
             "hint": "wait",
         },
         {"type": "worker-result", "workerId": RUN_ID, "error": "slow down"},
-        {"type": "finish", "finishReason": "error"},
+        {"type": "finish", "finishReason": "error", "reason": "error"},
     ]
 
 
@@ -180,7 +183,9 @@ def test_a_failed_run_that_does_not_say_why_still_has_an_error() -> None:
     assert events[0] == {
         "type": "error",
         "message": "the run has failed",
-        "errorType": "run_failed",
+        "errorType": "execution_error",
+        "source": "platform",
+        "code": "run_failed",
         "retryable": False,
     }
 
@@ -189,7 +194,7 @@ def test_a_cancelled_run_has_a_result_with_an_error_and_no_error_event() -> None
     _, events = told(*log(RunCompleted(name="x", kind="worker", status="cancelled")))
     assert events == [
         {"type": "worker-result", "workerId": RUN_ID, "error": "the run was cancelled"},
-        {"type": "finish", "finishReason": "cancelled"},
+        {"type": "finish", "finishReason": "other", "reason": "cancelled"},
     ]
 
 
@@ -297,8 +302,7 @@ def test_what_a_command_prints_is_text_with_an_id_of_its_own() -> None:
 def test_usage_and_cost_follow_their_message() -> None:
     usage, cost = Usage(input=1, output=2, cache_read=3, reasoning=4), Cost(usd=0.5, source="prices")
     _, events = told(*log(STARTED, STEP, message(model="opus", usage=usage, cost=cost)))
-    assert events[-1] == {
-        "type": "usage",
+    value = {
         "model": "opus",
         "inputTokens": 1,
         "outputTokens": 2,
@@ -306,6 +310,7 @@ def test_usage_and_cost_follow_their_message() -> None:
         "reasoningTokens": 4,
         "costUsd": 0.5,
     }
+    assert events[-1] == {"type": "resource-update", "name": "usage", "value": value}
 
 
 # Tools
@@ -317,6 +322,7 @@ def test_a_tools_input_and_output_are_told_once() -> None:
     _, events = told(*log(STARTED, STEP, asked, call("c1", given={"q": 1}), result("c1", [1])))
     assert events[2:] == [
         {"type": "tool-input-start", "toolCallId": "c1", "toolName": "search"},
+        {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": '{"q":1}'},
         {"type": "tool-input-available", "toolCallId": "c1", "toolName": "search", "input": {"q": 1}},
         {"type": "tool-output-available", "toolCallId": "c1", "toolName": "search", "output": [1]},
     ]
@@ -324,7 +330,7 @@ def test_a_tools_input_and_output_are_told_once() -> None:
 
 def test_a_call_that_no_model_asked_for_and_its_error_are_told() -> None:
     _, events = told(*log(STARTED, STEP, call("c1"), result("c1", error="no net")))
-    assert types(events[2:]) == ["tool-input-start", "tool-input-available", "tool-output-error"]
+    assert types(events[2:]) == ["tool-input-start", "tool-input-delta", "tool-input-available", "tool-output-error"]
     assert events[-1] == {
         "type": "tool-output-error",
         "toolCallId": "c1",
@@ -359,11 +365,11 @@ def test_a_run_that_waits_asks_for_all_that_it_waits_for_and_finishes() -> None:
         {
             "type": "tool-request",
             "toolCalls": [
-                {"toolCallId": "c1", "toolName": "search", "args": {"q": 1}},
-                {"toolCallId": "c2", "toolName": "fetch", "args": {}},
+                {"toolCallId": "c1", "toolName": "search", "args": {"q": 1}, "blockIndex": 0},
+                {"toolCallId": "c2", "toolName": "fetch", "args": {}, "blockIndex": 1},
             ],
         },
-        {"type": "finish", "finishReason": "tool-calls"},
+        {"type": "finish", "finishReason": "tool-calls", "reason": "tool-calls"},
     ]
     assert types(events).count("finish") == 1
     state, events = told(*log(result("c1"), result("c2", name="fetch"), first=5), state=resumed(state, ["c1", "c2"]))
@@ -419,16 +425,10 @@ def test_branches_of_a_step_that_has_ended_are_not_waited_for() -> None:
 def test_a_question_is_told_at_once_and_finishes_where_the_run_waits_for_nothing_else() -> None:
     asked = {"question": "Which?", "options": ["a", 1]}
     state, events = told(*log(STARTED, STEP, call("q", "ask", asked, "question")))
+    value = {"executionId": RUN_ID, "callId": "q", "question": "Which?", "options": ["a", "1"], "waits": True}
     assert events[-2:] == [
-        {
-            "type": "question",
-            "executionId": RUN_ID,
-            "callId": "q",
-            "question": "Which?",
-            "options": ["a", "1"],
-            "waits": True,
-        },
-        {"type": "finish", "finishReason": "question"},
+        {"type": "resource-update", "name": "question", "value": value},
+        {"type": "finish", "finishReason": "other", "reason": "question"},
     ]
     _, events = told(*log(result("q", "a", "ask"), first=4), state=state)
     assert types(events) == ["tool-output-available"]
@@ -440,7 +440,7 @@ def test_a_question_beside_a_client_tool_comes_second() -> None:
     assert types(events[-2:]) == ["tool-request", "finish"]
     assert events[-1]["finishReason"] == "tool-calls"
     _, events = told(*log(result("c1"), first=5), state=resumed(state, ["c1"]))
-    assert events[-1] == {"type": "finish", "finishReason": "question"}
+    assert events[-1] == {"type": "finish", "finishReason": "other", "reason": "question"}
 
 
 def test_a_rate_limit_is_waited_for_without_an_end_of_the_stream() -> None:
@@ -453,11 +453,8 @@ def test_a_rate_limit_is_waited_for_without_an_end_of_the_stream() -> None:
         awaits=Awaits(kind="rate_limit", until="2026-11-15T10:30:00.000Z"),
     )
     state, events = told(*log(STARTED, STEP, wait))
-    assert events[-1] == {
-        "type": "notice",
-        "kind": "limit",
-        "message": "waits for a rate limit, until 2026-11-15T10:30:00.000Z",
-    }
+    value = {"kind": "limit", "message": "waits for a rate limit, until 2026-11-15T10:30:00.000Z"}
+    assert events[-1] == {"type": "resource-update", "name": "notice", "value": value}
     assert state.waits.waiting
     over = ToolResult(name="rate_limit", call_id="r1", input=None, output=None, fidelity="router")
     _, events = told(*log(over, first=4), state=state)
@@ -466,12 +463,13 @@ def test_a_rate_limit_is_waited_for_without_an_end_of_the_stream() -> None:
 
 def test_a_logged_question_waits_for_nobody() -> None:
     _, events = told(*log(STARTED, STEP, call("q", "log_question", {"question": "Why?"})))
-    assert events[-1] == {"type": "question", "executionId": RUN_ID, "callId": "q", "question": "Why?"}
+    value = {"executionId": RUN_ID, "callId": "q", "question": "Why?"}
+    assert events[-1] == {"type": "resource-update", "name": "question", "value": value}
 
 
 def test_another_wait_is_said_as_such_and_a_sub_run_is_none() -> None:
     _, events = told(*log(STARTED, STEP, call("a", kind="approval")))
-    assert events[-1] == {"type": "finish", "finishReason": "waiting"}
+    assert events[-1] == {"type": "finish", "finishReason": "other", "reason": "waiting"}
     sub = CallStarted(name="sub", kind="call_workflow", try_=1)
     _, events = told(*log(STARTED, (sub, {"child_run_id": CHILD_ID})))
     assert "finish" not in types(events)
@@ -482,7 +480,13 @@ def test_another_wait_is_said_as_such_and_a_sub_run_is_none() -> None:
 
 @pytest.mark.req("SDK-12")
 def test_events_of_a_later_version_are_passed_on_as_they_are() -> None:
-    for raw in (b'{"type":"hologram","x":[1]}', b'{"type":"text-delta","id":7}'):
+    for raw in (
+        b'{"type":"hologram","x":[1]}',
+        b'{"type":"text-delta","id":7}',
+        b'{"type":"resource-update","name":"hologram","value":1}',
+        b'{"type":"resource-update","name":"usage","value":1}',
+        b'{"type":"resource-update","name":"notice","value":{}}',
+    ):
         event = decode_event(raw)
         assert isinstance(event, UnknownEvent)
         assert encode_event(event) == raw
