@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from shopfloor.log.blocks import Block, Fidelity, PieceKind, StreamBlock, TextBlock, ThinkingBlock
+from shopfloor.log.blocks import Block, PieceKind, StreamBlock, TextBlock, ThinkingBlock
 from shopfloor.log.payloads import AssistantMessage
 
 INTERRUPTED: Final = "interrupted"
@@ -17,6 +17,7 @@ INTERRUPTED: Final = "interrupted"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HIGH_SURROGATE: Final = re.compile("[\ud800-\udbff]")
 _MISSING: Final = "…"
+_FIDELITY: Final = "agent_emitted"
 
 
 def piece_blocks(message: AssistantMessage) -> Iterator[tuple[StreamBlock, PieceKind, int, int]]:
@@ -40,7 +41,6 @@ class _Part(msgspec.Struct):
     """One block: its text since the last whole, and how much of that text is in pieces."""
 
     kind: PieceKind
-    fidelity: Fidelity
     tool_name: str | None = None
     tool_id: str | None = None
     base: int = 0
@@ -72,10 +72,9 @@ def _mended(text: str) -> str:
 class PartialMessage:
     """A message that is being made: what there is of its blocks so far."""
 
-    def __init__(self, message_id: str, *, model: str | None = None, fidelity: Fidelity = "agent_emitted") -> None:
+    def __init__(self, message_id: str, *, model: str | None = None) -> None:
         self.message_id = message_id
         self._model = model
-        self._fidelity: Fidelity = fidelity
         self._parts: dict[int, _Part] = {}
 
     @property
@@ -89,9 +88,7 @@ class PartialMessage:
         """Add text to a block and return its offset: how many characters of the block come before it."""
         part = self._parts.get(block)
         if part is None or part.kind != kind:
-            part = self._parts[block] = _Part(
-                kind=kind, fidelity=self._fidelity, tool_name=tool_name, tool_id=tool_id, texts=[]
-            )
+            part = self._parts[block] = _Part(kind=kind, tool_name=tool_name, tool_id=tool_id, texts=[])
         offset = part.base + part.length
         part.texts.append(text)
         part.length += len(text)
@@ -102,7 +99,7 @@ class PartialMessage:
         for block, kind, number, offset in piece_blocks(piece):
             part = self._parts.get(number)
             if part is None:
-                part = self._parts[number] = _Part(kind=kind, fidelity=block.fidelity, base=offset, texts=[])
+                part = self._parts[number] = _Part(kind=kind, base=offset, texts=[])
             part.tool_name, part.tool_id = part.tool_name or block.tool_name, part.tool_id or block.tool_id
             missing = offset - part.base - part.length
             if missing > 0:
@@ -131,7 +128,7 @@ class PartialMessage:
                 continue
             blocks.append(
                 StreamBlock(
-                    fidelity=part.fidelity,
+                    fidelity=_FIDELITY,
                     chunk=settled[len(before) :],
                     kind=part.kind,
                     block=number,
@@ -161,9 +158,9 @@ def _block(part: _Part, settle: Callable[[str], str] | None) -> Block:
     text = settle(part.text) if settle is not None else part.text
     match part.kind:
         case "text":
-            return TextBlock(fidelity=part.fidelity, text=text)
+            return TextBlock(fidelity=_FIDELITY, text=text)
         case "thinking":
-            return ThinkingBlock(fidelity=part.fidelity, thinking=text)
+            return ThinkingBlock(fidelity=_FIDELITY, thinking=text)
         case "tool_input":
             # No call came of it, so it must not look like one.
-            return StreamBlock(fidelity=part.fidelity, chunk=text, tool_name=part.tool_name, tool_id=part.tool_id)
+            return StreamBlock(fidelity=_FIDELITY, chunk=text, tool_name=part.tool_name, tool_id=part.tool_id)

@@ -9,7 +9,6 @@ import msgspec
 
 from shopfloor.errors import InvalidEvent
 from shopfloor.limits import LOG_LINE_BYTES
-from shopfloor.log.blocks import StreamBlock
 from shopfloor.log.codec import decode_payload
 from shopfloor.log.events import TIMESTAMP, is_run_id
 from shopfloor.log.partial import covers_pieces, is_piece, piece_blocks
@@ -35,7 +34,7 @@ RULES: Final[dict[str, str]] = {
     "outcome": "there is at most one run.completed, and nothing follows it",
     "step-once": "(path, iteration, try) starts once in a run",
     "step-pair": "what completes has started, and completes once",
-    "piece": "a piece of a message has message_id, kind, block and offset, and goes on where the one before it ended",
+    "piece": "a piece of a message goes on where the one before it ended, until the whole message follows",
     "mode": "a file in a transcripts folder has mode 0600",
 }
 
@@ -130,11 +129,7 @@ class Verifier:
             yield from (("piece", problem) for problem in self._piece_problems(payload))
 
     def _piece_problems(self, message: AssistantMessage) -> Iterator[str]:
-        blocks = [block for block in message.blocks if isinstance(block, StreamBlock)]
-        if any(block.kind or block.block is not None or block.offset is not None for block in blocks):
-            if not is_piece(message) or message.message_id is None:
-                yield "a piece of a message lacks its message_id, kind, block or offset, or stands beside another block"
-                return
+        if message.message_id is not None and is_piece(message):
             ends = self._pieces.setdefault(message.message_id, {})
             for block, _, number, offset in piece_blocks(message):
                 if ends.get(number, offset) != offset:

@@ -123,7 +123,7 @@ class ModelStep:
 
     async def _answer(self, trying: Trying, model: str) -> None:
         message_id = f"msg_{uuid.uuid4().hex}"
-        partial = PartialMessage(message_id, model=model, fidelity="router")
+        partial = PartialMessage(message_id, model=model)
         pieces = PieceWriter(self._attempt.mask)
         request = ModelRequest(
             model=model,
