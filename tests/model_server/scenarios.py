@@ -18,7 +18,8 @@ SUB_TASK = "Say where you are."
 LOOPS = 40
 """How many turns `loop` has before it comes to an end."""
 _SUB_SAID = "I am the sub-agent."
-STALLED = "This is the part of the message that comes"
+STALLED = "This is the part of the message that comes. "
+"""All that `stalled` says of a block before it says no more."""
 LIMITED_SECONDS = 6
 """How long the scenario `limited` is."""
 
@@ -105,10 +106,9 @@ def rl_forever(hands: Hands) -> list[Turn]:
 
 
 def stalled(hands: Hands) -> list[Turn]:
-    """A message that stops in the middle of its text: `STALLED` is the part of it that is said."""
-    thought, rest = Thinking(thinking="Let me think."), " And this is never said."
-    said = STALLED.ljust(-(-len(STALLED) // 12) * 12, ".")
-    return [Turn(say=[thought, Text(text=said + rest)], hang_after=2 + len(said) // 12), _then("Here I am again.")]
+    """A message that stops in the middle of its second block, after `STALLED`."""
+    said = [Text(text="Well. "), Text(text=f"{STALLED}And this is never said.")]
+    return [Turn(say=said, chunk=len(STALLED), hang_after=2), _then("Here I am again.")]
 
 
 def limited(hands: Hands) -> list[Turn]:
