@@ -98,9 +98,11 @@ class Transcript:
         self._stderr = False
         self._partial = PartialMessages()
 
-    def lines(self, events: Iterable[Event]) -> Iterator[str]:
+    def lines(self, events: Iterable[Event], later: Iterable[Event] = ()) -> Iterator[str]:
+        """The lines of events. `later` are those that follow and are not shown; they are read only if need be."""
         for event in events:
             yield from self.event(event)
+        self._partial.settle(later)
         yield from self.end()
 
     def event(self, event: Event) -> Iterator[str]:

@@ -29,7 +29,12 @@ def piece_blocks(message: AssistantMessage) -> Iterator[tuple[StreamBlock, Piece
 
 def is_piece(message: AssistantMessage) -> bool:
     """Whether an event holds nothing but pieces of a message."""
-    return bool(message.blocks) and sum(1 for _ in piece_blocks(message)) == len(message.blocks)
+    # Asked of every message of every log: most end here.
+    return (
+        bool(message.blocks)
+        and isinstance(message.blocks[0], StreamBlock)
+        and sum(1 for _ in piece_blocks(message)) == len(message.blocks)
+    )
 
 
 def covers_pieces(message: AssistantMessage) -> bool:

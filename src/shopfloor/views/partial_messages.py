@@ -50,6 +50,14 @@ class PartialMessages:
         """The messages that are not complete where the log ends, each as the event of one that was cut off."""
         return self._cut_off(list(self._open))
 
+    def settle(self, later: Iterable[Event]) -> None:
+        """Forget the messages whose whole is among later events, which are not shown themselves."""
+        for event in later if self._open else ():
+            if isinstance(event.payload, AssistantMessage) and covers_pieces(event.payload):
+                self._open.pop(event.payload.message_id or "", None)
+            if not self._open:
+                return
+
     def _cut_off(self, message_ids: list[str]) -> list[Event]:
         events: list[Event] = []
         for message_id in message_ids:
