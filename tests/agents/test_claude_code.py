@@ -223,7 +223,7 @@ def test_an_agent_that_is_killed_in_a_tool_leaves_the_call_open(claude):
     assert not (agent.cwd / "ended").exists()
 
 
-@pytest.mark.req("TR-80")
+@pytest.mark.req("TR-56")
 @pytest.mark.parametrize("end", ["killed", "cancelled"])
 def test_what_it_was_saying_when_it_was_ended_is_on_record(claude, end):
     agent = claude("stalled")
@@ -242,7 +242,7 @@ def test_what_it_was_saying_when_it_was_ended_is_on_record(claude, end):
     assert (shown.count(STALLED.strip()), shown.count("was not completed")) == (1, 1)
 
 
-@pytest.mark.req("TR-80", "TR-82")
+@pytest.mark.req("TR-56", "TR-58")
 def test_what_it_was_saying_when_its_host_was_killed_is_on_record(claude):
     agent = claude("stalled")
     process = agent.start()

@@ -65,7 +65,7 @@ def test_a_reload_while_text_is_typed_loses_nothing_of_it(
     assert transcript(page).inner_text().count("word5 ") == 1
 
 
-@pytest.mark.req("TR-80")
+@pytest.mark.req("TR-56")
 def test_a_message_that_was_cut_off_stays_and_says_so(
     tabs: Tabs, server: Server, model: ModelServer, owner: str
 ) -> None:

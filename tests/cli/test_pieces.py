@@ -80,7 +80,7 @@ def is_fine(shopfloor: Cli) -> bool:
     return True
 
 
-@pytest.mark.req("TR-80")
+@pytest.mark.req("TR-56")
 def test_what_was_shown_before_ctrl_c_is_on_record(start, transcripts, shopfloor):
     process = start(*GREETS)
     seen = shown(process, "word-010 ")
@@ -96,7 +96,7 @@ def test_what_was_shown_before_ctrl_c_is_on_record(start, transcripts, shopfloor
     assert found["status"] == "cancelled"
 
 
-@pytest.mark.req("TR-80", "TR-82")
+@pytest.mark.req("TR-56", "TR-58")
 def test_what_a_host_that_is_killed_had_written_is_shown_and_the_next_attempt_goes_on(
     start, env, transcripts, shopfloor, server
 ):
@@ -123,7 +123,7 @@ def test_what_a_host_that_is_killed_had_written_is_shown_and_the_next_attempt_go
     wait_until(lambda: up.runs(q="word-030")[0]["status"] == "done", "the row")
 
 
-@pytest.mark.req("TR-80")
+@pytest.mark.req("TR-56")
 def test_a_message_that_comes_to_a_halt_is_on_record_all_the_same(start, env, transcripts):
     """Nothing more comes that could have it written."""
     env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "20000"
@@ -133,7 +133,7 @@ def test_a_message_that_comes_to_a_halt_is_on_record_all_the_same(start, env, tr
     assert process.poll() is None
 
 
-@pytest.mark.req("TR-81")
+@pytest.mark.req("TR-57")
 def test_a_message_that_completes_has_the_same_text_and_at_most_one_piece_per_second(
     env, transcripts, shopfloor, tmp_path
 ):
@@ -157,7 +157,7 @@ def test_a_message_that_completes_has_the_same_text_and_at_most_one_piece_per_se
     assert is_fine(shopfloor)
 
 
-@pytest.mark.req("TR-83")
+@pytest.mark.req("TR-59")
 def test_a_secret_that_is_typed_while_pieces_are_written_is_in_none_of_them(start, env, transcripts, shopfloor):
     env["SECRET"] = " ".join(WORDS.split()[5:190])
     process = start(*GREETS, "--mask-env", "SECRET")

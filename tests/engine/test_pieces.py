@@ -50,7 +50,7 @@ async def until_typed(shift: Shift, floor: Floor, run_id: str, text: str) -> Non
     await shift.until(typed, "a piece")
 
 
-@pytest.mark.req("TR-80")
+@pytest.mark.req("TR-56")
 async def test_a_message_is_cut_off_by_a_cancel(floor: Floor, provider: ModelServer):
     provider.say(STALLS)
     async with floor.open() as shift:
@@ -62,7 +62,7 @@ async def test_a_message_is_cut_off_by_a_cancel(floor: Floor, provider: ModelSer
     assert (message.stop_reason, message.blocks) == ("interrupted", CUT_OFF)
 
 
-@pytest.mark.req("TR-80")
+@pytest.mark.req("TR-56")
 async def test_a_message_is_cut_off_by_a_connection_that_is_lost_and_asked_for_again(
     floor: Floor, provider: ModelServer
 ):
@@ -82,7 +82,7 @@ async def test_a_message_is_cut_off_by_a_connection_that_is_lost_and_asked_for_a
     assert SAID not in json.dumps(provider.asked()[1].body)
 
 
-@pytest.mark.req("TR-82")
+@pytest.mark.req("TR-58")
 async def test_a_message_that_a_host_was_stopped_in_is_no_part_of_the_thread(floor: Floor, provider: ModelServer):
     provider.say(STALLS, Turn(say=[Text(text="Whole.")]))
     async with floor.open() as shift:
@@ -111,7 +111,7 @@ async def test_the_input_of_a_tool_that_was_never_called_is_no_call(floor: Floor
     assert '{"where": "everywhere and nowhere"}'.replace(" ", "").startswith(half.chunk.replace(" ", ""))
 
 
-@pytest.mark.req("TR-81")
+@pytest.mark.req("TR-57")
 async def test_a_message_that_completes_within_a_second_leaves_no_piece(floor: Floor, provider: ModelServer):
     provider.say(Turn(say=[Text(text="Whole.")]))
     async with floor.open() as shift:

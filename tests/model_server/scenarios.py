@@ -107,8 +107,8 @@ def rl_forever(hands: Hands) -> list[Turn]:
 
 def stalled(hands: Hands) -> list[Turn]:
     """A message that stops in the middle of its second block, after `STALLED`."""
-    said = [Text(text="Well. "), Text(text=f"{STALLED}And this is never said.")]
-    return [Turn(say=said, chunk=len(STALLED), hang_after=2), _then("Here I am again.")]
+    stalls = Text(text=f"{STALLED}And this is never said.")
+    return [Turn(say=[Text(text="Well. "), stalls], chunk=len(STALLED), hang_after=2), _then("Here I am again.")]
 
 
 def limited(hands: Hands) -> list[Turn]:

@@ -12,6 +12,7 @@ from tests.samples import RUN_ID, TIMESTAMP
 from shopfloor.log import (
     AssistantMessage,
     Block,
+    Delta,
     Event,
     Line,
     PartialMessage,
@@ -41,7 +42,8 @@ def typing(draw: st.DrawFn) -> list[Typed]:
     deltas: list[Typed] = []
     for block in range(draw(st.integers(1, 3))):
         kind = draw(st.sampled_from(KINDS))
-        deltas += [(block, kind, text) for text in draw(st.lists(TEXTS, min_size=1, max_size=6))]
+        for text in draw(st.lists(TEXTS, min_size=1, max_size=6)):
+            deltas.append((block, kind, text))
     return deltas
 
 
@@ -147,9 +149,7 @@ def test_a_log_with_pieces_keeps_the_rules(deltas: list[Typed], cuts: set[int]) 
 def test_a_stream_tells_pieces_of_the_log_and_what_is_typed_live_as_one_text(
     deltas: list[Typed], cuts: set[int], lost: set[int]
 ) -> None:
-    """Live deltas may be lost, but for those the log has nothing of it yet; the text is the same in the end."""
-    from shopfloor.log import Delta
-
+    """Live deltas may be lost; the text is the same in the end."""
     message, state, seq = PartialMessage("m"), StreamState(), 1
     told: dict[str, str] = {}
     ended: list[str] = []

@@ -49,7 +49,7 @@ def test_some_streams_of_every_agent_that_types_are_tried() -> None:
     assert {stream.provider for stream in TYPING} >= {"claude-code", "copilot", "gemini"}
 
 
-@pytest.mark.req("TR-80")
+@pytest.mark.req("TR-56")
 @pytest.mark.parametrize("stream", TYPING, ids=ids)
 def test_what_was_typed_before_the_stream_broke_off_is_on_record(stream: Stream) -> None:
     lines = stream.data.splitlines(keepends=True)

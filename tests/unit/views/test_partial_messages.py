@@ -25,10 +25,12 @@ from shopfloor.log import (
     encode,
 )
 from shopfloor.views import (
+    ArchiveEntry,
     Finder,
     RunRow,
     Signals,
     StreamState,
+    TextItem,
     archive,
     brief,
     row_fold,
@@ -89,7 +91,7 @@ def test_two_messages_that_are_typed_at_once_are_told_apart() -> None:
 def test_a_later_attempt_that_writes_what_was_cut_off_is_not_told_twice() -> None:
     again = RunStarted(name="claude-code", kind="agent", attempt=2, host="h2")
     events = log(STARTED, STEP, piece(0, "Hel"), again, whole("Hel", stop_reason=INTERRUPTED), ENDED, OUTCOME)
-    assert [one.text for entry in archive(events) for one in entry.content] == ["Hel"]
+    assert archive(events) == [ArchiveEntry("assistant", [TextItem("Hel")])]
 
 
 def test_a_row_counts_messages_and_not_their_pieces() -> None:
