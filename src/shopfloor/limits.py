@@ -25,6 +25,8 @@ DISK_CHECK_SECONDS: Final = 1.0
 """How often a run looks at what is free."""
 ROOM_SECONDS: Final = 0.02
 """How long a look at what is free is good for all who ask."""
+PIECE_SECONDS: Final = 1.0
+"""How long the text of a message that is not complete may wait for the log; a message has one piece in it at most."""
 STORAGE_PATIENCE_SECONDS: Final = 5.0
 """How long a run waits for room on a full disk."""
 STORAGE_RETRY_SECONDS: Final = 0.25

@@ -103,8 +103,28 @@ class Log:
 
     @property
     def unread(self) -> list[str]:
-        """Lines of the agent's that were not understood."""
-        return self._said("stream", "chunk")
+        """Lines of the agent's that were not understood. Pieces of messages are no such lines."""
+        messages = self.payloads("message.assistant")
+        streamed = [block for said in messages for block in said["blocks"] if block["type"] == "stream"]
+        return [block["chunk"] for block in streamed if "offset" not in block]
+
+    @property
+    def pieces(self) -> list[tuple[str, str]]:
+        """What pieces of messages say, by message and block, joined: the id of the message, and the text."""
+        joined: dict[tuple[str, int], str] = {}
+        for message in self.payloads("message.assistant"):
+            for block in message["blocks"]:
+                if block["type"] == "stream" and "offset" in block:
+                    key = message["message_id"], block["block"]
+                    assert block["offset"] == len(joined.get(key, ""))
+                    joined[key] = joined.get(key, "") + block["chunk"]
+        return [(message_id, text) for (message_id, _), text in joined.items()]
+
+    @property
+    def cut_off(self) -> list[str]:
+        """The texts and thoughts of messages that were not completed."""
+        cut = [said for said in self.payloads("message.assistant") if said.get("stop_reason") == "interrupted"]
+        return [block.get("text", block.get("thinking")) for said in cut for block in said["blocks"]]
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):

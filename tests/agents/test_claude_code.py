@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from tests.agents.conftest import Drive
 from tests.agents.driven import PROMPT, Driven, Fields, Log, wait_until
-from tests.model_server.scenarios import SUB_TASK
+from tests.model_server.scenarios import STALLED, SUB_TASK
 
 CALL_USD = 0.00636
 """What one call of the script costs by Claude Code's own prices."""
@@ -221,6 +221,39 @@ def test_an_agent_that_is_killed_in_a_tool_leaves_the_call_open(claude):
     assert ([call["name"] for call in ran.log.calls], ran.log.results) == (["Bash"], [])
     assert ran.log.texts == ["Sleeping."]
     assert not (agent.cwd / "ended").exists()
+
+
+@pytest.mark.req("TR-56")
+@pytest.mark.parametrize("end", ["killed", "cancelled"])
+def test_what_it_was_saying_when_it_was_ended_is_on_record(claude, end):
+    agent = claude("stalled")
+    process = agent.start()
+    wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].pieces).values(), "a piece", 60)
+    (log,) = agent.logs()
+    if end == "killed":
+        os.killpg(log.session["process"]["pid"], signal.SIGKILL)
+    else:
+        assert agent.shopfloor("cancel", log.run_id).returncode == 0
+    ran = agent.end(process)
+    assert ran.log.outcome["status"] == {"killed": "failed", "cancelled": "cancelled"}[end]
+    assert ran.log.texts == ["Well. ", STALLED]
+    assert ran.log.cut_off == [STALLED]
+    shown = agent.shopfloor("show", ran.log.run_id).stdout
+    assert (shown.count(STALLED.strip()), shown.count("was not completed")) == (1, 1)
+
+
+@pytest.mark.req("TR-56", "TR-58")
+def test_what_it_was_saying_when_its_host_was_killed_is_on_record(claude):
+    agent = claude("stalled")
+    process = agent.start()
+    wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].pieces).values(), "a piece", 60)
+    process.kill()
+    process.communicate()
+    (log,) = agent.logs()
+    assert log.texts == ["Well. "]
+    shown = agent.shopfloor("show", log.run_id).stdout
+    assert (shown.count(STALLED.strip()), shown.count("was not completed")) == (1, 1)
+    wait_until(lambda: not agent.left(), "an end of every process")
 
 
 def test_a_cancel_ends_the_agent_and_its_tools(claude):

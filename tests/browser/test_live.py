@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.parts import button, card, chosen, result, transcript
 from tests.browser.server import Server
@@ -42,7 +43,7 @@ def test_text_appears_while_it_is_typed_and_before_the_log_has_it(
 ) -> None:
     page, run_id = open_before_it_is_said(tabs, server, model, owner, WORDS)
     expect(transcript(page)).to_contain_text("word1 word2 word3")
-    assert b"message.assistant" not in server.log(run_id)
+    assert b"end_turn" not in server.log(run_id)
     expect(transcript(page)).not_to_contain_text("word60")
     expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
     expect(transcript(page)).to_contain_text("word60")
@@ -50,16 +51,33 @@ def test_text_appears_while_it_is_typed_and_before_the_log_has_it(
     expect(result(page)).to_contain_text("word60")
 
 
-def test_a_reload_while_text_is_typed_shows_one_mark_for_what_was_missed(
+def test_a_reload_while_text_is_typed_loses_nothing_of_it(
     tabs: Tabs, server: Server, model: ModelServer, owner: str
 ) -> None:
     page, _ = open_before_it_is_said(tabs, server, model, owner, WORDS)
-    expect(transcript(page)).to_contain_text("word10")
+    expect(transcript(page)).to_contain_text("word20")
     page.reload()
-    expect(transcript(page)).to_contain_text("word30")
+    # From the log, and then live, while it is still being typed.
+    expect(transcript(page)).to_contain_text("word1 word2 word3")
+    expect(transcript(page)).not_to_contain_text("word60")
     assert "………" not in transcript(page).inner_text()
     expect(result(page)).to_contain_text("word60")
     assert transcript(page).inner_text().count("word5 ") == 1
+
+
+@pytest.mark.req("TR-56")
+def test_a_message_that_was_cut_off_stays_and_says_so(
+    tabs: Tabs, server: Server, model: ModelServer, owner: str
+) -> None:
+    model.say(Turn(say=[Text(text=WORDS)], chunk=8, hang_after=6))
+    run_id = server.dispatch("speaker", owner=owner, TOPIC="tea")
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
+    expect(transcript(page)).to_contain_text("word1 word2 word3 word4 word5")
+    assert server.http.post(f"/api/runs/{run_id}/cancel", json={}).is_success
+    expect(transcript(page)).to_contain_text("The message was not completed")
+    page.reload()
+    expect(transcript(page)).to_contain_text("The message was not completed")
+    assert transcript(page).inner_text().count("word1 word2 word3 word4 word5") == 1
 
 
 def test_output_appears_line_by_line(tabs: Tabs, server: Server, owner: str) -> None:

@@ -18,6 +18,8 @@ SUB_TASK = "Say where you are."
 LOOPS = 40
 """How many turns `loop` has before it comes to an end."""
 _SUB_SAID = "I am the sub-agent."
+STALLED = "This is the part of the message that comes. "
+"""All that `stalled` says of a block before it says no more."""
 LIMITED_SECONDS = 6
 """How long the scenario `limited` is."""
 
@@ -103,6 +105,12 @@ def rl_forever(hands: Hands) -> list[Turn]:
     return [_fails(429, "rate_limit_error", "Slow down.")]
 
 
+def stalled(hands: Hands) -> list[Turn]:
+    """A message that stops in the middle of its second block, after `STALLED`."""
+    stalls = Text(text=f"{STALLED}And this is never said.")
+    return [Turn(say=[Text(text="Well. "), stalls], chunk=len(STALLED), hang_after=2), _then("Here I am again.")]
+
+
 def limited(hands: Hands) -> list[Turn]:
     """A subscription whose window is used up, and opens again in a few seconds."""
     reset = str(int(time.time()) + LIMITED_SECONDS)
@@ -129,7 +137,7 @@ def unauthorised(hands: Hands) -> list[Turn]:
 
 _ALL: tuple[Callable[[Hands], list[Turn]], ...] = (
     *(text, bash, parallel, thinking, fail, long, touch, files, agents, long_agents, loop, echo),
-    *(rl_once, rl_forever, limited, overloaded, unauthorised),
+    *(stalled, rl_once, rl_forever, limited, overloaded, unauthorised),
 )
 SCENARIOS = {scenario.__name__: scenario for scenario in _ALL}
 

@@ -10,6 +10,7 @@ from tests.samples import CHILD_ID, PARENT_ID, RUN_ID, TIMESTAMP, place_of
 
 from shopfloor.log import (
     PAYLOAD_TYPES,
+    AssistantMessage,
     CallCompleted,
     CallStarted,
     Line,
@@ -19,6 +20,7 @@ from shopfloor.log import (
     StepCompleted,
     StepStarted,
     encode,
+    is_piece,
 )
 
 AWKWARD = st.sampled_from(
@@ -128,12 +130,17 @@ def runs(draw: st.DrawFn, *, max_steps: int = 3) -> list[tuple[Payload, dict[str
             first, last = _pair(draw, *kinds)
             events.append((first, place | link))
             for name in draw(st.lists(st.sampled_from(INSIDE), max_size=3)):
-                events.append((draw(PAYLOADS[name]), place))
+                # Pieces of a message go on where the one before ended: see `test_pieces.py`.
+                events.append((draw(PAYLOADS[name].filter(lambda payload: not _is_piece(payload))), place))
             if draw(st.booleans()):
                 events.append((last, place | link))
     if draw(st.booleans()):
         events.append((draw(PAYLOADS["run.completed"]), {}))
     return events
+
+
+def _is_piece(payload: Payload) -> bool:
+    return isinstance(payload, AssistantMessage) and is_piece(payload)
 
 
 def log_of(run: list[tuple[Payload, dict[str, Any]]], parent: str | None = None) -> list[bytes]:

@@ -155,7 +155,7 @@ def test_any_run_that_is_recorded_in_order_breaks_no_rule(run: Run, parent: str 
 
 
 # Whether an attempt, a step or its end is due is what the engine knows; the writer holds each event against the format.
-OF_THE_ENGINE = {"start", "step-once", "step-pair"}
+OF_THE_ENGINE = {"start", "step-once", "step-pair", "piece"}
 
 places = st.fixed_dictionaries(
     {},

@@ -19,7 +19,7 @@ from tests.samples import (
 )
 
 from shopfloor.limits import LOG_LINE_BYTES
-from shopfloor.log import RULES, Broken, Verifier
+from shopfloor.log import RULES, AssistantMessage, Broken, StreamBlock, Verifier
 
 Fields = dict[str, Any]
 Change = Callable[[list[Fields]], None]
@@ -64,7 +64,17 @@ def without_in_payload(name: str) -> Change:
     return change
 
 
+def piece(chunk: str, offset: int) -> AssistantMessage:
+    block = StreamBlock(fidelity="agent_emitted", kind="text", block=0, offset=offset, chunk=chunk)
+    return AssistantMessage(message_id="m", blocks=[block])
+
+
+def with_piece(**fields: Any) -> Change:
+    return lambda events: events[-1]["payload"]["blocks"][0].update(fields)
+
+
 SAID = run_of("message.assistant")
+PIECES = [*run_of(), fields_of(piece("one", 0), 2), fields_of(piece("!", 3), 3)]
 STEP = run_of("step.started", "step.completed")
 CALL = run_of("step.call_workflow.started")
 WHOLE = run_of("step.started", "message.user", "tool.call", "tool.result", "step.completed", "run.completed")
@@ -148,6 +158,9 @@ CASES = [
     Case("step-pair", "another iteration", STEP, with_last(iteration=1)),
     Case("step-pair", "another path", STEP, with_last(path="test")),
     Case("step-pair", "another try", STEP, with_payload(**{"try": 2})),
+    Case("piece", "text that is missing", PIECES, with_piece(offset=4)),
+    Case("piece", "text that is there twice", PIECES, with_piece(offset=2)),
+    Case("piece", "a block that begins again", [*PIECES, fields_of(piece("?", 4), 4)], with_piece(offset=0)),
 ]
 
 

@@ -194,4 +194,52 @@ describe("what is being typed", () => {
     log.tell(delta(0, "Hello"));
     expect(log.typing[0]?.text).toBe("Hello");
   });
+
+  const piece = (seq: number, offset: number, chunk: string, block = 0): LogEvent => ({
+    ...said(seq),
+    type: "message.assistant",
+    payload: { role: "assistant", message_id: "m9", blocks: [{ type: "stream", fidelity: "agent_emitted", kind: "text", block, offset, chunk }] },
+  });
+  const nine = (offset: number, text: string) => ({ ...delta(offset, text), message_id: "m9" });
+
+  it("is one text, told live and by pieces of the log, in whatever order they come", () => {
+    const log = new RunLog(RUN);
+    log.append(said(1));
+    log.tell(nine(0, "Hello "));
+    log.tell(nine(6, "world, "));
+    log.append(piece(2, 0, "Hello wor"));
+    log.tell(nine(13, "how are you?"));
+    expect(log.typing.map((one) => one.text)).toEqual(["Hello world, how are you?"]);
+    log.append({ ...said(3), payload: { ...said(9).payload } } as LogEvent);
+    expect(log.typing).toEqual([]);
+  });
+
+  it("has its beginning from the log where somebody comes in the middle", async () => {
+    kept = [said(1), piece(2, 0, "Hello "), piece(3, 6, "wor")];
+    const log = new RunLog(RUN);
+    log.reaches(3);
+    log.tell(nine(14, "how"));
+    expect(log.typing[0]?.text).toBe("…how");
+    await log.want(1, 3);
+    expect(log.typing[0]?.text).toBe("Hello wor…how");
+    log.append(piece(4, 9, "ld, sh"));
+    expect(log.typing[0]?.text).toBe("Hello world, show");
+  });
+
+  it("is nothing where the whole stands on the same page, or the page is not the last", async () => {
+    kept = [...Array.from({ length: PAGE - 1 }, (_, index) => said(index + 100)).map((one, index) => ({ ...one, seq: index + 1 })), piece(PAGE, 0, "Hel"), { ...said(9), seq: PAGE + 1 }];
+    const log = new RunLog(RUN);
+    log.reaches(PAGE + 1);
+    await log.want(1, PAGE);
+    expect(log.typing).toEqual([]);
+    await log.want(PAGE + 1, PAGE + 1);
+    expect(log.typing).toEqual([]);
+  });
+
+  it("goes with the step and with the run, if no whole ever came", () => {
+    const log = new RunLog(RUN);
+    log.append(piece(1, 0, "Hel"));
+    log.append({ ...said(2), type: "step.completed", payload: { name: "agent", kind: "agent", try: 1 } } as LogEvent);
+    expect(log.typing).toEqual([]);
+  });
 });

@@ -242,3 +242,25 @@ it("has something to open with all others where tools were called, or something 
   expect(opening("providers/claude-code/files")).toBe(true);
   expect(opening("providers/claude-code/thinking")).toBe(true);
 });
+
+describe("pieces of a message", () => {
+  const at = { run_id: "r", path: "say", iteration: 0, timestamp: "2026-02-23T10:30:00.000Z" };
+  const piece = (seq: number, offset: number, chunk: string): LogEvent => ({
+    ...at,
+    seq,
+    type: "message.assistant",
+    payload: { role: "assistant", message_id: "m", blocks: [{ type: "stream", fidelity: "agent_emitted", kind: "text", block: 0, offset, chunk }] },
+  });
+  const whole = (seq: number): LogEvent => ({
+    ...at,
+    seq,
+    type: "message.assistant",
+    payload: { role: "assistant", message_id: "m", blocks: [{ type: "text", fidelity: "agent_emitted", text: "Hello" }] },
+  });
+
+  it("make no row: their message does, on whichever page it stands", () => {
+    expect([...rowsOf(pageOf([piece(1, 0, "Hel"), piece(2, 3, "lo"), whole(3)]), false).keys()]).toEqual([3]);
+    expect(rowsOf(pageOf([piece(1, 0, "Hel"), piece(2, 3, "lo")]), false).size).toBe(0);
+    expect([...rowsOf(pageOf([whole(3)]), false).keys()]).toEqual([3]);
+  });
+});

@@ -43,9 +43,9 @@ def run(args: Namespace) -> int:
         return _show_remote(args)
     path = log_of(args)
     notes = Notes()
-    entries = read(path, after=args.after, limit=args.limit, report=notes)
+    entries = iter(read(path, after=args.after, report=notes))
     if args.json:
-        return _print_raw(entries)
+        return _print_raw(islice(entries, args.limit))
     style = Style.named(args.color)
     first, last = next(read(path, limit=1, report=_ignore), None), last_entry(path)
     if first is None or last is None:
@@ -57,8 +57,7 @@ def run(args: Namespace) -> int:
     if len(ends) == 2:  # noqa: PLR2004 - the first event and the last
         for line in _header(ends[0], ends[1], style, standing):
             print(line)
-    for line in Transcript(style, full=args.full).lines(notes.decoded(entries)):
-        print(line)
+    _print_lines(Transcript(style, full=args.full), notes, entries, args.limit)
     for line in standing.lines if standing else ():
         print(style.paint(f"… {line}", "yellow"))
     return 0
@@ -66,12 +65,15 @@ def run(args: Namespace) -> int:
 
 def _show_remote(args: Namespace) -> int:
     entries = entries_of(args.run, lambda api, run_id: api.whole_log(run_id, after=args.after))
-    entries = islice(entries, args.limit)
     if args.json:
-        return _print_raw(entries)
-    for line in Transcript(Style.named(args.color), full=args.full).lines(Notes().decoded(entries)):
-        print(line)
+        return _print_raw(islice(entries, args.limit))
+    _print_lines(Transcript(Style.named(args.color), full=args.full), Notes(), entries, args.limit)
     return 0
+
+
+def _print_lines(transcript: Transcript, notes: Notes, entries: Iterator[Entry], limit: int | None) -> None:
+    for line in transcript.lines(notes.decoded(islice(entries, limit)), notes.decoded(entries)):
+        print(line)
 
 
 def _print_raw(entries: Iterable[Entry]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of
 from shopfloor.cli.remote import entries_of, is_remote
@@ -40,9 +40,10 @@ def run(args: Namespace) -> int:
         if args.json:
             sys.stdout.buffer.write(item.raw + b"\n")
         else:
-            for line in transcript.lines(notes.decoded([item])):
-                print(line)
+            for event in notes.decoded([item]):
+                _print(transcript.event(event))
         sys.stdout.flush()
+    _print(transcript.end())
     if ended or _has_outcome(args):
         return 0
     from shopfloor.cli.standing import standing_of  # it can speak of servers, which takes longer to load than to follow
@@ -51,6 +52,11 @@ def run(args: Namespace) -> int:
     for line in lines:
         print(f"note: {line}", file=sys.stderr)
     return NO_OUTCOME_EXIT
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
 
 
 def _items(args: Namespace, notes: Notes) -> Iterator[Entry | Reset]:

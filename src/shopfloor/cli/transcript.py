@@ -10,6 +10,7 @@ from typing import Any
 from shopfloor.cli.style import Style, duration, one_line, safe
 from shopfloor.limits import FOLD_HEAD_LINES, FOLD_LINE_CHARS, FOLD_TAIL_LINES, PREVIEW_CHARS
 from shopfloor.log import (
+    INTERRUPTED,
     AssistantMessage,
     Block,
     CallCompleted,
@@ -30,7 +31,7 @@ from shopfloor.log import (
     UnknownPayload,
     UserMessage,
 )
-from shopfloor.views import notice_of
+from shopfloor.views import PartialMessages, notice_of
 
 _COLUMN = 21
 
@@ -82,7 +83,10 @@ class Fold:
 
 
 class Transcript:
-    """Gives the lines of events. Output that came in many pieces is one paragraph, unless it is shown `live`."""
+    """Gives the lines of events. Output that came in many pieces is one paragraph, unless it is shown `live`.
+
+    A message that is not complete is shown when it is clear that its whole does not follow.
+    """
 
     def __init__(self, style: Style, *, full: bool = False, live: bool = False) -> None:
         self._paint = style.paint
@@ -92,13 +96,26 @@ class Transcript:
         self._fold = Fold(full=full)
         self._mark = ""
         self._stderr = False
+        self._partial = PartialMessages()
 
-    def lines(self, events: Iterable[Event]) -> Iterator[str]:
+    def lines(self, events: Iterable[Event], later: Iterable[Event] = ()) -> Iterator[str]:
+        """The lines of events. `later` are those that follow and are not shown; they are read only if need be."""
         for event in events:
             yield from self.event(event)
-        yield from self._end_paragraph()
+        self._partial.settle(later)
+        yield from self.end()
 
     def event(self, event: Event) -> Iterator[str]:
+        for shown in self._partial.take(event):
+            yield from self._event(shown)
+
+    def end(self) -> Iterator[str]:
+        """The lines that are left when no more events come."""
+        for event in self._partial.rest():
+            yield from self._event(event)
+        yield from self._end_paragraph()
+
+    def _event(self, event: Event) -> Iterator[str]:
         payload = event.payload
         if isinstance(payload, AssistantMessage | UserMessage):
             yield from self._message(event, payload)
@@ -133,6 +150,9 @@ class Transcript:
                 continue
             yield from self._end_paragraph()
             yield from self._headed(event, self._block(block))
+        if isinstance(message, AssistantMessage) and message.stop_reason == INTERRUPTED:
+            yield from self._end_paragraph()
+            yield from self._headed(event, [self._paint("… the message was not completed", "yellow")])
 
     def _end_paragraph(self) -> Iterator[str]:
         if self._paragraph is None:
@@ -173,7 +193,8 @@ class Transcript:
             case ThinkingBlock():
                 return self._folded(block.thinking, "thinking  ", "dim", "italic")
             case StreamBlock():
-                return self._folded(block.chunk, "unparsed  " if block.unparsed else "stream  ", "yellow")
+                label = "unparsed" if block.unparsed else f"→ {safe(block.tool_name)}" if block.tool_name else "stream"
+                return self._folded(block.chunk, f"{label}  ", "yellow")
             case ToolUseBlock() | ToolResultBlock():
                 # Told by its tool.call and tool.result events.
                 return ()

@@ -21,6 +21,7 @@ from shopfloor.engine.interpreter import Interpreter
 from shopfloor.engine.journal import AGENT, Journal, last_event, read_journal
 from shopfloor.engine.orders import Orders
 from shopfloor.engine.orphans import end_orphan
+from shopfloor.engine.piece_writer import end_partial_messages
 from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.slots import HostSlot, Slots
 from shopfloor.engine.steps.tools import tools_of
@@ -298,6 +299,7 @@ class Host:
             self._live[run_id] = attempt
             try:
                 await attempt.append(self._run_started(journal, order))
+                await end_partial_messages(attempt)
                 if journal.attempt == 1 and run_id in self._on_record:
                     attempt.fail(
                         OutcomeUnknown(

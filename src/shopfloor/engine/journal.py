@@ -25,9 +25,10 @@ from shopfloor.log import (
     Usage,
     UserMessage,
     decode,
+    is_piece,
 )
 from shopfloor.ports import LogReader
-from shopfloor.views import Waits, added, waits_step
+from shopfloor.views import PartialMessages, Waits, added, waits_step
 
 AGENT = "agent"
 """The kind of a step that an agent does."""
@@ -96,10 +97,13 @@ class Journal(msgspec.Struct):
     sub_usage: Usage = Usage()
     """Of the runs that it called, with theirs."""
     sub_cost: Cost | None = None
+    partial: PartialMessages = msgspec.field(default_factory=PartialMessages)
+    """Messages of which the log has pieces, but not the whole."""
 
     def take(self, event: Event) -> None:
         self.last_seq = event.seq
         self.waits = waits_step(self.waits, event)
+        self.partial.take(event)
         place = Place(event.path, event.iteration)
         match event.payload:
             case RunStarted() as started:
@@ -120,6 +124,9 @@ class Journal(msgspec.Struct):
                 place, said
             ):
                 self._note_session(place, said)
+            case AssistantMessage() as message if is_piece(message):
+                # No part of the thread: the whole message is, if it follows.
+                pass
             case (UserMessage() | AssistantMessage()) as message:
                 self.said.setdefault(place, []).append(message)
                 if isinstance(message, AssistantMessage):

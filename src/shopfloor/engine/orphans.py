@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterable, Iterator
 
 from shopfloor.errors import LogBusy, RunEnded
-from shopfloor.log import CallCompleted, RunCompleted, RunError, RunStarted, StepCompleted, decode
+from shopfloor.log import (
+    AssistantMessage,
+    CallCompleted,
+    Event,
+    RunCompleted,
+    RunError,
+    RunStarted,
+    StepCompleted,
+    decode,
+)
 from shopfloor.record import Recorder, Storage, is_locked, read
-from shopfloor.views import Outline, Step, outline
+from shopfloor.views import Outline, PartialMessages, Step, outline
 
 _HOST = re.compile(r"[a-z0-9-]{1,64}")
 HOST_LOST = "host_lost"
@@ -43,18 +53,28 @@ def end_orphan(storage: Storage, run_id: str, *, cancelled: str | None = None, f
     `cancelled` is the reason, where somebody asked for its end; `failure` why it failed, where it is not the host.
     """
     path = storage.log_path(run_id)
-    run = outline(decode(entry.raw) for entry in read(path, report=lambda problem: None))
+    partial = PartialMessages()
+    run = outline(_watched(partial, (decode(entry.raw) for entry in read(path, report=lambda problem: None))))
     if not run.run_id or run.state != "running":
         return False
     # A log has one writer, and a run one outcome: whoever else is ending this run keeps us out, or has kept us out.
     with contextlib.suppress(LogBusy, RunEnded), Recorder(path, run_id) as recorder:
         storage.announce(run_id)
+        for event in partial.rest():
+            if isinstance(event.payload, AssistantMessage):
+                recorder.append(event.payload, path=event.path, iteration=event.iteration)
         open_steps = [step for step in run.steps.values() if not step.done]
         for step in reversed(open_steps):
             _end_step(recorder, step)
         recorder.append(_cancelled(run, cancelled) if cancelled is not None else _outcome(run, open_steps, failure))
         return True
     return False
+
+
+def _watched(partial: PartialMessages, events: Iterable[Event]) -> Iterator[Event]:
+    for event in events:
+        partial.take(event)
+        yield event
 
 
 def _end_step(recorder: Recorder, step: Step) -> None:

@@ -9,6 +9,9 @@ import msgspec
 Fidelity = Literal["router", "agent_emitted"]
 """Who vouches for a block: `router`, we did it or saw it done; `agent_emitted`, the agent says so."""
 
+PieceKind = Literal["text", "thinking", "tool_input"]
+"""What a message that is being made consists of."""
+
 FIDELITIES: frozenset[str] = frozenset({"router", "agent_emitted"})
 
 
@@ -65,7 +68,11 @@ class CommandBlock(_Block, frozen=True, kw_only=True, tag="command"):
 
 
 class StreamBlock(_Block, frozen=True, kw_only=True, tag="stream"):
-    """A piece of a provider's stream, kept as it came."""
+    """A piece of a provider's stream, kept as it came.
+
+    With `kind`, `block` and `offset` it is a piece of a message that was not complete when it was written: the new text
+    of one of its blocks. The whole message takes the place of its pieces once it follows, under the same `message_id`.
+    """
 
     chunk: str
     """The piece."""
@@ -73,6 +80,16 @@ class StreamBlock(_Block, frozen=True, kw_only=True, tag="stream"):
     """True where the piece was not understood and is kept so that nothing is lost."""
     raw: str | None = None
     """For a piece that was not UTF-8: its exact bytes in base64 (`chunk` has U+FFFD in their place)."""
+    kind: PieceKind | None = None
+    """For a piece of a message: what the block holds. The input of a tool is a piece of JSON."""
+    block: int | None = None
+    """For a piece of a message: which of the message's blocks, from 0."""
+    offset: int | None = None
+    """For a piece of a message: how many characters of that block come before it."""
+    tool_name: str | None = None
+    """For the input of a tool: the tool; only with the first piece of the block."""
+    tool_id: str | None = None
+    """For the input of a tool: what joins the use and its result; only with the first piece of the block."""
 
 
 Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | CommandBlock | StreamBlock

@@ -1,10 +1,10 @@
-"""Deltas: text as it is being typed. They are never written; the log gets the whole."""
+"""Deltas: text as it is being typed, for live viewers. The log gets the same text as pieces and as the whole."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
+
+from shopfloor.log.blocks import PieceKind
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -19,7 +19,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The `message_id` that the whole message will have in the log."""
     block: int
     """Which of the message's blocks, from 0."""
-    kind: Literal["text", "thinking", "tool_input"]
+    kind: PieceKind
     """What it is a piece of."""
     offset: int
     """How many characters of that block came before."""

@@ -237,7 +237,7 @@ class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", ta
     usage: Usage | None = None
     """Tokens of this message; where it has no blocks, what an agent says that it has spent since it last did."""
     stop_reason: str | None = None
-    """Why the model stopped, in the provider's word."""
+    """Why the model stopped, in the provider's word; `interrupted` where the message was cut off."""
     synthetic: bool = False
     """True where the agent's program wrote it in the model's name."""
     note: Note | None = None

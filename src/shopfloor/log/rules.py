@@ -11,7 +11,8 @@ from shopfloor.errors import InvalidEvent
 from shopfloor.limits import LOG_LINE_BYTES
 from shopfloor.log.codec import decode_payload
 from shopfloor.log.events import TIMESTAMP, is_run_id
-from shopfloor.log.payloads import PAYLOAD_TYPES
+from shopfloor.log.partial import covers_pieces, is_piece, piece_blocks
+from shopfloor.log.payloads import PAYLOAD_TYPES, AssistantMessage
 
 RULES: Final[dict[str, str]] = {
     "line-end": "every line ends with LF, and with nothing else",
@@ -33,6 +34,7 @@ RULES: Final[dict[str, str]] = {
     "outcome": "there is at most one run.completed, and nothing follows it",
     "step-once": "(path, iteration, try) starts once in a run",
     "step-pair": "what completes has started, and completes once",
+    "piece": "a piece of a message goes on where the one before it ended, until the whole message follows",
     "mode": "a file in a transcripts folder has mode 0600",
 }
 
@@ -70,6 +72,8 @@ class Verifier:
         self._seq = 0
         self._attempt = 0
         self._steps: dict[_Step, bool] = {}
+        self._pieces: dict[str, dict[int, int]] = {}
+        """Where the pieces of messages end that are not complete, by message and block."""
 
     def line(self, raw: bytes) -> list[Broken]:
         """What the next line breaks; `raw` is with its line end, if it has one."""
@@ -115,12 +119,24 @@ class Verifier:
             yield "type", f"{event_type!r} is not an event type"
             return
         try:
-            _, problems = decode_payload(event_type, msgspec.json.encode(event["payload"]))
+            payload, problems = decode_payload(event_type, msgspec.json.encode(event["payload"]))
         except InvalidEvent as error:
-            problems = (error.message,)
+            payload, problems = None, (error.message,)
         yield from (("payload", problem) for problem in problems)
         if not problems:
             yield from self._order_problems(event)
+        if isinstance(payload, AssistantMessage):
+            yield from (("piece", problem) for problem in self._piece_problems(payload))
+
+    def _piece_problems(self, message: AssistantMessage) -> Iterator[str]:
+        if message.message_id is not None and is_piece(message):
+            ends = self._pieces.setdefault(message.message_id, {})
+            for block, _, number, offset in piece_blocks(message):
+                if ends.get(number, offset) != offset:
+                    yield f"a piece of block {number} begins at {offset}, and the one before it ends at {ends[number]}"
+                ends[number] = offset + len(block.chunk)
+        elif covers_pieces(message):
+            self._pieces.pop(message.message_id or "", None)
 
     def _identity_problems(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if event["seq"] != self._seq + 1:

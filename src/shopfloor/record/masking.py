@@ -70,9 +70,22 @@ class Masking:
     def text(self, text: str) -> str:
         return self._replace(MASK, text)
 
-    def held(self, data: bytes) -> int:
+    def settled(self, text: str) -> str:
+        """The masked beginning of a text that still grows: what no later text can turn out to be part of a secret."""
+        return self.text(text[: self._settled_chars(text)])
+
+    def cut_off(self, text: str) -> str:
+        """The masked text of which no more will come. An end that may be the beginning of a secret is masked too."""
+        return self.settled(text) + (MASK if self._settled_chars(text) < len(text) else "")
+
+    def _settled_chars(self, text: str) -> int:
+        data = text.encode("utf-8", "surrogatepass")
+        # Beginnings of secrets are whole characters, but a text can end with a part of the one after.
+        return len(data[: len(data) - self.held(data, len(data))].decode("utf-8", "ignore"))
+
+    def held(self, data: bytes, most: int = MASK_HOLD_BYTES) -> int:
         """How many bytes at the end of `data` may be the beginning of a secret whose rest is still to come."""
-        data = data[-MASK_HOLD_BYTES:]
+        data = data[-most:]
         begun = self._begun.search(data) if self._begun else None
         held = len(data) - begun.start() if begun else 0
         for secret in self._beginnings:

@@ -5,6 +5,7 @@ from shopfloor.views.brief import brief
 from shopfloor.views.calls_below import CallsBelow, join_call_id, split_call_id
 from shopfloor.views.finding import Finder, Found
 from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
+from shopfloor.views.partial_messages import PartialMessages, without_pieces
 from shopfloor.views.row import RunRow, ToldSpending, added, provider_of, row_fold
 from shopfloor.views.search import HIT_BEGIN, HIT_END, beginning_of_id, search_text, unmarked
 from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
@@ -80,6 +81,7 @@ __all__ = [
     "Load",
     "Notice",
     "Outline",
+    "PartialMessages",
     "Question",
     "ReasoningDelta",
     "ReasoningEnd",
@@ -150,4 +152,5 @@ __all__ = [
     "tree",
     "unmarked",
     "waits_step",
+    "without_pieces",
 ]

@@ -9,6 +9,7 @@ import msgspec
 
 from shopfloor.limits import ARCHIVE_ARGS_BYTES, ARCHIVE_RESULT_BYTES
 from shopfloor.log import AssistantMessage, CommandBlock, Event, TextBlock, ToolCall, ToolResult, UserMessage
+from shopfloor.views.partial_messages import without_pieces
 from shopfloor.views.text import as_text, cut
 
 Role = Literal["user", "assistant"]
@@ -80,7 +81,7 @@ class _Archive:
 
 def archive(events: Iterable[Event]) -> list[ArchiveEntry]:
     made = _Archive()
-    for event in events:
+    for event in without_pieces(events):
         match event.payload:
             case AssistantMessage() as message:
                 for block in message.blocks:

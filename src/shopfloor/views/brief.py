@@ -14,6 +14,7 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _MESSAGES: Final = frozenset({AssistantMessage.event_type, UserMessage.event_type})
 _PROSE: Final = frozenset({"text", "thinking"})
+_PIECE: Final = frozenset({"chunk"})
 _SCALAR_CHARS: Final = 8
 """What a number counts as: about what it takes."""
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -77,7 +78,8 @@ class _Cutting:
     def _block(self, block: Any) -> Any:
         if not isinstance(block, dict):
             return self._value(block)
-        return self._fields(cast("dict[str, Any]", block), prose=True)
+        fields = cast("dict[str, Any]", block)
+        return self._fields(fields, prose=_PIECE if fields.get("kind") in _PROSE else _PROSE)
 
     def _value(self, value: Any) -> Any:
         match value:
@@ -108,13 +110,13 @@ class _Cutting:
         self.cut = self.cut or len(kept) < len(values)
         return kept
 
-    def _fields(self, fields: dict[str, Any], *, prose: bool = False) -> dict[str, Any]:
+    def _fields(self, fields: dict[str, Any], *, prose: frozenset[str] = frozenset()) -> dict[str, Any]:
         kept: dict[str, Any] = {}
         for name, value in fields.items():
             if len(kept) == BRIEF_ENTRIES or self._left <= 0:
                 self.cut = True
                 break
-            said = isinstance(value, str) and prose and name in _PROSE
+            said = isinstance(value, str) and name in prose
             short = self._text(name, self._most)
             kept[short] = self._text(value, BRIEF_PROSE_CHARS) if said else self._value(value)
         return kept

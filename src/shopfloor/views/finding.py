@@ -44,6 +44,9 @@ class Finder:
             payload = _decode(_decode_payload(entry.raw)["payload"])
         except (*_UNREADABLE, KeyError):
             return None
+        if _is_piece(payload):
+            # The message that follows has the same text, in one.
+            return None
         for value in _strings(payload):
             if hit := self._find(value):
                 return Found(entry.seq, entry.type, _snippet(value, *hit.span()))
@@ -55,6 +58,14 @@ class Finder:
         else:
             found = not raw.isascii() and self._text in raw.decode("utf-8", "replace").lower()
         return found or (b"\\" in raw and _FOREIGN(raw) is not None)
+
+
+def _is_piece(payload: Any) -> bool:
+    blocks: Any = cast("dict[str, Any]", payload).get("blocks") if isinstance(payload, dict) else None
+    return isinstance(blocks, list) and any(
+        isinstance(block, dict) and "offset" in block and cast("dict[str, Any]", block).get("type") == "stream"
+        for block in cast("list[Any]", blocks)
+    )
 
 
 def _strings(payload: Any) -> list[str]:

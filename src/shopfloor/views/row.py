@@ -22,6 +22,7 @@ from shopfloor.log import (
     ToolResult,
     Usage,
     UserMessage,
+    is_piece,
 )
 from shopfloor.views.text import as_text
 from shopfloor.views.waiting import NOTHING, Waits, bounded, place_of, waits_step
@@ -133,8 +134,8 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         last, last_seq = event, event.seq
         match event.payload:
             case AssistantMessage() as message:
-                # What an agent's program notes by itself is no message of anybody's.
-                messages += bool(message.blocks)
+                # What an agent's program notes by itself is no message of anybody's; a piece is no message yet.
+                messages += bool(message.blocks) and not is_piece(message)
                 model = model if message.model is None or message.synthetic else message.model
                 row = _told(row, event, message)
             case UserMessage() as message:

@@ -36,6 +36,7 @@ from shopfloor.errors import (
 )
 from shopfloor.limits import SIGNAL_FACTS
 from shopfloor.log import (
+    INTERRUPTED,
     AssistantMessage,
     Awaits,
     Cost,
@@ -197,8 +198,8 @@ def _said(state: Signals, event: Event, message: AssistantMessage) -> Step:
     if message.note is not None:
         agent, more = _noted(agent, event, message.note)
         told += more
-    elif agent.failed is not None and not message.synthetic:
-        # It got over it after all.
+    elif agent.failed is not None and not message.synthetic and message.stop_reason != INTERRUPTED:
+        # It got over it after all. What was cut off had come before.
         agent = replace(agent, failed=None)
     told += tell.thinking(agent, event, message)
     left = message.note is not None and message.note.kind == "left"

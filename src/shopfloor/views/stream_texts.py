@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from shopfloor.limits import OPEN_BRANCHES
-from shopfloor.log import AssistantMessage, Delta, Event, TextBlock, ThinkingBlock, ToolUseBlock
+from shopfloor.log import AssistantMessage, Delta, Event, TextBlock, ThinkingBlock, ToolUseBlock, is_piece, piece_blocks
 from shopfloor.views.stream_events import (
     ReasoningDelta,
     ReasoningEnd,
@@ -94,14 +94,39 @@ def piece_told(texts: Texts, delta: Delta) -> Telling:
             return texts, events
         texts, more = _next_block(texts, delta.message_id)
         events += [*more, _start(told, delta.tool_name or "")]
-    if told.ended or delta.offset != told.length or delta.kind != told.kind:
+    if told.ended or delta.offset > told.length or delta.kind != told.kind:
         return texts, events
+    # The log says in pieces what was told live before, and the other way round.
+    new = delta.text[told.length - delta.offset :]
+    if not new:
+        return msgspec.structs.replace(texts, open={**texts.open, key: told}), events
     if told.kind == "tool_input":
-        texts, more = _input_told(texts, told.id, delta.text)
+        texts, more = _input_told(texts, told.id, new)
         events += more
-    elif delta.text:
-        events.append(_delta(told, delta.text))
-    return msgspec.structs.replace(texts, open={**texts.open, key: told.and_then(delta.text)}), events
+    else:
+        events.append(_delta(told, new))
+    return msgspec.structs.replace(texts, open={**texts.open, key: told.and_then(new)}), events
+
+
+def _pieces_told(texts: Texts, event: Event, message: AssistantMessage) -> Telling:
+    """What the log has of a message that is not complete. What was told live before is not told again."""
+    events: list[StreamEvent] = []
+    for block, kind, number, offset in piece_blocks(message):
+        delta = Delta(
+            after=event.seq,
+            path=event.path,
+            iteration=event.iteration,
+            message_id=message.message_id or "",
+            block=number,
+            kind=kind,
+            offset=offset,
+            text=block.chunk,
+            tool_name=block.tool_name,
+            tool_id=block.tool_id,
+        )
+        texts, more = piece_told(texts, delta)
+        events += more
+    return texts, events
 
 
 def _input_told(texts: Texts, call_id: str, piece: str) -> Telling:
@@ -131,6 +156,8 @@ def _begun(texts: Texts, key: str, delta: Delta, place: str) -> Told | None:
 
 def message_told(texts: Texts, event: Event, message: AssistantMessage) -> Telling:
     """What of a message was not told yet; all of it is told then."""
+    if is_piece(message):
+        return _pieces_told(texts, event, message)
     place = place_of(event.path, event.iteration)
     texts, events = texts_ended(texts, place, but=message.message_id)
     name = message.message_id or f"seq-{event.seq}"

@@ -2,7 +2,7 @@
  * The log of one run, as far as somebody looks at it: pages of events that are loaded when they are wanted, and what
  * comes live. `seq` has no gaps, so that a page is where its number says, however long the log is.
  */
-import { type Typing, keyOf, typed } from "@/views/typing";
+import { type Typing, typingIn, withDelta } from "@/views/typing";
 import { answered, client, problemOf, type Problem } from "./http";
 import type { Delta, EventOf, LogEvent } from "./types";
 
@@ -97,7 +97,7 @@ export class RunLog {
       this.#keep(number, { events: [...(page?.events ?? []), event], later: page?.later ?? [] });
     }
     if (event.type === "tool.result" || event.type === "step.call_workflow.completed") this.#completes(event, number);
-    this.#typed(event);
+    this.typing = typingIn([event], this.typing);
     this.#changed();
   }
 
@@ -111,15 +111,12 @@ export class RunLog {
 
   /** A piece of a message that is being made. */
   tell(delta: Delta): void {
-    const before = this.typing.find((one) => one.key === keyOf(delta));
-    const now = typed(before, delta);
-    this.typing = before ? this.typing.map((one) => (one === before ? now : one)) : [...this.typing, now];
+    this.typing = withDelta(this.typing, delta);
     this.#changed();
   }
 
   end(): void {
     this.ended = true;
-    this.typing = [];
     this.#changed();
   }
 
@@ -138,6 +135,7 @@ export class RunLog {
         this.#keep(number, { events: [...page.events, ...newer], later: [...page.later, ...(now?.later ?? [])] });
         this.lastSeq = Math.max(this.lastSeq, page.events.at(-1)?.seq ?? 0);
         this.problem = null;
+        this.#typedBefore(number);
       })
       .catch((error: unknown) => {
         this.problem = problemOf(error, 0);
@@ -168,11 +166,10 @@ export class RunLog {
     }
   }
 
-  /** What the log has is typed no more. */
-  #typed(event: LogEvent): void {
-    if (event.type !== "message.assistant" || this.typing.length === 0) return;
-    const message = `${event.path}/${event.iteration}/${event.payload.message_id ?? ""}/`;
-    this.typing = this.typing.filter((one) => !one.key.startsWith(message));
+  /** Where the end of the log was loaded: what of messages it has that are not complete. */
+  #typedBefore(number: number): void {
+    if (number !== pageOf(Math.max(1, this.lastSeq))) return;
+    this.typing = typingIn(this.#pages.get(number)?.events ?? [], this.typing);
   }
 
   #keep(number: number, page: Page): void {

@@ -1340,6 +1340,9 @@ export interface components {
         /**
          * StreamBlock
          * @description A piece of a provider's stream, kept as it came.
+         *
+         *         With `kind`, `block` and `offset` it is a piece of a message that was not complete when it was written: the new text
+         *         of one of its blocks. The whole message takes the place of its pieces once it follows, under the same `message_id`.
          */
         StreamBlock: {
             /** @enum {unknown} */
@@ -1351,6 +1354,16 @@ export interface components {
             unparsed?: boolean;
             /** @default null */
             raw?: string | null;
+            /** @default null */
+            kind?: ("text" | "thinking" | "tool_input") | null;
+            /** @default null */
+            block?: number | null;
+            /** @default null */
+            offset?: number | null;
+            /** @default null */
+            tool_name?: string | null;
+            /** @default null */
+            tool_id?: string | null;
         };
         /**
          * AssistantMessage

@@ -5,6 +5,7 @@
 import type { EventOf, LogEvent, Page } from "@/api";
 import { isOutput, isRead, isToldElsewhere, kindOf, type Output, placeOf } from "./events";
 import type { CallRow, OutputRow, Row, Rows, StepRow, SubRunRow } from "./rows";
+import { isPiece } from "./typing";
 
 /** A row of output has no more than about so much: what is above and below is not drawn while nobody sees it. */
 const OUTPUT_CHARS = 8_000;
@@ -124,6 +125,8 @@ class Fold {
   }
 
   #said(event: EventOf<"message.assistant">, index: number): void {
+    // Shown as what is being typed, until the log has the whole.
+    if (isPiece(event)) return;
     const { note, blocks: said } = event.payload;
     for (const block of said) if (block.type === "tool_use") this.#uses.set(block.tool_id, event);
     const blocks = said.filter((block) => !isToldElsewhere(block, event, this.page, index));

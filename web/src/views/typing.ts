@@ -1,15 +1,22 @@
 /** Text as it is being typed, put together from the pieces that came. */
-import type { Delta } from "@/api/types";
+import type { Delta, LogEvent } from "@/api/types";
 
 /** A block that is being typed. */
 export interface Typing {
   readonly key: string;
   readonly kind: Delta["kind"];
-  /** What is there to show; it begins with a mark where the beginning was missed. */
+  /** What is there to show, with a mark wherever something was missed. */
   readonly text: string;
   readonly toolName: string | null;
-  /** How many characters of the block came, with those that were missed, as the server counts them: code points. */
-  readonly length: number;
+  /** The parts of the block that came, in order, with gaps between them. */
+  readonly parts: readonly Part[];
+}
+
+/** Text with its place in the block, as the server counts it: in code points. */
+interface Part {
+  readonly offset: number;
+  readonly end: number;
+  readonly text: string;
 }
 
 /** Stands for all that was missed, however much it was. */
@@ -19,26 +26,74 @@ const KEPT_CHARS = 200_000;
 
 export const keyOf = (delta: Delta) => `${delta.path}/${delta.iteration ?? 0}/${delta.message_id}/${delta.block}`;
 
-/** The block with one more piece. Pieces may be missing, and may come again. */
+/** Whether an event holds pieces of a message that was not complete when they were written. */
+export const isPiece = (event: LogEvent) => deltasOf(event).length > 0;
+
+/** What a piece of the log says, as it is told live; nothing where the event is no piece. */
+function deltasOf(event: LogEvent): Delta[] {
+  if (event.type !== "message.assistant" || !Array.isArray(event.payload?.blocks)) return [];
+  const { path, iteration, seq: after } = event;
+  const message_id = event.payload.message_id ?? "";
+  const deltas = event.payload.blocks.flatMap((one) => {
+    if (one?.type !== "stream" || one.kind == null || one.block == null || one.offset == null) return [];
+    const { kind, block, offset, chunk: text, tool_name = null, tool_id = null } = one;
+    return [{ after, path, iteration, message_id, block, kind, offset, text, tool_name, tool_id }];
+  });
+  return deltas.length === event.payload.blocks.length ? deltas : [];
+}
+
+/** The blocks of messages that these events have pieces of, but not the whole. */
+export function typingIn(events: readonly LogEvent[], known: readonly Typing[] = []): Typing[] {
+  let typing = [...known];
+  for (const event of events) {
+    const deltas = deltasOf(event);
+    typing = deltas.length ? deltas.reduce(withDelta, typing) : withoutMessage(typing, event);
+  }
+  return typing;
+}
+
+export function withDelta(typing: readonly Typing[], delta: Delta): Typing[] {
+  const before = typing.find((one) => one.key === keyOf(delta));
+  const now = typed(before, delta);
+  return before ? typing.map((one) => (one === before ? now : one)) : [...typing, now];
+}
+
+/** The rest, when the log has the whole of a message, or the step has ended. */
+function withoutMessage(typing: Typing[], event: LogEvent): Typing[] {
+  if (typing.length === 0) return typing;
+  if (event.type === "run.completed") return [];
+  const place = `${event.path ?? ""}/${event.iteration ?? 0}/`;
+  if (event.type === "step.completed") return typing.filter((one) => !one.key.startsWith(place));
+  if (event.type !== "message.assistant") return typing;
+  const message = `${place}${event.payload?.message_id ?? ""}/`;
+  return typing.filter((one) => !one.key.startsWith(message));
+}
+
+/** The block with one more piece. Pieces may be missing, may come again, and may come late: the log has them a little after. */
 export function typed(before: Typing | undefined, delta: Delta): Typing {
-  const length = before?.length ?? 0;
-  const begun = before?.text ?? "";
+  const end = delta.offset + codePoints(delta.text);
+  const parts = joined([...(before?.parts ?? []), { offset: delta.offset, end, text: delta.text }]);
   return {
     key: keyOf(delta),
     kind: delta.kind,
-    text: kept(upTo(begun, length, delta.offset) + delta.text),
+    text: (parts[0]?.offset ? MISSED : "") + parts.map((part) => part.text).join(MISSED),
     toolName: delta.tool_name ?? before?.toolName ?? null,
-    length: delta.offset + codePoints(delta.text),
+    parts,
   };
 }
 
-/** What stands before the place where the next piece belongs. */
-function upTo(text: string, length: number, offset: number): string {
-  if (offset === length) return text;
-  if (offset > length) return text + MISSED;
-  const characters = Array.from(text);
-  return characters.slice(0, Math.max(0, characters.length - (length - offset))).join("");
+/** The parts in order, those in one that touch each other. */
+function joined(parts: readonly Part[]): Part[] {
+  const made: Part[] = [];
+  for (const part of parts.toSorted((one, other) => one.offset - other.offset)) {
+    const last = made.at(-1);
+    if (last === undefined || part.offset > last.end) made.push(part);
+    else if (part.end > last.end) made[made.length - 1] = kept({ offset: last.offset, end: part.end, text: last.text + after(part, last.end) });
+  }
+  return made;
 }
+
+const after = ({ offset, text }: Part, end: number) => (end === offset ? text : Array.from(text).slice(end - offset).join(""));
 
 function codePoints(text: string): number {
   let count = 0;
@@ -46,4 +101,8 @@ function codePoints(text: string): number {
   return count;
 }
 
-const kept = (text: string) => (text.length > KEPT_CHARS ? MISSED + text.slice(-KEPT_CHARS) : text);
+function kept(part: Part): Part {
+  if (part.text.length <= KEPT_CHARS) return part;
+  const text = part.text.slice(-KEPT_CHARS);
+  return { offset: part.end - codePoints(text), end: part.end, text };
+}

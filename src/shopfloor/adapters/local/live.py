@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Collection, Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 
 import anyio
@@ -87,12 +87,13 @@ class Ear:
     def has_deltas(self) -> bool:
         return bool(self._deltas)
 
-    def take(self, given: int, whole: Collection[str]) -> list[Delta]:
-        """The pieces that follow what was given up to the `seq` `given`, but none of the messages that are whole."""
+    def take(self, given: int, whole: Mapping[str, int]) -> list[Delta]:
+        """The deltas that follow what was given up to the `seq` `given`. Deltas of a message are left out that came
+        before its whole: `whole` has the `seq` of that, by the message's id."""
         taken: list[Delta] = []
         while self._deltas and self._deltas[0].after <= given:
             delta = self._deltas.popleft()
-            if delta.message_id not in whole:
+            if delta.after >= whole.get(delta.message_id, 0):
                 taken.append(delta)
         return taken
 

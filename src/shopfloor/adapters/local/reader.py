@@ -10,12 +10,11 @@ from typing import cast
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import msgspec
 
 from shopfloor.adapters.local.live import Ear, Live
-from shopfloor.errors import RunNotFound
+from shopfloor.errors import InvalidEvent, RunNotFound
 from shopfloor.limits import FOLLOW_FASTEST_SECONDS, FOLLOW_SLOWEST_SECONDS, READ_CHUNK_BYTES
-from shopfloor.log import AssistantMessage, Delta, Entry, RunCompleted
+from shopfloor.log import AssistantMessage, Delta, Entry, RunCompleted, covers_pieces, decode
 from shopfloor.ports import LogCopy
 from shopfloor.record import Cursor, Problem, Reset, SharedReads, Storage, is_locked, last_entry, read, whole_bytes
 
@@ -134,28 +133,19 @@ class _Pace:
         self._pause = min(self._pause * 1.5, self._slowest)
 
 
-class _Said(msgspec.Struct, frozen=True):
-    message_id: str | None = None
-
-
-class _Message(msgspec.Struct, frozen=True):
-    payload: _Said
-
-
-_decode_message = msgspec.json.Decoder(_Message).decode
-
-
 def _pieces(ear: Ear, given: int, entries: Sequence[Entry | Reset]) -> list[Entry | Reset | Delta]:
     """What of messages that are being made can be given once these entries are."""
     if not ear.has_deltas():
         return []
-    whole: set[str] = set()
+    whole: dict[str, int] = {}
     for entry in entries:
         if isinstance(entry, Reset):
             ear.drop()
         elif entry.type == AssistantMessage.event_type:
-            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                whole.add(_decode_message(entry.raw).payload.message_id or "")
+            with suppress(InvalidEvent):
+                message = decode(entry.raw).payload
+                if isinstance(message, AssistantMessage) and covers_pieces(message):
+                    whole[message.message_id or ""] = entry.seq
     return [*ear.take(given, whole)]
 
 

@@ -17,6 +17,7 @@ from shopfloor.engine.agents.transcript import AgentEnd, Transcriber, Write
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
 from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.journal import Place, StepRecord, summed
+from shopfloor.engine.piece_writer import PieceWriter
 from shopfloor.engine.steps.stopping import LEFT, stop_once, stopped_when_left
 from shopfloor.errors import (
     AgentFailed,
@@ -59,6 +60,7 @@ from shopfloor.ports import (
     Provider,
     Report,
     Spent,
+    Told,
     Typed,
 )
 from shopfloor.views import added
@@ -86,12 +88,11 @@ class Sitting:
             new_id=lambda key: new_run_id(),
             model=request.model,
             called=len(_calls_below(attempt, trying.place)),
+            mask=attempt.mask,
         )
+        self._pieces = PieceWriter(attempt.mask)
         self._logs: dict[str, tuple[Log, AsyncExitStack]] = {}
         self._opened = AsyncExitStack()
-        self._typing = ""
-        self._typed: dict[int, int] = {}
-        """How much has been typed of each block of the message that is being typed."""
         self._stderr = ""
         self._spent = 0.0
         self._failure: RunFailed | StorageError | None = None
@@ -167,6 +168,7 @@ class Sitting:
     async def _serve(self, child: Child, launch: Launch) -> Exit | None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._obey, child)
+            tasks.start_soon(self._pieces.run)
             try:
                 await self._begin(child, launch)
                 while (piece := await child.read()) is not None:
@@ -224,17 +226,19 @@ class Sitting:
                     self._transcriber.take(report)
                     await self._spend(report)
                 case _:
-                    for write in self._transcriber.take(report):
-                        await self._write(write)
+                    async with self._pieces.lock:
+                        await self._take(report)
+
+    async def _take(self, report: Report) -> None:
+        for write in self._transcriber.take(report):
+            await self._write(write)
 
     def _tell(self, typed: Typed) -> None:
-        """Only of the session itself: who watches a run sees its own text being typed."""
+        """Live only of the session itself: who watches a run sees its own text being typed."""
+        partial, offset = self._transcriber.grow(typed)
+        self._pieces.grown(partial, lambda piece: self._take(Told(agent=typed.agent, payload=piece)))
         if typed.agent != SELF:
             return
-        if typed.message_id != self._typing:
-            self._typing, self._typed = typed.message_id, {}
-        offset = self._typed.get(typed.block, 0)
-        self._typed[typed.block] = offset + len(typed.text)
         self._attempt.tell(
             self._trying,
             typed.message_id,

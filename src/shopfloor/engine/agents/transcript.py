@@ -11,9 +11,11 @@ from shopfloor.engine.workers.definition import segment_of
 from shopfloor.errors import AgentFailed, ExecutionCancelled
 from shopfloor.log import (
     FORMAT,
+    AssistantMessage,
     CallCompleted,
     CallStarted,
     Cost,
+    PartialMessage,
     Payload,
     RunCompleted,
     RunError,
@@ -24,8 +26,10 @@ from shopfloor.log import (
     TextBlock,
     Usage,
     UserMessage,
+    covers_pieces,
 )
-from shopfloor.ports import SELF, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told
+from shopfloor.ports import SELF, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told, Typed
+from shopfloor.record import Masking
 from shopfloor.views import added
 
 NO_PRICE = Cost(usd=None, source="unknown")
@@ -76,7 +80,7 @@ class _Agent(msgspec.Struct):
 
 
 class Transcriber:
-    """Keeps which sub-agents there are, and nothing of what was said."""
+    """Keeps which sub-agents there are and which messages are not complete, and nothing else of what was said."""
 
     def __init__(
         self,
@@ -89,27 +93,61 @@ class Transcriber:
         new_id: Callable[[str], str],
         model: str | None = None,
         called: int = 0,
+        mask: Masking | None = None,
     ) -> None:
         """`first` is the run's own: sub-agents have its owner and channel. `new_id` makes a run's id of a key.
-        `called` is how many others it has called before."""
+        `called` is how many others it has called before. `mask` is what is kept out of the log."""
         self._first = first
         self._provider = provider
         self._prices = prices
         self._new_id = new_id
         self._model = model
+        self._mask = mask
         self._agents = {SELF: _Agent(run_id=run_id, path=path, called=called)}
         self._sub_costs = 0.0
         self._sub_usage = Usage()
         self._spent: dict[str | None, Usage] = {}
+        self._partial: dict[tuple[str, str], PartialMessage] = {}
+        """Messages that are not complete, by the agent and the message's id."""
+
+    def grow(self, typed: Typed) -> tuple[PartialMessage, int]:
+        """Add text that is being typed. Gives its message, and how many characters of the block come before it."""
+        key = (typed.agent, typed.message_id)
+        partial = self._partial.get(key)
+        if partial is None:
+            complete = [one for one, known in self._partial.items() if one[0] == typed.agent and not known.has_text]
+            for one in complete:
+                del self._partial[one]
+            partial = self._partial[key] = PartialMessage(typed.message_id)
+        tool = {"tool_name": typed.tool_name, "tool_id": typed.tool_id}
+        return partial, partial.grow(typed.block, typed.kind, typed.text, **tool)
+
+    def _cut_off(self, agent: str, at: str | None) -> list[Write]:
+        """The messages of an agent whose whole will not come, as far as they were typed."""
+        writes: list[Write] = []
+        for key in [key for key in self._partial if key[0] == agent]:
+            message = self._partial.pop(key).interrupted(self._mask and self._mask.cut_off)
+            writes += [] if message is None else self._told(Told(agent=agent, payload=message, at=at))
+        return writes
 
     def take(self, report: Report) -> list[Write]:
         match report:
+            case Told(agent=agent, payload=AssistantMessage() as message, at=at):
+                partial = self._partial.get((agent, message.message_id or ""))
+                if partial is not None and covers_pieces(message):
+                    partial.clear()
+                # A call of the model that is made again, or given up: what it had said so far was all.
+                broken = message.note is not None and message.note.kind in {"retry", "error"}
+                return [*(self._cut_off(agent, at) if broken else []), *self._told(report)]
             case Told():
                 return self._told(report)
+            case Typed():
+                self.grow(report)
+                return []
             case SubAgentStarted():
                 return self._started(report)
-            case SubAgentEnded():
-                return self._ended(report)
+            case SubAgentEnded(agent=agent, at=at):
+                return [*self._cut_off(agent, at), *self._ended(report)]
             case Spent(model=model, usage=usage):
                 self._spent[model] = added(self._spent.get(model, Usage()), usage)
                 return []
@@ -122,7 +160,8 @@ class Transcriber:
         error = RunError(code=kind.code, message="the agent that it worked for ended first")
         status = "cancelled" if ended.status == "cancelled" else "failed"
         writes: list[Write] = []
-        for key in reversed(self._agents):
+        for key in [*reversed(self._agents)]:
+            writes += self._cut_off(key, ended.at)
             writes += self._ended(SubAgentEnded(agent=key, status=status, error=error, at=ended.at))
         sub_usage = self._untold(ended)
         sub_cost = None if sub_usage is None else self._cost(self._untold_by_model(ended), sub_usage)

@@ -11,12 +11,13 @@ import msgspec
 
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
 from shopfloor.engine.journal import Place, Said
-from shopfloor.engine.steps.threads import INTERRUPTED, Thread, is_whole, last_reply, messages_of, text_of, uses_of
+from shopfloor.engine.piece_writer import PieceWriter
+from shopfloor.engine.steps.threads import Thread, is_whole, last_reply, messages_of, text_of, uses_of
 from shopfloor.engine.steps.tools import Tools
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import ProviderError, RateLimited, RequestRejected, StepFailed, UnknownModel
 from shopfloor.limits import MODEL_TRIES, PROVIDER_WORDS_CHARS, RATE_LIMIT_WAIT_SECONDS, RATE_LIMIT_WAITS
-from shopfloor.log import AssistantMessage, Block, Cost, TextBlock, ThinkingBlock, ToolUseBlock, Usage, UserMessage
+from shopfloor.log import AssistantMessage, Block, Cost, PartialMessage, TextBlock, Usage, UserMessage
 from shopfloor.ports import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage
 from shopfloor.views import RATE_LIMIT, added
 
@@ -122,7 +123,8 @@ class ModelStep:
 
     async def _answer(self, trying: Trying, model: str) -> None:
         message_id = f"msg_{uuid.uuid4().hex}"
-        partial = _Partial()
+        partial = PartialMessage(message_id, model=model)
+        pieces = PieceWriter(self._attempt.mask)
         request = ModelRequest(
             model=model,
             system=self._thread.system,
@@ -133,31 +135,35 @@ class ModelStep:
             schema=self._schema,
         )
         try:
-            async with self._attempt.working():
-                async for piece in self._models.reply(request):
-                    if isinstance(piece, Reply):
-                        await self._keep(trying, message_id, piece)
-                        partial = _Partial()
+            async with self._attempt.working(), pieces.running():
+                async for delta in self._models.reply(request):
+                    if isinstance(delta, Reply):
+                        # It has been paid for: it is on record, also where the run is being left just now.
+                        with anyio.CancelScope(shield=True):
+                            async with pieces.lock:
+                                await self._keep(trying, message_id, delta)
+                        partial.clear()
                     else:
-                        self._tell(trying, message_id, piece, partial.add(piece))
+                        self._tell(trying, partial, delta)
+                        pieces.grown(partial, lambda piece: self._attempt.append(piece, trying.place))
         except BaseException:
-            # What was said so far is on record too, as what it is.
-            if blocks := partial.blocks():
+            mask = self._attempt.mask
+            if (cut_off := partial.interrupted(mask and mask.cut_off)) is not None:
                 with anyio.CancelScope(shield=True):
-                    cut = AssistantMessage(message_id=message_id, model=model, stop_reason=INTERRUPTED, blocks=blocks)
-                    await self._attempt.append(cut, trying.place)
+                    await self._attempt.append(cut_off, trying.place)
             raise
 
-    def _tell(self, trying: Trying, message_id: str, piece: ReplyDelta, offset: int) -> None:
+    def _tell(self, trying: Trying, partial: PartialMessage, delta: ReplyDelta) -> None:
+        tool = {"tool_name": delta.tool_name, "tool_id": delta.tool_id}
+        offset = partial.grow(delta.block, delta.kind, delta.text, **tool)
         self._attempt.tell(
             trying,
-            message_id,
-            block=piece.block,
-            kind=piece.kind,
+            partial.message_id,
+            block=delta.block,
+            kind=delta.kind,
             offset=offset,
-            text=piece.text,
-            tool_name=piece.tool_name,
-            tool_id=piece.tool_id,
+            text=delta.text,
+            **tool,
         )
 
     async def _keep(self, trying: Trying, message_id: str, reply: Reply) -> None:
@@ -169,44 +175,7 @@ class ModelStep:
             stop_reason=reply.stop_reason,
             blocks=reply.blocks,
         )
-        # It has been paid for: it is on record, also where the run is being left just now.
-        with anyio.CancelScope(shield=True):
-            await self._attempt.append(message, trying.place)
-
-
-class _Partial:
-    """A reply that is being made."""
-
-    def __init__(self) -> None:
-        self._parts: dict[int, tuple[ReplyDelta, list[str]]] = {}
-        self._sizes: dict[int, int] = {}
-
-    def add(self, piece: ReplyDelta) -> int:
-        """Gives how many characters of its block came before."""
-        self._parts.setdefault(piece.block, (piece, []))[1].append(piece.text)
-        offset = self._sizes.get(piece.block, 0)
-        self._sizes[piece.block] = offset + len(piece.text)
-        return offset
-
-    def blocks(self) -> list[Block]:
-        made: list[Block] = []
-        for first, texts in self._parts.values():
-            text = "".join(texts)
-            match first.kind:
-                case "text":
-                    made.append(TextBlock(fidelity="router", text=text))
-                case "thinking":
-                    made.append(ThinkingBlock(fidelity="router", thinking=text))
-                case "tool_input":
-                    made.append(
-                        ToolUseBlock(
-                            fidelity="router",
-                            tool_name=first.tool_name or "",
-                            tool_id=first.tool_id or "",
-                            tool_input=text,
-                        )
-                    )
-        return made
+        await self._attempt.append(message, trying.place)
 
 
 def totals(messages: Sequence[AssistantMessage]) -> tuple[Usage, Cost | None]:

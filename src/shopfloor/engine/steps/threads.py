@@ -9,6 +9,7 @@ import msgspec
 
 from shopfloor.engine.journal import Said
 from shopfloor.log import (
+    INTERRUPTED,
     AssistantMessage,
     Block,
     TextBlock,
@@ -19,9 +20,6 @@ from shopfloor.log import (
     UserMessage,
 )
 from shopfloor.ports import ThreadMessage
-
-INTERRUPTED = "interrupted"
-"""The stop reason of a message that was cut off: it is on record, but no part of the thread."""
 
 
 class Thread(msgspec.Struct):

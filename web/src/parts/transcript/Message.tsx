@@ -13,6 +13,9 @@ import { useReading, useWhole } from "./reading";
 import { Text } from "./Text";
 import { noteWords, vouched } from "./words";
 
+/** The stop reason of a message that was cut off. */
+const INTERRUPTED = "interrupted";
+
 /** What was said: to the agent, by it, or by its program. */
 export function Message({ row, open }: { row: MessageRow; open: boolean }) {
   const whole = useWhole(row.message, false);
@@ -28,6 +31,7 @@ export function Message({ row, open }: { row: MessageRow; open: boolean }) {
       {blocks.map((block, n) => (
         <OneBlock key={n} block={block} message={whole.event} seq={row.seq} open={open} />
       ))}
+      {payload.role === "assistant" && payload.stop_reason === INTERRUPTED && <p className="text-[11px] text-running">The message was not completed</p>}
       <Cut whole={whole} />
     </div>
   );

@@ -1,0 +1,85 @@
+"""What agents type, as events: in which log it stands, and what is left of it when it breaks off."""
+
+from __future__ import annotations
+
+import pytest
+from tests.samples import CHILD_ID, RUN_ID
+
+from shopfloor.engine.agents import Transcriber, Write
+from shopfloor.log import AssistantMessage, Cost, Note, RunStarted, TextBlock, Usage, is_piece
+from shopfloor.ports import Ended, Report, SubAgentEnded, SubAgentStarted, Told, Typed
+
+FIRST = RunStarted(name="claude-code", kind="agent", attempt=1, host="h")
+
+
+@pytest.fixture
+def transcriber() -> Transcriber:
+    return Transcriber(
+        FIRST,
+        run_id=RUN_ID,
+        path="say",
+        provider="claude-code",
+        prices=lambda model, usage: Cost(usd=None, source="test"),
+        new_id=lambda key: CHILD_ID,
+    )
+
+
+def typed(text: str, message_id: str = "m", **fields: str) -> Typed:
+    return Typed(message_id=message_id, block=0, kind="text", text=text, **fields)
+
+
+def said(writes: list[Write]) -> list[tuple[str, str, str | None]]:
+    """In which run something was said, and why it stopped."""
+    messages = [(write.run_id, write.payload) for write in writes if isinstance(write.payload, AssistantMessage)]
+    return [
+        (run_id, block.text, message.stop_reason)
+        for run_id, message in messages
+        for block in message.blocks
+        if isinstance(block, TextBlock)
+    ]
+
+
+def taken(transcriber: Transcriber, *reports: Report) -> list[Write]:
+    return [write for report in reports for write in transcriber.take(report)]
+
+
+def test_what_a_sub_agent_types_stands_in_its_own_log(transcriber: Transcriber) -> None:
+    taken(transcriber, SubAgentStarted(agent="a", name="looker"))
+    partial, offset = transcriber.grow(typed("Hello", agent="a"))
+    piece = partial.piece()
+    assert offset == 0
+    assert piece is not None
+    (write,) = transcriber.take(Told(agent="a", payload=piece))
+    assert isinstance(write.payload, AssistantMessage)
+    assert (write.run_id, write.path, is_piece(write.payload)) == (CHILD_ID, "looker", True)
+    # A piece is not the whole: when the sub-agent ends, what it was saying is cut off.
+    ended = SubAgentEnded(agent="a", status="failed", usage=Usage())
+    assert said(taken(transcriber, ended)) == [(CHILD_ID, "Hello", "interrupted")]
+
+
+def test_what_is_told_whole_is_not_told_as_cut_off(transcriber: Transcriber) -> None:
+    whole = AssistantMessage(message_id="m", blocks=[TextBlock(fidelity="agent_emitted", text="Hello")])
+    assert said(taken(transcriber, typed("Hello"), Told(payload=whole))) == [(RUN_ID, "Hello", None)]
+    writes, _ = transcriber.end(Ended(status="completed"))
+    assert said(writes) == []
+
+
+def test_a_call_of_the_model_that_is_made_again_cuts_off_what_it_had_said(transcriber: Transcriber) -> None:
+    retry = Told(payload=AssistantMessage(note=Note(kind="retry", code="overloaded"), blocks=[]))
+    writes = taken(transcriber, typed("Hel"), retry, typed("Hello", "m2"))
+    assert said(writes) == [(RUN_ID, "Hel", "interrupted")]
+    # Before the note that says so.
+    assert [isinstance(write.payload, AssistantMessage) and write.payload.note is not None for write in writes] == [
+        False,
+        True,
+    ]
+    writes, _ = transcriber.end(Ended(status="failed"))
+    assert said(writes) == [(RUN_ID, "Hello", "interrupted")]
+
+
+def test_two_messages_that_are_typed_at_once_are_both_kept_until_their_wholes_come(transcriber: Transcriber) -> None:
+    second = AssistantMessage(message_id="m2", blocks=[TextBlock(fidelity="agent_emitted", text="two")])
+    writes = taken(transcriber, typed("one", "m1"), typed("tw", "m2"), typed("o", "m2"), Told(payload=second))
+    assert said(writes) == [(RUN_ID, "two", None)]
+    writes, _ = transcriber.end(Ended(status="failed"))
+    assert said(writes) == [(RUN_ID, "one", "interrupted")]

@@ -1,0 +1,146 @@
+"""What views make of messages that are not complete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.samples import RUN_ID, TIMESTAMP
+
+from shopfloor.cli.style import Style
+from shopfloor.cli.transcript import Transcript
+from shopfloor.log import (
+    INTERRUPTED,
+    AssistantMessage,
+    Entry,
+    Event,
+    Line,
+    Note,
+    RunCompleted,
+    RunStarted,
+    Session,
+    StepCompleted,
+    StepStarted,
+    StreamBlock,
+    TextBlock,
+    encode,
+)
+from shopfloor.views import (
+    ArchiveEntry,
+    Finder,
+    RunRow,
+    Signals,
+    StreamState,
+    TextItem,
+    archive,
+    brief,
+    row_fold,
+    signals_step,
+    silently,
+    stream_step,
+    without_pieces,
+)
+
+STARTED = RunStarted(name="claude-code", kind="agent", attempt=1, host="h", worker_type="claude-code")
+STEP = StepStarted(name="claude-code", kind="agent", try_=1, session=Session(provider="claude-code"))
+ENDED = StepCompleted(name="claude-code", kind="agent", try_=1, error="it was killed", error_code="agent_error")
+OUTCOME = RunCompleted(name="claude-code", kind="agent", status="failed")
+
+
+def piece(offset: int, chunk: str, message_id: str = "m") -> AssistantMessage:
+    block = StreamBlock(fidelity="agent_emitted", kind="text", block=0, offset=offset, chunk=chunk)
+    return AssistantMessage(message_id=message_id, blocks=[block])
+
+
+def whole(text: str, message_id: str = "m", **fields: Any) -> AssistantMessage:
+    return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="agent_emitted", text=text)], **fields)
+
+
+def log(*payloads: Any, first: int = 1) -> list[Event]:
+    return [
+        Event(
+            seq=seq,
+            run_id=RUN_ID,
+            type=payload.event_type,
+            path="" if payload.event_type.startswith("run.") else "claude-code",
+            iteration=0,
+            timestamp=TIMESTAMP,
+            payload=payload,
+        )
+        for seq, payload in enumerate(payloads, first)
+    ]
+
+
+def test_a_message_that_was_cut_off_is_shown_before_the_end_of_its_step() -> None:
+    shown = list(without_pieces(log(STARTED, STEP, piece(0, "Hel"), piece(3, "lo"), ENDED, OUTCOME)))
+    assert [(event.seq, event.type) for event in shown] == [
+        (1, "run.started"),
+        (2, "step.started"),
+        (3, "message.assistant"),
+        (5, "step.completed"),
+        (6, "run.completed"),
+    ]
+    assert shown[2].payload == whole("Hello", stop_reason=INTERRUPTED)
+
+
+def test_two_messages_that_are_typed_at_once_are_told_apart() -> None:
+    events = log(STARTED, STEP, piece(0, "a", "m1"), piece(0, "b", "m2"), piece(1, "A", "m1"), whole("bB", "m2"), ENDED)
+    said = [event.payload for event in without_pieces(events) if isinstance(event.payload, AssistantMessage)]
+    assert said == [whole("bB", "m2"), whole("aA", "m1", stop_reason=INTERRUPTED)]
+
+
+def test_a_later_attempt_that_writes_what_was_cut_off_is_not_told_twice() -> None:
+    again = RunStarted(name="claude-code", kind="agent", attempt=2, host="h2")
+    events = log(STARTED, STEP, piece(0, "Hel"), again, whole("Hel", stop_reason=INTERRUPTED), ENDED, OUTCOME)
+    assert archive(events) == [ArchiveEntry("assistant", [TextItem("Hel")])]
+
+
+def test_a_row_counts_messages_and_not_their_pieces() -> None:
+    events = log(STARTED, STEP, piece(0, "Hel"), piece(3, "lo"), whole("Hello"), ENDED)
+    assert row_fold(RunRow(), events).messages == 1
+    assert row_fold(RunRow(), events[:-2]).messages == 0
+
+
+def test_a_text_is_found_in_the_message_and_not_in_its_pieces() -> None:
+    found = [
+        Finder("Hello").find(Entry(event.seq, event.type, encode(line_of(event))))
+        for event in log(piece(0, "Hello"), whole("Hello world"))
+    ]
+    assert [one and one.seq for one in found] == [None, 2]
+
+
+def line_of(event: Event) -> Line:
+    return Line(**{name: getattr(event, name) for name in Line.__struct_fields__})
+
+
+def test_a_piece_that_is_told_briefly_is_cut_no_sooner_than_the_message() -> None:
+    (event,) = log(piece(0, "x" * 10_000))
+    raw = encode(line_of(event))
+    assert brief(raw) == raw
+
+
+def test_what_was_cut_off_does_not_make_a_failure_news_again() -> None:
+    error = AssistantMessage(note=Note(kind="error", code="agent_error", message="broke"), blocks=[])
+    state, told = Signals(), list[str]()
+    for event in log(STARTED, STEP, piece(0, "Hel"), error, whole("Hel", stop_reason=INTERRUPTED), ENDED):
+        state, signals = signals_step(state, event)
+        told += [signal.type for signal in signals]
+    assert told.count("agent.error") == 1
+
+
+def test_a_stream_that_begins_in_the_middle_of_a_message_tells_its_rest() -> None:
+    events = log(STARTED, STEP, piece(0, "Hello "), piece(6, "wor"), whole("Hello world"))
+    state = silently(events[:3], StreamState())
+    told: list[str] = []
+    for event in events[3:]:
+        state, more = stream_step(state, event)
+        told += [one.delta for one in more if one.type == "text-delta"]  # type: ignore[union-attr]
+    assert told == ["wor", "ld"]
+
+
+def test_a_window_of_a_log_whose_whole_message_comes_after_it_shows_no_pieces() -> None:
+    events = log(STARTED, STEP, piece(0, "Hel"), whole("Hello"), ENDED)
+    shown = "\n".join(Transcript(Style(enabled=False)).lines(events[:3], events[3:]))
+    assert "Hel" not in shown
+    cut_off = "\n".join(Transcript(Style(enabled=False)).lines(events[:3], events[4:]))
+    assert "Hel" in cut_off
+    assert "was not completed" in cut_off
