@@ -1,6 +1,6 @@
 """The vocabulary: envelope, events, content blocks, and their bytes. Knows nothing of files."""
 
-from shopfloor.log.agents import Clock, FileChange, Initialisation, Limit, Note, Process, Session
+from shopfloor.log.agents import Clock, FileChange, Initialisation, Limit, Note, Process, Session, Usage
 from shopfloor.log.blocks import (
     BLOCK_TYPES,
     Block,
@@ -43,6 +43,7 @@ from shopfloor.log.payloads import (
     CallCompleted,
     CallStarted,
     Cost,
+    Covers,
     Payload,
     RunCompleted,
     RunError,
@@ -53,7 +54,6 @@ from shopfloor.log.payloads import (
     ToolCall,
     ToolResult,
     UnknownPayload,
-    Usage,
     UserMessage,
 )
 from shopfloor.log.rules import RULES, Broken, Verifier
@@ -76,6 +76,7 @@ __all__ = [
     "Clock",
     "CommandBlock",
     "Cost",
+    "Covers",
     "Delta",
     "Entry",
     "Event",

@@ -277,6 +277,7 @@ class ClaudeNormaliser(LineNormaliser):
             *reports,
             Ended(
                 status=status,
+                is_final=bool(result),
                 text=text_at(result, "result") if completed else None,
                 structured=result.get("structured_output") if completed else None,
                 error=error,

@@ -138,11 +138,12 @@ class CopilotNormaliser(LineNormaliser):
     # Turns.
 
     def _user(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
-        """The prompt is told by whoever gave it. What else is said in the user's name, Copilot says."""
+        """The prompt comes first. What else is said in the user's name, Copilot says."""
         content = word(data, "content")
         if voice.agent == SELF and not self._prompted and text_at(data, "source") is None:
             self._prompted = True
-            return []
+            block = TextBlock(text=content, fidelity="agent_emitted")
+            return [Told(payload=UserMessage(blocks=[block]), at=at, is_prompt=True)]
         agent = self._agents.get(voice.agent)
         if agent is not None and agent.prompt == content:
             agent.prompt = None
@@ -152,7 +153,7 @@ class CopilotNormaliser(LineNormaliser):
     def _turn_started(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
         if voice.agent == SELF:
             self._turns += 1
-            self._aborted = None
+            self._aborted, self._result = None, None
         return voice.turn_over("discarded", at)
 
     def _message(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
@@ -238,6 +239,7 @@ class CopilotNormaliser(LineNormaliser):
             *self._calls.left(broken=self._result is None),
             Ended(
                 status=status,
+                is_final=self._result is not None,
                 text=self._voices[SELF].text if status == "completed" else None,
                 error=error,
                 turns=self._turns or None,

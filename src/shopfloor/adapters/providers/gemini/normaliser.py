@@ -124,12 +124,9 @@ class GeminiNormaliser(LineNormaliser):
         return [*reports, *self._whole()]
 
     def _user(self, text: str, at: str | None) -> list[Report]:
-        if not self._prompted:
-            # The prompt, as we gave it.
-            self._prompted = True
-            return []
+        is_prompt, self._prompted = not self._prompted, True
         said = UserMessage(blocks=[TextBlock(text=text, fidelity="agent_emitted")])
-        return [*self._over(), Told(payload=said, at=at)]
+        return [*self._over(), Told(payload=said, at=at, is_prompt=is_prompt)]
 
     def _piece(self, text: str, at: str | None) -> list[Report]:
         message_id = self._speaking()
@@ -140,7 +137,7 @@ class GeminiNormaliser(LineNormaliser):
     def _speaking(self) -> str:
         if self._blocks is None:
             self._messages += 1
-            self._blocks = 0
+            self._blocks, self._result = 0, None
             self._message_id = ":".join(filter(None, (self._session, self._began, str(self._messages))))
         return self._message_id
 
@@ -250,6 +247,7 @@ class GeminiNormaliser(LineNormaliser):
             *reports,
             Ended(
                 status=status,
+                is_final=self._result is not None,
                 text=self._text if status == "completed" else None,
                 error=error,
                 usage=self._usage,
