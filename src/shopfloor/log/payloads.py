@@ -58,10 +58,10 @@ class _Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class _Named(_Payload, frozen=True, kw_only=True):
     name: str
     """What it is called."""
-    clock: Clock | None = None
-    """`reader` where an agent gave no time for it, and that of reading, or of the event before it, is used."""
     kind: str
     """`agent`, `command`, `operation`, `terminal`, `parallel`, `for_each`, `while`, `call_workflow`, or another."""
+    clock: Clock | None = None
+    """`reader` where an agent gave no time for it, and that of reading, or of the event before it, is used."""
 
 
 class RunStarted(_Named, frozen=True, kw_only=True):

@@ -146,8 +146,9 @@ class Transcriber:
             ended = msgspec.structs.replace(ended, usage=sum_of(list(self._spent.values())), includes_sub_agents=True)
             sub_usage = sub_cost = None
         self._sub_costs += (sub_cost and sub_cost.usd) or 0.0
-        covers: Covers = "own_and_sub_agents" if ended.includes_sub_agents else "own"
-        cost = self._own_cost(ended)
+        cost, covers = self._own_cost(ended), None
+        if ended.usage is not None or cost is not None:
+            covers = "own_and_sub_agents" if ended.includes_sub_agents else "own"
         return writes, AgentEnd(ended=ended, cost=cost, sub_usage=sub_usage, sub_cost=sub_cost, covers=covers)
 
     def _is_divisible(self, ended: Ended, sub_cost: Cost | None) -> bool:

@@ -88,15 +88,16 @@ class Calls:
         self._printing(data).replace(word(data, "partialOutput"))
         return []
 
-    def done(self, data: Record, at: str | None) -> list[Report] | None:
+    def done(self, data: Record, agent: str, at: str | None) -> list[Report]:
         call_id, success = word(data, "toolCallId"), data["success"]
         call, before = self._open.get(call_id), list[Report]()
         if call is None:
             asked = self._asked.get(call_id)
-            if asked is None or not isinstance(asked.payload, ToolCall):
-                # Nobody called: without a name it is no result.
-                return None
-            call, before = _Open(asked.payload.name, asked.agent), [asked]
+            if asked is not None and isinstance(asked.payload, ToolCall):
+                call, before = _Open(asked.payload.name, asked.agent), [asked]
+            else:
+                # An earlier process of the session called, and its name is not told again.
+                call = _Open(text_at(data, "toolName") or "", agent)
         result, failure = record_at(data, "result"), record_at(data, "error")
         error = None if success else text_at(failure, "message") or text_at(result, "content") or "failed"
         told = ToolResult(
