@@ -121,6 +121,7 @@ def said_in(value: Any, key: str = "") -> list[str]:
             return []
 
 
+@pytest.mark.req("TR-61")
 @pytest.mark.parametrize("stream", streams(), ids=ids)
 def test_every_line_is_told_or_known_to_be_noise_or_kept(stream: Stream) -> None:
     normaliser = stream.normaliser()
@@ -147,6 +148,7 @@ UNKNOWN = (
 )
 
 
+@pytest.mark.req("TR-61")
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("line", UNKNOWN)
 def test_what_is_not_understood_is_kept_and_counted(name: str, line: bytes) -> None:
@@ -263,6 +265,7 @@ def test_a_result_of_an_earlier_process_has_a_call(name: str) -> None:
     assert result["output"] == "late"
 
 
+@pytest.mark.req("TR-65")
 @pytest.mark.parametrize("stream", streams(), ids=ids)
 def test_every_result_has_its_call_and_times_never_run_backwards(stream: Stream) -> None:
     for lines in by_run(stream.transcript()).values():
@@ -303,6 +306,7 @@ def test_raw_control_characters_inside_of_a_text_are_kept(name: str) -> None:
     assert not [one for one in found if "unparsed" in json.dumps(one)]
 
 
+@pytest.mark.req("TR-62")
 def test_a_text_that_is_too_long_once_encoded_is_cut_and_marked_and_the_rest_goes_on() -> None:
     nuls = 12 * 1024 * 1024
     for raw in (b"\x00", b"\\u0000"):
@@ -364,6 +368,7 @@ GEMINI: Fields = {
 }
 
 
+@pytest.mark.req("TR-64")
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize(
     ("name", "document", "usage"),
@@ -406,6 +411,7 @@ def test_a_document_that_never_ends_is_kept_line_by_line(name: str) -> None:
 # What is counted, and what it is of.
 
 
+@pytest.mark.req("TR-63")
 def test_the_totals_of_a_codex_thread_are_not_this_runs_unless_it_began_with_it() -> None:
     usage = {"input_tokens": 3600, "cached_input_tokens": 2400, "output_tokens": 135}
     data = b'{"type":"thread.started","thread_id":"t"}\n{"type":"turn.started"}\n'
@@ -419,6 +425,7 @@ def test_the_totals_of_a_codex_thread_are_not_this_runs_unless_it_began_with_it(
     assert outcome["usage"]["input"] == 1200
 
 
+@pytest.mark.req("TR-63")
 @pytest.mark.parametrize(
     ("name", "scenario", "covers"),
     [
@@ -450,6 +457,7 @@ def test_a_cost_that_cannot_be_divided_and_its_tokens_are_of_all() -> None:
 # Prompts and times.
 
 
+@pytest.mark.req("TR-66")
 @pytest.mark.parametrize("name", ["gemini", "copilot"])
 def test_the_prompt_in_a_stream_is_what_the_user_said(name: str) -> None:
     found = [json.loads(line) for line in Stream(name, "text").transcript()]

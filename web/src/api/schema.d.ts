@@ -982,6 +982,8 @@ export interface components {
         RunStarted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             attempt: number;
             host: string;
             /** @default null */
@@ -1022,6 +1024,8 @@ export interface components {
         RunCompleted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             /** @enum {unknown} */
             status: "cancelled" | "completed" | "failed";
             /** @default null */
@@ -1032,6 +1036,8 @@ export interface components {
             usage?: components["schemas"]["Usage"] | null;
             /** @default null */
             cost?: components["schemas"]["Cost"] | null;
+            /** @default null */
+            covers?: ("own" | "own_and_sub_agents") | null;
             /** @default null */
             sub_usage?: components["schemas"]["Usage"] | null;
             /** @default null */
@@ -1084,6 +1090,8 @@ export interface components {
         StepStarted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             try: number;
             /** @default null */
             process?: components["schemas"]["Process"] | null;
@@ -1118,6 +1126,8 @@ export interface components {
             capabilities?: Record<string, unknown> | null;
             /** @default false */
             resumed?: boolean;
+            /** @default null */
+            usage?: components["schemas"]["Usage"] | null;
         };
         /**
          * StepCompleted
@@ -1126,6 +1136,8 @@ export interface components {
         StepCompleted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             try: number;
             /** @default null */
             error?: string | null;
@@ -1141,6 +1153,8 @@ export interface components {
             usage?: components["schemas"]["Usage"] | null;
             /** @default null */
             cost?: components["schemas"]["Cost"] | null;
+            /** @default null */
+            covers?: ("own" | "own_and_sub_agents") | null;
             /** @default null */
             sub_usage?: components["schemas"]["Usage"] | null;
             /** @default null */
@@ -1177,6 +1191,8 @@ export interface components {
         CallStarted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             try: number;
             /** @default null */
             worker?: string | null;
@@ -1190,6 +1206,8 @@ export interface components {
         CallCompleted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             try: number;
             /** @default null */
             error?: string | null;
@@ -1205,6 +1223,8 @@ export interface components {
             usage?: components["schemas"]["Usage"] | null;
             /** @default null */
             cost?: components["schemas"]["Cost"] | null;
+            /** @default null */
+            covers?: ("own" | "own_and_sub_agents") | null;
             /** @default null */
             sub_usage?: components["schemas"]["Usage"] | null;
             /** @default null */
@@ -1229,6 +1249,8 @@ export interface components {
             synthetic?: boolean;
             /** @default null */
             clock?: "reader" | null;
+            /** @default false */
+            truncated?: boolean;
             blocks: (components["schemas"]["TextBlock"] | components["schemas"]["ThinkingBlock"] | components["schemas"]["ToolUseBlock"] | components["schemas"]["ToolResultBlock"] | components["schemas"]["CommandBlock"] | components["schemas"]["StreamBlock"])[];
         };
         /**
@@ -1335,6 +1357,8 @@ export interface components {
             note?: components["schemas"]["Note"] | null;
             /** @default null */
             clock?: "reader" | null;
+            /** @default false */
+            truncated?: boolean;
             blocks: (components["schemas"]["TextBlock"] | components["schemas"]["ThinkingBlock"] | components["schemas"]["ToolUseBlock"] | components["schemas"]["ToolResultBlock"] | components["schemas"]["CommandBlock"] | components["schemas"]["StreamBlock"])[];
         };
         /**
@@ -1392,6 +1416,8 @@ export interface components {
             output: unknown;
             /** @default null */
             clock?: "reader" | null;
+            /** @default false */
+            truncated?: boolean;
             /** @enum {unknown} */
             fidelity: "agent_emitted" | "router";
             /** @default null */
@@ -1419,6 +1445,8 @@ export interface components {
             output: unknown;
             /** @default null */
             clock?: "reader" | null;
+            /** @default false */
+            truncated?: boolean;
             /** @default null */
             error?: string | null;
             /** @default null */
