@@ -65,7 +65,7 @@ def logs(env: dict[str, str]) -> list[list[Fields]]:
     return [[json.loads(line) for line in path.read_text().split("\n")[:-1]] for path in folder.glob("*.jsonl")]
 
 
-@pytest.mark.req("TR-60")
+@pytest.mark.req("TR-56")
 def test_an_agent_that_dies_after_any_line_has_not_succeeded(
     shopfloor: Cli, env: dict[str, str], programs: Path, tmp_path: Path
 ) -> None:
@@ -91,7 +91,7 @@ def test_an_agent_that_dies_after_any_line_has_not_succeeded(
             assert ("killed by SIG" if ending.isalpha() else "exit code 1") in said
 
 
-@pytest.mark.req("TR-66")
+@pytest.mark.req("TR-62")
 def test_the_prompt_is_on_record_once_and_times_do_not_run_backwards(
     shopfloor: Cli, env: dict[str, str], programs: Path
 ) -> None:

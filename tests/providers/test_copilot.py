@@ -302,8 +302,8 @@ def test_a_resumed_session_says_its_id_and_its_own_prompt() -> None:
     reports = told("resume")
     assert only_ended(reports).session_id == "d5d69f6c-df5e-4ba1-8018-1be612aaa80d"
     prompts = [report for report in reports if isinstance(report, Told) and report.is_prompt]
-    said = [block.text for report in prompts for block in report.payload.blocks]
-    assert said == ["And now continue."]
+    block = TextBlock(text="And now continue.", fidelity="agent_emitted")
+    assert [report.payload for report in prompts] == [UserMessage(blocks=[block])]
     assert texts(reports) == ["Resumed: I remember the previous turn."]
 
 

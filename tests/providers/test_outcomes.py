@@ -71,7 +71,7 @@ def outcome(stream: Stream, fed: Normaliser, rest: bytes, exit_: AgentExit | Non
     return last["payload"]
 
 
-@pytest.mark.req("TR-60")
+@pytest.mark.req("TR-56")
 @pytest.mark.parametrize("stream", streams(), ids=ids)
 def test_an_agent_that_ends_after_any_line_has_succeeded_only_with_its_final_record(stream: Stream) -> None:
     normaliser, records = stream.normaliser(), list[Fields]()

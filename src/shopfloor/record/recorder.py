@@ -170,10 +170,7 @@ class Recorder:
         at: str | None = None,
     ) -> Entry:
         """Writes one event and tells the subscribers. On an error nothing was written and no `seq` is used up.
-
-        `at` is its time, where somebody else knows it better than our clock. Times never run backwards in a log: where
-        `at` is before the last event, or still to come, our clock's is used, and the payload says so.
-        """
+        `at` is its time, where somebody else knows it better than our clock (see `_in_order`)."""
         if self._mask is not None:
             payload = _masked(self._mask, payload)
         try:
@@ -222,8 +219,7 @@ class Recorder:
                     self._settle(short=short)
             except OSError as error:
                 raise self._undo(error) from error
-            self._written = (seq, size + length, outcome)
-            self._newest = timestamp
+            self._written, self._newest = (seq, size + length, outcome), timestamp
             if not self._unsynced and self._grouped and not durable:
                 self._unsynced = True
                 group_commit.add(self)
@@ -243,7 +239,9 @@ class Recorder:
         return text
 
     def _in_order(self, now: str, at: str | None, payload: Payload) -> tuple[str, Payload]:
-        """The time of an event, not before that of the last one even if our clock was set back, and its payload."""
+        """The time of an event, and its payload. Times never run backwards in a log, also if our clock was set back.
+        Where `at` is before the last event, or still to come, our clock's time is used, and the payload says so.
+        """
         now = max(now, self._newest)
         if at is None:
             return now, payload
