@@ -256,6 +256,7 @@ class Sitting:
             self._model_lookups += 1
             find = self._provider.session_model
             self._model = await anyio.to_thread.run_sync(find, session_id, self._desk.env)
+            self._transcriber.price_as(self._model)
         return self._model
 
     def _tell(self, typed: Typed) -> None:

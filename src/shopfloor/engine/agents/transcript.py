@@ -114,6 +114,10 @@ class Transcriber:
         self._sub_usage = Usage()
         self._spent: dict[str | None, Usage] = {}
 
+    def price_as(self, model: str | None) -> None:
+        """Set the model whose prices hold for tokens of which no model is told."""
+        self._model = model
+
     def take(self, report: Report) -> list[Write]:
         match report:
             case Told():
