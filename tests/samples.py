@@ -68,10 +68,16 @@ BLOCKS: dict[str, Block] = {
 """One of each block, with every field filled."""
 
 _PROCESS = Process(pid=7, command="/bin/sh", args=["-c", "make"], cwd="/tmp")
-_SESSION = Session(
-    provider="codex", access_mode="api", session_id="s", process=_PROCESS, capabilities={"resume": True}, resumed=True
-)
 _USAGE = Usage(input=1, output=2, cache_read=3, cache_write=4, reasoning=5)
+_SESSION = Session(
+    provider="codex",
+    access_mode="api",
+    session_id="s",
+    process=_PROCESS,
+    capabilities={"resume": True},
+    resumed=True,
+    usage=_USAGE,
+)
 _COST = Cost(usd=0.5, source="prices", prices="2026-11")
 _LIMIT = Limit(kind="tokens", status="warning", current=0.8, max=1.0, reset_at=TIMESTAMP, window="five_hour")
 _READY = Initialisation(
@@ -95,7 +101,7 @@ _NOTE = Note(
     ready=_READY,
 )
 _FILE = FileChange(path="/tmp/a", action="modify", lines_added=1, lines_removed=2, diff="@@")
-_STEP: dict[str, Any] = {"name": "build", "kind": "command", "try_": 1}
+_STEP: dict[str, Any] = {"name": "build", "kind": "command", "clock": "reader", "try_": 1}
 _ENDED: dict[str, Any] = _STEP | {
     "error": "exit code 1",
     "error_code": "execution_error",
@@ -106,6 +112,7 @@ _ENDED: dict[str, Any] = _STEP | {
     "cost": _COST,
     "sub_usage": _USAGE,
     "sub_cost": _COST,
+    "covers": "own_and_sub_agents",
     "session": _SESSION,
     "rate_limits": [_LIMIT],
     "duration_ms": 9,
@@ -115,6 +122,7 @@ PAYLOADS: dict[str, Payload] = {
     "run.started": RunStarted(
         name="build",
         kind="worker",
+        clock="reader",
         attempt=1,
         host="local-1",
         task="build it",
@@ -146,15 +154,19 @@ PAYLOADS: dict[str, Payload] = {
         cost=_COST,
         sub_usage=_USAGE,
         sub_cost=_COST,
+        covers="own",
+        clock="reader",
         duration_ms=10,
     ),
     "step.started": StepStarted(**_STEP, process=_PROCESS, session=_SESSION, branches=["left", "right"]),
     "step.completed": StepCompleted(**_ENDED),
     "step.call_workflow.started": CallStarted(
-        name="titles", kind="call_workflow", try_=2, worker="hello", input={"name": "Ada"}
+        name="titles", kind="call_workflow", clock="reader", try_=2, worker="hello", input={"name": "Ada"}
     ),
     "step.call_workflow.completed": CallCompleted(**_ENDED | {"name": "titles", "kind": "call_workflow", "try_": 2}),
-    "message.user": UserMessage(system_prompt="be kind", synthetic=True, clock="reader", blocks=list(BLOCKS.values())),
+    "message.user": UserMessage(
+        system_prompt="be kind", synthetic=True, clock="reader", truncated=True, blocks=list(BLOCKS.values())
+    ),
     "message.assistant": AssistantMessage(
         message_id="m",
         session_id="s",
@@ -165,6 +177,7 @@ PAYLOADS: dict[str, Payload] = {
         synthetic=True,
         note=_NOTE,
         clock="reader",
+        truncated=True,
         blocks=list(BLOCKS.values()),
     ),
     "tool.call": ToolCall(
@@ -175,6 +188,7 @@ PAYLOADS: dict[str, Payload] = {
         fidelity="router",
         awaits=Awaits(kind="question", until=TIMESTAMP, cancels=True),
         clock="reader",
+        truncated=True,
     ),
     "tool.result": ToolResult(
         name="ask",
@@ -186,6 +200,7 @@ PAYLOADS: dict[str, Payload] = {
         exit_code=1,
         files=[_FILE],
         clock="reader",
+        truncated=True,
         fidelity="agent_emitted",
     ),
 }

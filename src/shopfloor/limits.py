@@ -211,6 +211,12 @@ AGENT_VERSION_SECONDS: Final = 15.0
 """How long an agent may take to say its version."""
 AGENT_STDERR_CHARS: Final = 8_000
 """How much of the end of what an agent prints on stderr is looked at."""
+SESSION_LOOKUPS: Final = 5
+"""How often it is looked up which model a session has, where the program keeps that in a file."""
+AGENT_CALLS: Final = 10_000
+"""How many of the newest calls of tools of an agent are known, so that each result has its call."""
+HELD_EVENTS: Final = 100
+"""How many events of a stream from elsewhere wait for the first that has a time."""
 AGENT_DIFF_CHARS: Final = 20_000
 """How much of a diff is kept with a change of a file."""
 

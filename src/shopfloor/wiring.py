@@ -232,13 +232,20 @@ def find_providers() -> list[ProviderInfo]:
 
 
 def transcript_of(
-    provider: str, chunks: Iterable[bytes], *, source: str | None, ended: AgentExit | None
+    provider: str,
+    chunks: Iterable[bytes],
+    *,
+    source: str | None,
+    ended: AgentExit | None,
+    resumed: bool | None = None,
 ) -> Iterator[bytes]:
-    """The lines of the transcript of what an agent printed."""
+    """The lines of the transcript of what an agent printed. `resumed` is None where that is not known."""
     from shopfloor.adapters.providers import normaliser, price
     from shopfloor.engine import transcribed
 
-    return transcribed(provider, normaliser(provider), chunks, prices=price, source=source, ended=ended)
+    return transcribed(
+        provider, normaliser(provider, resumed=resumed), chunks, prices=price, source=source, ended=ended
+    )
 
 
 @asynccontextmanager

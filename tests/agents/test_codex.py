@@ -61,6 +61,16 @@ def test_its_session_is_known_as_soon_as_it_tells(codex):
     assert PROMPT not in " ".join(ran.log.session["process"]["args"])
 
 
+def test_its_model_is_on_record_and_priced_where_none_was_asked_for(codex):
+    agent = codex("text")
+    agent.env["SHOPFLOOR_CODEX_CONFIG"] += '\nmodel="gpt-5.5"'
+    ran = agent.run()
+    assert ran.code == 0, ran.err
+    assert completed(ran.log, 1)
+    told = [said for said in ran.log.payloads("message.assistant") if said["blocks"] or "usage" in said]
+    assert {said["model"] for said in told} == {"gpt-5.5"}
+
+
 def test_a_command_and_its_result_are_on_record(codex):
     agent = codex("bash")
     ran = ran_well(agent, calls=2)

@@ -68,6 +68,20 @@ def test_a_nul_inside_of_a_line_leaves_the_transcript_valid(shopfloor: Cli, tmp_
     assert verified.returncode == 0, verified.stdout
 
 
+@pytest.mark.req("TR-32")
+def test_a_raw_nul_inside_of_a_line_is_a_part_of_its_text(shopfloor: Cli, tmp_path: Path) -> None:
+    file, kept = tmp_path / "run.jsonl", tmp_path / "kept.jsonl"
+    item = b'{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"a\x00b"}}'
+    file.write_bytes(item + b'\n{"type":"turn.completed","usage":{}}\n')
+    done = shopfloor("normalize", "codex", str(file))
+    assert done.returncode == 0
+    assert "\\u0000" in done.stdout
+    assert [block["text"] for block in blocks([json.loads(line) for line in done.stdout.split("\n")[:-1]])] == ["a\0b"]
+    assert "not understood" not in done.stderr
+    kept.write_text(done.stdout)
+    assert shopfloor("verify", str(kept)).returncode == 0
+
+
 @pytest.mark.req("TR-33")
 def test_a_call_that_never_got_its_result_is_recorded_as_it_is(shopfloor: Cli) -> None:
     events = normalised(shopfloor, "claude-code", "kill.jsonl", "--exit-code", "137")

@@ -252,6 +252,7 @@ def test_a_text_is_the_answer_and_its_tokens_and_price_are_told_once() -> None:
     ]
     assert only_ended(reports) == Ended(
         status="completed",
+        is_final=True,
         text="Second block: snowman ☃, emoji 😀, <b>html</b>, line\nbreak.",
         usage=times(1),
         models={OPUS: times(1)},
@@ -896,7 +897,8 @@ def test_what_the_program_says_by_the_way_is_noted() -> None:
         ("warning", "Look."),
         ("warning", "Another model answers."),
         ("warning", "the conversation was compacted"),
-        ("warning", "Stop: no"),
+        ("warning", "hook Stop: exit code 2"),
+        ("warning", "hook Stop: exit code 0"),
     ]
     assert synthetic(reports) == ["Total cost: 0"]
     assert only_ended(reports).unparsed == 0
@@ -914,8 +916,9 @@ def test_housekeeping_tells_nothing() -> None:
         event("ping"),
         event("error", error={}),
     ]
-    assert normalised(stream(result(), *records))[:-1] == []
-    assert only_ended(normalised(stream(result(), *records))).unparsed == 0
+    reports = normalised(stream(*records))
+    assert reports[:-1] == []
+    assert only_ended(reports).unparsed == 0
 
 
 def test_messages_in_the_users_name_are_synthetic_unless_they_are_repeated() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from shopfloor.adapters.providers import provider
 from shopfloor.adapters.providers.lines import only_ended
+from shopfloor.engine.agents.outcome import judge
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
@@ -629,13 +630,12 @@ def test_an_error_without_an_end_of_the_turn_is_why_it_failed() -> None:
 
 def test_a_turn_that_completed_has_failed_where_the_program_says_so() -> None:
     data = stream(*started(), message(0, "Done."), completed(5))
-    reports = normalised(data, AgentExit(code=1, stderr="noise\nError: not supported in exec mode\nmore noise\n"))
-    assert failed(reports) == ("agent_error", False)
-    ended = only_ended(reports)
+    exit_ = AgentExit(code=1, stderr="noise\nError: not supported in exec mode\nmore noise\n")
+    ended = judge(only_ended(normalised(data, exit_)), exit_)
+    assert (ended.status, ended.text) == ("failed", None)
     assert ended.error is not None
-    assert ended.error.message == (
-        "codex completed its turn, and failed: exit code 1: Error: not supported in exec mode"
-    )
+    assert ended.error.code == "agent_error"
+    assert ended.error.message.endswith("did not end well: exit code 1: Error: not supported in exec mode")
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,11 @@ def test_records_of_odd_shapes_never_raise(scenario: str) -> None:
 
 def test_text_is_told_with_its_id_model_and_time_and_is_the_answer() -> None:
     reports = told("text")
-    ready, message = [report for report in reports if isinstance(report, Told)]
+    ready, prompt, message = [report for report in reports if isinstance(report, Told)]
+    assert prompt.is_prompt
+    assert prompt.payload == UserMessage(
+        blocks=[TextBlock(text="Please do the scripted task.", fidelity="agent_emitted")]
+    )
     assert isinstance(ready.payload, AssistantMessage)
     assert ready.payload.note is not None
     assert ready.payload.note.kind == "ready"
@@ -294,10 +298,12 @@ def test_what_the_program_says_about_its_tools_is_noted() -> None:
     assert results(reports)[0].error == "Tool 'bash' does not exist."
 
 
-def test_a_resumed_session_says_its_id_and_not_the_prompt() -> None:
+def test_a_resumed_session_says_its_id_and_its_own_prompt() -> None:
     reports = told("resume")
     assert only_ended(reports).session_id == "d5d69f6c-df5e-4ba1-8018-1be612aaa80d"
-    assert not [one for one in payloads(reports) if isinstance(one, UserMessage)]
+    prompts = [report for report in reports if isinstance(report, Told) and report.is_prompt]
+    block = TextBlock(text="And now continue.", fidelity="agent_emitted")
+    assert [report.payload for report in prompts] == [UserMessage(blocks=[block])]
     assert texts(reports) == ["Resumed: I remember the previous turn."]
 
 
@@ -481,11 +487,11 @@ def test_a_call_that_was_asked_for_and_never_began_is_told_at_the_end() -> None:
     assert [(call.call_id, call.input) for call in calls(reports)] == [("c", {"command": "ls"})]
 
 
-def test_a_result_of_a_call_that_nobody_made_is_kept_as_it_came() -> None:
+def test_a_result_of_a_call_of_an_earlier_process_is_a_result_without_a_name() -> None:
     line = lines(event("tool.execution_complete", toolCallId="c", success=True, result={"content": "x"}))
     reports = read(line, None)
-    assert blocks(reports) == [StreamBlock(chunk=line.decode().strip(), unparsed=True, fidelity="agent_emitted")]
-    assert only_ended(reports).unparsed == 1
+    assert [(one.call_id, one.name, one.output) for one in results(reports)] == [("c", "", "x")]
+    assert only_ended(reports).unparsed == 0
 
 
 def test_of_a_call_that_prints_without_end_the_end_is_kept() -> None:
@@ -507,7 +513,8 @@ def test_a_command_in_the_background_is_read_out_in_copilots_own_call() -> None:
     assert results(reports)[1].output.startswith("late\n")
     messages = [one for one in payloads(reports) if isinstance(one, AssistantMessage)]
     assert [message.synthetic for message in messages if message.note is None] == [False, False, True, False]
-    (said,) = [one for one in payloads(reports) if isinstance(one, UserMessage)]
+    prompt, said = [one for one in payloads(reports) if isinstance(one, UserMessage)]
+    assert not prompt.synthetic
     assert said.synthetic
     assert not [block for block in blocks(reports) if isinstance(block, StreamBlock)]
 

@@ -98,8 +98,8 @@ def story(reports: list[Report]) -> list[str]:
                 lines.append(f"uses {name}")
             case Told(payload=AssistantMessage(blocks=[StreamBlock(chunk=chunk)])):
                 lines.append(f"keeps {chunk}")
-            case Told(payload=UserMessage(blocks=[TextBlock(text=text)])):
-                lines.append(f"hears {text}")
+            case Told(payload=UserMessage(blocks=[TextBlock(text=text)]), is_prompt=is_prompt):
+                lines.append("prompted" if is_prompt else f"hears {text}")
             case Told(payload=ToolCall(name=name)):
                 lines.append(f"calls {name}")
             case Told(payload=ToolResult(name=name)):
@@ -211,7 +211,7 @@ FAILURES = {
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "unknown_session"])
 def test_all_that_was_said_and_done_is_told_once_and_in_order(scenario: str) -> None:
     reports = recorded(scenario)
-    assert story(reports) == ["note ready", *STORIES[scenario]]
+    assert story(reports) == ["note ready", "prompted", *STORIES[scenario]]
     assert only_ended(reports).unparsed == 0
 
 
@@ -447,21 +447,21 @@ def test_a_tool_that_is_not_allowed_is_noted() -> None:
     assert notes(reports)[1:] == [Note(kind="denied", message="Tool execution denied by policy.")]
 
 
-def test_only_the_prompt_is_not_told_again() -> None:
+def test_the_prompt_is_told_as_such_and_what_follows_it_is_not() -> None:
     later = {"type": "message", "role": "user", "content": "Go on."}
     reports = normalised(stream(INIT, PROMPT, piece("A"), later, piece("B"), DONE))
-    assert story(reports) == ["note ready", "says A", "hears Go on.", "says B"]
+    assert story(reports) == ["note ready", "prompted", "says A", "hears Go on.", "says B"]
 
 
 def test_a_whole_message_after_its_pieces_is_told_once() -> None:
     whole = {"type": "message", "role": "assistant", "content": "AB"}
     reports = normalised(stream(INIT, PROMPT, piece("A"), piece("B"), whole, whole, DONE))
-    assert story(reports) == ["note ready", "says AB", "says AB"]
+    assert story(reports) == ["note ready", "prompted", "says AB", "says AB"]
 
 
 def test_text_that_was_cut_off_is_told_at_the_end() -> None:
     reports = normalised(stream(INIT, PROMPT, piece("Half a")) + b'{"type":"mess', AgentExit(signal="SIGKILL"))
-    assert story(reports) == ["note ready", 'keeps {"type":"mess', "says Half a"]
+    assert story(reports) == ["note ready", "prompted", 'keeps {"type":"mess', "says Half a"]
     ended = only_ended(reports)
     assert (ended.unparsed, ended.text, ended.session_id) == (1, None, "s")
     assert ended.error is not None

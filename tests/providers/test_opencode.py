@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from shopfloor.adapters.providers import provider
 from shopfloor.adapters.providers.lines import only_ended
 from shopfloor.adapters.providers.opencode.normaliser import OpenCodeNormaliser
+from shopfloor.engine.agents.outcome import judge
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
@@ -395,9 +396,10 @@ def test_an_error_that_it_got_over_is_no_failure_though_it_exits_with_1() -> Non
 
 
 def test_an_answer_and_an_exit_code_that_nothing_explains_is_a_failure() -> None:
-    error = only_ended(normalised(recording("text"), AgentExit(code=7, stderr="Error: odd\n"))).error
+    exit_ = AgentExit(code=7, stderr="Error: odd\n")
+    error = judge(only_ended(normalised(recording("text"), exit_)), exit_).error
     assert error is not None
-    assert error.message == "opencode gave its answer, and failed: exit code 7: Error: odd"
+    assert error.message.endswith("did not end well: exit code 7: Error: odd")
 
 
 def test_of_a_file_only_the_stream_is_known() -> None:

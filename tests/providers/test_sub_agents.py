@@ -19,7 +19,7 @@ def written(*reports: Report) -> list[Write]:
         new_id=IDS.__getitem__,
     )
     writes = [write for report in reports for write in transcriber.take(report)]
-    return writes + transcriber.end(Ended(status="completed"))[0]
+    return writes + transcriber.end(Ended(status="completed", is_final=True), None)[0]
 
 
 def calls(writes: list[Write]) -> list[tuple[str, str, str | None]]:

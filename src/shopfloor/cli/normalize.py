@@ -29,6 +29,11 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("provider", metavar="PROVIDER", help=f"who printed it: {', '.join(provider_names())}")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="what it printed (default: stdin)")
     parser.add_argument("--exit-code", metavar="N", type=int, help="the agent's own, which may tell how it ended")
+    parser.add_argument(
+        "--new-session",
+        action="store_true",
+        help="its session began with it, so totals of the session (Codex) are this run's",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="nothing of our own on stderr, except errors")
     return parser
 
@@ -39,10 +44,11 @@ def run(args: Namespace) -> int:
         raise ProviderNotFound(f"there is no provider {args.provider!r}", hint=f"there are {names}")
     source = None if args.file == "-" else Path(args.file).name
     ended = AgentExit(code=args.exit_code) if args.exit_code is not None else None
+    resumed = False if args.new_session else None
     out = sys.stdout.buffer
     events = unparsed = runs = 0
     said = "nothing"
-    for line in transcript_of(args.provider, _chunks(args.file), source=source, ended=ended):
+    for line in transcript_of(args.provider, _chunks(args.file), source=source, ended=ended, resumed=resumed):
         out.write(line + b"\n")
         events += 1
         unparsed += b'"unparsed":true' in line and _is_unparsed(line)

@@ -227,6 +227,11 @@ class Transcript:
     def _step_end(self, path: str, step: StepCompleted | CallCompleted) -> str:
         sign, look = ("✗", "red") if step.error else ("✓", "green")
         parts = [f"{sign} {safe(path)}", one_line(step.error or "", PREVIEW_CHARS), duration(step.duration_ms)]
+        match step.result:
+            case {"unparsed": int(count)}:
+                parts.append(f"{count:,} {'line' if count == 1 else 'lines'} not understood")
+            case _:
+                pass
         return self._paint(" · ".join(part for part in parts if part), look)
 
     def _outcome(self, run: RunCompleted) -> Iterator[str]:

@@ -42,6 +42,7 @@ from shopfloor.log import (
     CallCompleted,
     CallStarted,
     Cost,
+    Covers,
     Delta,
     Entry,
     Event,
@@ -83,6 +84,7 @@ class StepResult(msgspec.Struct, frozen=True):
     limits: list[Limit] | None = None
     sub_usage: Usage | None = None
     sub_cost: Cost | None = None
+    covers: Covers | None = None
 
 
 class EndedBadly(Exception):
@@ -286,6 +288,7 @@ class Attempt:
             cost=gave.cost,
             sub_usage=gave.sub_usage,
             sub_cost=gave.sub_cost,
+            covers=gave.covers,
             session=gave.session,
             rate_limits=gave.limits,
             duration_ms=round((time.monotonic() - trying.began) * 1000),

@@ -108,6 +108,7 @@ def _outcome(attempt: Attempt, status: Status, error: RunError | None, result: A
         cost=journal.cost,
         sub_usage=journal.sub_usage if journal.sub_usage != Usage() else None,
         sub_cost=journal.sub_cost,
+        covers=journal.covers,
         duration_ms=_duration_ms(journal, began),
     )
 

@@ -14,6 +14,7 @@ from shopfloor.log import (
     CallCompleted,
     CallStarted,
     Cost,
+    Covers,
     Event,
     RunCompleted,
     RunStarted,
@@ -72,6 +73,8 @@ class StepRecord(msgspec.Struct):
     """For an agent: what earlier sittings of this step have spent."""
     told: Spending = Spending()
     """For an agent: what its messages say that the sitting that goes on has spent; its total takes their place."""
+    open_calls: dict[str, None] = {}
+    """For an agent: its calls of tools without a result."""
 
 
 class Journal(msgspec.Struct):
@@ -99,6 +102,8 @@ class Journal(msgspec.Struct):
     sub_cost: Cost | None = None
     partial: PartialMessages = msgspec.field(default_factory=PartialMessages)
     """Messages of which the log has pieces, but not the whole."""
+    covers: Covers | None = None
+    """What the usage and the cost of its agents' steps are of."""
 
     def take(self, event: Event) -> None:
         self.last_seq = event.seq
@@ -148,6 +153,7 @@ class Journal(msgspec.Struct):
             self.sub_usage, self.sub_cost = added(self.sub_usage, step.usage), summed(self.sub_cost, step.cost)
         elif step.kind == AGENT:
             self._settle(place, step.usage, step.cost)
+            self.covers = self.covers if step.covers in (None, "own") and self.covers else step.covers
             self.sub_usage = added(self.sub_usage, step.sub_usage)
             self.sub_cost = summed(self.sub_cost, step.sub_cost)
             if step.session is not None and place in self.steps:
@@ -163,6 +169,13 @@ class Journal(msgspec.Struct):
 
     def _note_session(self, place: Place, said: Said) -> None:
         """An agent may tell only late in which session it is."""
+        match said:
+            case ToolCall(call_id=call_id):
+                self.steps[place].open_calls[call_id] = None
+            case ToolResult(call_id=call_id):
+                self.steps[place].open_calls.pop(call_id, None)
+            case _:
+                pass
         if not isinstance(said, AssistantMessage):
             return
         told = said.session_id or (said.note and said.note.ready and said.note.ready.session_id)

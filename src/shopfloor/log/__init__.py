@@ -1,6 +1,6 @@
 """The vocabulary: envelope, events, content blocks, and their bytes. Knows nothing of files."""
 
-from shopfloor.log.agents import Clock, FileChange, Initialisation, Limit, Note, Process, Session
+from shopfloor.log.agents import Clock, FileChange, Initialisation, Limit, Note, Process, Session, Usage
 from shopfloor.log.blocks import (
     BLOCK_TYPES,
     Block,
@@ -28,6 +28,7 @@ from shopfloor.log.codec import (
 from shopfloor.log.deltas import Delta
 from shopfloor.log.events import (
     FORMAT,
+    TIMESTAMP,
     Entry,
     Event,
     Line,
@@ -45,6 +46,7 @@ from shopfloor.log.payloads import (
     CallCompleted,
     CallStarted,
     Cost,
+    Covers,
     Payload,
     RunCompleted,
     RunError,
@@ -55,7 +57,6 @@ from shopfloor.log.payloads import (
     ToolCall,
     ToolResult,
     UnknownPayload,
-    Usage,
     UserMessage,
 )
 from shopfloor.log.rules import RULES, Broken, Verifier
@@ -69,6 +70,7 @@ __all__ = [
     "INTERRUPTED",
     "PAYLOAD_TYPES",
     "RULES",
+    "TIMESTAMP",
     "AssistantMessage",
     "Awaits",
     "Block",
@@ -79,6 +81,7 @@ __all__ = [
     "Clock",
     "CommandBlock",
     "Cost",
+    "Covers",
     "Delta",
     "Entry",
     "Event",

@@ -7,6 +7,21 @@ from typing import Any, Literal
 import msgspec
 
 
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens, by class: each that was read is in one of `input`, `cache_read` and `cache_write`."""
+
+    input: int = 0
+    """Tokens that were read afresh: neither from a cache nor into one."""
+    output: int = 0
+    """Tokens that were written, thinking included."""
+    cache_read: int = 0
+    """Tokens that were read from a cache."""
+    cache_write: int = 0
+    """Tokens that were read and written to a cache."""
+    reasoning: int = 0
+    """The part of `output` that is known to be thinking."""
+
+
 class Process(msgspec.Struct, frozen=True, kw_only=True):
     """The process that serves a step."""
 
@@ -35,6 +50,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the session can do, as it was found when it began."""
     resumed: bool = False
     """True where it goes on in a session that there was."""
+    usage: Usage | None = None
+    """Tokens of the whole session, with what earlier runs spent in it, where the agent tells no other number."""
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,26 +6,12 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from shopfloor.log.agents import Clock, FileChange, Limit, Note, Process, Session
+from shopfloor.log.agents import Clock, FileChange, Limit, Note, Process, Session, Usage
 from shopfloor.log.blocks import Block, Fidelity
 
 Status = Literal["completed", "failed", "cancelled"]
+Covers = Literal["own", "own_and_sub_agents"]
 STATUSES: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens, by class: each that was read is in one of `input`, `cache_read` and `cache_write`."""
-
-    input: int = 0
-    """Tokens that were read afresh: neither from a cache nor into one."""
-    output: int = 0
-    """Tokens that were written, thinking included."""
-    cache_read: int = 0
-    """Tokens that were read from a cache."""
-    cache_write: int = 0
-    """Tokens that were read and written to a cache."""
-    reasoning: int = 0
-    """The part of `output` that is known to be thinking."""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -76,6 +62,8 @@ class _Named(_Payload, frozen=True, kw_only=True):
     """What it is called."""
     kind: str
     """`agent`, `command`, `operation`, `terminal`, `parallel`, `for_each`, `while`, `call_workflow`, or another."""
+    clock: Clock | None = None
+    """`reader` where an agent gave no time for it, and that of reading, or of the event before it, is used."""
 
 
 class RunStarted(_Named, frozen=True, kw_only=True):
@@ -133,7 +121,10 @@ class RunCompleted(_Named, frozen=True, kw_only=True):
     usage: Usage | None = None
     """Tokens of the whole run, without those of its sub-runs."""
     cost: Cost | None = None
-    """Cost of the whole run."""
+    """Cost of the same."""
+    covers: Covers | None = None
+    """What `usage` and `cost` are of, for agents with sub-agents: their own alone, or with those of sub-agents, where
+    they cannot be told apart. Left out where there were none."""
     sub_usage: Usage | None = None
     """Tokens of the runs that it called, with those that they called."""
     sub_cost: Cost | None = None
@@ -173,7 +164,10 @@ class _Ended(_StepPayload, frozen=True, kw_only=True):
     usage: Usage | None = None
     """Tokens of this step."""
     cost: Cost | None = None
-    """Cost of this step."""
+    """Cost of the same."""
+    covers: Covers | None = None
+    """What `usage` and `cost` are of, for an agent with sub-agents: its own alone, or with theirs, where they cannot be
+    told apart. Left out where it had none."""
     sub_usage: Usage | None = None
     """Tokens of an agent's sub-agents that no run of theirs tells of."""
     sub_cost: Cost | None = None
@@ -218,6 +212,8 @@ class UserMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="us
     """True where the agent's program wrote it, and nobody asked for it."""
     clock: Clock | None = None
     """`reader` where the timestamp is not the agent's own."""
+    truncated: bool = False
+    """True where texts were cut, with a remark at their end, because the line would have been over the limit."""
     blocks: list[Block]
     """The prompt as it was resolved, or the command."""
 
@@ -244,6 +240,8 @@ class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", ta
     """What the program says of itself; then there may be no blocks."""
     clock: Clock | None = None
     """`reader` where the timestamp is not the agent's own."""
+    truncated: bool = False
+    """True where texts were cut, with a remark at their end, because the line would have been over the limit."""
     blocks: list[Block]
     """What was said, in order."""
 
@@ -259,6 +257,8 @@ class _Tool(_Payload, frozen=True, kw_only=True):
     """What the tool gave."""
     clock: Clock | None = None
     """`reader` where the timestamp is not the agent's own."""
+    truncated: bool = False
+    """True where texts were cut, with a remark at their end, because the line would have been over the limit."""
 
 
 class ToolCall(_Tool, frozen=True, kw_only=True):

@@ -6,15 +6,19 @@ prints and gives reports, with no clock and no I/O, so that a live process, a fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
 
+from shopfloor.limits import PROVIDER_WORDS_CHARS
 from shopfloor.log import AssistantMessage, Limit, RunError, Status, ToolCall, ToolResult, Usage, UserMessage
 
 AccessMode = Literal["subscription", "api", "local"]
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 SELF = ""
 """The session itself, where a report says whose it is; anything else is the key of a sub-agent."""
@@ -124,6 +128,20 @@ class AgentExit(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: bool = False
     """We told it to stop."""
 
+    @property
+    def is_good(self) -> bool:
+        """Whether no signal and no exit code speaks against success. Nothing does where neither is known."""
+        return self.signal is None and not self.code
+
+    def description(self, *, noise: tuple[str, ...] = ()) -> str:
+        """`exit code 1: Error: …`, with the last error line of stderr, or its last line that is not `noise`."""
+        how = f"killed by {self.signal}" if self.signal is not None else f"exit code {self.code}"
+        lines = [_ESCAPE.sub("", line).strip() for line in self.stderr.splitlines()]
+        lines = [line for line in lines if line and not line.startswith(noise)]
+        errors = [line for line in lines if line.lower().startswith("error")]
+        last = (errors or lines or [""])[-1][:PROVIDER_WORDS_CHARS]
+        return f"{how}: {last}" if last else how
+
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was said or done: it belongs into a log as it is."""
@@ -132,6 +150,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = SELF
     at: str | None = None
     """The agent's own time, RFC 3339 in UTC with milliseconds; None where it gave none."""
+    is_prompt: bool = False
+    """The prompt of the session, repeated by the agent: on record already where we gave it."""
 
 
 class Typed(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,9 +202,14 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The last report, and there is always exactly one: how it went, by the provider's rules."""
+    """The last report, and there is always exactly one: how it went, by the agent's own words.
+
+    The engine has the last word: see `judge` in `engine/agents/outcome.py`.
+    """
 
     status: Status
+    is_final: bool = False
+    """Whether the agent's own final record was in the stream, with nothing said after it."""
     text: str | None = None
     """The agent's final answer."""
     structured: object = None
@@ -194,6 +219,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """Of the session alone, without sub-agents and without what a session that was resumed had spent before."""
     models: dict[str, Usage] = {}
     """By model, for prices, where the model is known: again of the session alone."""
+    includes_sub_agents: bool = False
+    """The same with sub-agents, where the agent does not tell them apart."""
+    session_usage: Usage | None = None
+    """Of the whole session, with what earlier runs spent in it, where the agent tells no other number."""
     cost_usd: float | None = None
     """The agent's own total for this run, sub-agents included; None where it gives none."""
     turns: int | None = None
@@ -209,6 +238,11 @@ Report = Told | Typed | SubAgentStarted | SubAgentEnded | Spent | Ended
 
 class Normaliser(Protocol):
     """Makes reports of what a program prints. It never raises, whatever it is fed."""
+
+    @property
+    def tells_time(self) -> bool:
+        """Whether its reports can have times."""
+        ...
 
     def feed(self, data: bytes) -> list[Report]:
         """What the next bytes of stdout tell, however they are cut."""
@@ -246,6 +280,10 @@ class Provider(Protocol):
         """Raises `UnsupportedOption` where it cannot be asked so."""
         ...
 
-    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> Normaliser:
-        """`spent_before` is what the launcher said of a session that is resumed."""
+    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> Normaliser:
+        """`resumed` is None where that is not known; `spent_before` is what the launcher said of a resumed session."""
+        ...
+
+    def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
+        """The model of a session, where the stream does not tell it and the program keeps it elsewhere."""
         ...

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from shopfloor.errors import (
     InvalidEvent,
@@ -27,6 +28,7 @@ from shopfloor.log import (
     CHECKS,
     ENCODE_ERRORS,
     PAYLOAD_TYPES,
+    TIMESTAMP,
     Check,
     Entry,
     Line,
@@ -146,6 +148,7 @@ class Recorder:
         seq, ended = (last.seq, last.type == _OUTCOME) if last else (0, False)
         # In one attribute, so that no interruption can leave them at odds.
         self._written: tuple[int, int, bool] = (seq, tail.end, ended)
+        self._newest = last.timestamp if last and TIMESTAMP.fullmatch(last.timestamp) else ""
         self._fanout = FanOut(seq)
 
     @property
@@ -167,9 +170,7 @@ class Recorder:
         at: str | None = None,
     ) -> Entry:
         """Writes one event and tells the subscribers. On an error nothing was written and no `seq` is used up.
-
-        `at` is its time, where somebody else knows it better than our clock.
-        """
+        `at` is its time, where somebody else knows it better than our clock (see `_in_order`)."""
         if self._mask is not None:
             payload = _masked(self._mask, payload)
         try:
@@ -187,6 +188,8 @@ class Recorder:
             since, until, timestamp = self._clock
             if not since <= (now := time()) < until:
                 timestamp = self._tick(now)
+            if at is not None or timestamp < self._newest:
+                timestamp, payload = self._in_order(timestamp, at, payload)
             event = Line(
                 seq=seq,
                 run_id=self.run_id,
@@ -195,7 +198,7 @@ class Recorder:
                 type=event_type,
                 path=path,
                 iteration=iteration,
-                timestamp=at or timestamp,
+                timestamp=timestamp,
                 payload=payload,
             )
             line = self._line
@@ -216,7 +219,7 @@ class Recorder:
                     self._settle(short=short)
             except OSError as error:
                 raise self._undo(error) from error
-            self._written = (seq, size + length, outcome)
+            self._written, self._newest = (seq, size + length, outcome), timestamp
             if not self._unsynced and self._grouped and not durable:
                 self._unsynced = True
                 group_commit.add(self)
@@ -234,6 +237,15 @@ class Recorder:
         text = timestamp_of(ms)
         self._clock = (ms / 1000, (ms + 1) / 1000, text)
         return text
+
+    def _in_order(self, now: str, at: str | None, payload: Payload) -> tuple[str, Payload]:
+        """The time of an event, and its payload. Times never run backwards in a log, also if our clock was set back.
+        Where `at` is before the last event, or still to come, our clock's time is used, and the payload says so.
+        """
+        now = max(now, self._newest)
+        if at is None:
+            return now, payload
+        return (at, payload) if self._newest <= at <= now else (now, replace(payload, clock="reader"))
 
     def _prepare(self, payload: Payload) -> None:
         """What need not be asked for every event: may this one be written, and is there something to mend first?"""

@@ -1022,6 +1022,8 @@ export interface components {
         RunStarted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             attempt: number;
             host: string;
             /** @default null */
@@ -1064,6 +1066,8 @@ export interface components {
         RunCompleted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             /** @enum {unknown} */
             status: "cancelled" | "completed" | "failed";
             /** @default null */
@@ -1074,6 +1078,8 @@ export interface components {
             usage?: components["schemas"]["Usage"] | null;
             /** @default null */
             cost?: components["schemas"]["Cost"] | null;
+            /** @default null */
+            covers?: ("own" | "own_and_sub_agents") | null;
             /** @default null */
             sub_usage?: components["schemas"]["Usage"] | null;
             /** @default null */
@@ -1126,6 +1132,8 @@ export interface components {
         StepStarted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             try: number;
             /** @default null */
             process?: components["schemas"]["Process"] | null;
@@ -1160,6 +1168,8 @@ export interface components {
             capabilities?: Record<string, unknown> | null;
             /** @default false */
             resumed?: boolean;
+            /** @default null */
+            usage?: components["schemas"]["Usage"] | null;
         };
         /**
          * StepCompleted
@@ -1168,6 +1178,8 @@ export interface components {
         StepCompleted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             try: number;
             /** @default null */
             error?: string | null;
@@ -1183,6 +1195,8 @@ export interface components {
             usage?: components["schemas"]["Usage"] | null;
             /** @default null */
             cost?: components["schemas"]["Cost"] | null;
+            /** @default null */
+            covers?: ("own" | "own_and_sub_agents") | null;
             /** @default null */
             sub_usage?: components["schemas"]["Usage"] | null;
             /** @default null */
@@ -1219,6 +1233,8 @@ export interface components {
         CallStarted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             try: number;
             /** @default null */
             worker?: string | null;
@@ -1232,6 +1248,8 @@ export interface components {
         CallCompleted: {
             name: string;
             kind: string;
+            /** @default null */
+            clock?: "reader" | null;
             try: number;
             /** @default null */
             error?: string | null;
@@ -1247,6 +1265,8 @@ export interface components {
             usage?: components["schemas"]["Usage"] | null;
             /** @default null */
             cost?: components["schemas"]["Cost"] | null;
+            /** @default null */
+            covers?: ("own" | "own_and_sub_agents") | null;
             /** @default null */
             sub_usage?: components["schemas"]["Usage"] | null;
             /** @default null */
@@ -1271,6 +1291,8 @@ export interface components {
             synthetic?: boolean;
             /** @default null */
             clock?: "reader" | null;
+            /** @default false */
+            truncated?: boolean;
             blocks: (components["schemas"]["TextBlock"] | components["schemas"]["ThinkingBlock"] | components["schemas"]["ToolUseBlock"] | components["schemas"]["ToolResultBlock"] | components["schemas"]["CommandBlock"] | components["schemas"]["StreamBlock"])[];
         };
         /**
@@ -1390,6 +1412,8 @@ export interface components {
             note?: components["schemas"]["Note"] | null;
             /** @default null */
             clock?: "reader" | null;
+            /** @default false */
+            truncated?: boolean;
             blocks: (components["schemas"]["TextBlock"] | components["schemas"]["ThinkingBlock"] | components["schemas"]["ToolUseBlock"] | components["schemas"]["ToolResultBlock"] | components["schemas"]["CommandBlock"] | components["schemas"]["StreamBlock"])[];
         };
         /**
@@ -1447,6 +1471,8 @@ export interface components {
             output: unknown;
             /** @default null */
             clock?: "reader" | null;
+            /** @default false */
+            truncated?: boolean;
             /** @enum {unknown} */
             fidelity: "agent_emitted" | "router";
             /** @default null */
@@ -1476,6 +1502,8 @@ export interface components {
             output: unknown;
             /** @default null */
             clock?: "reader" | null;
+            /** @default false */
+            truncated?: boolean;
             /** @default null */
             error?: string | null;
             /** @default null */

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -15,6 +15,9 @@ from shopfloor.log import AssistantMessage, StreamBlock
 from shopfloor.ports import AgentExit, Ended, Report, Told
 
 _BLANK = b" \t\r\v\f"
+_OPENINGS = (b"{", b"[")
+_CLOSINGS = (b"}", b"]")
+"""A line that is only this begins, or ends, a document over several lines."""
 _decode = msgspec.json.Decoder().decode
 
 ODD_SHAPE = (TypeError, AttributeError, KeyError, IndexError, ValueError, RecursionError, OverflowError)
@@ -54,12 +57,19 @@ class LineNormaliser(ABC):
     """What the normalisers of programs that print one JSON object per line share.
 
     One for a provider says what a record means (`_read`) and how it all ended (`_end`). A record that is not
-    understood, or not of the shape that was expected, is kept as it came.
+    understood, or not of the shape that was expected, is kept as it came. The same records may come in one JSON
+    document: an array of them, or a single one over many lines, as `--output-format json` prints them.
     """
+
+    tells_time = True
+    """Whether its records have times."""
 
     def __init__(self) -> None:
         self.unparsed = 0
         self._lines = Lines()
+        self._document: list[bytes] = []
+        """The lines so far of a document that began on a line of its own."""
+        self._document_bytes = 0
 
     def feed(self, data: bytes) -> list[Report]:
         reports: list[Report] = []
@@ -68,19 +78,53 @@ class LineNormaliser(ABC):
         return reports
 
     def finish(self, ended: AgentExit | None) -> list[Report]:
-        return [*self._line(self._lines.rest()), *self._end(ended)]
+        return [*self._line(self._lines.rest()), *self._document_line(b""), *self._end(ended)]
 
     def _line(self, line: bytes) -> list[Report]:
+        if self._document or line.strip(_BLANK) in _OPENINGS:
+            return self._document_line(line)
+        return self._read_line(line)
+
+    def _document_line(self, line: bytes) -> list[Report]:
+        """Collect the lines of a document and read it when it is whole. Where it never is, each line is on its own:
+        as soon as one begins like a record, when it gets too long, and at the end (an empty line).
+        """
+        reports: list[Report] = []
+        if not line or line.startswith(b"{"):
+            lines, self._document, self._document_bytes = self._document, [], 0
+            for one in lines:
+                reports += self._read_line(one)
+            if line.strip(_BLANK) not in _OPENINGS:
+                return [*reports, *self._read_line(line)]
+        self._document.append(line)
+        self._document_bytes += len(line)
+        if self._document_bytes > AGENT_LINE_BYTES:
+            return [*reports, *self._document_line(b"")]
+        if line.rstrip(_BLANK) in _CLOSINGS:
+            whole = b"\n".join(self._document)
+            if json_records(whole) is not None:
+                self._document, self._document_bytes = [], 0
+                return [*reports, *self._read_line(whole)]
+        return reports
+
+    def _read_line(self, line: bytes) -> list[Report]:
         if not line.strip(_BLANK):
             return []
-        record = json_object(line)
-        if record is not None:
-            try:
-                reports = self._read(record)
-            except ODD_SHAPE:
-                reports = None
-            if reports is not None:
-                return reports
+        records = json_records(line)
+        if records is None:
+            return self._keep_line(line)
+        if len(records) == 1:
+            return self._read_record(records[0], line)
+        return [report for one in records for report in self._read_record(one, msgspec.json.encode(one))]
+
+    def _read_record(self, record: Record, line: bytes) -> list[Report]:
+        try:
+            reports = self._read(record)
+        except ODD_SHAPE:
+            reports = None
+        return self._keep_line(line) if reports is None else reports
+
+    def _keep_line(self, line: bytes) -> list[Report]:
         self.unparsed += 1
         return [kept(line)]
 
@@ -94,18 +138,35 @@ class LineNormaliser(ABC):
 
 
 def json_object(line: bytes) -> Record | None:
-    """The object that a line is; None where it is none. What is not UTF-8, or half a surrogate, becomes U+FFFD."""
-    value: Json
-    try:
-        value = _decode(line)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        value = _leniently(line)
+    """The object that a line is; None where it is none. What is not UTF-8, or half a surrogate, becomes U+FFFD; raw
+    control characters inside strings, NUL among them, stay what they are.
+    """
+    value: Json = _json(line)
     return value if isinstance(value, dict) else None
+
+
+def json_records(line: bytes) -> list[Record] | None:
+    """The object that a line is, or the objects of the array that it is; None where it is neither."""
+    value: Any = _json(line)
+    if isinstance(value, dict):
+        return [cast("Record", value)]
+    if not isinstance(value, list):
+        return None
+    values = cast("list[Json]", value)
+    records = [one for one in values if isinstance(one, dict)]
+    return records if records and len(records) == len(values) else None
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return _decode(line)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return _leniently(line)
 
 
 def _leniently(line: bytes) -> Any:
     try:
-        value: Any = json.loads(line.decode(errors="replace"))
+        value: Any = json.loads(line.decode(errors="replace"), strict=False)
         # Back and forth, so that what could not be written is not there: `\ud800` alone, NaN, numbers without end.
         return _decode(json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace"))
     except (ValueError, RecursionError, msgspec.MsgspecError):

@@ -17,7 +17,7 @@ from shopfloor.errors import (
     RequestRejected,
     RunFailed,
 )
-from shopfloor.limits import AGENT_DIFF_CHARS, PROVIDER_WORDS_CHARS
+from shopfloor.limits import AGENT_DIFF_CHARS
 from shopfloor.log import FileChange, RunError, timestamp_of
 from shopfloor.ports import AgentExit
 
@@ -125,19 +125,9 @@ def run_error(kind: type[RunFailed], message: str, *, retry_after: float | None 
     return RunError(code=kind.code, message=message, retryable=kind.retryable, retry_after=retry_after)
 
 
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
 def how_it_ended(ended: AgentExit | None, *, noise: tuple[str, ...] = ()) -> str:
-    """`exit code 1: Error: …`, with the last thing that a program said of an error, or said at all but for `noise`."""
-    if ended is None:
-        return "nothing more came"
-    how = f"killed by {ended.signal}" if ended.signal is not None else f"exit code {ended.code}"
-    lines = [_ESCAPE.sub("", line).strip() for line in ended.stderr.splitlines()]
-    lines = [line for line in lines if line and not line.startswith(noise)]
-    errors = [line for line in lines if line.lower().startswith("error")]
-    said = (errors or lines or [""])[-1][:PROVIDER_WORDS_CHARS]
-    return f"{how}: {said}" if said else how
+    """How a program ended, in words; `noise` is how lines of its stderr begin that say nothing."""
+    return "nothing more came" if ended is None else ended.description(noise=noise)
 
 
 def changed_file(path: str, action: object, diff: str | None = None) -> FileChange:

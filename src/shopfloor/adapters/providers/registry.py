@@ -21,13 +21,13 @@ NAMES = tuple(_HOMES)
 """The providers that run as programs."""
 
 
-def normaliser(name: str) -> Normaliser:
+def normaliser(name: str, *, resumed: bool | None = None) -> Normaliser:
     """What understands what a provider says: an agent's program, or a model API's answers."""
     if name in API_KEYS:
         return api_normaliser(name)
     if name not in _HOMES:
         raise ProviderNotFound(f"there is no provider {name!r}", hint=f"there are {', '.join((*NAMES, *API_KEYS))}")
-    return provider(name).normaliser()
+    return provider(name).normaliser(resumed=resumed)
 
 
 def provider(name: str) -> Provider:

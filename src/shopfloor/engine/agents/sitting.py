@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import msgspec
 
 from shopfloor.engine.agents.asking import AgentDesk
@@ -32,7 +33,7 @@ from shopfloor.errors import (
     StorageError,
     error_of,
 )
-from shopfloor.limits import AGENT_STDERR_CHARS, STOP_GRACE_SECONDS
+from shopfloor.limits import AGENT_STDERR_CHARS, SESSION_LOOKUPS, STOP_GRACE_SECONDS
 from shopfloor.log import (
     AssistantMessage,
     Cost,
@@ -89,12 +90,15 @@ class Sitting:
             model=request.model,
             called=len(_calls_below(attempt, trying.place)),
             mask=attempt.mask,
+            open_calls=_open_calls(attempt, trying.place),
         )
         self._pieces = PieceWriter(attempt.mask)
         self._logs: dict[str, tuple[Log, AsyncExitStack]] = {}
         self._opened = AsyncExitStack()
         self._stderr = ""
         self._spent = 0.0
+        self._model = request.model
+        self._model_lookups = 0
         self._failure: RunFailed | StorageError | None = None
         """What ended it from our side."""
 
@@ -119,10 +123,11 @@ class Sitting:
             result_of(end.ended, self._exit(exit_)),
             end.ended.usage,
             end.cost,
-            self._session(launch, end.ended.session_id),
+            self._session(launch, end.ended.session_id, end.ended.session_usage),
             end.ended.limits or None,
             end.sub_usage,
             end.sub_cost,
+            end.covers,
         )
         if isinstance(self._failure, StorageError):
             raise self._failure
@@ -208,13 +213,14 @@ class Sitting:
             return StepFailed(error.message, hint=error.hint)
         return AgentMissing(f"{self._provider.name} is not installed; to install it: {self._provider.install}")
 
-    def _session(self, launch: Launch, session_id: str | None) -> Session:
+    def _session(self, launch: Launch, session_id: str | None, usage: Usage | None = None) -> Session:
         return Session(
             provider=self._provider.name,
             access_mode=launch.access_mode,
             session_id=session_id or launch.session_id or self._request.resume,
             capabilities=msgspec.to_builtins(self._provider.capabilities),
             resumed=self._request.resume is not None,
+            usage=usage,
         )
 
     async def _hear(self, reports: list[Report]) -> None:
@@ -222,6 +228,13 @@ class Sitting:
             match report:
                 case Typed():
                     self._tell(report)
+                case Told(is_prompt=True):
+                    # It is on record as we gave it.
+                    pass
+                case Told():
+                    told = await self._with_model(report)
+                    async with self._pieces.lock:
+                        await self._take(told)
                 case Spent():
                     self._transcriber.take(report)
                     await self._spend(report)
@@ -232,6 +245,23 @@ class Sitting:
     async def _take(self, report: Report) -> None:
         for write in self._transcriber.take(report):
             await self._write(write)
+
+    async def _with_model(self, told: Told) -> Told:
+        message = told.payload
+        if not isinstance(message, AssistantMessage) or message.model or not message.blocks or told.agent != SELF:
+            return told
+        if message.synthetic or (model := await self._find_model(message.session_id)) is None:
+            return told
+        return msgspec.structs.replace(told, payload=msgspec.structs.replace(message, model=model))
+
+    async def _find_model(self, session_id: str | None) -> str | None:
+        """The model, where the stream does not tell it: the one asked for, or what the program keeps of its session."""
+        if self._model is None and session_id is not None and self._model_lookups < SESSION_LOOKUPS:
+            self._model_lookups += 1
+            find = self._provider.session_model
+            self._model = await anyio.to_thread.run_sync(find, session_id, self._desk.env)
+            self._transcriber.price_as(self._model)
+        return self._model
 
     def _tell(self, typed: Typed) -> None:
         """Live only of the session itself: who watches a run sees its own text being typed."""
@@ -268,14 +298,15 @@ class Sitting:
 
     async def _spend(self, spent: Spent) -> None:
         """On record at once: should we be killed, there will be no total."""
-        model = spent.model or self._request.model
+        record = self._attempt.journal.steps.get(self._trying.place)
+        session_id = record.session.session_id if record and record.session else None
+        model = spent.model or await self._find_model(session_id)
         cost = None if model is None else self._desk.prices(model, spent.usage)
         if spent.cost_usd is not None:
             cost = Cost(usd=spent.cost_usd, source="agent")
-        record = self._attempt.journal.steps.get(self._trying.place)
         told = AssistantMessage(
-            session_id=record.session.session_id if record and record.session else None,
-            model=spent.model,
+            session_id=session_id,
+            model=model,
             usage=spent.usage,
             cost=cost,
             clock="reader",
@@ -301,12 +332,12 @@ class Sitting:
         ended = last if isinstance(last, Ended) else Ended(status="failed")
         try:
             await self._hear(reports)
-            writes, end = self._transcriber.end(ended)
+            writes, end = self._transcriber.end(ended, self._exit(exit_))
             for write in writes:
                 await self._write(write)
         except ShopfloorError as error:
             self._fail(error)
-            _, end = self._transcriber.end(ended)
+            _, end = self._transcriber.end(ended, self._exit(exit_))
         return end
 
     def _exit(self, exit_: Exit | None) -> AgentExit:
@@ -328,6 +359,12 @@ _SECRET = re.compile(r"(?i)((?:key|token|secret|password|auth|header)[^=]*=).+",
 def _told(args: list[str]) -> list[str]:
     """What a program was started with, but for what looks like a secret: a log is read by many."""
     return [_SECRET.sub(r"\1…", arg) for arg in args]
+
+
+def _open_calls(attempt: Attempt, place: Place) -> list[str]:
+    """The calls of tools of earlier processes of this step that have no result."""
+    record = attempt.journal.steps.get(place)
+    return list(record.open_calls) if record is not None else []
 
 
 def _calls_below(attempt: Attempt, place: Place) -> list[tuple[Place, StepRecord]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+from shopfloor.engine.agents.timing import timed
 from shopfloor.engine.agents.transcript import Prices, Transcriber, Write
 from shopfloor.limits import LINE_BUFFER_BYTES
 from shopfloor.log import FORMAT, Line, RunCompleted, RunStarted, Session, StepCompleted, StepStarted, encode, now
@@ -24,11 +25,14 @@ def transcribed(
     clock: Callable[[], str] = now,
 ) -> Iterator[bytes]:
     """The lines of the transcript, as they can be told. The same stream twice has the same ids."""
+    coming = iter(chunks)
+    head = _first_line(coming)
+    transcript = _Transcript(provider, run_id_of(provider, head), prices, source)
     seqs: dict[str, int] = {}
-
-    def line(write: Write) -> bytes:
+    writes = _writes(transcript, normaliser, head, coming, ended)
+    for write, timestamp in timed(writes, tells_time=normaliser.tells_time, clock=clock):
         seq = seqs[write.run_id] = seqs.get(write.run_id, 0) + 1
-        return encode(
+        yield encode(
             Line(
                 seq=seq,
                 run_id=write.run_id,
@@ -37,20 +41,21 @@ def transcribed(
                 type=write.payload.event_type,
                 path=write.path,
                 iteration=0,
-                timestamp=write.at or clock(),
+                timestamp=timestamp,
                 payload=write.payload,
             )
         )
 
-    coming = iter(chunks)
-    head = _first_line(coming)
-    transcript = _Transcript(provider, run_id_of(provider, head), prices, source)
-    yield from map(line, transcript.beginning())
-    for chunk in chain([head], coming):
+
+def _writes(
+    transcript: _Transcript, normaliser: Normaliser, head: bytes, rest: Iterable[bytes], ended: AgentExit | None
+) -> Iterator[Write]:
+    yield from transcript.beginning()
+    for chunk in chain([head], rest):
         for report in normaliser.feed(chunk):
-            yield from map(line, transcript.take(report))
+            yield from transcript.take(report)
     for report in normaliser.finish(ended):
-        yield from map(line, transcript.take(report, ended))
+        yield from transcript.take(report, ended)
 
 
 def _first_line(chunks: Iterator[bytes]) -> bytes:
@@ -97,7 +102,8 @@ class _Transcript:
         return self._end(report, exit_) if isinstance(report, Ended) else self._transcriber.take(report)
 
     def _end(self, ended: Ended, exit_: AgentExit | None) -> list[Write]:
-        writes, end = self._transcriber.end(ended)
+        writes, end = self._transcriber.end(ended, exit_)
+        ended = end.ended
         error = ended.error
         step = StepCompleted(
             name=self._provider,
@@ -112,7 +118,8 @@ class _Transcript:
             cost=end.cost,
             sub_usage=end.sub_usage,
             sub_cost=end.sub_cost,
-            session=Session(provider=self._provider, session_id=ended.session_id),
+            covers=end.covers,
+            session=Session(provider=self._provider, session_id=ended.session_id, usage=ended.session_usage),
             rate_limits=ended.limits or None,
         )
         outcome = RunCompleted(
@@ -125,6 +132,7 @@ class _Transcript:
             cost=end.cost,
             sub_usage=end.sub_usage,
             sub_cost=end.sub_cost,
+            covers=end.covers,
         )
         return [*writes, self._write(step, at=ended.at), self._write(outcome, path="", at=ended.at)]
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
 
+from shopfloor.engine.agents.fitting import fit
+from shopfloor.engine.agents.outcome import judge
 from shopfloor.engine.workers.definition import segment_of
 from shopfloor.errors import AgentFailed, ExecutionCancelled
+from shopfloor.limits import AGENT_CALLS
 from shopfloor.log import (
     FORMAT,
     AssistantMessage,
     CallCompleted,
     CallStarted,
     Cost,
+    Covers,
     PartialMessage,
     Payload,
     RunCompleted,
@@ -24,11 +28,13 @@ from shopfloor.log import (
     StepCompleted,
     StepStarted,
     TextBlock,
+    ToolCall,
+    ToolResult,
     Usage,
     UserMessage,
     covers_pieces,
 )
-from shopfloor.ports import SELF, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told, Typed
+from shopfloor.ports import SELF, AgentExit, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told, Typed
 from shopfloor.record import Masking
 from shopfloor.views import added
 
@@ -62,6 +68,8 @@ class AgentEnd(msgspec.Struct, frozen=True, kw_only=True):
     sub_usage: Usage | None = None
     """What its sub-agents have spent beside what they told themselves."""
     sub_cost: Cost | None = None
+    covers: Covers | None = None
+    """What the usage and the cost are of; None where it had no sub-agents."""
 
 
 class _Agent(msgspec.Struct):
@@ -77,6 +85,8 @@ class _Agent(msgspec.Struct):
     called: int = 0
     """How many others it has called."""
     over: bool = False
+    calls: dict[str, None] = {}
+    """The newest calls of tools that its log has."""
 
 
 class Transcriber:
@@ -94,16 +104,18 @@ class Transcriber:
         model: str | None = None,
         called: int = 0,
         mask: Masking | None = None,
+        open_calls: Iterable[str] = (),
     ) -> None:
         """`first` is the run's own: sub-agents have its owner and channel. `new_id` makes a run's id of a key.
-        `called` is how many others it has called before. `mask` is what is kept out of the log."""
+        `called` is how many others it has called before, `open_calls` are the calls of tools in its log that have no
+        result yet, `mask` is what is kept out of the log."""
         self._first = first
         self._provider = provider
         self._prices = prices
         self._new_id = new_id
         self._model = model
         self._mask = mask
-        self._agents = {SELF: _Agent(run_id=run_id, path=path, called=called)}
+        self._agents = {SELF: _Agent(run_id=run_id, path=path, called=called, calls=dict.fromkeys(open_calls))}
         self._sub_costs = 0.0
         self._sub_usage = Usage()
         self._spent: dict[str | None, Usage] = {}
@@ -130,6 +142,10 @@ class Transcriber:
             writes += [] if message is None else self._told(Told(agent=agent, payload=message, at=at))
         return writes
 
+    def price_as(self, model: str | None) -> None:
+        """Set the model whose prices hold for tokens of which no model is told."""
+        self._model = model
+
     def take(self, report: Report) -> list[Write]:
         match report:
             case Told(agent=agent, payload=AssistantMessage() as message, at=at):
@@ -154,8 +170,9 @@ class Transcriber:
             case _:
                 return []
 
-    def end(self, ended: Ended) -> tuple[list[Write], AgentEnd]:
+    def end(self, ended: Ended, exit_: AgentExit | None) -> tuple[list[Write], AgentEnd]:
         """What is left to write when the session has ended. Sub-agents end with it, the innermost first."""
+        ended = fit(judge(ended, exit_))
         kind = ExecutionCancelled if ended.status == "cancelled" else AgentFailed
         error = RunError(code=kind.code, message="the agent that it worked for ended first")
         status = "cancelled" if ended.status == "cancelled" else "failed"
@@ -165,8 +182,24 @@ class Transcriber:
             writes += self._ended(SubAgentEnded(agent=key, status=status, error=error, at=ended.at))
         sub_usage = self._untold(ended)
         sub_cost = None if sub_usage is None else self._cost(self._untold_by_model(ended), sub_usage)
+        if len(self._agents) == 1:
+            return writes, AgentEnd(ended=ended, cost=self._own_cost(ended))
+        if ended.cost_usd is not None and not self._is_divisible(ended, sub_cost):
+            # The agent's price is of all, and what of it was sub-agents' is not known: so the tokens are of all, too.
+            ended = msgspec.structs.replace(ended, usage=sum_of(list(self._spent.values())), includes_sub_agents=True)
+            sub_usage = sub_cost = None
         self._sub_costs += (sub_cost and sub_cost.usd) or 0.0
-        return writes, AgentEnd(ended=ended, cost=self._own_cost(ended), sub_usage=sub_usage, sub_cost=sub_cost)
+        cost, covers = self._own_cost(ended), None
+        if ended.usage is not None or cost is not None:
+            covers = "own_and_sub_agents" if ended.includes_sub_agents else "own"
+        return writes, AgentEnd(ended=ended, cost=cost, sub_usage=sub_usage, sub_cost=sub_cost, covers=covers)
+
+    def _is_divisible(self, ended: Ended, sub_cost: Cost | None) -> bool:
+        """Whether it is known what of the agent's total cost was its sub-agents'."""
+        if ended.usage is None or not self._spent:
+            return True
+        rest = less(sum_of(list(self._spent.values())), added(ended.usage, self._sub_usage))
+        return rest is not None and (rest == Usage() or (sub_cost is not None and sub_cost.usd is not None))
 
     def _untold(self, ended: Ended) -> Usage | None:
         """What was spent in all, less what the session and its sub-agents say that they have spent."""
@@ -190,8 +223,34 @@ class Transcriber:
             # It was never introduced; what it says is kept all the same.
             writes += self._started(SubAgentStarted(agent=told.agent, name="agent", at=told.at))
         agent = self._agents[told.agent]
-        payload = told.payload if told.at is not None else msgspec.structs.replace(told.payload, clock="reader")
+        payload = fit(told.payload)
+        if told.at is None:
+            payload = msgspec.structs.replace(payload, clock="reader")
+        match payload:
+            case ToolCall(call_id=call_id):
+                self._remember(agent, call_id)
+            case ToolResult(name=name, call_id=call_id, clock=clock) if call_id not in self._log_of(agent).calls:
+                # Of a call that an earlier process made: there was one, and more is not known of it.
+                self._remember(agent, call_id)
+                call = ToolCall(
+                    name=name, call_id=call_id, input=None, output=None, clock=clock, fidelity="agent_emitted"
+                )
+                writes.append(self._write(agent, call, at=told.at))
+            case _:
+                pass
         return [*writes, self._write(agent, payload, at=told.at)]
+
+    def _remember(self, agent: _Agent, call_id: str) -> None:
+        calls = self._log_of(agent).calls
+        calls[call_id] = None
+        if len(calls) > AGENT_CALLS:
+            del calls[next(iter(calls))]
+
+    def _log_of(self, agent: _Agent) -> _Agent:
+        """Whose log gets what it says: after its outcome, that of the agent that called it."""
+        while agent.over and agent.parent is not None:
+            agent = agent.parent
+        return agent
 
     def _started(self, started: SubAgentStarted) -> list[Write]:
         if started.agent in self._agents:
@@ -249,6 +308,7 @@ class Transcriber:
         )
 
     def _ended(self, ended: SubAgentEnded) -> list[Write]:
+        ended = fit(ended)
         agent = self._agents.get(ended.agent)
         if agent is None or agent.parent is None or agent.over:
             return []

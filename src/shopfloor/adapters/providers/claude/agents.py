@@ -85,11 +85,12 @@ class SubAgents:
             agent.in_background = agent.in_background or patch.get("is_backgrounded") is True
         return []
 
-    def task_ended(self, record: Record) -> list[Report]:
+    def task_ended(self, record: Record) -> list[Report] | None:
+        """None where it is no sub-agent: a command in the background."""
         key = self._by_id.get(text_at(record, "task_id") or "") or text_at(record, "tool_use_id")
         agent = self._agents.get(key) if key is not None else None
         if key is None or agent is None:
-            return []
+            return None
         return self._end(
             key, _ENDS.get(text_at(record, "status"), "failed"), text_at(record, "summary"), agent.ended_at
         )

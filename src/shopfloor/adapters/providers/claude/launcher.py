@@ -57,8 +57,12 @@ class ClaudeCode:
             access_mode=access_mode(env, home),
         )
 
-    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> ClaudeNormaliser:
-        return ClaudeNormaliser(resumed=resumed)
+    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> ClaudeNormaliser:
+        return ClaudeNormaliser(resumed=resumed is True)
+
+    def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
+        """Its stream tells it."""
+        return None
 
 
 def _options(request: AgentRequest) -> list[str]:

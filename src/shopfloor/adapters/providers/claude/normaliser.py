@@ -21,7 +21,7 @@ from shopfloor.adapters.providers.claude.failures import (
 )
 from shopfloor.adapters.providers.claude.messages import block_of, contents, is_result, said_in
 from shopfloor.adapters.providers.claude.meter import Meter
-from shopfloor.adapters.providers.claude.notices import HOUSEKEEPING, notices, ready
+from shopfloor.adapters.providers.claude.notices import HOUSEKEEPING, background_end, hook_end, notices, ready
 from shopfloor.adapters.providers.lines import LineNormaliser
 from shopfloor.adapters.providers.reading import (
     Record,
@@ -72,6 +72,8 @@ class ClaudeNormaliser(LineNormaliser):
         self._turns: int | None = None
         self._at_work = False
         """Whether something was said since the last result."""
+        self._spoke = False
+        """Whether something was said by the session at all."""
         self._made_up = 0
 
     def _read(self, record: Record) -> list[Report] | None:
@@ -104,7 +106,7 @@ class ClaudeNormaliser(LineNormaliser):
         synthetic = failed or model == _NO_MODEL
         blocks = [self._block(block) for block in found if not is_result(block)]
         if agent == SELF:
-            self._at_work = True
+            self._at_work = self._spoke = True
             self._model = self._model if synthetic else model or self._model
         if failed:
             self._failed(agent, api_error(record, said_in(found)))
@@ -201,7 +203,10 @@ class ClaudeNormaliser(LineNormaliser):
             case "task_updated":
                 return self._agents.task_updated(record)
             case "task_notification":
-                return self._agents.task_ended(record)
+                ended = self._agents.task_ended(record)
+                return [self._noted(background_end(record))] if ended is None else ended
+            case "hook_response":
+                return self._hooked(record)
             case "permission_denied":
                 return self._denial(record)
             case "local_command_output":
@@ -246,20 +251,41 @@ class ClaudeNormaliser(LineNormaliser):
         blocks: list[Block] = [TextBlock(fidelity="agent_emitted", text=text)]
         return [Told(payload=AssistantMessage(session_id=self._session, synthetic=True, blocks=blocks))]
 
+    def _hooked(self, record: Record) -> list[Report]:
+        """A hook of the user's ran. One that succeeded and printed nothing is not worth a word."""
+        note, printed = hook_end(record)
+        if note is None:
+            return []
+        blocks: list[Block] = [StreamBlock(fidelity="agent_emitted", chunk=printed)] if printed else []
+        return [Told(payload=AssistantMessage(session_id=self._session, note=note, blocks=blocks))]
+
     def _noted(self, note: Note, agent: str = SELF) -> Told:
         return Told(payload=AssistantMessage(session_id=self._session, note=note, blocks=[]), agent=agent)
 
     # The end.
 
     def _ended(self, record: Record) -> list[Report]:
+        reports = self._answered(record)
         self._result, self._at_work = record, False
         turns = int_at(record, "num_turns")
         if turns is not None:
             self._turns = (self._turns or 0) + turns
-        reports: list[Report] = []
         for denial in records_at(record, "permission_denials"):
             reports += self._denial(denial)
         return [*reports, *self._meter.result(record, self._model)]
+
+    def _answered(self, record: Record) -> list[Report]:
+        """The answer, where nothing but the result tells it: with `--output-format json` there is no other record."""
+        text = text_at(record, "result")
+        if self._spoke or not text:
+            return []
+        self._spoke = True
+        models = list(record_at(record, "modelUsage"))
+        model = models[0] if len(models) == 1 else None
+        blocks: list[Block] = [TextBlock(fidelity="agent_emitted", text=text)]
+        failed = record.get("is_error") is True
+        message = AssistantMessage(session_id=self._session, model=model, synthetic=failed, blocks=blocks)
+        return [Told(payload=message)]
 
     def _end(self, ended: AgentExit | None) -> list[Report]:
         result = {} if self._result is None or self._at_work else self._result
@@ -277,6 +303,7 @@ class ClaudeNormaliser(LineNormaliser):
             *reports,
             Ended(
                 status=status,
+                is_final=bool(result),
                 text=text_at(result, "result") if completed else None,
                 structured=result.get("structured_output") if completed else None,
                 error=error,

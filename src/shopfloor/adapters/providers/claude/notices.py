@@ -65,20 +65,30 @@ def notices(record: Record) -> list[Note] | None:
         return [retry_note(record)]
     if subtype == "compact_boundary":
         return [Note(kind="warning", message="the conversation was compacted")]
-    if subtype == "hook_response":
-        return _hook(record)
     if subtype in _WORDS:
         message = text_at(record, _WORDS[subtype])
         return None if message is None else [Note(kind="warning", message=message)]
     return [] if subtype in _SYSTEM_HOUSEKEEPING or subtype.startswith(_SCREEN) else None
 
 
-def _hook(record: Record) -> list[Note]:
-    """A hook of the user's ran. Only one that failed is worth a word."""
-    if not int_at(record, "exit_code"):
-        return []
-    said = text_at(record, "stderr") or text_at(record, "output") or "it failed"
-    return [Note(kind="warning", message=f"{text_at(record, 'hook_name') or 'hook'}: {said}")]
+def hook_end(record: Record) -> tuple[Note | None, str]:
+    """How a hook of the user's ended, and what it printed; no note where it printed nothing and did not fail."""
+    streams = [text_at(record, key) or "" for key in ("stdout", "stderr")]
+    printed = "".join(streams) or text_at(record, "output") or ""
+    code, outcome = int_at(record, "exit_code"), text_at(record, "outcome")
+    if not printed and not code and outcome in (None, "success"):
+        return None, ""
+    how = f"exit code {code}" if code is not None else outcome or "it ended"
+    return Note(kind="warning", message=f"hook {text_at(record, 'hook_name') or ''}: {how}"), printed
+
+
+def background_end(record: Record) -> Note:
+    """A command in the background ended."""
+    call, status = text_at(record, "tool_use_id"), text_at(record, "status") or "ended"
+    words = [f"background command {text_at(record, 'task_id') or ''} {status}"]
+    summary, file = text_at(record, "summary"), text_at(record, "output_file")
+    details = [summary, f"call {call}" if call else None, f"output in {file}" if file else None]
+    return Note(kind="warning", message=": ".join([*words, ", ".join(filter(None, details))]).removesuffix(": "))
 
 
 def ready(record: Record, session: str | None) -> Note:

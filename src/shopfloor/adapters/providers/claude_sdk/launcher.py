@@ -62,8 +62,12 @@ class ClaudeSdk:
             access_mode=cli.access_mode,
         )
 
-    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> ClaudeSdkNormaliser:
-        return ClaudeSdkNormaliser(resumed=resumed)
+    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> ClaudeSdkNormaliser:
+        return ClaudeSdkNormaliser(resumed=resumed is True)
+
+    def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
+        """Its stream tells it."""
+        return None
 
 
 def _permissions(request: AgentRequest, env: Mapping[str, str]) -> dict[str, str | None]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shopfloor.adapters.providers.codex.login import CODEX_KEY, OPENAI_KEY, access_mode, codex_home, login
 from shopfloor.adapters.providers.codex.normaliser import CodexNormaliser
-from shopfloor.adapters.providers.codex.rollout import spent_in
+from shopfloor.adapters.providers.codex.rollout import model_of, spent_in
 from shopfloor.adapters.providers.codex.settings import CONFIG, settings
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Usage
@@ -63,8 +63,12 @@ class Codex:
             spent_before=spent_before,
         )
 
-    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> CodexNormaliser:
+    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> CodexNormaliser:
         return CodexNormaliser(resumed=resumed, spent_before=spent_before)
+
+    def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
+        home = Path(env["HOME"]) if env.get("HOME") else Path.home()
+        return model_of(session_id, codex_home(env, home))
 
 
 def _check(request: AgentRequest) -> None:

@@ -11,15 +11,21 @@ from shopfloor.views import added
 class Meter:
     """Reads totals of a thread.
 
-    A thread that is resumed brings the tokens of earlier processes along, and the stream says nowhere how many they
-    were. Where that is not known otherwise (`before`), its first total tells nothing about this process: only what
-    later turns add is known, and there is no sum. What sub-agents spend is in none of the totals.
+    A thread that is resumed or forked brings the tokens of earlier processes along, and the stream says nowhere how
+    many they were, nor that there were any. Where that is not known otherwise (`resumed`, `before`), its first total
+    tells nothing about this process: only what later turns add is known, and there is no sum. What sub-agents spend is
+    in none of the totals.
     """
 
-    def __init__(self, *, resumed: bool, before: Usage | None = None) -> None:
-        self._total = before if resumed else NOTHING
+    def __init__(self, *, resumed: bool | None, before: Usage | None = None) -> None:
+        self._total = NOTHING if resumed is False else before
         self._whole = self._total is not None
         self._spent: Usage | None = None
+
+    @property
+    def thread_total(self) -> Usage | None:
+        """What the thread has spent, where it is not known how much of that is this process's."""
+        return None if self._whole else self._total
 
     @property
     def spent(self) -> Usage | None:

@@ -36,7 +36,9 @@ from shopfloor.ports import AgentExit, Ended, Report, Spent, Told
 
 
 class CodexNormaliser(LineNormaliser):
-    def __init__(self, *, resumed: bool = False, spent_before: Usage | None = None) -> None:
+    tells_time = False
+
+    def __init__(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> None:
         super().__init__()
         self._thread: str | None = None
         self._processes = 0
@@ -174,9 +176,11 @@ class CodexNormaliser(LineNormaliser):
         return [
             Ended(
                 status=status,
+                is_final=self._turn == "completed",
                 text=self._text if status == "completed" else None,
                 error=error,
                 usage=self._meter.spent,
+                session_usage=self._meter.thread_total,
                 session_id=self._thread,
                 unparsed=self.unparsed,
             )
@@ -184,9 +188,7 @@ class CodexNormaliser(LineNormaliser):
 
     def _outcome(self, ended: AgentExit | None) -> tuple[Status, RunError | None]:
         if self._turn == "completed":
-            if ended is None or ended.cancelled or not ended.code:
-                return "completed", None
-            return "failed", run_error(AgentFailed, f"codex completed its turn, and failed: {how_it_ended(ended)}")
+            return "completed", None
         if self._turn == "failed":
             return "failed", failure(self._error or "")
         if ended is not None and ended.cancelled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Any
 
@@ -16,6 +17,7 @@ from shopfloor.ports import SELF, Report, Told
 _ACTIONS = {"create": "create", "edit": "modify", "delete": "delete"}
 _RICH = ("contents", "structuredContent", "binaryResultsForLlm")
 _DENIED = "denied"
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0e-\x1f\x7f\ufeff]")
 _PRINTED_CHARS = 200_000
 _PRINTING_CALLS = 100
 
@@ -56,8 +58,8 @@ class _Printed:
 class Calls:
     """Keeps which calls are open.
 
-    What a call prints comes whole with its result, so it is told only where no result comes: as a `stream` block with a
-    warning, for a result would be made up, and a text would be what the agent said.
+    What a call prints mostly comes whole with its result, so it is told only where no result comes, or one with less:
+    as a `stream` block with a warning, for a result would be made up, and a text would be what the agent said.
     """
 
     def __init__(self) -> None:
@@ -88,15 +90,16 @@ class Calls:
         self._printing(data).replace(word(data, "partialOutput"))
         return []
 
-    def done(self, data: Record, at: str | None) -> list[Report] | None:
+    def done(self, data: Record, agent: str, at: str | None) -> list[Report]:
         call_id, success = word(data, "toolCallId"), data["success"]
         call, before = self._open.get(call_id), list[Report]()
         if call is None:
             asked = self._asked.get(call_id)
-            if asked is None or not isinstance(asked.payload, ToolCall):
-                # Nobody called: without a name it is no result.
-                return None
-            call, before = _Open(asked.payload.name, asked.agent), [asked]
+            if asked is not None and isinstance(asked.payload, ToolCall):
+                call, before = _Open(asked.payload.name, asked.agent), [asked]
+            else:
+                # An earlier process of the session called, and its name is not told again.
+                call = _Open(text_at(data, "toolName") or "", agent)
         result, failure = record_at(data, "result"), record_at(data, "error")
         error = None if success else text_at(failure, "message") or text_at(result, "content") or "failed"
         told = ToolResult(
@@ -109,7 +112,11 @@ class Calls:
             files=_files(data) or None,
             fidelity="agent_emitted",
         )
-        for known in (self._open, self._asked, self._printed):
+        printed = self._printed.pop(call_id, None)
+        if printed is not None and _plain(printed.text) not in _plain(str(told.output or "")):
+            # Of long output the result has a part, and the rest is in a file of Copilot's.
+            before.append(_unread(call_id, call, printed.text, "printed more than its result has"))
+        for known in (self._open, self._asked):
             known.pop(call_id, None)
         if error is not None and text_at(failure, "code") == _DENIED:
             note = AssistantMessage(note=Note(kind="denied", message=error), blocks=[])
@@ -130,7 +137,7 @@ class Calls:
         for call_id, printed in self._printed.items():
             call = self._open.get(call_id)
             if printed.text and (call is not None or broken):
-                reports.append(_unread(call_id, call, printed.text))
+                reports.append(_unread(call_id, call, printed.text, "got no result; this is what it had printed"))
         return reports
 
     def _printing(self, data: Record) -> _Printed:
@@ -151,9 +158,14 @@ def _call(name: str, call_id: str, given: Any, agent: str, at: str | None) -> To
     return Told(payload=call, agent=agent, at=at)
 
 
-def _unread(call_id: str, call: _Open | None, printed: str) -> Told:
+def _plain(printed: str) -> str:
+    """What was printed without what controls a terminal, and without blanks, as results differ in these."""
+    return "".join(_CONTROL.sub("", printed).split())
+
+
+def _unread(call_id: str, call: _Open | None, printed: str, why: str) -> Told:
     name = call.name if call is not None else "a command in the background"
-    note = Note(kind="warning", message=f"{name} ({call_id}) got no result; this is what it had printed")
+    note = Note(kind="warning", message=f"{name} ({call_id}) {why}")
     block = StreamBlock(chunk=printed, fidelity="agent_emitted")
     return Told(payload=AssistantMessage(blocks=[block], note=note), agent=call.agent if call is not None else SELF)
 

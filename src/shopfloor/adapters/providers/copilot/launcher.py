@@ -60,8 +60,12 @@ class Copilot:
             access_mode="api" if env.get(OWN_PROVIDER) else "subscription",
         )
 
-    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> CopilotNormaliser:
+    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> CopilotNormaliser:
         return CopilotNormaliser()
+
+    def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
+        """Its stream tells it."""
+        return None
 
 
 PROVIDER: Provider = Copilot()

@@ -27,12 +27,34 @@ _HOUSEKEEPING = frozenset(
         "assistant.streaming_delta",
         "capabilities.changed",
         "commands.changed",
+        "mcp.tools.list_changed",
         "model.call_final_result",
         "model.call_finished",
         "model.call_start",
         "pending_messages.modified",
         "prompt_cache_break",
         "sandbox.decision",
+        "session.background_tasks_changed",
+        "session.compaction_start",
+        "session.context_changed",
+        "session.custom_agents_updated",
+        "session.extensions_loaded",
+        "session.idle",
+        "session.mcp_server_status_changed",
+        "session.mcp_servers_loaded",
+        "session.mode_changed",
+        "session.model_change",
+        "session.plan_changed",
+        "session.resume",
+        "session.shutdown",
+        "session.skills_loaded",
+        "session.snapshot_rewind",
+        "session.start",
+        "session.title_changed",
+        "session.truncation",
+        "session.usage_info",
+        "session.usage_record",
+        "session.workspace_file_changed",
         "subagent.configured",
         "subagent.deselected",
         "subagent.selected",
@@ -40,8 +62,7 @@ _HOUSEKEEPING = frozenset(
         "tool_search.activated",
     }
 )
-_ALSO = ("session.", "mcp.", "workflow.run_")
-"""What begins so is housekeeping too, but for the few that are read."""
+"""Kinds of records that carry nothing of what was said or done."""
 _PIECES: dict[str, Callable[[Voice, Record], list[Report]]] = {
     "assistant.message_start": Voice.message_started,
     "assistant.message_delta": Voice.text_delta,
@@ -84,7 +105,7 @@ class CopilotNormaliser(LineNormaliser):
             return read(self, self._voice(record), data, time_of(record.get("timestamp")))
         if kind == "result":
             return self._ended(record)
-        return [] if kind in _HOUSEKEEPING or kind.startswith(_ALSO) else None
+        return [] if kind in _HOUSEKEEPING else None
 
     def _voice(self, record: Record) -> Voice:
         agent = text_at(record, "agentId") or SELF
@@ -138,11 +159,12 @@ class CopilotNormaliser(LineNormaliser):
     # Turns.
 
     def _user(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
-        """The prompt is told by whoever gave it. What else is said in the user's name, Copilot says."""
+        """The prompt comes first. What else is said in the user's name, Copilot says."""
         content = word(data, "content")
         if voice.agent == SELF and not self._prompted and text_at(data, "source") is None:
             self._prompted = True
-            return []
+            block = TextBlock(text=content, fidelity="agent_emitted")
+            return [Told(payload=UserMessage(blocks=[block]), at=at, is_prompt=True)]
         agent = self._agents.get(voice.agent)
         if agent is not None and agent.prompt == content:
             agent.prompt = None
@@ -152,7 +174,7 @@ class CopilotNormaliser(LineNormaliser):
     def _turn_started(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
         if voice.agent == SELF:
             self._turns += 1
-            self._aborted = None
+            self._aborted, self._result = None, None
         return voice.turn_over("discarded", at)
 
     def _message(self, voice: Voice, data: Record, at: str | None) -> list[Report]:
@@ -212,7 +234,7 @@ class CopilotNormaliser(LineNormaliser):
         "tool.execution_start": lambda self, voice, data, at: self._calls.begun(data, voice.agent, at),
         "tool.shell_output": lambda self, _, data, __: self._calls.printed(data),
         "tool.execution_partial_result": lambda self, _, data, __: self._calls.snapshot(data),
-        "tool.execution_complete": lambda self, _, data, at: self._calls.done(data, at),
+        "tool.execution_complete": lambda self, voice, data, at: self._calls.done(data, voice.agent, at),
         "subagent.started": _agent_started,
         "subagent.completed": _agent_completed,
         "subagent.failed": _agent_failed,
@@ -238,6 +260,7 @@ class CopilotNormaliser(LineNormaliser):
             *self._calls.left(broken=self._result is None),
             Ended(
                 status=status,
+                is_final=self._result is not None,
                 text=self._voices[SELF].text if status == "completed" else None,
                 error=error,
                 turns=self._turns or None,

@@ -84,9 +84,13 @@ class Gemini:
             access_mode="api" if any(env.get(key, "").strip() for key in KEYS) else "subscription",
         )
 
-    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> GeminiNormaliser:
+    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> GeminiNormaliser:
         """Whether it is resumed makes no difference: its numbers are those of the process."""
         return GeminiNormaliser()
+
+    def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
+        """Its stream tells it."""
+        return None
 
 
 def _said(request: AgentRequest) -> bytes:

@@ -16,6 +16,7 @@ from shopfloor.adapters.providers.reading import (
     changed_file,
     count_at,
     record_at,
+    records_at,
     run_error,
     text_at,
     time_of,
@@ -41,6 +42,7 @@ from shopfloor.ports import AgentExit, Ended, Report, Spent, SubAgentEnded, SubA
 from shopfloor.views import added
 
 SUB_AGENT = "invoke_agent"
+_ENDED = ("success", "error", "cancelled")
 EDITS = ("write_file", "replace")
 
 
@@ -91,6 +93,8 @@ class GeminiNormaliser(LineNormaliser):
                 return self._error(record, at)
             case "result":
                 return self._ended(record)
+            case None if "response" in record or "stats" in record:
+                return self._answered(record)
             case _:
                 return None
 
@@ -111,6 +115,13 @@ class GeminiNormaliser(LineNormaliser):
 
     def _message(self, record: Record, at: str | None) -> list[Report] | None:
         role, text = text_at(record, "role"), text_at(record, "content")
+        calls = records_at(record, "toolCalls")
+        if calls and role == "assistant":
+            if not all(text_at(call, "name") for call in calls):
+                return None
+            # In the shape in which it keeps its sessions; its stream has records of their own for them.
+            said = self._message({**record, "toolCalls": None}, at) if text else []
+            return None if said is None else [*said, *self._nested(calls, at)]
         if text is None or role not in ("user", "assistant"):
             return None
         if role == "user":
@@ -123,13 +134,27 @@ class GeminiNormaliser(LineNormaliser):
         self._piece(text, at)
         return [*reports, *self._whole()]
 
+    def _nested(self, calls: list[Record], at: str | None) -> list[Report]:
+        """Calls inside of a message, with their results where they have them."""
+        reports: list[Report] = []
+        results: list[Record] = []
+        for number, call in enumerate(calls):
+            call_id = text_at(call, "id") or f"{self._speaking()}:call:{number}"
+            used = {"tool_name": call["name"], "tool_id": call_id, "parameters": call.get("args")}
+            reports += self._tool_use(used, at) or []
+            status, output = text_at(call, "status"), call.get("result")
+            if output is not None or status in _ENDED:
+                status = "success" if status in (None, "success") else "error"
+                output = text_at(call, "resultDisplay") or output
+                results.append({"tool_id": call_id, "status": status, "output": output})
+        for result in results:
+            reports += self._tool_result(result, at) or []
+        return reports
+
     def _user(self, text: str, at: str | None) -> list[Report]:
-        if not self._prompted:
-            # The prompt, as we gave it.
-            self._prompted = True
-            return []
+        is_prompt, self._prompted = not self._prompted, True
         said = UserMessage(blocks=[TextBlock(text=text, fidelity="agent_emitted")])
-        return [*self._over(), Told(payload=said, at=at)]
+        return [*self._over(), Told(payload=said, at=at, is_prompt=is_prompt)]
 
     def _piece(self, text: str, at: str | None) -> list[Report]:
         message_id = self._speaking()
@@ -140,7 +165,7 @@ class GeminiNormaliser(LineNormaliser):
     def _speaking(self) -> str:
         if self._blocks is None:
             self._messages += 1
-            self._blocks = 0
+            self._blocks, self._result = 0, None
             self._message_id = ":".join(filter(None, (self._session, self._began, str(self._messages))))
         return self._message_id
 
@@ -243,6 +268,19 @@ class GeminiNormaliser(LineNormaliser):
                 reports.append(Spent(usage=used, model=model or None))
         return reports
 
+    def _answered(self, record: Record) -> list[Report] | None:
+        """The one document of `--output-format json`: the answer, and what it took."""
+        self._session = text_at(record, "session_id") or self._session
+        stats, failed = record_at(record, "stats"), record_at(record, "error")
+        models = list(record_at(stats, "models"))
+        self._model = models[0] if len(models) == 1 else self._model
+        text = text_at(record, "response")
+        if text:
+            self._piece(text, None)
+        reports = self._over()
+        ended = self._ended({"status": "error" if failed else "success", "error": failed, "stats": stats})
+        return [*reports, *(ended or [])]
+
     def _end(self, ended: AgentExit | None) -> list[Report]:
         reports = self._over()
         status, error = self._outcome(ended)
@@ -250,9 +288,11 @@ class GeminiNormaliser(LineNormaliser):
             *reports,
             Ended(
                 status=status,
+                is_final=self._result is not None,
                 text=self._text if status == "completed" else None,
                 error=error,
                 usage=self._usage,
+                includes_sub_agents=True,
                 models=self._models,
                 turns=self._messages or None,
                 session_id=self._session,
@@ -298,8 +338,21 @@ def _usages(stats: Record) -> dict[str, Usage]:
 
 
 def _usage(numbers: Record) -> Usage:
+    if isinstance(numbers.get("tokens"), dict):
+        return _tokens(record_at(numbers, "tokens"))
     cached, output = count_at(numbers, "cached"), count_at(numbers, "output_tokens")
     fresh = count_at(numbers, "input") if "input" in numbers else max(0, count_at(numbers, "input_tokens") - cached)
     # Thoughts are in the total alone.
     thoughts = max(0, count_at(numbers, "total_tokens") - fresh - cached - output)
     return Usage(input=fresh, output=output + thoughts, cache_read=cached, reasoning=thoughts)
+
+
+def _tokens(numbers: Record) -> Usage:
+    """As `--output-format json` names them: `prompt` is with what was cached."""
+    cached, thoughts = count_at(numbers, "cached"), count_at(numbers, "thoughts")
+    return Usage(
+        input=max(0, count_at(numbers, "prompt") - cached) + count_at(numbers, "tool"),
+        output=count_at(numbers, "candidates") + thoughts,
+        cache_read=cached,
+        reasoning=thoughts,
+    )

@@ -91,6 +91,8 @@ class _Events:
 class BodyNormaliser:
     """What is not understood is kept as it came."""
 
+    tells_time = False
+
     def __init__(self, dialect: Dialect) -> None:
         self.unparsed = 0
         self._dialect = dialect
@@ -160,6 +162,7 @@ class BodyNormaliser:
         reply = self._dialect.reply
         return Ended(
             status=status,
+            is_final=self._dialect.over,
             text=reply.text if status == "completed" else None,
             error=error,
             usage=reply.usage,

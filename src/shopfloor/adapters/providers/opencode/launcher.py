@@ -95,9 +95,13 @@ class OpenCode:
             session_id=request.resume,
         )
 
-    def normaliser(self, *, resumed: bool = False, spent_before: Usage | None = None) -> OpenCodeNormaliser:
+    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> OpenCodeNormaliser:
         """Whether it is resumed makes no difference: its numbers are those of each step."""
         return OpenCodeNormaliser()
+
+    def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
+        """It keeps that in a database of its own."""
+        return None
 
 
 def _check(request: AgentRequest) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from shopfloor.adapters.providers.lines import LineNormaliser
 from shopfloor.adapters.providers.opencode.failures import broken_off, error_note, failure, is_refusal
 from shopfloor.adapters.providers.opencode.parts import Tool, usage_of
-from shopfloor.adapters.providers.reading import Record, how_it_ended, number_at, record_at, run_error, text_at, time_of
+from shopfloor.adapters.providers.reading import Record, number_at, record_at, run_error, text_at, time_of
 from shopfloor.errors import AgentFailed, ExecutionCancelled
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
@@ -49,7 +49,6 @@ class OpenCodeNormaliser(LineNormaliser):
         """Of the step."""
         self._error: RunError | None = None
         """What went wrong, where nothing came after it."""
-        self._failed_before = False
         self._refused: str | None = None
         """The tool of this step that was not allowed, in OpenCode's words."""
         self._at: str | None = None
@@ -90,7 +89,6 @@ class OpenCodeNormaliser(LineNormaliser):
                 return None
 
     def _step_started(self) -> None:
-        self._failed_before = self._failed_before or self._error is not None
         self._reason, self._error, self._refused = None, None, None
         self._texts.clear()
 
@@ -172,6 +170,7 @@ class OpenCodeNormaliser(LineNormaliser):
         return [
             Ended(
                 status=status,
+                is_final=self._is_final,
                 text="\n".join(self._texts) or None if status == "completed" else None,
                 error=error,
                 usage=self._usage,
@@ -183,13 +182,15 @@ class OpenCodeNormaliser(LineNormaliser):
             )
         ]
 
+    @property
+    def _is_final(self) -> bool:
+        """Whether the last step asked for no more tools. OpenCode has no other final record."""
+        return self._error is None and self._reason is not None and self._reason not in _GOES_ON
+
     def _outcome(self, ended: AgentExit | None) -> tuple[Status, RunError | None]:
         cancelled = ended is not None and ended.cancelled
-        if self._error is None and self._reason is not None and self._reason not in _GOES_ON:
-            # An error that it got over makes it exit with 1 all the same.
-            if ended is None or cancelled or self._failed_before or not ended.code:
-                return "completed", None
-            return "failed", run_error(AgentFailed, f"opencode gave its answer, and failed: {how_it_ended(ended)}")
+        if self._is_final:
+            return "completed", None
         if cancelled or (self._error is not None and self._error.code == ExecutionCancelled.code):
             return "cancelled", run_error(ExecutionCancelled, "opencode was stopped")
         if self._error is not None:

@@ -1,0 +1,99 @@
+"""An agent that is killed, fails or stops early has not succeeded, whatever it printed before: wherever it is cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from tests.providers.streams import CLOCK, Stream, ids, streams
+
+from shopfloor.adapters.providers.prices import price
+from shopfloor.engine import transcribed
+from shopfloor.ports import AgentExit, Normaliser
+
+Fields = dict[str, Any]
+
+BAD_EXITS = (
+    AgentExit(signal="SIGKILL"),
+    AgentExit(signal="SIGTERM", cancelled=True),
+    AgentExit(code=1),
+    AgentExit(code=143, cancelled=True),
+)
+GOOD_EXITS = (None, AgentExit(code=0))
+
+
+def claude_succeeded(records: list[Fields]) -> bool:
+    """Its last `result` is a success, and nothing was said since."""
+    words = [one for one in records if one["type"] in ("assistant", "user", "result") or one.get("subtype") == "init"]
+    return bool(words) and words[-1].get("subtype") == "success" and not words[-1]["is_error"]
+
+
+def codex_succeeded(records: list[Fields]) -> bool:
+    turns = [one["type"] for one in records if one["type"].startswith("turn.")]
+    return turns[-1:] == ["turn.completed"]
+
+
+def gemini_succeeded(records: list[Fields]) -> bool:
+    """`success`, unless the program says before it that it stopped by itself."""
+    stopped = any(one["type"] == "error" and one["message"].startswith("Loop detected") for one in records[-2:])
+    return bool(records) and records[-1].get("status") == "success" and "stats" in records[-1] and not stopped
+
+
+def copilot_succeeded(records: list[Fields]) -> bool:
+    aborted = [one for one in records if one["type"] in ("abort", "assistant.turn_start")][-1:]
+    return bool(records) and records[-1].get("exitCode") == 0 and not (aborted and aborted[0]["type"] == "abort")
+
+
+def opencode_succeeded(records: list[Fields]) -> bool:
+    """It has no final record: the end of a step that asks for no tools stands for it."""
+    steps = [one for one in records if one["type"] in ("step_start", "step_finish", "error")]
+    return bool(steps) and steps[-1]["type"] == "step_finish" and steps[-1]["part"]["reason"] != "tool-calls"
+
+
+SUCCEEDED: dict[str, Callable[[list[Fields]], bool]] = {
+    "claude-code": claude_succeeded,
+    "codex": codex_succeeded,
+    "gemini": gemini_succeeded,
+    "copilot": copilot_succeeded,
+    "opencode": opencode_succeeded,
+}
+"""By provider: whether the records end with its final record, and that is one of success."""
+
+
+def outcome(stream: Stream, fed: Normaliser, rest: bytes, exit_: AgentExit | None) -> Fields:
+    """The outcome of a stream whose beginning was fed already."""
+    lines = transcribed(stream.provider, deepcopy(fed), (rest,), prices=price, ended=exit_, clock=lambda: CLOCK)
+    last = json.loads(list(lines)[-1])
+    assert last["type"] == "run.completed"
+    return last["payload"]
+
+
+@pytest.mark.req("TR-60")
+@pytest.mark.parametrize("stream", streams(), ids=ids)
+def test_an_agent_that_ends_after_any_line_has_succeeded_only_with_its_final_record(stream: Stream) -> None:
+    normaliser, records = stream.normaliser(), list[Fields]()
+    for line in stream.data.split(b"\n")[:-1]:
+        cut = line[: len(line) // 2]
+        succeeded = SUCCEEDED[stream.provider](records)
+        for exit_ in GOOD_EXITS:
+            assert (outcome(stream, normaliser, cut, exit_)["status"] == "completed") is succeeded, (cut, exit_)
+        normaliser.feed(line + b"\n")
+        records.append(json.loads(line))
+        succeeded = SUCCEEDED[stream.provider](records)
+        for exit_ in GOOD_EXITS:
+            assert (outcome(stream, normaliser, b"", exit_)["status"] == "completed") is succeeded, (line, exit_)
+        for exit_ in BAD_EXITS:
+            for rest in (b"", cut):
+                ended = outcome(stream, normaliser, rest, exit_)
+                assert ended["status"] in ("failed", "cancelled"), (line, exit_)
+                assert ended["error"]["message"]
+                assert "result" not in ended
+
+
+def test_every_agent_has_streams_that_succeed_and_streams_that_do_not() -> None:
+    for provider, succeeded in SUCCEEDED.items():
+        records = [[json.loads(line) for line in one.data.split(b"\n")[:-1]] for one in streams(provider)]
+        assert {succeeded(lines) for lines in records} == {True, False}
