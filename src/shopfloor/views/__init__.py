@@ -5,7 +5,20 @@ from shopfloor.views.brief import brief
 from shopfloor.views.finding import Finder, Found
 from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
 from shopfloor.views.row import RunRow, ToldSpending, added, provider_of, row_fold
-from shopfloor.views.search import HIT_BEGIN, HIT_END, beginning_of_id, search_text, unmarked
+from shopfloor.views.search import (
+    HIT_BEGIN,
+    HIT_END,
+    Term,
+    beginning_of_id,
+    fold,
+    indexed_text,
+    parse_query,
+    plain_text,
+    snippet,
+    unmarked,
+    words_of,
+)
+from shopfloor.views.search_pieces import ROW_PIECE, SearchPiece, SearchState, search_fold
 from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
 from shopfloor.views.signals import Signals, signals_step
 from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
@@ -62,6 +75,7 @@ __all__ = [
     "HIT_BEGIN",
     "HIT_END",
     "RATE_LIMIT",
+    "ROW_PIECE",
     "SPAN_EVENTS",
     "ArchiveEntry",
     "BlockEnd",
@@ -82,6 +96,8 @@ __all__ = [
     "Row",
     "RunRow",
     "RunState",
+    "SearchPiece",
+    "SearchState",
     "Signal",
     "Signals",
     "Span",
@@ -90,6 +106,7 @@ __all__ = [
     "Step",
     "StreamEvent",
     "StreamState",
+    "Term",
     "TextDelta",
     "TextEnd",
     "TextItem",
@@ -123,19 +140,25 @@ __all__ = [
     "decode_event",
     "encode_event",
     "entry_step",
+    "fold",
+    "indexed_text",
     "notice_of",
     "outline",
+    "parse_query",
+    "plain_text",
     "preview",
     "provider_of",
     "resumed",
     "row_fold",
-    "search_text",
+    "search_fold",
     "signals_step",
     "silently",
+    "snippet",
     "spans_fold",
     "stream_step",
     "timeline_fold",
     "tree",
     "unmarked",
     "waits_step",
+    "words_of",
 ]

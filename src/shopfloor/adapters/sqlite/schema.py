@@ -47,6 +47,7 @@ worker_runs = Table(
     Column("waits", Text),
     Column("told", Text),
     Column("outside", Boolean, nullable=False),
+    Column("search_stopped_at", Integer),
 )
 
 worker_events = Table(
@@ -119,5 +120,5 @@ dispatch_keys = Table(
     Column("asked", LargeBinary, nullable=False),
 )
 
-# FTS5 is not SQLAlchemy's business: its columns are all that a query needs.
-worker_search = Table("worker_search", metadata, Column("rowid", Integer, primary_key=True), Column("body", Text))
+found = Table("found", MetaData(), Column("num", Integer, primary_key=True))
+"""The numbers of the runs that a search found: a temporary table, see `search.py`."""
