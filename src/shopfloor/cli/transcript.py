@@ -30,7 +30,7 @@ from shopfloor.log import (
     UnknownPayload,
     UserMessage,
 )
-from shopfloor.views import notice_of
+from shopfloor.views import Waits, notice_of, waits_step
 
 _COLUMN = 21
 
@@ -92,6 +92,7 @@ class Transcript:
         self._fold = Fold(full=full)
         self._mark = ""
         self._stderr = False
+        self._waits = Waits()
 
     def lines(self, events: Iterable[Event]) -> Iterator[str]:
         for event in events:
@@ -105,6 +106,7 @@ class Transcript:
         else:
             yield from self._end_paragraph()
             yield from self._headed(event, self._headline(event))
+            self._waits = waits_step(self._waits, event)
         if self._live:
             yield from self._end_paragraph()
         for problem in event.problems:
@@ -183,7 +185,8 @@ class Transcript:
     def _headline(self, event: Event) -> Iterable[str]:
         match event.payload:
             case RunStarted() as run:
-                return [self._paint(f"▶ attempt {run.attempt} on {safe(run.host)}", "cyan")]
+                what = "goes on" if self._waits.waiting else f"attempt {run.attempt}"
+                return [self._paint(f"▶ {what} on {safe(run.host)}", "cyan")]
             case RunCompleted() as run:
                 return self._outcome(run)
             case StepStarted() | CallStarted() as step:

@@ -27,6 +27,7 @@ from shopfloor.log.codec import (
 from shopfloor.log.deltas import Delta
 from shopfloor.log.events import (
     FORMAT,
+    TIMESTAMP,
     Entry,
     Event,
     Line,
@@ -66,6 +67,7 @@ __all__ = [
     "FORMAT",
     "PAYLOAD_TYPES",
     "RULES",
+    "TIMESTAMP",
     "AssistantMessage",
     "Awaits",
     "Block",

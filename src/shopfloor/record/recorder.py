@@ -27,6 +27,7 @@ from shopfloor.log import (
     CHECKS,
     ENCODE_ERRORS,
     PAYLOAD_TYPES,
+    TIMESTAMP,
     Check,
     Entry,
     Line,
@@ -146,6 +147,7 @@ class Recorder:
         seq, ended = (last.seq, last.type == _OUTCOME) if last else (0, False)
         # In one attribute, so that no interruption can leave them at odds.
         self._written: tuple[int, int, bool] = (seq, tail.end, ended)
+        self._newest = last.timestamp if last and TIMESTAMP.fullmatch(last.timestamp) else ""
         self._fanout = FanOut(seq)
 
     @property
@@ -168,7 +170,7 @@ class Recorder:
     ) -> Entry:
         """Writes one event and tells the subscribers. On an error nothing was written and no `seq` is used up.
 
-        `at` is its time, where somebody else knows it better than our clock.
+        `at` is its time, where somebody else knows it better than our clock. No event is earlier than the one before.
         """
         if self._mask is not None:
             payload = _masked(self._mask, payload)
@@ -187,6 +189,8 @@ class Recorder:
             since, until, timestamp = self._clock
             if not since <= (now := time()) < until:
                 timestamp = self._tick(now)
+            # A clock may be set back, and somebody else's may be behind ours; a log's never runs backwards.
+            timestamp = max(at or timestamp, self._newest)
             event = Line(
                 seq=seq,
                 run_id=self.run_id,
@@ -195,7 +199,7 @@ class Recorder:
                 type=event_type,
                 path=path,
                 iteration=iteration,
-                timestamp=at or timestamp,
+                timestamp=timestamp,
                 payload=payload,
             )
             line = self._line
@@ -217,6 +221,7 @@ class Recorder:
             except OSError as error:
                 raise self._undo(error) from error
             self._written = (seq, size + length, outcome)
+            self._newest = timestamp
             if not self._unsynced and self._grouped and not durable:
                 self._unsynced = True
                 group_commit.add(self)

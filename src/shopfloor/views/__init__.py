@@ -3,7 +3,7 @@
 from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.brief import brief
 from shopfloor.views.finding import Finder, Found
-from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
+from shopfloor.views.outline import Outline, Step, by_parent, outline
 from shopfloor.views.row import RunRow, ToldSpending, added, provider_of, row_fold
 from shopfloor.views.search import (
     HIT_BEGIN,
@@ -22,6 +22,7 @@ from shopfloor.views.search_pieces import ROW_PIECE, SearchPiece, SearchState, s
 from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
 from shopfloor.views.signals import Signals, signals_step
 from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
+from shopfloor.views.status import INTERRUPTED, RunState, is_interrupted, shown_status
 from shopfloor.views.stream import (
     StreamState,
     answered_by,
@@ -67,13 +68,14 @@ from shopfloor.views.stream_texts import Told
 from shopfloor.views.text import as_text, cut
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import Load, Row, tree
-from shopfloor.views.waiting import RATE_LIMIT, Waits, waits_step
+from shopfloor.views.waiting import RATE_LIMIT, Waits, asked_line, waits_step
 
 __all__ = [
     "AGENT_SIGNALS",
     "DONE",
     "HIT_BEGIN",
     "HIT_END",
+    "INTERRUPTED",
     "RATE_LIMIT",
     "ROW_PIECE",
     "SPAN_EVENTS",
@@ -132,6 +134,7 @@ __all__ = [
     "answered_by",
     "archive",
     "as_text",
+    "asked_line",
     "begin",
     "beginning_of_id",
     "brief",
@@ -142,6 +145,7 @@ __all__ = [
     "entry_step",
     "fold",
     "indexed_text",
+    "is_interrupted",
     "notice_of",
     "outline",
     "parse_query",
@@ -151,6 +155,7 @@ __all__ = [
     "resumed",
     "row_fold",
     "search_fold",
+    "shown_status",
     "signals_step",
     "silently",
     "snippet",

@@ -31,6 +31,7 @@ worker_runs = Table(
     Column("model", Text),
     Column("host", Text),
     Column("attempt", Integer, nullable=False),
+    Column("interruptions", Integer, nullable=False),
     Column("queued_at", Text),
     Column("duration_ms", Integer),
     Column("tool_calls", Integer, nullable=False),

@@ -9,6 +9,9 @@ down_revision = "0008"
 
 _STATEMENTS = (
     "ALTER TABLE worker_runs ADD COLUMN search_stopped_at INTEGER",
+    "ALTER TABLE worker_runs ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0",
+    # Which of them only took up an answer is in the logs.
+    "UPDATE worker_runs SET interruptions = attempt - 1 WHERE attempt > 1",
     # The number of a row: that of the run, then 20 bits for the piece. So hits come in the order of runs.
     "CREATE VIRTUAL TABLE search_pieces USING fts5(body, tokenize = 'unicode61 remove_diacritics 2')",
     "INSERT INTO search_pieces(rowid, body) SELECT rowid << 20, body FROM worker_search",
