@@ -139,6 +139,8 @@ FOLD_TAIL_LINES: Final = 5
 """How many from its end."""
 FOLD_LINE_CHARS: Final = 2_000
 """How much of a long line is shown."""
+FULL_LINE_CHARS: Final = 1_000_000
+"""How long a line is where nothing is folded; a longer one goes on on the next."""
 TREE_SIBLINGS: Final = 40
 """How many steps side by side a tree shows."""
 NOTES: Final = 20
