@@ -224,7 +224,7 @@ def test_tail_of_a_run_whose_writer_was_killed_ends_and_says_so(start):
     assert reader.returncode == 1
 
 
-@pytest.mark.req("TR-57")
+@pytest.mark.req("WT-64")
 @pytest.mark.parametrize("words", [[], ["--full"], ["--json"]], ids=["folded", "full", "json"])
 def test_show_takes_no_more_memory_for_a_large_file_than_for_a_small_one(env, tmp_path, words):
     def peak(megabytes: int) -> int:
@@ -332,7 +332,7 @@ def test_verify_names_the_line_and_the_rule_that_is_broken(shopfloor, tmp_path):
     ]
 
 
-@pytest.mark.req("TR-56")
+@pytest.mark.req("WT-63")
 def test_verify_reports_what_a_reader_might_pass_over(shopfloor, tmp_path):
     lines = (GOLDEN / "command.jsonl").read_bytes().splitlines(keepends=True)
     at = json.loads(lines[1])["timestamp"].encode()

@@ -557,6 +557,7 @@ async def test_words_are_found_in_what_went_wrong(store: Store) -> None:
     assert await shown(store, search="melted") == [run_id]
 
 
+@pytest.mark.req("WT-39")
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -749,7 +750,7 @@ async def test_a_run_that_has_not_ended_is_found_by_its_task(store: Store) -> No
     assert await shown(store, search="saw hello gleaming") == [events[0].run_id]
 
 
-@pytest.mark.req("SE-2")
+@pytest.mark.req("WT-56")
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -807,7 +808,7 @@ async def test_the_terms_of_a_query_may_stand_far_apart_in_a_run(store: Store) -
     assert await shown(store, search="knit thread") == []
 
 
-@pytest.mark.req("SE-3")
+@pytest.mark.req("WT-57")
 async def test_a_long_run_is_found_by_what_it_said_last_and_while_it_goes_on(store: Store) -> None:
     filler = " ".join(["hay"] * SEARCH_PIECE_CHARS)
     events = run("sew", *(said(f"needle{number} {filler}") for number in range(5)), said("the very last"), status=None)
@@ -820,7 +821,7 @@ async def test_a_long_run_is_found_by_what_it_said_last_and_while_it_goes_on(sto
     assert f"very {HIT_BEGIN}last{HIT_END}" in (item.snippet or "")
 
 
-@pytest.mark.req("SE-4")
+@pytest.mark.req("WT-57")
 async def test_where_indexing_stopped_is_kept_with_the_run(store: Store) -> None:
     (whole_run, _) = await keep(store, run("a", said("x")), run("b"))
     long = Change(
@@ -842,7 +843,7 @@ async def test_where_indexing_stopped_is_kept_with_the_run(store: Store) -> None
     assert found.search_stopped_at == 3
 
 
-@pytest.mark.req("SE-5")
+@pytest.mark.req("WT-62")
 async def test_terminal_colours_are_no_part_of_what_is_searched(store: Store) -> None:
     coloured = "\x1b[1;31mred\x1b[0ms \x1b]8;;https://example.org\x07link\x1b]8;;\x07s \x1b(Bplain"
     runs = [run(f"t{coloured}"), run("-", said(coloured)), run("-", result=coloured)]

@@ -525,7 +525,7 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
     assert seqs_in(recorder.path) == [1, 2, 3, 4]
 
 
-@pytest.mark.req("TR-58")
+@pytest.mark.req("WT-65")
 def test_times_never_run_backwards_in_a_log_whatever_clocks_say(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started(), at=EARLY)
