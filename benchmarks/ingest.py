@@ -129,7 +129,7 @@ def run(*, quick: bool) -> list[Result]:
         anyio.run(_ingest, storage, first, runs)
         with closing(sqlite3.connect(first)) as made:
             listed = [_Table(made, "worker_runs"), _Table(made, "worker_events")]
-            besides = [_Table(made, "worker_transcripts"), _Table(made, "worker_search", "rowid, body")]
+            besides = [_Table(made, "worker_transcripts"), _Table(made, "search_pieces", "rowid, body")]
         rows = sum(len(table.rows) for table in listed)
         say(f"{written:,} events of {runs:,} runs: {rows:,} rows")
         # As `up` does; and the peer's rows are not ours to look through.

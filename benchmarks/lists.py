@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from time import perf_counter
+from typing import NamedTuple
 
 import anyio
 import anyio.from_thread
@@ -31,6 +32,12 @@ _TYPES = ("builtin", "plugin", "agent")
 _RARE = [f"quetzal{letter}" for letter in "abcdefgh"]
 """Words that stand in ten runs each."""
 _RARE_RUNS = 10
+_PLACES = [f"xyzzy{letter}w" for letter in "abcdefgh"]
+"""Words that stand in ten tasks each."""
+_SHORT = "zq"
+"""In ten tasks, and in no word of a text."""
+_FEATHER = "plume"
+"""Comes after each of the rare words."""
 _BODY_WORDS = 20
 _ARCHIVE_BYTES = 8_000
 _ARCHIVE_EVERY = 100
@@ -53,8 +60,10 @@ _LIST = (
 _OWNED = f"{_LIST} WHERE agent_id = ? AND status = ? ORDER BY started_at DESC, num DESC LIMIT {PAGE}"
 _OWNED_TOTAL = "SELECT sum(n) FROM run_counts WHERE agent_id = ? AND status = ?"
 _FAR = f"{_LIST} ORDER BY started_at DESC, num DESC LIMIT {PAGE} OFFSET ?"
-# The table in which the search keeps its texts: the quickest way to them.
-_LIKE = f"SELECT id, c0 FROM worker_search_content WHERE c0 LIKE ? ORDER BY id DESC LIMIT {PAGE + 1}"
+# The tables in which the search keeps its texts: the quickest way to them.
+_LIKE = f"SELECT id, c0 FROM search_pieces_content WHERE c0 LIKE ? ORDER BY id DESC LIMIT {PAGE + 1}"
+_LIKE_TASK = f"SELECT num, text FROM search_tasks WHERE text LIKE ? ORDER BY num DESC LIMIT {PAGE + 1}"
+_COUNT_LIKE_TASK = "SELECT count(*) FROM search_tasks WHERE text LIKE ?"
 
 
 def _vocabulary(chance: random.Random) -> list[str]:
@@ -71,6 +80,8 @@ class _Sample:
         self._words = _vocabulary(self._chance)
         places = self._chance.sample(range(1, runs + 1), _RARE_RUNS * len(_RARE))
         self._rare = dict(zip(places, cycle(_RARE), strict=False))
+        self._places = dict(zip(places, cycle(_PLACES), strict=False))
+        self._short = set(places[:_RARE_RUNS])
 
     def numbers(self) -> Iterator[range]:
         for first in range(1, self._runs + 1, _BATCH):
@@ -85,7 +96,7 @@ class _Sample:
             num,
             run_id,
             choice(_CHANNELS),
-            f"Look at what the nightly build says about module {num} and repair it",
+            self.task(num),
             status,
             timestamp_of(began),
             timestamp_of(began + 61_000),
@@ -108,10 +119,15 @@ class _Sample:
             num % _ARCHIVE_EVERY == 0,
         )
 
+    def task(self, num: int) -> str:
+        place = f" in {self._places[num]}" if num in self._places else ""
+        short = f" {_SHORT}" if num in self._short else ""
+        return f"Look at what the nightly build says about module {num}{place}{short} and repair it"
+
     def body(self, num: int) -> str:
         words = self._chance.choices(self._words, k=_BODY_WORDS)
         if num in self._rare:
-            words[_BODY_WORDS // 2] = self._rare[num]
+            words[_BODY_WORDS // 2 : _BODY_WORDS // 2 + 2] = self._rare[num], _FEATHER
         return " ".join(words)
 
     def archive(self) -> bytes:
@@ -146,8 +162,10 @@ def fill(storage: Storage, runs: int) -> None:
     for numbers in sample.numbers():
         connection.executemany(_INSERT, map(sample.run, numbers))
         connection.executemany(
-            "INSERT INTO worker_search(rowid, body) VALUES (?, ?)", ((num, sample.body(num)) for num in numbers)
+            "INSERT INTO search_pieces(rowid, body) VALUES (? << 20, ?)", ((num, sample.body(num)) for num in numbers)
         )
+    connection.execute("INSERT INTO search_tasks SELECT num, lower(task) FROM worker_runs")
+    connection.execute("INSERT INTO search_trigrams(search_trigrams) VALUES ('rebuild')")
     archived = connection.execute("SELECT id FROM worker_runs WHERE has_transcript").fetchall()
     packed = ((run_id, sample.archive()) for (run_id,) in archived)
     connection.executemany("INSERT INTO worker_transcripts VALUES (?, ?)", packed)
@@ -247,26 +265,55 @@ def deep(client: _Client, bare: _Bare, runs: int, rounds: int) -> Result:
     return _compared(f"the page after {place:,} runs by cursor, HTTP", found, "bare SQL, OFFSET")
 
 
-def search(storage: Storage, bare: _Bare, runs: int, rounds: int) -> Result:
-    ours, theirs = cycle(_RARE), cycle(_RARE)
+class _Query(NamedTuple):
+    """Queries that find the same number of runs each, and the bare SQL that finds them, too."""
+
+    measure: str
+    queries: list[str]
+    found: int
+    sql: str
+    peer: str
+    floor: float | None
+
+
+def _queries(runs: int) -> list[_Query]:
+    among, rare = f"in {_RARE_RUNS} of {runs:,} runs", _RARE_RUNS
+    phrases = [f'"{word} {_FEATHER}"' for word in _RARE]
+    parts = [place[1:-1] for place in _PLACES]
+    return [
+        _Query(f"search of a word {among}", _RARE, rare, _LIKE, "LIKE '%word%'", 20.0),
+        _Query(f"search of a phrase {among}", phrases, rare, _LIKE, "LIKE '%one two%'", 20.0),
+        _Query(f"search of a part of a word {among}, in the task", parts, rare, _LIKE_TASK, "LIKE '%part%'", 20.0),
+        _Query(f"search of two letters {among}, in the task", [_SHORT], rare, _LIKE_TASK, "LIKE '%zq%'", 0.25),
+        _Query("search of a word in every task", ["nightly"], runs, _COUNT_LIKE_TASK, "count, LIKE '%word%'", None),
+    ]
+
+
+def search(storage: Storage, bare: _Bare, runs: int, rounds: int) -> list[Result]:
     with anyio.from_thread.start_blocking_portal() as portal:
         store = portal.call(SqliteStore.open, storage.database)
 
-        def find() -> None:
-            wanted = RunFilter(search=next(ours))
-            page = portal.call(lambda: store.list_runs(wanted, limit=PAGE))
-            if page.total != _RARE_RUNS or len(page.items) != _RARE_RUNS:
-                raise RuntimeError(f"found {page.total}, not {_RARE_RUNS}")
+        def measured(asked: _Query) -> Result:
+            ours, theirs = cycle(asked.queries), cycle(asked.queries)
 
-        def like() -> None:
-            if len(bare.rows(_LIKE, f"%{next(theirs)}%")) != _RARE_RUNS:
-                raise RuntimeError("LIKE finds something else")
+            def find() -> None:
+                wanted = RunFilter(search=next(ours))
+                page = portal.call(lambda: store.list_runs(wanted, limit=PAGE))
+                if page.total != asked.found or len(page.items) != min(PAGE, asked.found):
+                    raise RuntimeError(f"{wanted.search} found {page.total}, not {asked.found}")
+
+            def like() -> None:
+                found = bare.rows(asked.sql, f"%{next(theirs).strip(chr(34))}%")
+                if (found[0]["count(*)"] if asked.found > PAGE else len(found)) != asked.found:
+                    raise RuntimeError("LIKE finds something else")
+
+            found, _ = _by_turns(find, like, rounds)
+            return _compared(asked.measure, found, asked.peer, floor=asked.floor)
 
         try:
-            found, _ = _by_turns(find, like, rounds)
+            return [measured(asked) for asked in _queries(runs)]
         finally:
             portal.call(store.close)
-    return _compared(f"search of a word in {_RARE_RUNS} of {runs:,} runs", found, "LIKE '%word%'", floor=20.0)
 
 
 def _compared(measure: str, found: Comparison, peer: str, *, floor: float | None = None) -> Result:
@@ -295,6 +342,6 @@ def run(*, quick: bool) -> list[Result]:
             results += [total(client, bare, runs, scans), deep(client, bare, runs, scans)]
             client.http.close()
         say("search")
-        results.append(search(storage, bare, runs, scans // 3))
+        results += search(storage, bare, runs, scans // 3)
         bare.connection.close()
     return results

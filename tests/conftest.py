@@ -16,8 +16,12 @@ settings.register_profile("ci", max_examples=100, deadline=None, derandomize=Tru
 settings.register_profile("long", max_examples=2_000, deadline=None, print_blob=True)
 settings.load_profile("long" if os.environ.get("SHOPFLOOR_TEST_LONG") == "1" else "ci")
 
-# Whoever runs the tests by `nohup` has it ignored, and what the tests start would ignore it, too.
+# `nohup` ignores HUP, and a shell's background job (`make test &`) ignores INT and QUIT. What the tests start would
+# ignore them, too.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -79,10 +79,22 @@ DATABASE_PATIENCE_SECONDS: Final = 5.0
 """How long a query waits for a database that somebody else holds."""
 DATABASE_READERS: Final = 8
 """How many queries read at once."""
-SEARCH_TEXT_BYTES: Final = 1_000_000
-"""How much of a run can be searched."""
-SNIPPET_WORDS: Final = 16
-"""How many words around a hit are shown."""
+SEARCH_RUN_CHARS: Final = 64_000_000
+"""How much text of a run is indexed for search; `search_stopped_at` says where a longer one was cut."""
+SEARCH_PIECE_CHARS: Final = 8_192
+"""The pieces in which a run's text is indexed. The last one of a run that goes on is indexed again with what is new."""
+SEARCH_OVERLAP_CHARS: Final = 256
+"""How much of a piece the next one repeats, so that phrases across their border are found."""
+SEARCH_TERMS: Final = 64
+"""How many words and phrases of a query count."""
+SEARCH_CANDIDATES: Final = 1_000
+"""Up to so many runs that have the first words are looked at one by one for the others."""
+SEARCH_SCAN_RUNS: Final = 20_000
+"""From so many candidates on, tasks are read in order instead of being looked up one by one."""
+SNIPPET_BEFORE_CHARS: Final = 40
+"""How much text before a hit is shown."""
+SNIPPET_AFTER_CHARS: Final = 120
+"""How much from the hit on."""
 INGEST_EVENTS: Final = 4_000
 """How many events go into the views in one transaction, at about that many."""
 INGEST_RUNS: Final = 500
@@ -129,6 +141,8 @@ FOLD_TAIL_LINES: Final = 5
 """How many from its end."""
 FOLD_LINE_CHARS: Final = 2_000
 """How much of a long line is shown."""
+FULL_LINE_CHARS: Final = 1_000_000
+"""How long a line is where nothing is folded; a longer one goes on on the next."""
 TREE_SIBLINGS: Final = 40
 """How many steps side by side a tree shows."""
 NOTES: Final = 20

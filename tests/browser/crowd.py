@@ -12,7 +12,7 @@ from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.log import Usage, new_run_id, timestamp_of
 from shopfloor.ports import Change
 from shopfloor.record import Storage
-from shopfloor.views import RunRow
+from shopfloor.views import RunRow, SearchPiece
 
 CROWD = 10_000
 _STATUSES = ("completed",) * 7 + ("failed",) * 2 + ("cancelled",)
@@ -44,7 +44,7 @@ def crowd_change(number: int, now_ms: int) -> Change:
         cost_usd=0.01,
         last_seq=10,
     )
-    return Change(row=row, state=b"", timeline=[], search="a repaired module")
+    return Change(row=row, state=b"", timeline=[], search=[SearchPiece(1, "a repaired module")])
 
 
 def _changes(runs: int, now_ms: int) -> Iterator[list[Change]]:

@@ -10,7 +10,9 @@ import subprocess
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
+from tests.cli.conftest import SHOPFLOOR
 from tests.cli.test_run import events_of, wait_until
 
 from shopfloor.log import (
@@ -30,7 +32,7 @@ from shopfloor.log import (
     UserMessage,
     new_run_id,
 )
-from shopfloor.record import Recorder, Storage
+from shopfloor.record import Durability, Recorder, Storage
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -222,6 +224,26 @@ def test_tail_of_a_run_whose_writer_was_killed_ends_and_says_so(start):
     assert reader.returncode == 1
 
 
+@pytest.mark.req("WT-64")
+@pytest.mark.parametrize("words", [[], ["--full"], ["--json"]], ids=["folded", "full", "json"])
+def test_show_takes_no_more_memory_for_a_large_file_than_for_a_small_one(env, tmp_path, words):
+    def peak(megabytes: int) -> int:
+        """The most memory that `show` had, in MB, for a file of this size: output of one command."""
+        file = tmp_path / f"{megabytes}.jsonl"
+        text = TextBlock(fidelity="router", text="a line of output\n" * 4_000 + "x" * 64_000, stream="stdout")
+        with Recorder(file, new_run_id(), durability=Durability.OS) as recorder:
+            recorder.append(RunStarted(name="x", kind="command", attempt=1, host="h"))
+            while file.stat().st_size < megabytes * 1_000_000:
+                recorder.append(AssistantMessage(blocks=[text]), path="s")
+        process = subprocess.Popen([SHOPFLOOR, "show", str(file), *words], env=env, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        return usage.ru_maxrss // 1024
+
+    assert peak(40) <= peak(1) + 8
+
+
 # tree
 
 
@@ -241,7 +263,7 @@ def test_tree_draws_sub_runs_of_any_depth_from_the_files(shopfloor, storage):
         "│  ├─ ✓ build [command] · 5 ms",
         f"│  └─ ✓ call0 → run {ids[2][:8]} worker-{ids[2][:4]} ✓ completed · 9 ms",
         "│     ├─ ✓ build [command] · 5 ms",
-        f"│     └─ ✓ call0 → run {ids[3][:8]} worker-{ids[3][:4]} ? no outcome",
+        f"│     └─ ✓ call0 → run {ids[3][:8]} worker-{ids[3][:4]} ! interrupted",
         "│        └─ ✓ build [command] · 5 ms",
         f"└─ ✓ call1 → run {missing}: there is no transcript of it",
     ]
@@ -308,6 +330,29 @@ def test_verify_names_the_line_and_the_rule_that_is_broken(shopfloor, tmp_path):
         f"{file}:6: line-end: the last line is torn after 7 bytes",
         f"{GOLDEN / 'command.jsonl'}: 6 events, whole",
     ]
+
+
+@pytest.mark.req("WT-63")
+def test_verify_reports_what_a_reader_might_pass_over(shopfloor, tmp_path):
+    lines = (GOLDEN / "command.jsonl").read_bytes().splitlines(keepends=True)
+    at = json.loads(lines[1])["timestamp"].encode()
+    call = json.loads((GOLDEN / "claude-code.jsonl").read_bytes().splitlines()[0])
+    result = ToolResult(name="Bash", call_id="lost", input=None, output="x", fidelity="router")
+    orphan = {**call, "seq": 2, "type": "tool.result", "path": "s", "payload": msgspec.to_builtins(result)}
+    files = {
+        "step-end": b"".join(line for line in lines if b'"step.completed"' not in line)
+        .replace(b'"seq":6', b'"seq":5')
+        .replace(b'"status":"failed"', b'"status":"completed"'),
+        "tool-pair": (json.dumps(call) + "\n" + json.dumps(orphan) + "\n").encode(),
+        "clock": b"".join([lines[0], lines[1].replace(at, b"2001-01-01T00:00:00.000Z")]),
+        "keys": lines[0].replace(b'"seq":1', b'"seq":1,"seq":1'),
+        "empty": b"",
+    }
+    for rule, data in files.items():
+        file = tmp_path / f"{rule}.jsonl"
+        file.write_bytes(data)
+        done = shopfloor("verify", str(file))
+        assert (done.returncode, [line.split(": ")[1] for line in done.stdout.splitlines()]) == (1, [rule]), done.stdout
 
 
 def test_verify_holds_a_kept_file_to_its_mode(shopfloor, transcripts):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.cli.terminal import Terminal
 from tests.cli.test_run import events_of, wait_until
 
 from shopfloor.log import Verifier
@@ -276,15 +277,43 @@ def test_prune_deletes_what_ended_long_ago_and_keeps_what_is_pinned(server, shop
     assert up.http.post(f"/api/runs/{pinned['id']}/pin", json={"pinned": True}).status_code == 200
     up.process.send_signal(signal.SIGTERM)
     up.process.communicate(timeout=20)
-    assert shopfloor("prune", "--older-than", "1h").stdout == "0 runs deleted\n"
-    assert shopfloor("prune", "--older-than", "0s", "--archives-only").stdout == "1 archived transcripts deleted\n"
+    assert shopfloor("prune", "--older-than", "1h", "--yes").stdout == "0 runs deleted\n"
+    dropped = shopfloor("prune", "--older-than", "0s", "--archives-only", "--yes")
+    assert dropped.stdout == "1 archived transcripts deleted\n"
     kept = {run["id"]: run["has_transcript"] for run in json.loads(shopfloor("list", "--json").stdout)["workers"]}
     assert kept == {old["id"]: False, pinned["id"]: True}
-    assert shopfloor("prune", "--older-than", "0s").stdout == "1 runs deleted\n"
+    assert shopfloor("prune", "--older-than", "0s", "--yes").stdout == "1 run deleted\n"
     assert [path.stem for path in transcripts()] == [pinned["id"]]
     assert "1 of 1 runs" in shopfloor("list").stdout
     assert shopfloor("rebuild").stdout.startswith("1 runs")
     assert shopfloor("prune", "--older-than", "soon").stderr.startswith("error[usage]")
+
+
+@pytest.mark.req("WT-61")
+def test_prune_asks_first_tells_what_would_go_and_keeps_what_failed(shopfloor, env, transcripts):
+    for command in ("echo fine", "exit 3"):
+        shopfloor("run", "--command", command)
+    both = [path.stem for path in transcripts()]
+    refused = shopfloor("prune", "--older-than", "0s")
+    assert (refused.returncode, refused.stderr.splitlines()[1]) == (
+        2,
+        "hint: add --yes; --dry-run says what would be deleted",
+    )
+    looked_at = shopfloor("prune", "--older-than", "0s", "--dry-run").stdout.splitlines()
+    assert [line.split()[1] for line in looked_at[:-1]] == ["completed"]
+    assert looked_at[-1] == "1 run would be deleted"
+    for typed, code in (("\n", 1), ("no\n", 1), ("y\n", 0)):
+        assert [path.stem for path in transcripts()] == both
+        terminal = Terminal("prune", "--older-than", "0s", env=env)
+        terminal.wait_for("Delete 1 run for good? [y/N]")
+        terminal.type(typed)
+        assert terminal.end() == code
+        terminal.close()
+    (failed,) = transcripts()
+    assert events_of(failed)[-1]["payload"]["status"] == "failed"
+    assert shopfloor("prune", "--older-than", "0s", "--yes").stdout == "0 runs deleted\n"
+    assert shopfloor("prune", "--older-than", "0s", "--yes", "--force").stdout == "1 run deleted\n"
+    assert transcripts() == []
 
 
 def test_a_database_of_a_later_version_is_refused(shopfloor, env):

@@ -27,7 +27,7 @@ from shopfloor.log import (
     timestamp_of,
 )
 from shopfloor.ports import Change
-from shopfloor.views import RunRow, Timeline, archive, row_fold, search_text, timeline_fold
+from shopfloor.views import RunRow, SearchState, Timeline, archive, row_fold, search_fold, timeline_fold
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -105,23 +105,26 @@ class Fold:
 
     def __init__(self, row: RunRow | None = None, state: bytes = b"") -> None:
         self.row = row or RunRow()
-        self.state = msgspec.msgpack.decode(state, type=Timeline) if state else Timeline()
+        known = (
+            msgspec.msgpack.decode(state, type=tuple[Timeline, SearchState]) if state else (Timeline(), SearchState())
+        )
+        self.state, self.search = known
         self._events: list[Event] = []
 
     def take(self, events: Sequence[Event]) -> Change:
         """What these events, the next of the run, do to its views. At the outcome it has seen all of them."""
         self.row = row_fold(self.row, events)
         self.state, rows = timeline_fold(self.state, events)
+        self.search, found = search_fold(self.search, self.row, events)
         self._events += events
-        change = Change(row=self.row, state=msgspec.msgpack.encode(self.state), timeline=rows)
-        return self._at_the_outcome(change) if self.row.ended else change
-
-    def _at_the_outcome(self, change: Change) -> Change:
-        entries = archive(self._events)
-        return msgspec.structs.replace(
-            change,
+        entries = archive(self._events) if self.row.ended else []
+        return Change(
+            row=self.row,
+            state=msgspec.msgpack.encode((self.state, self.search)),
+            timeline=rows,
             archive=gzip.compress(msgspec.json.encode(entries), mtime=0) if entries else None,
-            search=search_text(self.row, entries),
+            search=found,
+            search_stopped_at=self.search.stopped_at,
         )
 
 

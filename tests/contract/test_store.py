@@ -15,9 +15,10 @@ from tests.contract.folding import Fold, asked, at, called, gave, golden, pieces
 from tests.samples import GOLDEN_FILES, PARENT_ID, RUN_ID
 
 from shopfloor.errors import InvalidParameter
+from shopfloor.limits import SEARCH_PIECE_CHARS
 from shopfloor.log import Awaits, CallStarted, Cost, Event, RunError, Session, StepStarted, Usage, new_run_id
 from shopfloor.ports import Change, Channel, RunFilter, RunItem, RunPage, Store
-from shopfloor.views import HIT_BEGIN, HIT_END
+from shopfloor.views import HIT_BEGIN, HIT_END, SearchPiece
 
 pytestmark = pytest.mark.anyio
 
@@ -241,7 +242,8 @@ async def test_a_change_that_the_row_is_past_changes_nothing(store: Store) -> No
     for old in pieces(events, 3):
         await store.apply([old])
     stranger = msgspec.structs.replace(whole(events[:2]).row, channel_id="elsewhere", status="waiting")
-    await store.apply([Change(row=stranger, state=b"", timeline=[], archive=b"x", search="stranger")])
+    unasked = [SearchPiece(1, "stranger")]
+    await store.apply([Change(row=stranger, state=b"", timeline=[], archive=b"x", search=unasked)])
     assert await views_of(store, events[0].run_id) == before
     assert await shown(store, search="stranger") == []
     assert "elsewhere" not in {channel.id for channel in await store.channels()}
@@ -507,7 +509,7 @@ FILTERED: dict[str, dict[str, Any]] = {
         ({"search": "shared"}, "edcba"),
         ({"search": "shared", "agent_id": "bob", "started_before": at(4)}, "c"),
         ({"search": "b shared", "statuses": ("failed",)}, "b"),
-        ({"search": "a", "statuses": ("failed",)}, ""),
+        ({"search": "a", "statuses": ("failed",)}, "eb"),
     ],
 )
 async def test_a_list_is_of_what_fits_every_filter(store: Store, wanted: dict[str, Any], found: str) -> None:
@@ -555,6 +557,7 @@ async def test_words_are_found_in_what_went_wrong(store: Store) -> None:
     assert await shown(store, search="melted") == [run_id]
 
 
+@pytest.mark.req("WT-39")
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -564,31 +567,45 @@ async def test_words_are_found_in_what_went_wrong(store: Store) -> None:
         ("  quick\n\tbrown ", True),
         ("quic", True),
         ("brown quic", True),
-        ("quic brown", False),
-        ("uick", False),
+        ("quic brown", True),
+        ("uick", True),
+        ("uick, bro", True),
+        ('"uick, bro"', True),
+        ('"quick brown"', True),
+        ('"brown quick"', False),
+        ('"quick fox"', False),
         ("quickbrown", False),
         ("quicker", False),
         ("ÄPFEL", True),
         ("äpf", True),
         ("прив", True),
-        ("北", False),
+        ("北", True),
+        ("京", True),
+        ("京北", False),
         ("äpfel", True),
         ("привет", True),
         ("北京", True),
         ("٣", True),
         ("42", True),
-        ("4", False),
-        ("q", False),
+        ("4", True),
+        ("q", True),
+        ("z", False),
+        ("zq", False),
+        ('"k, b"', True),
+        (";", True),
+        ("+", False),
+        ("apfel", True),
         ("snake", True),
         ("snake_case", True),
         ("snake_ca", True),
-        ("sna_case", False),
+        ("sna_case", True),
+        ('"sna_case"', False),
         ("case-snake", True),
         ("fox-quick", True),
         ("fox.jumps/quick", True),
     ],
 )
-async def test_words_but_the_last_are_whole_and_know_no_case_no_order_and_no_punctuation(
+async def test_any_part_of_a_task_is_found_whatever_its_case_its_order_and_its_punctuation(
     store: Store, query: str, found: bool
 ) -> None:
     task = "The quick, brown fox; jumps! Äpfel Привет 北京 ٣ 42 snake_case"
@@ -610,10 +627,15 @@ async def test_words_but_the_last_are_whole_and_know_no_case_no_order_and_no_pun
         ("alpha", "ab"),
         ('"alpha', "ab"),
         ('alpha"', "ab"),
-        ('"beta alpha"', "ab"),
+        ('"beta alpha"', ""),
+        ('"alpha beta"', "a"),
+        ('"alpha bet', "a"),
+        ('"alpha beta" near', ""),
+        ('"beta near" alpha', "b"),
+        ('"a" "b"', "ab"),
         ("alpha*", "ab"),
         ("alph*", "ab"),
-        ("alph* beta", ""),
+        ("alph* beta", "ab"),
         ("*alpha", "ab"),
         ("^beta", "ab"),
         ("-alpha", "ab"),
@@ -668,9 +690,9 @@ async def test_a_snippet_is_of_any_text_of_the_run(store: Store, query: str, hit
 
 
 async def test_a_snippet_keeps_the_brackets_of_the_text_and_has_no_marks_but_its_own(store: Store) -> None:
-    await keep(store, run(f'["hit", [1]] \x1b[31m {HIT_BEGIN} {HIT_END} [x](y)'))
+    await keep(store, run(f'["hit", [1]] {HIT_BEGIN} {HIT_END} [x](y)'))
     (item,) = (await store.list_runs(RunFilter(search="hit"), limit=5)).items
-    marked = f'["{HIT_BEGIN}hit{HIT_END}", [1]] \x1b[31m   [x](y)'
+    marked = f'["{HIT_BEGIN}hit{HIT_END}", [1]]   [x](y)'
     assert (item.snippet or "").startswith(marked)
 
 
@@ -726,6 +748,123 @@ async def test_a_run_that_has_not_ended_is_found_by_its_task(store: Store) -> No
         await store.apply([change])
         assert await shown(store, search="saw") == [change.row.id]
     assert await shown(store, search="saw hello gleaming") == [events[0].run_id]
+
+
+@pytest.mark.req("WT-56")
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("quick", True),
+        ("QUICK Brown", True),
+        ("brown quick", True),
+        ("quic", True),
+        ("brown quic", True),
+        ("quic brown", False),
+        ("uick", False),
+        ("q", False),
+        ("4", False),
+        ("42", True),
+        ('"quick brown"', True),
+        ('"QUICK, brown"', True),
+        ('"quick\nbrown fo', True),
+        ('"quick brown fo"', False),
+        ('"brown quick"', False),
+        ('"quick fox"', False),
+        ('"brown fox" quick', True),
+        ("snake_case", True),
+        ('"snake_case"', True),
+        ('"case snake"', False),
+        ("apfel", True),
+        ("ÄPFEL", True),
+        ("北", True),
+        ("京", True),
+        ("北京市", True),
+        ('"京市"', True),
+        ("市京", False),
+        (";", False),
+    ],
+)
+async def test_words_and_phrases_are_found_in_all_that_is_no_task(store: Store, query: str, found: bool) -> None:
+    text = "The quick, brown fox; jumps! Äpfel 北京市 42 snake_case"
+    runs = {
+        "message": run("-", said(text)),
+        "result": run("-", result=text),
+        "tool": run("-", called("c", {"deep": [{"er": text}]})),
+        "output": run("-", called("c", 1), gave("c", text)),
+        "error": run("-", status="failed", error=RunError(code="x", message=text)),
+        "open": run("-", said(text), status=None),
+    }
+    kept = await keep(store, *runs.values())
+    assert await shown(store, search=query) == (kept[::-1] if found else [])
+
+
+async def test_the_terms_of_a_query_may_stand_far_apart_in_a_run(store: Store) -> None:
+    filler = " ".join(["hay"] * SEARCH_PIECE_CHARS)
+    texts = ["needle one", filler, "needle two", filler, "thread"]
+    run_id, other = await keep(store, run("sew", *map(said, texts)), run("knit", *map(said, texts[:-1])))
+    assert await shown(store, search="needle") == [other, run_id]
+    for query in ("thread needle", 'sew "needle one" "needle two" thread', "sew hay thread"):
+        assert await shown(store, search=query) == [run_id], query
+    assert await shown(store, search="knit thread") == []
+
+
+@pytest.mark.req("WT-57")
+async def test_a_long_run_is_found_by_what_it_said_last_and_while_it_goes_on(store: Store) -> None:
+    filler = " ".join(["hay"] * SEARCH_PIECE_CHARS)
+    events = run("sew", *(said(f"needle{number} {filler}") for number in range(5)), said("the very last"), status=None)
+    for number, change in enumerate(pieces(events)):
+        await store.apply([change])
+        words = [f"needle{one}" for one in range(5) if await shown(store, search=f"needle{one}")]
+        assert words == [f"needle{one}" for one in range(min(number, 5))]
+    assert await shown(store, search='"very last" needle0 needle4 hay') == [events[0].run_id]
+    (item,) = (await store.list_runs(RunFilter(search="last"), limit=5)).items
+    assert f"very {HIT_BEGIN}last{HIT_END}" in (item.snippet or "")
+
+
+@pytest.mark.req("WT-57")
+async def test_where_indexing_stopped_is_kept_with_the_run(store: Store) -> None:
+    (whole_run, _) = await keep(store, run("a", said("x")), run("b"))
+    long = Change(
+        row=whole(events := run("c", said("y"), said("z"))).row,
+        state=b"",
+        timeline=[],
+        search=[SearchPiece(1, "y")],
+        search_stopped_at=3,
+    )
+    await store.apply([long])
+    stopped = {item.row.id: item.search_stopped_at for item in (await store.list_runs(ALL, limit=9)).items}
+    assert stopped == {
+        whole_run: None,
+        events[0].run_id: 3,
+        **{one: None for one in stopped if one not in (whole_run, events[0].run_id)},
+    }
+    assert (await item_of(store, events[0].run_id)).search_stopped_at == 3
+    (found,) = (await store.list_runs(RunFilter(search="y"), limit=9)).items
+    assert found.search_stopped_at == 3
+
+
+@pytest.mark.req("WT-62")
+async def test_terminal_colours_are_no_part_of_what_is_searched(store: Store) -> None:
+    coloured = "\x1b[1;31mred\x1b[0ms \x1b]8;;https://example.org\x07link\x1b]8;;\x07s \x1b(Bplain"
+    runs = [run(f"t{coloured}"), run("-", said(coloured)), run("-", result=coloured)]
+    kept = await keep(store, *runs)
+    for query in ("reds", "links", "plain", '"reds links plain"'):
+        assert await shown(store, search=query) == ([*kept[:0:-1], kept[0]]), query
+    for query in ("31mred", "8", "example", "bplain", "0ms"):
+        assert await shown(store, search=query) == [], query
+    snippets = [item.snippet or "" for item in (await store.list_runs(RunFilter(search="links"), limit=9)).items]
+    assert all(f"{HIT_BEGIN}links{HIT_END} plain" in one and "\x1b" not in one for one in snippets)
+
+
+async def test_a_task_that_changes_is_found_by_what_it_is_now(store: Store) -> None:
+    events = run("second thoughts", status=None)
+    queued = msgspec.structs.replace(whole(events[:1]).row, task="first thoughts", last_seq=0, status="queued")
+    await store.apply([Change(row=queued, state=b"", timeline=[])])
+    assert await shown(store, search="irst thou") == [queued.id]
+    await keep(store, events)
+    assert (await shown(store, search="irst"), await shown(store, search="econ")) == ([], [queued.id])
+    await store.delete(queued.id)
+    assert await shown(store, search="thoughts") == []
 
 
 # Pins and retention

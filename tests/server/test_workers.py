@@ -24,7 +24,8 @@ ITEM_OF_SEED = [
 ]
 MORE_OF_ITEM = [
     *("agent_id", "parent_run_id", "root_run_id", "name", "kind", "duration_ms", "tool_calls", "usage", "cost_usd"),
-    *("tree_usage", "tree_cost_usd", "error", "pinned", "provider", "model", "children", "waits_for", "snippet"),
+    *("tree_usage", "tree_cost_usd", "error", "pinned", "provider", "model", "children", "waits_for"),
+    *("asks", "interrupted", "interruptions", "search_stopped_at", "snippet"),
 ]
 DETAIL_OF_SEED = {
     *("id", "task", "result", "status", "worker_type", "channel_id", "channel_name", "started_at", "completed_at"),
@@ -94,6 +95,10 @@ def test_a_list_item_tells_of_its_run(client: httpx.Client, runs: Runs) -> None:
         "model": None,
         "children": 0,
         "waits_for": None,
+        "asks": None,
+        "interrupted": False,
+        "interruptions": 0,
+        "search_stopped_at": None,
         "snippet": None,
     }
 

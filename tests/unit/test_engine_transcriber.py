@@ -60,7 +60,7 @@ def test_what_a_sub_agent_types_stands_in_its_own_log(transcriber: Transcriber) 
 def test_what_is_told_whole_is_not_told_as_cut_off(transcriber: Transcriber) -> None:
     whole = AssistantMessage(message_id="m", blocks=[TextBlock(fidelity="agent_emitted", text="Hello")])
     assert said(taken(transcriber, typed("Hello"), Told(payload=whole))) == [(RUN_ID, "Hello", None)]
-    writes, _ = transcriber.end(Ended(status="completed"))
+    writes, _ = transcriber.end(Ended(status="completed"), None)
     assert said(writes) == []
 
 
@@ -73,7 +73,7 @@ def test_a_call_of_the_model_that_is_made_again_cuts_off_what_it_had_said(transc
         False,
         True,
     ]
-    writes, _ = transcriber.end(Ended(status="failed"))
+    writes, _ = transcriber.end(Ended(status="failed"), None)
     assert said(writes) == [(RUN_ID, "Hello", "interrupted")]
 
 
@@ -81,5 +81,5 @@ def test_two_messages_that_are_typed_at_once_are_both_kept_until_their_wholes_co
     second = AssistantMessage(message_id="m2", blocks=[TextBlock(fidelity="agent_emitted", text="two")])
     writes = taken(transcriber, typed("one", "m1"), typed("tw", "m2"), typed("o", "m2"), Told(payload=second))
     assert said(writes) == [(RUN_ID, "two", None)]
-    writes, _ = transcriber.end(Ended(status="failed"))
+    writes, _ = transcriber.end(Ended(status="failed"), None)
     assert said(writes) == [(RUN_ID, "one", "interrupted")]

@@ -6,14 +6,20 @@ import os
 import resource
 
 import anyio
+import msgspec
 import pytest
 
+from shopfloor.adapters.local import LocalLogReader
 from shopfloor.adapters.memory import MemoryStore
 from shopfloor.adapters.sqlite import SqliteStore
+from shopfloor.cli.list import table
+from shopfloor.cli.style import Style
 from shopfloor.engine import Ingest, reconcile
 from shopfloor.log import AssistantMessage, RunCompleted, RunStarted, StepStarted, TextBlock, new_run_id
-from shopfloor.ports import RunFilter, RunItem
+from shopfloor.ports import Change, RunFilter, RunItem
 from shopfloor.record import Recorder, Storage
+from shopfloor.server.shapes import item_of
+from shopfloor.views import search_pieces
 
 
 def begin(storage: Storage, run_id: str) -> Recorder:
@@ -269,5 +275,47 @@ def test_announcements_that_were_lost_hide_no_later_run(storage: Storage):
         storage.announce(runs[3])
         await Ingest(storage, store).catch_up()
         assert await store.known_runs() == set(runs)
+
+    anyio.run(main)
+
+
+def test_an_open_run_whose_state_an_older_version_kept_is_searched_whole(storage: Storage):
+    async def main() -> None:
+        store = MemoryStore()
+        run_id = new_run_id()
+        recorder = begin(storage, run_id)
+        say(recorder, "early")
+        storage.announce(run_id)
+        await Ingest(storage, store).catch_up()
+        known = (await store.folded([run_id]))[run_id]
+        await store.take_back(run_id, 0)
+        await store.apply([Change(row=known.row, state=b'{"open_calls":{},"told":null}', timeline=[])])
+        assert (await store.list_runs(RunFilter(search="early"), limit=5)).total == 0
+        say(recorder, "late")
+        await Ingest(storage, store).catch_up()
+        for words in ("early", "late"):
+            assert (await store.list_runs(RunFilter(search=words), limit=5)).total == 1
+        end(recorder)
+
+    anyio.run(main)
+
+
+def test_a_run_with_too_much_text_says_where_its_search_stops(storage: Storage, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(search_pieces, "SEARCH_RUN_CHARS", 10)
+
+    async def main() -> None:
+        store = MemoryStore()
+        run_id = new_run_id()
+        recorder = begin(storage, run_id)
+        say(recorder, "early")
+        say(recorder, "a long text")
+        say(recorder, "late")
+        end(recorder)
+        await Ingest(storage, store).catch_up(everything=True)
+        (item,) = (await store.list_runs(RunFilter(search="early"), limit=5)).items
+        assert item.search_stopped_at == 3
+        assert (await store.list_runs(RunFilter(search="late"), limit=5)).total == 0
+        shown = table([msgspec.to_builtins(item_of(item, LocalLogReader(storage)))], Style(enabled=False), 120)
+        assert shown[-1].strip() == "search stops at event 3: the run has more text than is indexed"
 
     anyio.run(main)

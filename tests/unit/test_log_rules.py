@@ -82,6 +82,11 @@ SUB_RUN = [event | {"parent_run_id": PARENT_ID} for event in SAID]
 TRY_AGAIN = [fields_of(started(), 1), fields_of(started(1), 2)]
 ENVELOPE = ["seq", "run_id", "type", "path", "iteration", "timestamp", "payload"]
 
+
+def twice_inside(raw: bytes) -> bytes:
+    return raw.replace(b'{"b":1}', b'{"b":1,"b":1}')
+
+
 CASES = [
     Case("line-end", "torn", SAID, raw=lambda raw: raw[:-1]),
     Case("line-end", "torn in the middle", SAID, raw=lambda raw: raw[:40]),
@@ -151,6 +156,15 @@ CASES = [
     Case("outcome", "a message after it", [*run_of("run.completed"), fields_of(said("x"), 3)]),
     Case("outcome", "an attempt after it", [*run_of("run.completed"), fields_of(started(2), 3)]),
     Case("outcome", "two of them", run_of("run.completed", "run.completed")),
+    Case("keys", "in the envelope", SAID, raw=lambda raw: raw.replace(b'"seq":2', b'"seq":1,"seq":2')),
+    Case("keys", "in the payload", SAID, raw=lambda raw: raw.replace(b'"payload":{', b'"payload":{"blocks":[],')),
+    Case("keys", "deep inside", run_of("tool.call"), with_payload(input={"a": [{"b": 1}]}), raw=twice_inside),
+    Case("clock", "a millisecond back", SAID, with_last(timestamp="2026-11-15T10:29:59.999Z")),
+    Case("clock", "a year back", SAID, with_last(timestamp="2025-11-15T10:30:00.000Z")),
+    Case("step-end", "a step", run_of("step.started", "run.completed"), with_payload(status="completed")),
+    Case("step-end", "a sub-run", [*CALL, fields_of(PAYLOADS["run.completed"], 3)], with_payload(status="completed")),
+    Case("tool-pair", "no call", run_of("tool.result")),
+    Case("tool-pair", "another call", run_of("tool.call", "tool.result"), with_payload(call_id="another")),
     Case("step-once", "twice", run_of("step.started", "step.started")),
     Case("step-once", "again after its end", run_of("step.started", "step.completed", "step.started")),
     Case("step-pair", "never started", run_of("step.completed")),
@@ -174,7 +188,27 @@ def lines_of(events: list[Fields]) -> list[bytes]:
 
 
 def test_every_rule_but_the_one_of_the_file_has_a_case() -> None:
-    assert {case.rule for case in CASES} == RULES.keys() - {"mode"}
+    assert {case.rule for case in CASES} == RULES.keys() - {"mode", "empty"}
+
+
+def test_a_file_without_a_line_is_empty_and_one_with_a_line_is_not() -> None:
+    verifier = Verifier(RUN_ID)
+    assert [(broken.line, broken.rule) for broken in verifier.end()] == [(0, "empty")]
+    verifier.line(lines_of(run_of())[0])
+    assert verifier.end() == []
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_a_run_that_did_not_complete_may_leave_steps_open(status: str) -> None:
+    events = run_of("step.started", "run.completed")
+    events[-1] = events[-1] | {"payload": events[-1]["payload"] | {"status": status}}
+    assert verify(lines_of(events)) == []
+
+
+def test_the_same_key_in_different_objects_and_the_same_time_twice_are_fine() -> None:
+    events = run_of("tool.call")
+    events[-1]["payload"]["input"] = [{"a": {"a": 1}}, {"a": 1}, {"b": [{"b": 10**400}]}]
+    assert verify(lines_of(events)) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}: {case.name}")
@@ -193,7 +227,7 @@ def test_a_line_that_breaks_one_rule_is_named_with_that_rule(case: Case) -> None
 )
 def test_the_run_of_a_case_breaks_nothing_before_it_is_changed(case: Case) -> None:
     lines = lines_of(case.events)
-    ordered = case.rule in {"start", "outcome", "step-once", "step-pair"}
+    ordered = case.rule in {"start", "outcome", "step-once", "step-pair", "tool-pair"}
     assert verify(lines[:-1] if ordered else lines) == []
 
 

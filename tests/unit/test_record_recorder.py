@@ -40,6 +40,7 @@ from shopfloor.errors import (
 from shopfloor.log import Entry, Payload, ToolCall, ToolResult, UnknownPayload, decode
 from shopfloor.record import Durability, Recorder, Storage, is_locked, read
 
+EARLY, LATE = "2001-01-01T00:00:00.000Z", "2999-01-01T00:00:00.000Z"
 UMASKS = [0, 0o022, 0o777]
 
 
@@ -522,3 +523,17 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
     recorder.sync_pending()
     assert recorder.on_disk
     assert seqs_in(recorder.path) == [1, 2, 3, 4]
+
+
+@pytest.mark.req("WT-65")
+def test_times_never_run_backwards_in_a_log_whatever_clocks_say(log_path: Path) -> None:
+    with Recorder(log_path, RUN_ID) as recorder:
+        recorder.append(started(), at=EARLY)
+        recorder.append(said("a clock that is ahead"), path="s", at=LATE)
+        recorder.append(said("a clock that is behind"), path="s", at=EARLY)
+        recorder.append(said("our own clock"), path="s")
+    with Recorder(log_path, RUN_ID) as recorder:
+        recorder.append(started(2))
+    times = [json.loads(line)["timestamp"] for line in log_path.read_bytes().splitlines()]
+    assert times == [EARLY, LATE, LATE, LATE, LATE]
+    assert broken_rules(log_path) == []

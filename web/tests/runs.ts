@@ -31,6 +31,10 @@ export const aRun = (change: Partial<Run> = {}): Run => ({
   model: null,
   children: 0,
   waits_for: null,
+  asks: null,
+  interrupted: false,
+  interruptions: 0,
+  search_stopped_at: null,
   snippet: null,
   ...change,
 });

@@ -1,4 +1,6 @@
 import { describe, expect, it } from "vitest";
+import type { LogEvent, Page } from "@/api";
+import { rowsOf } from "@/views/transcript";
 import { answerOf, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
 import { told } from "@/parts/transcript/find";
 import { noteWords } from "@/parts/transcript/words";
@@ -61,5 +63,21 @@ describe("what an agent's program says of itself", () => {
     [{ kind: "left" as const }, "Left here, and gone on with later"],
   ])("%j is %j", (note, words) => {
     expect(noteWords(note)).toBe(words);
+  });
+});
+
+describe("an attempt", () => {
+  const event = (seq: number, type: string, payload: object) => ({ seq, run_id: "r", type, path: "", iteration: 0, timestamp: "2026-11-15T10:30:00.000Z", payload }) as unknown as LogEvent;
+  const started = (seq: number, attempt: number) => event(seq, "run.started", { name: "w", kind: "worker", attempt, host: "h" });
+  const asked = event(2, "tool.call", { name: "ask", call_id: "c", input: {}, output: null, fidelity: "router", awaits: { kind: "question" } });
+  const worked = event(2, "step.started", { name: "s", kind: "command", try: 1 });
+  const attempts = (before: LogEvent) => {
+    const page = { events: [started(1, 1), before, started(3, 2)], later: [] } as unknown as Page;
+    return [...rowsOf(page, false).values()].filter((row) => row.kind === "attempt").map((row) => row.seq);
+  };
+
+  it("is told where another was cut off, and not where a run went on after it was answered", () => {
+    expect(attempts(worked)).toEqual([3]);
+    expect(attempts(asked)).toEqual([]);
   });
 });

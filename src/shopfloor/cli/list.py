@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, cast
 
@@ -16,16 +17,25 @@ from shopfloor.cli.arguments import Parser, add_color, duration_seconds, positiv
 from shopfloor.cli.asking import named_run
 from shopfloor.cli.style import Style, ago, duration, one_line
 from shopfloor.log import timestamp_of
-from shopfloor.views import HIT_BEGIN, HIT_END
+from shopfloor.views import HIT_BEGIN, HIT_END, INTERRUPTED
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
   shopfloor list                              the newest runs
   shopfloor list --status failed --owner ada  of somebody, that failed
   shopfloor list --worker hello --since 2h    of one worker, begun in the last two hours
-  shopfloor list --search 'assertion error'   where these words stand, in task, output or tools
+  shopfloor list --search 'assertion error'   with these words, in any text of the run
+  shopfloor list --search '"exit code 3"'     with this phrase; in a task, any part of a word is found
   shopfloor list --json | jq '.workers[].id'  as the API gives them"""
-_LOOKS = {"done": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "waiting": "cyan"}
+_LOOKS = {
+    "done": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+    "running": "cyan",
+    "waiting": "cyan",
+    INTERRUPTED: "yellow",
+}
+_STATUS_CHARS = len(INTERRUPTED)
 _BRACKETS = str.maketrans({HIT_BEGIN: "[", HIT_END: "]"})
 _WORKER_CHARS = 24
 _TIMES = "2h, 7d, or 2026-11-15T10:00:00Z"
@@ -44,7 +54,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         "--since", type=_moment, metavar="TIME", help="begun after this: 2h, 7d, or 2026-11-15T10:00:00Z"
     )
     parser.add_argument("--until", type=_moment, metavar="TIME", help="begun before this")
-    parser.add_argument("--search", metavar="WORDS", help="all of these words in task, result, messages or tools")
+    parser.add_argument("--search", metavar="WORDS", help='all of these words and "quoted phrases", in any text')
     parser.add_argument("--limit", type=positive, default=50, metavar="N", help="at most so many (default: 50)")
     parser.add_argument("--cursor", metavar="CURSOR", help="the next page, as the page before said")
     parser.add_argument("--json", action="store_true", help="as the API gives them")
@@ -99,16 +109,29 @@ def table(runs: list[dict[str, Any]], style: Style, width: int) -> list[str]:
     names = max([len(_worker(run)) for run in runs], default=0)
     lines: list[str] = []
     for run in runs:
-        status = str(run["status"]).ljust(9)
+        status = status_of(run)
         times = f"{ago(run['started_at']):>8}  {duration(run['duration_ms']):>11}"
         worker = one_line(_worker(run), _WORKER_CHARS).ljust(min(names, _WORKER_CHARS))
-        task = one_line(run["task"], max(20, width - len(worker) - 46))
-        look = _LOOKS.get(run["status"], "dim")
-        lines.append(f"{run['id'][:8]}  {style.paint(status, look)}  {times}  {style.paint(worker, 'dim')}  {task}")
-        if run.get("snippet"):
-            found = one_line(str(run["snippet"]).translate(_BRACKETS), width - 10)
-            lines.append(style.paint(f"          {found}", "dim"))
+        task = one_line(run["task"], max(20, width - len(worker) - _STATUS_CHARS - 37))
+        shown = style.paint(status.ljust(_STATUS_CHARS), _LOOKS.get(status, "dim"))
+        lines.append(f"{run['id'][:8]}  {shown}  {times}  {style.paint(worker, 'dim')}  {task}")
+        lines += (style.paint(f"          {one_line(line, width - 10)}", "dim") for line in _below(run))
     return lines
+
+
+def status_of(run: dict[str, Any]) -> str:
+    """The status to show: `interrupted` for a run that would be running if a process worked on it."""
+    return INTERRUPTED if run.get("interrupted") else str(run["status"])
+
+
+def _below(run: dict[str, Any]) -> Iterator[str]:
+    """What is to be said of a run on lines of its own."""
+    for line in run.get("asks") or ():
+        yield f"waits for {line}"
+    if run.get("snippet"):
+        yield str(run["snippet"]).translate(_BRACKETS)
+    if run.get("search_stopped_at") is not None and "snippet" in run:
+        yield f"search stops at event {run['search_stopped_at']:,}: the run has more text than is indexed"
 
 
 def _worker(run: dict[str, Any]) -> str:

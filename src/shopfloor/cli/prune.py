@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 
 import anyio
 
 from shopfloor.cli.arguments import Parser, duration_seconds, storage_of
-from shopfloor.engine import prune
+from shopfloor.cli.style import one_line
+from shopfloor.engine import prunable, prune, prune_archives
+from shopfloor.errors import UsageError
+from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import timestamp_of
+from shopfloor.ports import RunItem
 from shopfloor.wiring import local_office
 
 EXAMPLES = """\
-  shopfloor prune --older-than 30d                   runs that ended more than 30 days ago; pinned ones stay
+  shopfloor prune --older-than 30d --dry-run         say what would be deleted, and delete nothing
+  shopfloor prune --older-than 30d                   runs that ended more than 30 days ago; pinned and failed ones stay
+  shopfloor prune --older-than 30d --yes --force     without asking, and also what failed
   shopfloor prune --older-than 30d --archives-only   only their archived transcripts; rows and logs stay
 
-A run and its sub-runs go together, or not at all: a tree stays as long as one of its runs is pinned, has not ended, or
-ended later than that."""
+A run and its sub-runs go together, or not at all: a tree stays as long as one of its runs is pinned, failed, has not
+ended, or ended later than that."""
+_YES = ("y", "yes")
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -25,20 +33,62 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument(
         "--older-than", metavar="TIME", type=duration_seconds, required=True, help="e.g. 30d, 12h, 90m, 2w"
     )
+    parser.add_argument("--yes", action="store_true", help="delete without asking")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be deleted, and delete nothing")
+    parser.add_argument("--force", action="store_true", help="also what failed")
     parser.add_argument("--archives-only", action="store_true", help="keep the rows and the logs")
     return parser
 
 
 def run(args: Namespace) -> int:
-    storage = storage_of(args)
+    is_asked = not (args.yes or args.dry_run)
+    if is_asked and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            "prune deletes runs for good, and nobody is here to ask",
+            hint="add --yes; --dry-run says what would be deleted",
+        )
     before = timestamp_of(int((time.time() - args.older_than) * 1000))
+    return anyio.run(_prune, args, before, is_asked)
 
-    async def work() -> int:
-        async with local_office(storage) as office:
-            await office.ingest.catch_up()
-            return await prune(storage, office.store, office.queue, before=before, archives_only=args.archives_only)
 
-    pruned = anyio.run(work)
-    what = "archived transcripts" if args.archives_only else "runs"
-    print(f"{pruned:,} {what} deleted")
+async def _prune(args: Namespace, before: str, is_asked: bool) -> int:  # noqa: FBT001 - called by anyio
+    storage = storage_of(args)
+    async with local_office(storage) as office:
+        await office.ingest.catch_up()
+        if args.archives_only and not args.dry_run:
+            if is_asked and not _confirmed(f"the archived transcripts of runs that ended before {before}"):
+                return 1
+            print(f"{await prune_archives(office.store, before=before):,} archived transcripts deleted")
+            return 0
+        if is_asked or args.dry_run:
+            force = args.force or args.archives_only
+            found = [item async for tree in prunable(office.store, before=before, force=force) for item in tree]
+            if args.dry_run:
+                return _list(
+                    found, "would lose their archived transcripts" if args.archives_only else "would be deleted"
+                )
+            if found and not _confirmed(_counted(len(found))):
+                return 1
+        pruned = await prune(storage, office.store, office.queue, before=before, force=args.force)
+        print(f"{_counted(pruned)} deleted")
+        return 0
+
+
+def _list(found: list[RunItem], end: str) -> int:
+    for item in found:
+        row = item.row
+        print(f"{row.id[:8]}  {row.status:<9}  {row.completed_at}  {one_line(row.task, PREVIEW_CHARS)}")
+    print(f"{_counted(len(found))} {end}")
     return 0
+
+
+def _counted(count: int) -> str:
+    return f"{count:,} run{'' if count == 1 else 's'}"
+
+
+def _confirmed(what: str) -> bool:
+    print(f"Delete {what} for good? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() in _YES:
+        return True
+    print("nothing was deleted", file=sys.stderr)
+    return False

@@ -9,8 +9,8 @@ from shopfloor.cli.arguments import Notes
 from shopfloor.cli.style import safe
 from shopfloor.cli.waiting import waiting_lines
 from shopfloor.log import RunStarted, ToolCall, ToolResult
-from shopfloor.record import Problem, is_locked, read
-from shopfloor.views import Waits, waits_step
+from shopfloor.record import Problem, is_attended, read
+from shopfloor.views import Waits, shown_status, waits_step
 
 _GONE = "no outcome was recorded, and the process that wrote this is gone"
 
@@ -24,11 +24,13 @@ class Standing(NamedTuple):
 def standing_of(path: Path) -> Standing:
     """Reads all of the log."""
     waits, calls, can_go_on = Waits(), dict[str, ToolCall](), False
+    host: str | None = None
     for event in Notes().decoded(read(path, report=_ignore)):
         waits = waits_step(waits, event)
         match event.payload:
             case RunStarted() as started:
                 can_go_on = can_go_on or started.definition is not None
+                host = started.host
             case ToolCall(awaits=awaits) as call if awaits is not None:
                 calls[call.call_id] = call
             case ToolResult() as result:
@@ -36,13 +38,17 @@ def standing_of(path: Path) -> Standing:
             case _:
                 pass
     run = safe(path.stem)
-    if waits.waiting and calls:
-        return Standing("waiting", [*waiting_lines(run, [_told(call) for call in calls.values()])])
-    if is_locked(path) and waits.waiting:
-        return Standing("waiting", [f"waits for a run that it called; `shopfloor tree {run[:8]}` shows it"])
-    if is_locked(path):
-        return Standing("running", [f"still running; `shopfloor tail {run[:8]}` follows it"])
-    return Standing("no outcome", [f"{_GONE}; `shopfloor up` goes on with it" if can_go_on else _GONE])
+    status = shown_status("waiting" if waits.waiting else "running", is_attended=is_attended(path, host))
+    match status:
+        case "waiting" if calls:
+            lines = [*waiting_lines(run, [_told(call) for call in calls.values()])]
+        case "waiting":
+            lines = [f"waits for a run that it called; `shopfloor tree {run[:8]}` shows it"]
+        case "running":
+            lines = [f"still running; `shopfloor tail {run[:8]}` follows it"]
+        case _:
+            lines = [f"{_GONE}; `shopfloor up` goes on with it" if can_go_on else _GONE]
+    return Standing(status, lines)
 
 
 def _told(call: ToolCall) -> dict[str, object]:

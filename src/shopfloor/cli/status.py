@@ -10,6 +10,7 @@ import anyio
 
 from shopfloor.cli.arguments import Parser, add_color, storage_of
 from shopfloor.cli.asking import named_run
+from shopfloor.cli.list import status_of
 from shopfloor.cli.style import Style, ago, duration, one_line, safe
 from shopfloor.cli.waiting import awaited, waiting_lines
 from shopfloor.limits import PREVIEW_CHARS
@@ -18,6 +19,7 @@ from shopfloor.wiring import open_api
 EXAMPLES = """\
   shopfloor status last          how it stands, and its timeline
   shopfloor status 5f3a --json   as the API gives it"""
+_GO_ON = "the process that worked on it is gone; `shopfloor up` goes on with it"
 _TIMELINE_ROWS = 1000
 _SHOWN_ROWS = 12
 
@@ -63,13 +65,14 @@ def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:
         "status": " · ".join(
             part
             for part in (
-                detail["status"],
+                status_of(detail),
                 f"{error['code']}: {error['message']}" if error else "",
                 duration(detail["duration_ms"]),
             )
             if part
         ),
-        "hint": error.get("hint") if error else None,
+        "hint": error.get("hint") if error else _GO_ON if detail["interrupted"] else None,
+        "attempt": str(detail["attempt"]) if detail["interruptions"] else None,
         "started": f"{detail['started_at']} ({ago(detail['started_at'])})",
         "owner": detail["agent_id"],
         "channel": detail["channel_name"],

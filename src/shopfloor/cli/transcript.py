@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from shopfloor.cli.style import Style, duration, one_line, safe
-from shopfloor.limits import FOLD_HEAD_LINES, FOLD_LINE_CHARS, FOLD_TAIL_LINES, PREVIEW_CHARS
+from shopfloor.limits import FOLD_HEAD_LINES, FOLD_LINE_CHARS, FOLD_TAIL_LINES, FULL_LINE_CHARS, PREVIEW_CHARS
 from shopfloor.log import (
     INTERRUPTED,
     AssistantMessage,
@@ -31,7 +31,7 @@ from shopfloor.log import (
     UnknownPayload,
     UserMessage,
 )
-from shopfloor.views import PartialMessages, notice_of
+from shopfloor.views import PartialMessages, Waits, notice_of, waits_step
 
 _COLUMN = 21
 
@@ -58,6 +58,8 @@ class Fold:
         """More of the line that is open; of what will be cut, only its length is kept."""
         self._open.append(text if self._full else text[: max(0, FOLD_LINE_CHARS - self._open_chars)])
         self._open_chars += len(text)
+        if self._full and self._open_chars > FULL_LINE_CHARS:
+            self._end_line()
 
     def _end_line(self) -> None:
         line, cut = "".join(self._open), self._open_chars - FOLD_LINE_CHARS
@@ -71,6 +73,11 @@ class Fold:
         if len(self._tail) > FOLD_TAIL_LINES:
             self._tail.popleft()
             self._between += 1
+
+    def take_ended(self) -> list[str]:
+        """The lines that will not change any more, where nothing is folded. They are not kept."""
+        ended, self._head = (self._head, []) if self._full else ([], self._head)
+        return ended
 
     def lines(self) -> Iterator[tuple[str, bool]]:
         """Each line, and whether it is the transcript's own (not our remark on what was folded)."""
@@ -97,6 +104,7 @@ class Transcript:
         self._mark = ""
         self._stderr = False
         self._partial = PartialMessages()
+        self._waits = Waits()
 
     def lines(self, events: Iterable[Event], later: Iterable[Event] = ()) -> Iterator[str]:
         """The lines of events. `later` are those that follow and are not shown; they are read only if need be."""
@@ -122,6 +130,7 @@ class Transcript:
         else:
             yield from self._end_paragraph()
             yield from self._headed(event, self._headline(event))
+            self._waits = waits_step(self._waits, event)
         if self._live:
             yield from self._end_paragraph()
         for problem in event.problems:
@@ -147,6 +156,8 @@ class Transcript:
                     self._mark = self._gutter(event)
                     self._stderr = stream == "stderr"
                 self._fold.add(block.text)
+                # Shown at once: a command may print for ever.
+                yield from self._paragraph_lines((line, True) for line in self._fold.take_ended())
                 continue
             yield from self._end_paragraph()
             yield from self._headed(event, self._block(block))
@@ -155,17 +166,18 @@ class Transcript:
             yield from self._headed(event, [self._paint("… the message was not completed", "yellow")])
 
     def _end_paragraph(self) -> Iterator[str]:
-        if self._paragraph is None:
-            return
-        of_command = self._paragraph[1] in ("stdout", "stderr")
+        if self._paragraph is not None:
+            yield from self._paragraph_lines(self._fold.lines())
+            self._paragraph = None
+            self._fold = Fold(full=self._full)
+
+    def _paragraph_lines(self, lines: Iterable[tuple[str, bool]]) -> Iterator[str]:
+        of_command = self._paragraph is not None and self._paragraph[1] in ("stdout", "stderr")
         bar, look = ("┃ ", ("red",)) if self._stderr else ("│ " if of_command else "", ())
-        mark = self._mark
-        for line, own in self._fold.lines():
+        for line, own in lines:
             text = self._paint(safe(line), *look) if own and look else safe(line) if own else self._paint(line, "dim")
-            yield f"{mark}{self._paint(bar, *(look or ('dim',)))}{text}"
-            mark = " " * _COLUMN
-        self._paragraph = None
-        self._fold = Fold(full=self._full)
+            yield f"{self._mark}{self._paint(bar, *(look or ('dim',)))}{text}"
+            self._mark = " " * _COLUMN
 
     def _gutter(self, event: Event) -> str:
         text = f"#{event.seq}".ljust(7) + safe(event.timestamp[11:23])
@@ -204,7 +216,8 @@ class Transcript:
     def _headline(self, event: Event) -> Iterable[str]:
         match event.payload:
             case RunStarted() as run:
-                return [self._paint(f"▶ attempt {run.attempt} on {safe(run.host)}", "cyan")]
+                what = "goes on" if self._waits.waiting else f"attempt {run.attempt}"
+                return [self._paint(f"▶ {what} on {safe(run.host)}", "cyan")]
             case RunCompleted() as run:
                 return self._outcome(run)
             case StepStarted() | CallStarted() as step:

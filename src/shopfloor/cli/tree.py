@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of
 from shopfloor.cli.style import Style, duration, one_line, safe
 from shopfloor.errors import TranscriptBroken
 from shopfloor.limits import PREVIEW_CHARS, TREE_SIBLINGS
 from shopfloor.log import is_run_id
-from shopfloor.record import is_locked, read
-from shopfloor.views import Outline, Row, Step, outline, tree
+from shopfloor.record import is_attended, read
+from shopfloor.views import INTERRUPTED, Outline, Row, Step, outline, shown_status, tree
 
 EXAMPLES = """\
   shopfloor tree last          the newest run and all its sub-runs
   shopfloor tree 5f3a --full   with every step of long loops"""
-_LOOKS = {"completed": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "no outcome": "yellow"}
-_SIGNS = {"completed": "✓", "failed": "✗", "cancelled": "■", "running": "…", "no outcome": "?"}
+_LOOKS = {
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+    "running": "cyan",
+    "waiting": "cyan",
+    INTERRUPTED: "yellow",
+}
+_SIGNS = {"completed": "✓", "failed": "✗", "cancelled": "■", "running": "…", "waiting": "?", INTERRUPTED: "!"}
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -34,20 +43,29 @@ def run(args: Namespace) -> int:
     if next(read(path, limit=1, report=notes), None) is None:
         raise TranscriptBroken(f"{path} holds no event", hint="`shopfloor verify` says what is wrong with it")
     style = Style.named(args.color)
-    folder = path.parent
+    runs: dict[str, _Run] = {}
 
     def load(run_id: str) -> Outline | None:
-        file = path if run_id == path.stem else folder / f"{run_id}.jsonl"
+        file = path if run_id == path.stem else path.parent / f"{run_id}.jsonl"
         # Ids in a file are not to be trusted with a file's name.
-        return _outline(file, notes) if (file == path or is_run_id(run_id)) and file.exists() else None
+        if not ((file == path or is_run_id(run_id)) and file.exists()):
+            return None
+        found = outline(notes.decoded(read(file, report=notes)))
+        runs[found.run_id] = _Run(found, file)
+        return found
 
     for row in tree(path.stem, load, siblings=None if args.full else TREE_SIBLINGS):
-        print(_branch(row.guides) + _label(row, style, folder))
+        print(_branch(row.guides) + _label(row, style, runs))
     return 0
 
 
-def _outline(path: Path, notes: Notes) -> Outline:
-    return outline(notes.decoded(read(path, report=notes)))
+class _Run(NamedTuple):
+    outline: Outline
+    path: Path
+
+    @property
+    def is_attended(self) -> bool:
+        return is_attended(self.path, self.outline.host)
 
 
 def _branch(guides: tuple[bool, ...]) -> str:
@@ -57,14 +75,14 @@ def _branch(guides: tuple[bool, ...]) -> str:
     return above + ("├─ " if guides[-1] else "└─ ")
 
 
-def _label(row: Row, style: Style, folder: Path) -> str:
+def _label(row: Row, style: Style, runs: Mapping[str, _Run]) -> str:
     if row.left_out:
         return style.paint(f"… {row.left_out:,} more; --full shows them", "dim")
     parts: list[str] = []
     if row.step is not None:
-        parts.append(_step_label(row.step, style, alive=_alive(row.owner, folder)))
+        parts.append(_step_label(row.step, style, runs[row.owner]))
     if row.run is not None:
-        parts.append(_run_label(row.run, style, folder))
+        parts.append(_run_label(runs[row.run.run_id], style))
     if row.missing is not None:
         parts.append(style.paint(f"run {safe(row.missing)}: there is no transcript of it", "yellow"))
     if row.again is not None:
@@ -72,19 +90,25 @@ def _label(row: Row, style: Style, folder: Path) -> str:
     return " → ".join(parts)
 
 
-def _step_label(step: Step, style: Style, *, alive: bool) -> str:
-    state = ("failed" if step.error else "completed") if step.done else "running" if alive else "no outcome"
+def _step_label(step: Step, style: Style, run: _Run) -> str:
+    state = _step_state(step, run)
     again = f" (try {step.try_})" if step.try_ > 1 else ""
     name = style.paint(f"{_SIGNS[state]} {one_line(step.path, PREVIEW_CHARS)}{again}", _LOOKS[state])
     kind = "" if step.kind in (step.name, "call_workflow") else f"[{one_line(step.kind, PREVIEW_CHARS)}]"
     head = f"{name} {style.paint(kind, 'dim')}".rstrip()
-    return _parts(head, one_line(step.error or "", PREVIEW_CHARS), style.paint(duration(step.duration_ms), "dim"))
+    texts = (one_line(text or "", PREVIEW_CHARS) for text in (step.asks, step.error))
+    return _parts(head, *texts, style.paint(duration(step.duration_ms), "dim"))
 
 
-def _run_label(run: Outline, style: Style, folder: Path) -> str:
-    state: str = run.state
-    if state == "running" and not _alive(run.run_id, folder):
-        state = "no outcome"
+def _step_state(step: Step, run: _Run) -> str:
+    if step.done:
+        return "failed" if step.error else "completed"
+    return shown_status("waiting" if run.outline.is_waiting(step) else "running", is_attended=run.is_attended)
+
+
+def _run_label(known: _Run, style: Style) -> str:
+    run = known.outline
+    state = shown_status(run.state, is_attended=known.is_attended)
     head = f"{style.paint(f'run {safe(run.run_id[:8])}', 'bold')} {one_line(run.name, PREVIEW_CHARS)}"
     return _parts(
         f"{head} {style.paint(f'{_SIGNS[state]} {state}', _LOOKS[state])}",
@@ -95,8 +119,3 @@ def _run_label(run: Outline, style: Style, folder: Path) -> str:
 
 def _parts(*parts: str) -> str:
     return " · ".join(part for part in parts if part)
-
-
-def _alive(run_id: str, folder: Path) -> bool:
-    """Whether somebody writes that run's log."""
-    return is_run_id(run_id) and is_locked(folder / f"{run_id}.jsonl")

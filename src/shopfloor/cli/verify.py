@@ -93,6 +93,8 @@ def _problems(path: Path, verifier: Verifier) -> Iterator[Broken]:
                     # Its writer is at it; this line is not written yet.
                     return
                 yield from verifier.line(raw)
+        if not is_locked(path):
+            yield from verifier.end()
     except FileNotFoundError as error:
         raise FileMissing(f"there is no file {path}") from error
     except OSError as error:

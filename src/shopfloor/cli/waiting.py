@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from shopfloor.cli.live import preview
 from shopfloor.cli.style import one_line, safe
 from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.views import RATE_LIMIT
+from shopfloor.views import RATE_LIMIT, asked_line
 
 if TYPE_CHECKING:
     from shopfloor.client import Client
@@ -39,12 +38,7 @@ def run_of(call: Mapping[str, Any], run_id: str) -> str:
 
 
 def asked(call: Mapping[str, Any]) -> str:
-    given = call["input"]
-    if call["kind"] != "question" or not isinstance(given, dict):
-        return preview(call["name"], given)
-    options = options_of(call)
-    among = f" ({' / '.join(f'{n}. {option}' for n, option in enumerate(options, start=1))})" if options else ""
-    return one_line(f"{cast('dict[str, Any]', given).get('question', '')}{among}", PREVIEW_CHARS)
+    return one_line(asked_line(call["name"], call["kind"], call["input"]), PREVIEW_CHARS)
 
 
 def options_of(call: Mapping[str, Any]) -> list[str]:

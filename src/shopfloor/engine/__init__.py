@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.keeper import keep, reconcile, take_over
     from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
-    from shopfloor.engine.retention import delete_run, prune
+    from shopfloor.engine.retention import delete_run, prunable, prune, prune_archives
     from shopfloor.engine.run import Run
     from shopfloor.engine.steps.agent import AgentResult
     from shopfloor.engine.workers import (
@@ -73,7 +73,9 @@ __all__ = [
     "is_slug",
     "keep",
     "pack",
+    "prunable",
     "prune",
+    "prune_archives",
     "reconcile",
     "run_command",
     "take_over",
@@ -93,7 +95,7 @@ __getattr__ = _lazily(
         "ingest": ("Ingest", "pack"),
         "keeper": ("keep", "reconcile", "take_over"),
         "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),
-        "retention": ("delete_run", "prune"),
+        "retention": ("delete_run", "prunable", "prune", "prune_archives"),
         "run": ("Run",),
         "agents.asking": ("AgentDesk",),
         "steps.agent": ("AgentResult",),

@@ -14,21 +14,40 @@ import msgspec
 from shopfloor.errors import FileMissing, InvalidEvent, StorageError, StoreError
 from shopfloor.limits import INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS, INGEST_RUNS
 from shopfloor.log import Entry, Event, decode
-from shopfloor.ports import Change, Gone, RunItem, Store
+from shopfloor.ports import Change, Folded, Gone, RunItem, Store
 from shopfloor.record import Cursor, Problem, Reset, Storage, is_locked, read
-from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, row_fold, search_text, timeline_fold
+from shopfloor.views import (
+    ArchiveEntry,
+    RunRow,
+    SearchState,
+    Timeline,
+    archive,
+    row_fold,
+    search_fold,
+    timeline_fold,
+)
 
 _encode = msgspec.json.Encoder().encode
-_decode_timeline = msgspec.json.Decoder(Timeline).decode
+
+
+class _FoldState(msgspec.Struct, frozen=True):
+    """The states of the folds that a row does not hold itself."""
+
+    timeline: Timeline
+    search: SearchState
+
+
+_NEW = _FoldState(Timeline(), SearchState())
+_decode_state = msgspec.json.Decoder(_FoldState).decode
 
 
 class _Followed:
     """A log that has not ended, and how far its views are. It holds no file open: there may be thousands."""
 
-    def __init__(self, path: Path, row: RunRow, timeline: Timeline) -> None:
+    def __init__(self, path: Path, row: RunRow, state: _FoldState = _NEW) -> None:
         self.path = path
         self.row = row
-        self.timeline = timeline
+        self.state = state
         self.cut: Reset | None = None
         """Where the log ends, once it is seen that it has lost events which the views have."""
         self.missing = False
@@ -69,15 +88,16 @@ class _Followed:
         whole = events if not self.row.last_seq else _events(read(self.path, report=_ignore))
         entries = archive(whole) if row.ended else []
         self.row = row
-        self.timeline, told = timeline_fold(self.timeline, events)
-        if not self.row.ended:
-            return Change(row=self.row, state=_encode(self.timeline), timeline=told)
+        timeline, told = timeline_fold(self.state.timeline, events)
+        search, pieces = search_fold(self.state.search, row, events)
+        self.state = _FoldState(timeline, search)
         return Change(
-            row=self.row,
-            state=b"",
+            row=row,
+            state=b"" if row.ended else _encode(self.state),
             timeline=told,
             archive=pack(entries) if entries else None,
-            search=search_text(self.row, entries),
+            search=pieces,
+            search_stopped_at=search.stopped_at,
         )
 
 
@@ -131,7 +151,7 @@ class Ingest:
         if everything:
             known = await self._store.known_runs() | await self._store.buried()
             for run_id in await anyio.to_thread.run_sync(self._oldest_first, known):
-                self._follow(run_id, RunRow(id=run_id), Timeline())
+                self._follow(run_id, RunRow(id=run_id))
 
     def _oldest_first(self, known: set[str]) -> list[str]:
         """Runs that have no row, by when they began: rows are numbered in that order."""
@@ -197,12 +217,12 @@ class Ingest:
         cut = [(run_id, one, one.cut) for run_id, one in self._followed.items() if one.cut is not None]
         for run_id, followed, reset in cut:
             await self._store.take_back(run_id, reset.last)
-            self._followed[run_id] = _Followed(followed.path, RunRow(id=run_id), Timeline())
+            self._followed[run_id] = _Followed(followed.path, RunRow(id=run_id))
         return len(cut)
 
-    def _follow(self, run_id: str, row: RunRow, timeline: Timeline) -> None:
+    def _follow(self, run_id: str, row: RunRow, state: _FoldState = _NEW) -> None:
         if run_id not in self._followed:
-            self._followed[run_id] = _Followed(self._storage.log_path(run_id), row, timeline)
+            self._followed[run_id] = _Followed(self._storage.log_path(run_id), row, state)
 
     async def _take_up(self, run_ids: Sequence[str]) -> None:
         """Follows the logs of runs from where their views are, those that have not ended."""
@@ -213,10 +233,18 @@ class Ingest:
             for run_id in some:
                 folded = known.get(run_id)
                 if folded is None:
-                    self._follow(run_id, RunRow(id=run_id), Timeline())
+                    self._follow(run_id, RunRow(id=run_id))
                 elif not folded.row.ended:
-                    timeline = _decode_timeline(folded.state) if folded.state else Timeline()
-                    self._follow(run_id, folded.row, timeline)
+                    await self._go_on(folded)
+
+    async def _go_on(self, folded: Folded) -> None:
+        row = folded.row
+        try:
+            self._follow(row.id, row, _decode_state(folded.state) if folded.state else _NEW)
+        except msgspec.MsgspecError:
+            # An older version kept this state, without the fold of search: the views are made anew.
+            await self._store.take_back(row.id, 0)
+            self._follow(row.id, RunRow(id=row.id))
 
     # For whoever shows lists.
 

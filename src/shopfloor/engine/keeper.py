@@ -87,7 +87,8 @@ async def _prune_for_ever(storage: Storage, store: Store, queue: Queue, keep_sec
     while True:
         before = timestamp_of(int((time.time() - keep_seconds) * 1000))
         try:
-            await prune(storage, store, queue, before=before)
+            # Whoever set the time has said that nothing is to be kept longer, failed or not.
+            await prune(storage, store, queue, before=before, force=True)
         except (ShopfloorError, OSError) as error:
             _log.warning("cannot prune: %s", error)
         await anyio.sleep(RETENTION_CHECK_SECONDS)

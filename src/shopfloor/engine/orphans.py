@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Iterator
 
 from shopfloor.errors import LogBusy, RunEnded
@@ -17,24 +16,20 @@ from shopfloor.log import (
     StepCompleted,
     decode,
 )
-from shopfloor.record import Recorder, Storage, is_locked, read
+from shopfloor.record import Recorder, Storage, is_attended, is_host_alive, read
 from shopfloor.views import Outline, PartialMessages, Step, outline
 
-_HOST = re.compile(r"[a-z0-9-]{1,64}")
 HOST_LOST = "host_lost"
 
 
 def is_alive(storage: Storage, host: str) -> bool:
-    # A host's name comes from a log, and is to become a file's name.
-    return _HOST.fullmatch(host) is not None and is_locked(storage.hosts / f"{host}.lock")
+    return is_host_alive(storage.hosts, host)
 
 
 def is_orphan(storage: Storage, run_id: str, host: str | None) -> bool:
     """Whether nobody is left to go on with this run: its host holds no lock, and nobody writes its log."""
-    if host is not None and is_alive(storage, host):
-        return False
     path = storage.log_path(run_id)
-    return path.exists() and not is_locked(path)
+    return path.exists() and not is_attended(path, host)
 
 
 def can_go_on(storage: Storage, run_id: str) -> bool:
@@ -55,7 +50,7 @@ def end_orphan(storage: Storage, run_id: str, *, cancelled: str | None = None, f
     path = storage.log_path(run_id)
     partial = PartialMessages()
     run = outline(_watched(partial, (decode(entry.raw) for entry in read(path, report=lambda problem: None))))
-    if not run.run_id or run.state != "running":
+    if not run.run_id or run.is_ended:
         return False
     # A log has one writer, and a run one outcome: whoever else is ending this run keeps us out, or has kept us out.
     with contextlib.suppress(LogBusy, RunEnded), Recorder(path, run_id) as recorder:

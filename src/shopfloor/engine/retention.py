@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning, StorageError
 from shopfloor.ports import Queue, RunFilter, RunItem, Store
@@ -64,27 +65,48 @@ async def _erase(storage: Storage, store: Store, run_id: str) -> None:
     await store.delete(run_id)
 
 
-async def prune(storage: Storage, store: Store, queue: Queue, *, before: str, archives_only: bool = False) -> int:
-    """Deletes what ended before that time and is not pinned, or its archive alone; gives how many runs that was.
-
-    A run goes with its whole tree or not at all: nobody could read the rest.
-    """
+async def prune(storage: Storage, store: Store, queue: Queue, *, before: str, force: bool = False) -> int:
+    """Delete what `prunable` gives; return how many runs that were."""
     pruned = 0
-    done: set[str] = set()
-    while expired := [run_id for run_id in await store.expired(before, limit=_BATCH + len(done)) if run_id not in done]:
-        for run_id in expired:
-            if archives_only:
-                await store.drop_archive(run_id)
-                done.add(run_id)
-                pruned += 1
-            elif run_id not in done:
-                tree = await _tree(store, run_id)
-                done |= {item.row.id for item in tree}
-                if all(_may_go(item, before) for item in tree):
-                    pruned += len(await _erase_all(storage, store, queue, tree))
+    async for tree in prunable(store, before=before, force=force):
+        pruned += len(await _erase_all(storage, store, queue, tree))
     if pruned:
         await store.compact()
     return pruned
+
+
+async def prunable(store: Store, *, before: str, force: bool = False) -> AsyncIterator[list[RunItem]]:
+    """Yield the trees of runs that ended before that time and are not pinned, parents before children.
+
+    A run goes with its whole tree or not at all: nobody could read the rest. A tree with a run that failed stays unless
+    `force` is set: it may yet be looked into.
+    """
+    async for run_id, done in _expired(store, before):
+        tree = await _tree(store, run_id)
+        done |= {item.row.id for item in tree}
+        if tree and all(_may_go(item, before, force=force) for item in tree):
+            yield tree
+
+
+async def prune_archives(store: Store, *, before: str) -> int:
+    """Drop the archives of runs that ended before that time and are not pinned; return how many runs that were."""
+    pruned = 0
+    async for run_id, _ in _expired(store, before):
+        await store.drop_archive(run_id)
+        pruned += 1
+    if pruned:
+        await store.compact()
+    return pruned
+
+
+async def _expired(store: Store, before: str) -> AsyncIterator[tuple[str, set[str]]]:
+    """Yield the runs that have expired, and those that are done with: whoever looks at more of them adds to these."""
+    done: set[str] = set()
+    while expired := [run_id for run_id in await store.expired(before, limit=_BATCH + len(done)) if run_id not in done]:
+        for run_id in expired:
+            if run_id not in done:
+                done.add(run_id)
+                yield run_id, done
 
 
 async def _tree(store: Store, run_id: str) -> list[RunItem]:
@@ -99,5 +121,7 @@ async def _tree(store: Store, run_id: str) -> list[RunItem]:
     return await _family(store, top) if top is not None else []
 
 
-def _may_go(item: RunItem, before: str) -> bool:
-    return item.row.completed_at is not None and item.row.completed_at < before and not item.pinned
+def _may_go(item: RunItem, before: str, *, force: bool) -> bool:
+    row = item.row
+    is_old = row.completed_at is not None and row.completed_at < before
+    return is_old and not item.pinned and (force or row.status != "failed")

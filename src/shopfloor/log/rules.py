@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
@@ -18,7 +20,9 @@ RULES: Final[dict[str, str]] = {
     "line-end": "every line ends with LF, and with nothing else",
     "line-size": "a line has at most 64 MiB",
     "utf-8": "a line is UTF-8",
+    "empty": "a file has at least one event",
     "json-object": "a line is one JSON object",
+    "keys": "a JSON object has each of its keys once",
     "envelope": "the envelope has seq, run_id, type, path, iteration, timestamp and payload, of the right types; "
     "parent_run_id and child_run_id are left out when empty",
     "run-id": "run_id is a UUID v4, the same on every line, and the file's name",
@@ -29,12 +33,15 @@ RULES: Final[dict[str, str]] = {
     "path": "path is empty at run level and names the step at step level",
     "iteration": "iteration counts from 0",
     "timestamp": "timestamp is RFC 3339 in UTC with milliseconds",
+    "clock": "timestamps do not run backwards",
     "payload": "the payload has the fields of its type; blocks and fidelity are of the closed vocabularies",
     "start": "run.started comes first, and opens every attempt with a higher number",
     "outcome": "there is at most one run.completed, and nothing follows it",
     "step-once": "(path, iteration, try) starts once in a run",
     "step-pair": "what completes has started, and completes once",
     "piece": "a piece of a message goes on where the one before it ended, until the whole message follows",
+    "step-end": "every step has completed before the run has",
+    "tool-pair": "a tool.result answers a tool.call before it",
     "mode": "a file in a transcripts folder has mode 0600",
 }
 
@@ -62,7 +69,7 @@ _Step = tuple[str, int, int]
 
 
 class Verifier:
-    """Holds the lines of one file against the rules, one after the other, in memory that grows with the steps alone."""
+    """Holds the lines of one file against the rules, one after the other. Memory grows with steps and calls alone."""
 
     def __init__(self, run_id: str | None = None) -> None:
         self.lines = 0
@@ -74,6 +81,12 @@ class Verifier:
         self._steps: dict[_Step, bool] = {}
         self._pieces: dict[str, dict[int, int]] = {}
         """Where the pieces of messages end that are not complete, by message and block."""
+        self._calls: set[str] = set()
+        self._timestamp = ""
+
+    def end(self) -> list[Broken]:
+        """What the file as a whole breaks, after its last line."""
+        return [] if self.lines else [Broken(0, "empty", "the file has no event")]
 
     def line(self, raw: bytes) -> list[Broken]:
         """What the next line breaks; `raw` is with its line end, if it has one."""
@@ -102,6 +115,7 @@ class Verifier:
         if not isinstance(data, dict):
             yield "json-object", f"the line is {type(data).__name__}, not an object"
             return
+        yield from _key_problems(raw)
         event = cast("dict[str, Any]", data)
         broken = list(_envelope_problems(event))
         yield from broken
@@ -114,6 +128,7 @@ class Verifier:
     def _event_problems(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from self._identity_problems(event)
         yield from _shape_problems(event)
+        yield from self._clock_problems(event["timestamp"])
         event_type: str = event["type"]
         if event_type not in PAYLOAD_TYPES:
             yield "type", f"{event_type!r} is not an event type"
@@ -169,11 +184,30 @@ class Verifier:
             self._attempt = payload["attempt"]
         elif event_type == "run.completed":
             self.ended = True
+            yield from self._open_steps(payload["status"])
+        elif event_type == "tool.call":
+            self._calls.add(payload["call_id"])
+        elif event_type == "tool.result":
+            if payload["call_id"] not in self._calls:
+                yield "tool-pair", f"no tool.call has the call_id {payload['call_id']!r}"
         elif event_type in _STEP_STARTS or event_type in _STEP_ENDS:
             yield from self._step_problems(event_type, (event["path"], event["iteration"], payload["try"]))
 
+    def _clock_problems(self, timestamp: str) -> Iterator[tuple[str, str]]:
+        if not TIMESTAMP.fullmatch(timestamp):
+            return
+        if timestamp < self._timestamp:
+            yield "clock", f"timestamp is {timestamp}, and the line before has {self._timestamp}"
+        self._timestamp = timestamp
+
+    def _open_steps(self, status: str) -> Iterator[tuple[str, str]]:
+        """A run that failed or was cancelled may have left steps open."""
+        for step, is_open in self._steps.items():
+            if is_open and status == "completed":
+                yield "step-end", f"{_named(step)} has not completed, and the run has"
+
     def _step_problems(self, event_type: str, step: _Step) -> Iterator[tuple[str, str]]:
-        name = f"step {step[0]} (iteration {step[1]}, try {step[2]})"
+        name = _named(step)
         if step[2] < 1:
             yield "payload", f"try is {step[2]}; it counts from 1"
         known = self._steps.get(step)
@@ -188,6 +222,24 @@ class Verifier:
                     f"{name} completes {'without having started' if known is None else 'twice'}",
                 )
             self._steps[step] = False
+
+
+def _named(step: _Step) -> str:
+    return f"step {step[0]} (iteration {step[1]}, try {step[2]})"
+
+
+def _key_problems(raw: bytes) -> Iterator[tuple[str, str]]:
+    """Keys that stand twice in an object: readers differ in which of the values they take."""
+    twice: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        names = {name for name, _ in pairs}
+        if len(names) < len(pairs):
+            twice.extend(name for name in names if sum(name == other for other, _ in pairs) > 1)
+
+    with contextlib.suppress(RecursionError):
+        json.loads(raw, object_pairs_hook=look, parse_int=str, parse_float=str)
+    yield from (("keys", f"an object has the key {name!r} twice") for name in twice)
 
 
 def _envelope_problems(event: dict[str, Any]) -> Iterator[tuple[str, str]]:

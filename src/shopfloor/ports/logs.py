@@ -77,6 +77,10 @@ class LogReader(Protocol):
         """
         ...
 
+    def is_attended(self, run_id: str, host: str | None) -> bool:
+        """Whether a process works on the run: one writes its log, or `host`, of its newest attempt, is alive."""
+        ...
+
     def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
         """What the log holds after `after`, in order, read a piece at a time. Raises `RunNotFound`."""
         ...

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from shopfloor.views import RunRow, TimelineRow
+from shopfloor.views import RunRow, SearchPiece, TimelineRow
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,8 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     started_before: str | None = None
     """Earlier than this, written likewise."""
     search: str | None = None
-    """Words that must all be there, in the task, the result, a message or a tool's input or output."""
+    """Words and "quoted phrases" that must all be there: anywhere in the task, also as a part of a word, or as whole
+    words in any text of the run. The last word may be unfinished. Of an id, its first characters are enough."""
 
 
 class RunItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +42,9 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     pinned: bool
     channel_name: str | None
     snippet: str | None = None
-    """For a search: where the words stand, between `[` and `]`."""
+    """For a search: the text around the first hit, with hits between `HIT_BEGIN` and `HIT_END`."""
+    search_stopped_at: int | None = None
+    """The event at which indexing for search stopped, since the run has more text than is indexed."""
     answered: tuple[str, ...] = ()
     """The calls that somebody has answered and whose answer no log has yet; for a run that is asked for by itself."""
 
@@ -88,8 +91,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     timeline: list[TimelineRow]
     archive: bytes | None = None
     """Gzipped JSON, at the outcome, where the log has messages."""
-    search: str | None = None
-    """What can be searched besides the row's task, result and error: messages and tools, at the outcome."""
+    search: list[SearchPiece] = []
+    """The pieces of the run's text that are new or have changed."""
+    search_stopped_at: int | None = None
+    """The event at which the text became too long to be indexed."""
 
 
 class Store(Protocol):

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import RunNotFound
 from shopfloor.log import Delta, Entry
-from shopfloor.ports import Changes, Gone
+from shopfloor.ports import Changes, Gone, LogReader
 from shopfloor.record import Reset
 from shopfloor.server.answers import Served, streams
 from shopfloor.server.limits import LOOP_BYTES, QUEUED_CHECK_SECONDS
@@ -49,14 +49,14 @@ async def stream_page(
     """All that a page shows live, over one connection."""
     places = followed_runs(last_event_id or runs)
     followed = [_page_log_frames(served, run_id, places) for run_id in tuple(places)]
-    return event_stream(request, served, _row_frames(served.changes), *followed)
+    return event_stream(request, served, _row_frames(served.changes, served.logs), *followed)
 
 
-async def _row_frames(changes: Changes) -> Frames:
+async def _row_frames(changes: Changes, logs: LogReader) -> Frames:
     async with changes.subscribe() as subscribed, closing(subscribed) as batches:
         yield _READY
         async for batch in batches:
-            frames = [frame(b"run", _encode(item_of(run))) for run in batch if not isinstance(run, Gone)]
+            frames = [frame(b"run", _encode(item_of(run, logs))) for run in batch if not isinstance(run, Gone)]
             if gone := [run.run_id for run in batch if isinstance(run, Gone)]:
                 frames.append(frame(b"gone", _encode(_RunsGone(gone))))
             yield b"".join(frames)

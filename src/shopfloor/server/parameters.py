@@ -93,7 +93,10 @@ class ListQuery(BaseModel):
     until: Annotated[_Time | None, Query(description="Started before this time (RFC 3339).")] = None
     q: Annotated[
         str | None,
-        Query(max_length=WORDS_MOST_CHARS, description="With these words in the task, the result or what was said."),
+        Query(
+            max_length=WORDS_MOST_CHARS,
+            description='With all of these words and "quoted phrases": any part of the task, or words of any text.',
+        ),
     ] = None
     cursor: Annotated[_Word | None, Query(description="`next` of the page before; `offset` does not count then.")] = (
         None

@@ -19,7 +19,7 @@ async def pin_run(run_id: RunId, body: PinBody, served: Served) -> Response:
     if not await served.store.pin(run_id, pinned=body.pinned):
         raise RunNotFound(f"there is no run {run_id}")
     await served.changes.tell(run_id)
-    return answer(item_of(await owned_run(served.store, run_id)))
+    return answer(item_of(await owned_run(served.store, run_id), served.logs))
 
 
 @router.delete("/runs/{run_id}", responses=says(Deleted, "What is gone."))

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from shopfloor.ports import ProviderInfo, RunItem, WorkerInfo
+from shopfloor.ports import LogReader, ProviderInfo, RunItem, WorkerInfo
 from shopfloor.server.limits import LATER_EVENTS
-from shopfloor.views import ArchiveEntry, Found, Span
+from shopfloor.views import ArchiveEntry, Found, Span, is_interrupted
 
 ShownStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 
@@ -108,6 +108,22 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
             description="While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, "
             "`rate_limit`, or another; `run` for a run that it called. Null while it does not."
         ),
+    ]
+    asks: Annotated[
+        list[str] | None,
+        Meta(description="While it waits, what it asks for, each on one line. Null while it does not."),
+    ]
+    interrupted: Annotated[
+        bool,
+        Meta(description="Its status is `running`, and no process works on it: the one that did is gone."),
+    ]
+    interruptions: Annotated[
+        int,
+        Meta(description="How often it was cut off and begun again. To wait and to be answered is no interruption."),
+    ]
+    search_stopped_at: Annotated[
+        int | None,
+        Meta(description="The event at which search stops, since the run has more text than is indexed; else null."),
     ]
 
 
@@ -254,17 +270,21 @@ class Health(msgspec.Struct, frozen=True):
     version: str
 
 
-def item_of(run: RunItem) -> WorkerItem:
-    return WorkerItem(**_shared(run), snippet=run.snippet)
+def item_of(run: RunItem, logs: LogReader) -> WorkerItem:
+    return WorkerItem(**_shared(run, logs), snippet=run.snippet)
 
 
 def detail_of(
-    run: RunItem, transcript: bytes | None = None, omitted: str | None = None, awaits: list[Awaited] | None = None
+    run: RunItem,
+    logs: LogReader,
+    transcript: bytes | None = None,
+    omitted: str | None = None,
+    awaits: list[Awaited] | None = None,
 ) -> WorkerDetail:
     """`transcript` is JSON, and goes into the answer as it is."""
     row = run.row
     return WorkerDetail(
-        **_shared(run),
+        **_shared(run, logs),
         result=row.result,
         transcript=cast("list[ArchiveEntry] | None", None if transcript is None else msgspec.Raw(transcript)),
         transcript_omitted=omitted,
@@ -276,8 +296,10 @@ def detail_of(
     )
 
 
-def _shared(run: RunItem) -> dict[str, Any]:
+def _shared(run: RunItem, logs: LogReader) -> dict[str, Any]:
     row = run.row
+    # Locks are looked at only where they matter.
+    is_attended = row.status != "running" or logs.is_attended(row.id, row.host)
     failed = row.error_code is not None or row.error_message is not None
     return {
         "id": row.id,
@@ -307,4 +329,8 @@ def _shared(run: RunItem) -> dict[str, Any]:
         "model": row.model,
         "children": row.children,
         "waits_for": row.waits_for,
+        "asks": row.asks,
+        "interrupted": is_interrupted(row.status, is_attended=is_attended),
+        "interruptions": row.interruptions,
+        "search_stopped_at": run.search_stopped_at,
     }

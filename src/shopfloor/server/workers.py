@@ -46,7 +46,7 @@ async def list_workers(asked: Annotated[ListQuery, Query()], served: Served) -> 
         search=_words(asked.q),
     )
     page = await served.store.list_runs(wanted, limit=asked.limit, offset=asked.offset, cursor=asked.cursor)
-    return answer(WorkerList([item_of(run) for run in page.items], page.total, page.next))
+    return answer(WorkerList([item_of(run, served.logs) for run in page.items], page.total, page.next))
 
 
 def _words(said: str | None) -> str | None:
@@ -64,13 +64,13 @@ async def worker_detail(
     """A run with its result and its transcript."""
     run = await owned_run(served.store, worker_id, agent_id)
     if not (transcript and run.row.ended and run.has_transcript):
-        return answer(detail_of(run, awaits=await awaited(served.store, served.logs, run)))
+        return answer(detail_of(run, served.logs, awaits=await awaited(served.store, served.logs, run)))
     packed = await served.store.archive(worker_id)
     if packed is None:
-        return answer(detail_of(run))
+        return answer(detail_of(run, served.logs))
     # Unpacking many megabytes is not for the loop that everybody waits on.
     unpacked, omitted = await anyio.to_thread.run_sync(unpack, packed)
-    return answer(detail_of(run, unpacked, omitted))
+    return answer(detail_of(run, served.logs, unpacked, omitted))
 
 
 def unpack(packed: bytes, most: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, str | None]:

@@ -4,13 +4,27 @@ from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, ToolRe
 from shopfloor.views.brief import brief
 from shopfloor.views.calls_below import CallsBelow, join_call_id, split_call_id
 from shopfloor.views.finding import Finder, Found
-from shopfloor.views.outline import Outline, RunState, Step, by_parent, outline
+from shopfloor.views.outline import Outline, Step, by_parent, outline
 from shopfloor.views.partial_messages import PartialMessages, without_pieces
 from shopfloor.views.row import RunRow, ToldSpending, added, provider_of, row_fold
-from shopfloor.views.search import HIT_BEGIN, HIT_END, beginning_of_id, search_text, unmarked
+from shopfloor.views.search import (
+    HIT_BEGIN,
+    HIT_END,
+    Term,
+    beginning_of_id,
+    fold,
+    indexed_text,
+    parse_query,
+    plain_text,
+    snippet,
+    unmarked,
+    words_of,
+)
+from shopfloor.views.search_pieces import ROW_PIECE, SearchPiece, SearchState, search_fold
 from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
 from shopfloor.views.signals import Signals, signals_step
 from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
+from shopfloor.views.status import INTERRUPTED, RunState, is_interrupted, shown_status
 from shopfloor.views.stream import (
     CLIENT_TOOL,
     StreamState,
@@ -59,7 +73,7 @@ from shopfloor.views.stream_wire import decode_event, encode_event
 from shopfloor.views.text import as_text, cut
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import Load, Row, tree
-from shopfloor.views.waiting import RATE_LIMIT, Waits, waits_step
+from shopfloor.views.waiting import RATE_LIMIT, Waits, asked_line, waits_step
 
 __all__ = [
     "AGENT_SIGNALS",
@@ -67,7 +81,9 @@ __all__ = [
     "DONE",
     "HIT_BEGIN",
     "HIT_END",
+    "INTERRUPTED",
     "RATE_LIMIT",
+    "ROW_PIECE",
     "SPAN_EVENTS",
     "ArchiveEntry",
     "BlockEnd",
@@ -90,6 +106,8 @@ __all__ = [
     "Row",
     "RunRow",
     "RunState",
+    "SearchPiece",
+    "SearchState",
     "Signal",
     "Signals",
     "Span",
@@ -98,6 +116,7 @@ __all__ = [
     "Step",
     "StreamEvent",
     "StreamState",
+    "Term",
     "TextDelta",
     "TextEnd",
     "TextItem",
@@ -124,6 +143,7 @@ __all__ = [
     "answers",
     "archive",
     "as_text",
+    "asked_line",
     "begin",
     "beginning_of_id",
     "brief",
@@ -135,16 +155,23 @@ __all__ = [
     "error_event",
     "event_of",
     "finish",
+    "fold",
+    "indexed_text",
+    "is_interrupted",
     "join_call_id",
     "notice_of",
     "outline",
+    "parse_query",
+    "plain_text",
     "preview",
     "provider_of",
     "resumed",
     "row_fold",
-    "search_text",
+    "search_fold",
+    "shown_status",
     "signals_step",
     "silently",
+    "snippet",
     "spans_fold",
     "split_call_id",
     "stream_step",
@@ -153,4 +180,5 @@ __all__ = [
     "unmarked",
     "waits_step",
     "without_pieces",
+    "words_of",
 ]

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
 import msgspec
 
-from shopfloor.log import CallCompleted, CallStarted, Event, RunCompleted, RunStarted, StepCompleted, StepStarted
+from shopfloor.log import (
+    CallCompleted,
+    CallStarted,
+    Event,
+    RunCompleted,
+    RunStarted,
+    StepCompleted,
+    StepStarted,
+    ToolCall,
+    ToolResult,
+)
+from shopfloor.views.status import RunState
+from shopfloor.views.waiting import NOTHING, Waits, asked_line, waits_step
 
-RunState = Literal["running", "completed", "failed", "cancelled"]
+_QUESTION_KIND = "ask"
 
 
 class Step(msgspec.Struct):
-    """A step, or a sub-run where it has a `child_run_id`."""
+    """A step, or a sub-run where it has a `child_run_id`, or a question that no step asks."""
 
     path: str
     iteration: int
@@ -24,6 +35,8 @@ class Step(msgspec.Struct):
     done: bool = False
     error: str | None = None
     duration_ms: int | None = None
+    asks: str | None = None
+    """What it waits for somebody to give; of a question, what was asked."""
 
 
 class Outline(msgspec.Struct):
@@ -34,12 +47,29 @@ class Outline(msgspec.Struct):
     kind: str = ""
     task: str | None = None
     attempt: int = 0
+    host: str | None = None
     started_at: str = ""
-    state: RunState = "running"
+    is_ended: bool = False
+    outcome: RunState = "running"
     error: str | None = None
     duration_ms: int | None = None
     events: int = 0
     steps: dict[tuple[str, int, int], Step] = {}
+    waits: Waits = NOTHING
+    open_calls: dict[str, Step] = {}
+    """The steps whose calls wait for somebody outside, by call."""
+
+    @property
+    def state(self) -> RunState:
+        return self.outcome if self.is_ended else "waiting" if self.waits.waiting else "running"
+
+    def is_waiting(self, step: Step) -> bool:
+        """Whether that step waits: for somebody outside, or for the run that it called."""
+        return not self.is_ended and not step.done and (step.asks is not None or self._waits_for_run(step))
+
+    def _waits_for_run(self, step: Step) -> bool:
+        place = f"{step.path}#{step.iteration}" if step.iteration else step.path
+        return bool(self.waits.steps.get(place))
 
 
 def outline(events: Iterable[Event]) -> Outline:
@@ -55,7 +85,7 @@ def _fold(state: Outline, event: Event) -> None:
         case RunStarted() as started:
             _begin(state, event, started)
         case RunCompleted() as ended:
-            state.state = ended.status
+            state.is_ended, state.outcome = True, ended.status
             state.error = ended.error and f"{ended.error.code}: {ended.error.message}"
             state.duration_ms = ended.duration_ms
         case (StepStarted() | CallStarted()) as step:
@@ -64,13 +94,40 @@ def _fold(state: Outline, event: Event) -> None:
         case (StepCompleted() | CallCompleted()) as step:
             known = state.steps.get((event.path, event.iteration, step.try_))
             if known is not None:
-                known.done, known.error, known.duration_ms = True, step.error, step.duration_ms
+                known.done, known.error, known.duration_ms, known.asks = True, step.error, step.duration_ms, None
+        case ToolCall(awaits=awaits) as call if awaits is not None:
+            _wait(state, event, call, asked_line(call.name, awaits.kind, call.input))
+        case ToolResult(call_id=call_id) as result if call_id in state.open_calls:
+            _answer(state.open_calls.pop(call_id), result)
         case _:
-            pass
+            return
+    state.waits = waits_step(state.waits, event)
+
+
+def _wait(state: Outline, event: Event, call: ToolCall, asks: str) -> None:
+    """The call belongs to the open step at its place; a question outside of any step is a line of its own."""
+    step = next((one for one in _steps_at(state, event) if not one.done), None)
+    if step is None:
+        key = (event.path, event.iteration, 1)
+        step = state.steps[key] = Step(*key, name=call.name, kind=_QUESTION_KIND)
+    step.asks = asks
+    state.open_calls[call.call_id] = step
+
+
+def _answer(step: Step, result: ToolResult) -> None:
+    if step.kind == _QUESTION_KIND:
+        step.done, step.error, step.duration_ms = True, result.error, result.duration_ms
+    else:
+        step.asks = None
+
+
+def _steps_at(state: Outline, event: Event) -> list[Step]:
+    here = (event.path, event.iteration)
+    return [step for (*place, _), step in reversed(state.steps.items()) if tuple(place) == here]
 
 
 def _begin(state: Outline, event: Event, started: RunStarted) -> None:
-    state.attempt = started.attempt
+    state.attempt, state.host = started.attempt, started.host
     if not state.run_id:
         state.run_id = event.run_id
         state.parent_run_id = event.parent_run_id

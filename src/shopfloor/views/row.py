@@ -62,6 +62,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """The model that wrote the newest message."""
     host: str | None = None
     attempt: int = 0
+    interruptions: int = 0
+    """How many attempts began because an earlier one was cut off. One that takes up an answer is not among them."""
     queued_at: str | None = None
     started_at: str = ""
     completed_at: str | None = None
@@ -94,6 +96,11 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     def waits_for(self) -> list[str] | None:
         """The kinds of what it waits for, while it does."""
         return self.waits.waits_for if self.status == "waiting" else None
+
+    @property
+    def asks(self) -> list[str] | None:
+        """What it waits for somebody to give, while it waits: each on one line."""
+        return self.waits.lines if self.status == "waiting" else None
 
     @property
     def own_usage(self) -> Usage:
@@ -154,7 +161,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 waits = waits_step(waits, event)
                 row = _spent(row, event, step)
             case RunStarted() as started:
-                row = replace(row, **_started(row, event, started))
+                row = replace(row, **_started(row, event, started, waited=waits.waiting))
             case RunCompleted() as ended:
                 row = replace(row, **_completed(row, event, ended))
             case _:
@@ -241,11 +248,17 @@ def _opened(row: RunRow, events: Sequence[Event]) -> RunRow:
     return replace(row, id=run_id, parent_run_id=parent, root_run_id=run_id, started_at=at)
 
 
-def _started(row: RunRow, event: Event, started: RunStarted) -> dict[str, Any]:
+def _started(row: RunRow, event: Event, started: RunStarted, *, waited: bool) -> dict[str, Any]:
     change: dict[str, Any] = {"attempt": _storable(started.attempt), "host": started.host}
     if row.attempt:
         # What was cut off is over.
-        return change | {"usage": row.own_usage, "cost_usd": row.own_cost_usd, "told": {}}
+        cut_off = row.interruptions + (not waited)
+        return change | {
+            "usage": row.own_usage,
+            "cost_usd": row.own_cost_usd,
+            "told": {},
+            "interruptions": cut_off,
+        }
     return change | {
         "root_run_id": started.root_run_id or row.id,
         "name": started.name,

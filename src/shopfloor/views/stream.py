@@ -57,10 +57,9 @@ from shopfloor.views.stream_texts import (
     step_ended,
     texts_ended,
 )
-from shopfloor.views.waiting import RATE_LIMIT, Waits, waits_step
+from shopfloor.views.waiting import QUESTION, RATE_LIMIT, Waits, waits_step
 
 CLIENT_TOOL = "client_tool"
-QUESTION = "question"
 _LOG_QUESTION = "log_question"
 
 

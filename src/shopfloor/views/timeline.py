@@ -23,6 +23,7 @@ from shopfloor.log import (
 )
 from shopfloor.views.text import as_text, cut
 from shopfloor.views.times import ms_between
+from shopfloor.views.waiting import NOTHING, Waits, waits_step
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
 _SUMMARY_TOOL = "update_summary"
@@ -46,16 +47,17 @@ class Timeline(msgspec.Struct, frozen=True):
     open_calls: dict[str, tuple[str, int] | str] = {}
     """When each began, and with which event; of one that was kept before there were numbers, only when."""
     told: str | None = None
+    waits: Waits = NOTHING
 
 
 def timeline_fold(state: Timeline, events: Iterable[Event]) -> tuple[Timeline, list[TimelineRow]]:
     """The state after the events, the next of its run, and what they add to the timeline."""
-    open_calls, told = state.open_calls.copy(), state.told
+    open_calls, told, waits = state.open_calls.copy(), state.told, state.waits
     rows: list[TimelineRow] = []
     for event in events:
+        if not isinstance(event.payload, AssistantMessage | UserMessage):
+            waits = waits_step(waits, event)
         match event.payload:
-            case AssistantMessage() | UserMessage():
-                continue
             case ToolCall() as call:
                 open_calls[call.call_id] = (event.timestamp, event.seq)
                 if len(open_calls) > TIMELINE_OPEN_CALLS:
@@ -72,12 +74,13 @@ def timeline_fold(state: Timeline, events: Iterable[Event]) -> tuple[Timeline, l
                 rows.append(_row(event, "error", {"message": told, "step": event.path}))
             case RunStarted() as run:
                 status = "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"
+                status = "going on" if waits.waiting else status
                 rows.append(_row(event, "status", {"status": status}))
             case RunCompleted() as run:
                 rows += _outcome(event, run, told)
             case _:
                 pass
-    return Timeline(open_calls, told), rows
+    return Timeline(open_calls, told, waits), rows
 
 
 def _row(event: Event, kind: TimelineType, data: dict[str, Any], n: int = 0) -> TimelineRow:

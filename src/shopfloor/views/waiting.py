@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from shopfloor.limits import OPEN_BRANCHES
+from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
 from shopfloor.log import (
     CallCompleted,
     CallStarted,
@@ -18,8 +18,11 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
 )
+from shopfloor.views.text import as_text
 
 T = TypeVar("T")
+QUESTION = "question"
+"""The kind of a wait for a person's answer."""
 RATE_LIMIT = "rate_limit"
 """The kind of a wait that ends by itself: the provider has said when it will answer again."""
 
@@ -39,6 +42,8 @@ class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
     """When a wait ends by itself, by call."""
     kinds: dict[str, str] = {}
     """What would answer each call: a client tool, a question, an approval."""
+    asks: dict[str, str] = {}
+    """What each call asks for, on one line."""
     coming: tuple[str, ...] = ()
     """Where more has been announced, calls of a step or branches of one, and is not there yet: it does not wait."""
 
@@ -57,6 +62,11 @@ class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
         """The kinds of what it waits for, each once; `run` for a run that it called."""
         called = [_RUN] if any(self.steps.values()) else []
         return list(dict.fromkeys([*(self.kinds[call] for call in self.calls if call in self.kinds), *called]))
+
+    @property
+    def lines(self) -> list[str]:
+        """What the calls ask for, each on one line."""
+        return [self.asks[call] for call in self.calls if call in self.asks]
 
     @property
     def outside(self) -> bool:
@@ -105,6 +115,7 @@ def waits_step(state: Waits, event: Event) -> Waits:
                 calls=bounded({**state.calls, call_id: place}),
                 until=state.until if awaits.until is None else bounded({**state.until, call_id: awaits.until}),
                 kinds=bounded({**state.kinds, call_id: awaits.kind}),
+                asks=bounded({**state.asks, call_id: asked_line(event.payload.name, awaits.kind, event.payload.input)}),
                 coming=(*others, place) if awaits.more else others,
             )
         case ToolResult(call_id=call_id) if call_id in state.calls:
@@ -113,9 +124,25 @@ def waits_step(state: Waits, event: Event) -> Waits:
                 calls={one: place for one, place in state.calls.items() if one != call_id},
                 until={one: at for one, at in state.until.items() if one != call_id},
                 kinds={one: kind for one, kind in state.kinds.items() if one != call_id},
+                asks={one: line for one, line in state.asks.items() if one != call_id},
             )
         case _:
             return state
+
+
+def asked_line(name: str, kind: str, given: Any) -> str:
+    """What a call asks somebody outside for: a question with its options, or a tool and its input."""
+    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    if kind == RATE_LIMIT:
+        return "a rate limit"
+    if kind == QUESTION and "question" in fields:
+        options = cast("list[Any]", fields["options"]) if isinstance(fields.get("options"), list) else []
+        among = " / ".join(f"{number}. {option}" for number, option in enumerate(options, start=1))
+        text = f"{fields['question']} ({among})" if among else str(fields["question"])
+    else:
+        text = f"{name} {as_text(given)}" if given not in (None, {}, "") else name
+    line = " ".join(text[: PREVIEW_CHARS * 4].split())
+    return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
 
 
 def _without(state: Waits, place: str) -> Waits:
@@ -126,6 +153,7 @@ def _without(state: Waits, place: str) -> Waits:
         calls=calls,
         until={call: at for call, at in state.until.items() if call in calls},
         kinds={call: kind for call, kind in state.kinds.items() if call in calls},
+        asks={call: line for call, line in state.asks.items() if call in calls},
         coming=tuple(one for one in state.coming if one != place and _path(place) not in _outside(one)),
     )
 

@@ -523,6 +523,14 @@ export interface components {
             children: number;
             /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, or another; `run` for a run that it called. Null while it does not. */
             waits_for: string[] | null;
+            /** @description While it waits, what it asks for, each on one line. Null while it does not. */
+            asks: string[] | null;
+            /** @description Its status is `running`, and no process works on it: the one that did is gone. */
+            interrupted: boolean;
+            /** @description How often it was cut off and begun again. To wait and to be answered is no interruption. */
+            interruptions: number;
+            /** @description The event at which search stops, since the run has more text than is indexed; else null. */
+            search_stopped_at: number | null;
             /** @description Where the searched words stand, between U+E000 and U+E001. */
             snippet: string | null;
         };
@@ -595,6 +603,14 @@ export interface components {
             children: number;
             /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, or another; `run` for a run that it called. Null while it does not. */
             waits_for: string[] | null;
+            /** @description While it waits, what it asks for, each on one line. Null while it does not. */
+            asks: string[] | null;
+            /** @description Its status is `running`, and no process works on it: the one that did is gone. */
+            interrupted: boolean;
+            /** @description How often it was cut off and begun again. To wait and to be answered is no interruption. */
+            interruptions: number;
+            /** @description The event at which search stops, since the run has more text than is indexed; else null. */
+            search_stopped_at: number | null;
             result: string | null;
             /** @description Null while it is running, and where none was kept. */
             transcript: components["schemas"]["ArchiveEntry"][] | null;
@@ -1725,7 +1741,7 @@ export interface operations {
                 since?: string | null;
                 /** @description Started before this time (RFC 3339). */
                 until?: string | null;
-                /** @description With these words in the task, the result or what was said. */
+                /** @description With all of these words and "quoted phrases": any part of the task, or words of any text. */
                 q?: string | null;
                 /** @description `next` of the page before; `offset` does not count then. */
                 cursor?: string | null;

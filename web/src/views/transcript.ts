@@ -37,6 +37,13 @@ export function rowShowing(rows: Rows, seq: number): Row | undefined {
   return next ?? last;
 }
 
+/** Whether the run waited after this event: for somebody outside, or for a run that it called. */
+function isWait(event: LogEvent): boolean {
+  if (!isRead(event)) return false;
+  if (event.type === "tool.call") return event.payload.awaits != null;
+  return event.type === "step.call_workflow.started" && event.payload.kind !== "agent";
+}
+
 type Draft<T> = { -readonly [K in keyof T]: T[K] };
 interface OutputDraft {
   readonly events: LogEvent[];
@@ -81,7 +88,7 @@ class Fold {
       case "tool.result":
         return this.#ended(event) ? undefined : this.#add({ ...this.#base(event), kind: "result", result: event });
       case "run.started":
-        return this.#started(event);
+        return this.#started(event, index);
       case "run.completed":
         return this.#add({ ...this.#base(event), kind: "outcome", end: event });
       case "step.call_workflow.started":
@@ -95,7 +102,10 @@ class Fold {
     }
   }
 
-  #started(event: EventOf<"run.started">): void {
+  /** An attempt that goes on after a wait is none to speak of: only the answer is new. */
+  #started(event: EventOf<"run.started">, index: number): void {
+    const before = this.page.events[index - 1];
+    if (before && isWait(before)) return;
     const isGiven = !this.bare && Object.keys(event.payload.input ?? {}).length > 0;
     if (event.payload.attempt > 1 || isGiven) this.#add({ ...this.#base(event), kind: "attempt", start: event });
   }

@@ -9,7 +9,7 @@ import signal
 
 import msgspec
 
-from shopfloor.record import Storage, is_locked
+from shopfloor.record import Storage, is_host_alive
 
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
@@ -27,8 +27,7 @@ class LocalHosts:
         self._folder = storage.hosts
 
     def alive(self, host: str) -> bool:
-        # A host's name comes from a log, and is to become a file's name.
-        return _NAME.fullmatch(host) is not None and is_locked(self._folder / f"{host}.lock")
+        return is_host_alive(self._folder, host)
 
     def alone(self, host: str) -> bool:
         card = self._card(host)

@@ -16,7 +16,18 @@ from shopfloor.errors import InvalidEvent, RunNotFound
 from shopfloor.limits import FOLLOW_FASTEST_SECONDS, FOLLOW_SLOWEST_SECONDS, READ_CHUNK_BYTES
 from shopfloor.log import AssistantMessage, Delta, Entry, RunCompleted, covers_pieces, decode
 from shopfloor.ports import LogCopy
-from shopfloor.record import Cursor, Problem, Reset, SharedReads, Storage, is_locked, last_entry, read, whole_bytes
+from shopfloor.record import (
+    Cursor,
+    Problem,
+    Reset,
+    SharedReads,
+    Storage,
+    is_attended,
+    is_locked,
+    last_entry,
+    read,
+    whole_bytes,
+)
 
 
 class LocalLogReader:
@@ -49,6 +60,9 @@ class LocalLogReader:
         return await anyio.to_thread.run_sync(
             lambda: list(read(path, after=after, before=before, limit=limit, report=_pass_on))
         )
+
+    def is_attended(self, run_id: str, host: str | None) -> bool:
+        return is_attended(self._storage.log_path(run_id), host)
 
     async def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
         path = self._path(run_id)

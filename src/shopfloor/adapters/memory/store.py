@@ -3,53 +3,43 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from shopfloor.errors import InvalidParameter
 from shopfloor.ports import ANSWER, Change, Channel, Folded, OpenRun, Order, RunFilter, RunItem, RunPage, TimelineItem
-from shopfloor.views import HIT_BEGIN, HIT_END, RunRow, beginning_of_id, unmarked
-
-_WORD: Final = re.compile(r"[^\W_]+")
-_SNIPPET_BEFORE: Final = 40
-_SNIPPET_AFTER: Final = 120
+from shopfloor.views import RunRow, Term, beginning_of_id, fold, parse_query, snippet, words_of
 
 _ListPlace = tuple[str, int]
 _SearchPlace = tuple[int]
 
 
 class _Kept(msgspec.Struct):
-    """A run, as it is kept. `text` and `words` are what a search looks at."""
+    """A run, as it is kept. `task` is the folded task; `words` are those of each piece, with blanks around them."""
 
     row: RunRow
     number: int
     state: bytes
     timeline: list[TimelineItem]
     archive: bytes | None
-    search: str | None
-    text: str
-    words: frozenset[str]
+    pieces: dict[int, str]
+    words: dict[int, str]
+    task: str
+    search_stopped_at: int | None
 
 
 class _Search(msgspec.Struct, frozen=True):
-    """What somebody searches: words, of which the last may be unfinished, or how a run's id begins."""
+    """A query: terms, or how a run's id begins."""
 
-    words: frozenset[str]
-    last: str | None
+    terms: tuple[Term, ...]
     run_id: str | None
 
     def finds(self, kept: _Kept) -> bool:
-        """A search without a word finds nothing."""
+        """Whether the run has all terms. A query without a term finds nothing."""
         by_id = self.run_id is not None and kept.row.id.startswith(self.run_id)
-        return by_id or (self.last is not None and self.words <= kept.words and any(map(self.begins, kept.words)))
-
-    def begins(self, word: str) -> bool:
-        """Whether it is the last word, or begins with it. One character is too little to begin with."""
-        last = self.last
-        return last is not None and (word == last or (len(last) > 1 and word.startswith(last)))
+        return by_id or (bool(self.terms) and all(_has(kept, term) for term in self.terms))
 
 
 class MemoryStore:
@@ -200,7 +190,7 @@ class MemoryStore:
             self._channels[row.channel_id] = known if row.channel_name is None else row.channel_name
         if kept is None:
             self._last_number += 1
-            kept = _Kept(RunRow(), self._last_number, b"", [], None, None, "", frozenset())
+            kept = _Kept(RunRow(), self._last_number, b"", [], None, {}, {}, "", None)
             self._runs[row.id] = kept
         for told in change.timeline:
             # Somebody else may have folded the beginning of this change already.
@@ -217,9 +207,11 @@ class MemoryStore:
                 )
         kept.row, kept.state = row, change.state
         kept.archive = change.archive if change.archive is not None else kept.archive
-        kept.search = change.search if change.search is not None else kept.search
-        kept.text = "\n".join(text for text in (row.task, row.result, row.error_message, kept.search) if text)
-        kept.words = frozenset(_words(kept.text))
+        kept.task = fold(row.task)
+        for piece in change.search:
+            kept.pieces[piece.number] = piece.text
+            kept.words[piece.number] = f" {' '.join(words_of(fold(piece.text)))} "
+        kept.search_stopped_at = change.search_stopped_at
 
     def _item(self, kept: _Kept, row: RunRow, searched: _Search | None = None) -> RunItem:
         return RunItem(
@@ -229,7 +221,8 @@ class MemoryStore:
             has_transcript=kept.archive is not None,
             pinned=row.id in self._pinned,
             channel_name=self._channels.get(row.channel_id) if row.channel_id is not None else None,
-            snippet=_snippet(kept.text, searched) if searched else None,
+            snippet=snippet(searched.terms, row.task, kept.pieces.values()) if searched else None,
+            search_stopped_at=kept.search_stopped_at,
         )
 
 
@@ -268,27 +261,10 @@ def _read_cursor(cursor: str, shape: Any) -> Any:
         raise InvalidParameter(f"{cursor!r} is not a cursor", hint="take `next` of the page before") from error
 
 
-def _words(text: str) -> list[str]:
-    return [word.casefold() for word in _WORD.findall(text)]
+def _search(query: str) -> _Search:
+    return _Search(parse_query(query), beginning_of_id(query))
 
 
-def _search(said: str) -> _Search:
-    *words, last = _words(said) or [None]
-    return _Search(frozenset(word for word in words if word is not None), last, beginning_of_id(said))
-
-
-def _snippet(text: str, searched: _Search) -> str | None:
-    text = unmarked(text)
-    words = [(found.span(), found[0].casefold()) for found in _WORD.finditer(text)]
-    hits = [span for span, word in words if word in searched.words or searched.begins(word)]
-    if not hits:
-        return None
-    first = max(0, hits[0][0] - _SNIPPET_BEFORE)
-    # A hit is never cut, however long the word is.
-    last = max(hits[0][1], hits[0][0] + _SNIPPET_AFTER)
-    parts, at = ["…" if first else ""], first
-    for start, end in hits:
-        if end <= last:
-            parts += [text[at:start], HIT_BEGIN, text[start:end], HIT_END]
-            at = end
-    return "".join([*parts, text[at:last], "…" if last < len(text) else ""])
+def _has(kept: _Kept, term: Term) -> bool:
+    wanted = f" {' '.join(term.words)}" + ("" if term.is_prefix else " ")
+    return term.literal in kept.task or (bool(term.words) and any(wanted in words for words in kept.words.values()))

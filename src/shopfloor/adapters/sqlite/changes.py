@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select
+from sqlalchemy import Connection, delete, func, insert, or_, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from shopfloor.adapters.sqlite.database import driver
 from shopfloor.adapters.sqlite.rows import columns_of
 from shopfloor.adapters.sqlite.schema import (
     channels,
@@ -18,9 +19,9 @@ from shopfloor.adapters.sqlite.schema import (
     worker_events,
     worker_folds,
     worker_runs,
-    worker_search,
     worker_transcripts,
 )
+from shopfloor.adapters.sqlite.search import KEEP_PIECE, KEEP_TASK, task_text
 from shopfloor.ports import Change
 
 _encode = msgspec.json.Encoder().encode
@@ -60,11 +61,6 @@ def _kept_run() -> Any:
     return added.on_conflict_do_update(index_elements=[_runs.id], set_=values)
 
 
-def _searched_run() -> Any:
-    number = select(_runs.num).where(_runs.id == bindparam("run_id")).scalar_subquery()
-    return insert(worker_search).prefix_with("OR REPLACE").values(rowid=number, body=bindparam("body"))
-
-
 def _replaced(table: Any, column: str) -> Any:
     """A row by its key; where it is there already, the column gets its new value, unless that is none at all."""
     added = upsert(table)
@@ -75,8 +71,12 @@ _RUN = _Insert(_kept_run(), *_KEPT)
 _CHANNEL = _Insert(_replaced(channels, "name"))
 _TOLD = _Insert(insert(worker_events), "worker_id", "event_type", "data", "created_at", "seq", "n")
 _ARCHIVE = _Insert(_replaced(worker_transcripts, "transcript"))
-_SEARCHED = _Insert(_searched_run())
 _FOLD = _Insert(_replaced(worker_folds, "state"))
+
+
+class _Searched(NamedTuple):
+    tasks: Rows
+    pieces: Rows
 
 
 def apply(connection: Connection, changes: Sequence[Change]) -> None:
@@ -87,14 +87,19 @@ def apply(connection: Connection, changes: Sequence[Change]) -> None:
     found = connection.execute(select(_runs.id, _runs.last_seq).where(_runs.id.in_(ids)))
     known: dict[str, int] = {row.id: row.last_seq for row in found}
     # In this order: the others refer to runs.
-    rows: dict[_Insert, Rows] = {statement: [] for statement in (_RUN, _CHANNEL, _TOLD, _ARCHIVE, _SEARCHED, _FOLD)}
+    rows: dict[_Insert, Rows] = {statement: [] for statement in (_RUN, _CHANNEL, _TOLD, _ARCHIVE, _FOLD)}
+    searched = _Searched([], [])
     for change in changes:
         run_id, last_seq = change.row.id, known.get(change.row.id)
         if run_id not in buried and (last_seq is None or last_seq < change.row.last_seq):
             known[run_id] = change.row.last_seq
             _gather(rows, change, last_seq)
+            _gather_search(searched, change, last_seq)
     for statement, parameters in rows.items():
         statement.run(connection, parameters)
+    database = driver(connection)
+    database.executemany(KEEP_TASK, searched.tasks)
+    database.executemany(KEEP_PIECE, searched.pieces)
     if folded := [change.row.id for change in changes if change.row.ended]:
         connection.execute(delete(worker_folds).where(worker_folds.c.worker_id.in_(folded)))
 
@@ -105,6 +110,7 @@ def _gather(rows: dict[_Insert, Rows], change: Change, last_seq: int | None) -> 
     # Two processes may have folded the same events: what the row is past is there already.
     told = [told for told in change.timeline if last_seq is None or told.seq > last_seq]
     columns = columns_of(row) | {"event_count": len(told), "has_transcript": change.archive is not None}
+    columns["search_stopped_at"] = change.search_stopped_at
     rows[_RUN].append(tuple(columns[name] for name in _KEPT))
     if last_seq is None and row.channel_id is not None:
         rows[_CHANNEL].append((row.channel_id, row.channel_name))
@@ -113,8 +119,12 @@ def _gather(rows: dict[_Insert, Rows], change: Change, last_seq: int | None) -> 
     ]
     if change.archive is not None:
         rows[_ARCHIVE].append((row.id, change.archive))
-    if last_seq is None or row.ended or change.search is not None:
-        parts = (row.task, row.result, row.error_message, change.search)
-        rows[_SEARCHED].append((row.id, "\n".join(part for part in parts if part)))
     if not row.ended:
         rows[_FOLD].append((row.id, change.state))
+
+
+def _gather_search(searched: _Searched, change: Change, last_seq: int | None) -> None:
+    row = change.row
+    if not last_seq or row.ended:
+        searched.tasks.append((row.id, task_text(row.task)))
+    searched.pieces.extend((row.id, piece.number, piece.text) for piece in change.search)

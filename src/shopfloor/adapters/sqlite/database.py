@@ -38,7 +38,7 @@ _PRAGMAS: Final = (
     # What a statement might have to take back is not worth a file.
     "temp_store=MEMORY",
 )
-HEAD: Final = "0008"
+HEAD: Final = "0009"
 """The newest migration that this program knows."""
 _SURROUNDINGS: Final = frozenset(
     {

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from shopfloor.adapters.sqlite.database import driver, readable
 from shopfloor.adapters.sqlite.rows import columns_of
+from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
 from shopfloor.errors import ConflictError
 from shopfloor.ports import Dispatch, Order, queued_row
@@ -32,7 +33,6 @@ _ROWS: Final = 20
 """How many runs a statement takes: few enough for what any SQLite allows of parameters."""
 _THERE: Final = "SELECT id FROM worker_runs WHERE id IN "
 _SHOW: Final = f"INSERT INTO worker_runs ({', '.join(_COLUMNS)}) VALUES "
-_SEARCHED: Final = "INSERT INTO worker_search(rowid, body) SELECT num, task FROM worker_runs WHERE id IN "
 _CHANNEL: Final = (
     "INSERT INTO channels (id, name) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name"
     " WHERE excluded.name IS NOT NULL AND name IS NOT excluded.name"
@@ -152,6 +152,8 @@ class _Kept(NamedTuple):
     host: str | None
     body: bytes
     row: tuple[Any, ...]
+    task: str
+    """As search has it."""
     channel: tuple[str | None, str | None]
     key: str | None
     asked: bytes
@@ -163,6 +165,7 @@ def _kept(order: Dispatch, host: str | None) -> _Kept:
         host=host,
         body=_encode(order),
         row=(*columns_of(queued_row(order)).values(), 0, False),
+        task=task_text(order.task),
         channel=(order.channel_id, order.channel_name),
         key=order.idempotency_key,
         asked=_asked(order),
@@ -213,7 +216,7 @@ def _show(database: sqlite3.Connection, orders: list[_Kept]) -> list[_Kept]:
     if shown:
         rows = [order.row for order in shown]
         database.execute(_SHOW + _groups(rows), _flat(rows))
-        database.execute(_SEARCHED + _group(len(new)), list(new))
+        database.executemany(KEEP_TASK, [(order.run_id, order.task) for order in shown])
         for channel in {order.channel: None for order in shown}:
             database.execute(_CHANNEL, channel)
     return shown

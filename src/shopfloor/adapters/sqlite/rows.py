@@ -18,7 +18,7 @@ _PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in (*_JSON,
 """The fields that are columns as they are."""
 _LISTED = tuple(name for name in _PLAIN if name != "result")
 """Those that a list shows: a result can be long."""
-_OF_ITEM = ("num", "event_count", "has_transcript")
+_OF_ITEM = ("num", "event_count", "has_transcript", "search_stopped_at")
 
 _decode_usage = msgspec.json.Decoder(Usage).decode
 _decode_told = msgspec.json.Decoder(dict[str, ToldSpending]).decode
@@ -39,9 +39,9 @@ def row_columns(*, listed: bool) -> list[Column[Any]]:
 
 
 def item_of(found: Sequence[Any], *, listed: bool) -> RunItem:
-    """A row of `row_columns`, then the channel's name, the pin and, for a search, the snippet."""
+    """A row of `row_columns`, then the channel's name and the pin."""
     names = _LISTED if listed else _PLAIN
-    usage, told, sub_usage, waits, number, events, archived, channel_name, pinned, *snippet = found[len(names) :]
+    usage, told, sub_usage, waits, number, events, archived, stopped_at, channel_name, pinned = found[len(names) :]
     row = RunRow(
         **dict(zip(names, found, strict=False)),
         channel_name=channel_name,
@@ -57,7 +57,7 @@ def item_of(found: Sequence[Any], *, listed: bool) -> RunItem:
         has_transcript=bool(archived),
         pinned=bool(pinned),
         channel_name=channel_name,
-        snippet=snippet[0] if snippet else None,
+        search_stopped_at=stopped_at,
     )
 
 

@@ -31,6 +31,7 @@ worker_runs = Table(
     Column("model", Text),
     Column("host", Text),
     Column("attempt", Integer, nullable=False),
+    Column("interruptions", Integer, nullable=False),
     Column("queued_at", Text),
     Column("duration_ms", Integer),
     Column("tool_calls", Integer, nullable=False),
@@ -47,6 +48,7 @@ worker_runs = Table(
     Column("waits", Text),
     Column("told", Text),
     Column("outside", Boolean, nullable=False),
+    Column("search_stopped_at", Integer),
 )
 
 worker_events = Table(
@@ -119,5 +121,5 @@ dispatch_keys = Table(
     Column("asked", LargeBinary, nullable=False),
 )
 
-# FTS5 is not SQLAlchemy's business: its columns are all that a query needs.
-worker_search = Table("worker_search", metadata, Column("rowid", Integer, primary_key=True), Column("body", Text))
+found = Table("found", MetaData(), Column("num", Integer, primary_key=True))
+"""The numbers of the runs that a search found: a temporary table, see `search.py`."""

@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from shopfloor.adapters.sqlite import queries
 from shopfloor.adapters.sqlite.changes import apply
-from shopfloor.adapters.sqlite.database import Writer, open_database, readable
+from shopfloor.adapters.sqlite.database import Writer, driver, open_database, readable
 from shopfloor.adapters.sqlite.rows import item_of, timeline_item_of
 from shopfloor.adapters.sqlite.schema import (
     channels,
@@ -29,6 +29,7 @@ from shopfloor.adapters.sqlite.schema import (
     worker_runs,
     worker_transcripts,
 )
+from shopfloor.adapters.sqlite.search import find_runs, snippets
 from shopfloor.limits import DATABASE_READERS
 from shopfloor.ports import ANSWER, Change, Channel, Folded, OpenRun, RunFilter, RunItem, RunPage, TimelineItem
 
@@ -71,10 +72,17 @@ class SqliteStore:
         query = queries.after_cursor(query, wanted, cursor) if cursor is not None else query.offset(offset)
 
         def job(connection: Connection) -> RunPage:
+            if wanted.search is not None:
+                # In the transaction of what follows. Its end takes the table of hits away.
+                connection.begin()
+                find_runs(driver(connection), wanted.search)
             found = [item_of(row, listed=True) for row in connection.execute(query)]
             total: int = connection.execute(queries.total(wanted)).scalar_one()
             more = len(found) > limit
             items = found[:limit]
+            if wanted.search is not None:
+                shown = snippets(driver(connection), wanted.search, items)
+                items = [msgspec.structs.replace(item, snippet=one) for item, one in zip(items, shown, strict=True)]
             return RunPage(items=items, total=total, next=queries.cursor_of(items[-1]) if more and items else None)
 
         return await self.read(job)
@@ -207,7 +215,8 @@ class SqliteStore:
             pooled = self._engine.raw_connection()
             try:
                 for statement in (
-                    "INSERT INTO worker_search(worker_search) VALUES ('optimize')",
+                    "INSERT INTO search_pieces(search_pieces) VALUES ('optimize')",
+                    "INSERT INTO search_trigrams(search_trigrams) VALUES ('optimize')",
                     "VACUUM",
                     "PRAGMA wal_checkpoint(TRUNCATE)",
                 ):

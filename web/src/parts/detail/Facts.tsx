@@ -25,7 +25,10 @@ export function Facts({ run }: { run: RunDetail }) {
       )}
       {tokens !== null && <Fact title={usageWords(run)}>{tokens}</Fact>}
       {cost !== null && <Fact title="Its own cost; with what the runs cost that it called">{cost}</Fact>}
-      {run.attempt > 1 && <Fact>attempt {run.attempt}</Fact>}
+      {run.interruptions > 0 && <Fact title="It was cut off and begun again">attempt {run.attempt}</Fact>}
+      {run.search_stopped_at !== null && (
+        <Fact title="It has more text than is indexed: what comes after this event is not found">searched to #{run.search_stopped_at}</Fact>
+      )}
       {channel && <Fact title={`Channel ${run.channel_id ?? ""}`}>{channel}</Fact>}
       {run.agent_id !== null && (
         <Fact>

@@ -17,7 +17,7 @@ export function Header({ run }: { run: RunDetail }) {
       <Task task={run.task || run.name} />
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1.5">
         <span className="flex flex-wrap items-center gap-1.5">
-          <StatusBadge status={run.status} />
+          <StatusBadge status={run.status} interrupted={run.interrupted} />
           <Tag title="Worker type">{run.worker_type}</Tag>
           {run.provider !== null && run.provider !== run.worker_type && <Tag title="Provider">{run.provider}</Tag>}
           {run.model !== null && <Tag title="Model">{run.model}</Tag>}

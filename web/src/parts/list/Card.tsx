@@ -104,9 +104,12 @@ function Facts({ run, showsOwner, isChosen }: { run: Run; showsOwner: boolean; i
   const cost = costOf(run);
   return (
     <span className={clsx("flex items-center gap-2 text-xs leading-[18px] whitespace-nowrap tabular-nums", isChosen ? "text-ink-dull" : "text-ink-faint")}>
-      <StatusBadge status={run.status} waitsFor={run.waits_for} framed={isChosen} />
+      <StatusBadge status={run.status} interrupted={run.interrupted} waitsFor={run.waits_for} framed={isChosen} />
       <Names run={run} owner={showsOwner ? run.agent_id : null} />
       {run.pinned && <Pin />}
+      {run.snippet !== null && run.search_stopped_at !== null && (
+        <span title="It has more text than is indexed: what comes after this event is not found">searched to #{run.search_stopped_at}</span>
+      )}
       {cost && (
         <span title={cost.whole} className={IF_ROOM}>
           {cost.short}

@@ -13,6 +13,8 @@ const COLOURS: Record<Status, string> = {
 
 interface StatusProps {
   status: Status;
+  /** It would be running, if a process worked on it. */
+  interrupted?: boolean;
   /** What it waits for: the kinds as `waits_for` has them. */
   waitsFor?: readonly string[] | null;
   /** With a line around it, where its colour is like that of what it stands on. */
@@ -20,17 +22,17 @@ interface StatusProps {
 }
 
 /** The status of a run, in its colour; of one that waits, also what for, as far as there is room. */
-export function StatusBadge({ status, waitsFor, framed = false }: StatusProps) {
+export function StatusBadge({ status, interrupted = false, waitsFor, framed = false }: StatusProps) {
   const kinds = waitsFor?.length ? `: ${[...new Set(waitsFor)].join(", ").replaceAll("_", " ")}` : "";
   return (
     <span
       data-status={status}
-      title={kinds ? `${status}${kinds}` : undefined}
-      className={clsx("inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap", kinds ? "min-w-[4.25rem]" : "shrink-0", COLOURS[status], framed && "ring-1 ring-current ring-inset")}
+      title={interrupted ? "The process that worked on it is gone" : kinds ? `${status}${kinds}` : undefined}
+      className={clsx("inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap", kinds ? "min-w-[4.25rem]" : "shrink-0", interrupted ? COLOURS.waiting : COLOURS[status], framed && "ring-1 ring-current ring-inset")}
     >
-      {status === "running" && <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />}
+      {status === "running" && !interrupted && <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />}
       <span className="truncate">
-        {status}
+        {interrupted ? "interrupted" : status}
         {kinds}
       </span>
     </span>

@@ -1,0 +1,187 @@
+"""The text of a run that can be searched, in pieces: a run that grows is indexed as it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from shopfloor.limits import SEARCH_OVERLAP_CHARS, SEARCH_PIECE_CHARS, SEARCH_RUN_CHARS
+from shopfloor.log import (
+    AssistantMessage,
+    CallCompleted,
+    CallStarted,
+    CommandBlock,
+    Event,
+    RunStarted,
+    StepCompleted,
+    StreamBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    UnknownBlock,
+    UnknownPayload,
+    UserMessage,
+)
+from shopfloor.views.row import RunRow
+from shopfloor.views.search import indexed_text
+
+ROW_PIECE: Final = 0
+"""The piece that has the row's task, result and error; the others are numbered from 1."""
+
+
+class SearchPiece(msgspec.Struct, frozen=True, gc=False):
+    """A part of a run's text. A piece with the same number takes the place of the earlier one."""
+
+    number: int
+    text: str
+
+
+class SearchState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The state of the fold: the piece that still grows. Bounded by `SEARCH_PIECE_CHARS`."""
+
+    number: int = 1
+    text: str = ""
+    source: str = ""
+    """The output or message that the text ends with: its continuation follows without a line break."""
+    chars: int = 0
+    """How much has been taken."""
+    stopped_at: int | None = None
+    """The event at which the limit was reached: it is indexed in part, and nothing after it is."""
+
+
+def search_fold(state: SearchState, row: RunRow, events: Sequence[Event]) -> tuple[SearchState, list[SearchPiece]]:
+    """The state after the next events of a run, and the pieces that are new or have changed.
+
+    `row` is the row after these events.
+    """
+    pieces = _Pieces(state)
+    for event in events:
+        if pieces.stopped_at is not None:
+            break
+        for source, text in _texts(event):
+            if text != row.task:
+                pieces.add(event.seq, source, text)
+    changed = pieces.changed()
+    if row.ended or any(isinstance(event.payload, RunStarted) for event in events):
+        result = None if row.result is not None and row.result in pieces.open_text else row.result
+        parts = (row.task, result, row.error_message, row.error_hint)
+        text = "\n".join(part for part in parts if part)[:SEARCH_RUN_CHARS]
+        changed.insert(0, SearchPiece(ROW_PIECE, indexed_text(text)))
+    return pieces.state(), changed
+
+
+class _Pieces:
+    """Texts cut into pieces. Where a cut is depends on the log alone, not on how many events come at once:
+
+    two processes that fold the same run write the same pieces.
+    """
+
+    def __init__(self, state: SearchState) -> None:
+        self._number, self._source, self._chars = state.number, state.source, state.chars
+        self.open_text: str = state.text
+        self.stopped_at = state.stopped_at
+        self._closed: list[SearchPiece] = []
+        self._has_news = False
+
+    def add(self, seq: int, source: str, text: str) -> None:
+        continues = bool(source) and source == self._source
+        # The same text comes as message, as result of a step, and as outcome.
+        if not text or self.stopped_at is not None or (not continues and text in self.open_text):
+            return
+        room = SEARCH_RUN_CHARS - self._chars
+        self.stopped_at = seq if len(text) > room else None
+        self._chars += min(len(text), room)
+        self._source, self._has_news = source, True
+        self.open_text += "" if continues or not self.open_text else "\n"
+        for start in range(0, min(len(text), room), SEARCH_PIECE_CHARS):
+            self.open_text += text[start : min(start + SEARCH_PIECE_CHARS, room)]
+            while len(self.open_text) > SEARCH_PIECE_CHARS:
+                self._close()
+
+    def _close(self) -> None:
+        """Close the piece. The next begins a little before its end: no word or short phrase is cut in both."""
+        end = SEARCH_PIECE_CHARS
+        self._closed.append(SearchPiece(self._number, indexed_text(self.open_text[:end])))
+        self._number += 1
+        overlap = self.open_text[end - SEARCH_OVERLAP_CHARS : end]
+        # From a blank on, so that the overlap begins with a whole word.
+        blank = overlap.find(" ")
+        self.open_text = overlap[blank + 1 :] + self.open_text[end:]
+
+    def changed(self) -> list[SearchPiece]:
+        """The pieces that are new or have changed, with the one that still grows."""
+        if self._has_news:
+            return [*self._closed, SearchPiece(self._number, indexed_text(self.open_text))]
+        return []
+
+    def state(self) -> SearchState:
+        return SearchState(self._number, self.open_text, self._source, self._chars, self.stopped_at)
+
+
+def _texts(event: Event) -> Iterator[tuple[str, str]]:
+    """The texts of an event, each with what it is a continuation of; '' for a text that is whole."""
+    match event.payload:
+        case AssistantMessage() | UserMessage() as message:
+            yield from _message_texts(event, message)
+        case ToolCall() as call:
+            yield "", "\n".join((call.name, *_leaves(call.input)))
+        case ToolResult() as result:
+            yield "", "\n".join(_leaves([result.error, result.output]))
+            for file in result.files or ():
+                yield "", "\n".join(_leaves([file.path, file.diff]))
+        case StepCompleted() | CallCompleted() as step:
+            yield "", "\n".join(_leaves([step.error, step.result]))
+        case RunStarted() | CallStarted() as started:
+            yield "", "\n".join(_leaves(started.input))
+        case UnknownPayload() as unknown:
+            yield "", "\n".join(_leaves(unknown.data))
+        case _:
+            pass
+
+
+def _message_texts(event: Event, message: AssistantMessage | UserMessage) -> Iterator[tuple[str, str]]:
+    source = ""
+    if isinstance(message, AssistantMessage):
+        source = f"{event.path}#{event.iteration}:{message.message_id or ''}"
+        yield "", "" if message.note is None else message.note.message or ""
+    else:
+        yield "", message.system_prompt or ""
+    for block in message.blocks:
+        yield from _block_texts(block, source)
+
+
+def _block_texts(block: Any, source: str) -> Iterator[tuple[str, str]]:
+    match block:
+        case TextBlock():
+            # Output comes in pieces that may end in the middle of a word; a message comes whole.
+            yield (f"{source}:{block.stream}" if block.stream else ""), block.text
+        case ThinkingBlock():
+            yield "", block.thinking
+        case CommandBlock():
+            yield "", block.command
+        case StreamBlock():
+            yield ("" if block.unparsed else f"{source}:stream"), block.chunk
+        case UnknownBlock():
+            yield "", "\n".join(_leaves(block.data))
+        case _:
+            # The tools' own events tell of calls and results.
+            pass
+
+
+def _leaves(value: Any) -> list[str]:
+    """The names and values inside, in order. Not as JSON, whose escapes are no words. No recursion: it may be deep."""
+    found: list[str] = []
+    stack: list[Any] = [value]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            for name, field in reversed(cast("dict[str, Any]", value).items()):
+                stack += (field, name)
+        elif isinstance(value, list):
+            stack += reversed(cast("list[Any]", value))
+        elif value is not None:
+            found.append(str(value))
+    return found
