@@ -20,6 +20,7 @@ from shopfloor.log import (
     CallStarted,
     CommandBlock,
     Cost,
+    EndedProcess,
     Event,
     FileChange,
     Initialisation,
@@ -108,6 +109,7 @@ _ENDED: dict[str, Any] = _STEP | {
     "sub_cost": _COST,
     "session": _SESSION,
     "rate_limits": [_LIMIT],
+    "ended_processes": [EndedProcess(pid=8, command="sleep", args=["60"], signal="SIGKILL")],
     "duration_ms": 9,
 }
 

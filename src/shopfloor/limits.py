@@ -61,6 +61,8 @@ RESULT_TAIL_BYTES: Final = 8 * 1024
 """How much of the output's end is the result of a command."""
 LEFTOVER_GRACE_SECONDS: Final = 1.0
 """How long what a command left running may still talk, and then how long it has to end."""
+ENDED_PROCESSES: Final = 100
+"""How many of the processes that outlived a command or agent, and were ended, its step names."""
 STOP_GRACE_SECONDS: Final = 5.0
 """How long a cancelled command has to end by itself (`--grace`)."""
 ECHO_GRACE_SECONDS: Final = 1.0

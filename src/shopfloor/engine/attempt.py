@@ -43,6 +43,7 @@ from shopfloor.log import (
     CallStarted,
     Cost,
     Delta,
+    EndedProcess,
     Entry,
     Event,
     Limit,
@@ -83,6 +84,7 @@ class StepResult(msgspec.Struct, frozen=True):
     limits: list[Limit] | None = None
     sub_usage: Usage | None = None
     sub_cost: Cost | None = None
+    ended_processes: list[EndedProcess] | None = None
 
 
 class EndedBadly(Exception):
@@ -286,6 +288,7 @@ class Attempt:
             sub_cost=gave.sub_cost,
             session=gave.session,
             rate_limits=gave.limits,
+            ended_processes=gave.ended_processes or None,
             duration_ms=round((time.monotonic() - trying.began) * 1000),
         )
         # What is done is on record, also where the run is being left just now.

@@ -35,6 +35,7 @@ from shopfloor.limits import AGENT_STDERR_CHARS, STOP_GRACE_SECONDS
 from shopfloor.log import (
     AssistantMessage,
     Cost,
+    EndedProcess,
     Note,
     Process,
     RunCompleted,
@@ -122,6 +123,7 @@ class Sitting:
             end.ended.limits or None,
             end.sub_usage,
             end.sub_cost,
+            _ended_processes(exit_),
         )
         if isinstance(self._failure, StorageError):
             raise self._failure
@@ -324,6 +326,10 @@ _SECRET = re.compile(r"(?i)((?:key|token|secret|password|auth|header)[^=]*=).+",
 def _told(args: list[str]) -> list[str]:
     """What a program was started with, but for what looks like a secret: a log is read by many."""
     return [_SECRET.sub(r"\1…", arg) for arg in args]
+
+
+def _ended_processes(exit_: Exit | None) -> list[EndedProcess]:
+    return [msgspec.structs.replace(one, args=_told(one.args)) for one in (exit_.ended_processes if exit_ else ())]
 
 
 def _calls_below(attempt: Attempt, place: Place) -> list[tuple[Place, StepRecord]]:
