@@ -30,7 +30,7 @@ from shopfloor.version import __version__
 if TYPE_CHECKING:
     from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
     from shopfloor.client import Address, Api, Client
-    from shopfloor.engine import Duty, Host, Ingest, LocalWorks
+    from shopfloor.engine import Definition, Duty, Host, Ingest, LocalWorks, Surroundings, Worker
     from shopfloor.server import Services
 
 # What only a server or a list needs is imported where it is needed: a bare run shall not wait for it.
@@ -202,6 +202,22 @@ def provider_names() -> tuple[str, ...]:
     from shopfloor.adapters.providers import API_KEYS, NAMES
 
     return (*NAMES, *API_KEYS)
+
+
+def surroundings(workers: Iterable[Worker]) -> Surroundings:
+    """What a definition is checked against here: the models, agents and workers that a run would find."""
+    from shopfloor.adapters.models import LocalModels
+    from shopfloor.adapters.providers import NAMES, price, provider
+    from shopfloor.engine import Surroundings, bare_definitions, check_order
+
+    found: dict[str, Definition | None] = {one.slug: one for one in bare_definitions(NAMES)}
+    for worker in workers:
+        found[worker.definition.slug] = None if worker.problems else worker.definition
+    return Surroundings(
+        check_model=LocalModels().check,
+        check_agent=partial(check_order, provider, prices=price, env=os.environ),
+        workers=found,
+    )
 
 
 def find_providers() -> list[ProviderInfo]:
