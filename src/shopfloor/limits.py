@@ -167,6 +167,8 @@ PROVIDER_WORDS_CHARS: Final = 500
 """How much of what a provider says about an error is passed on."""
 SCRIPT_WORD_SECONDS: Final = 0.02
 """How long a scripted model takes for a word (`SHOPFLOOR_SCRIPT_DELAY_MS`)."""
+TEST_RUN_SECONDS: Final = 60.0
+"""How long `shopfloor.testing` waits for the end of a run, unless the test says another time."""
 
 # The engine.
 JOURNAL_PAGE_EVENTS: Final = 2_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
@@ -23,12 +24,12 @@ from shopfloor.limits import (
     LEAVING_SECONDS,
     SERVER_STOP_SECONDS,
 )
-from shopfloor.ports import AgentExit, Logs, Processes, ProviderInfo
+from shopfloor.log import Delta
+from shopfloor.ports import AgentExit, LogReader, Logs, Processes, ProviderInfo, Queue, Store
 from shopfloor.record import Durability, Masking, Storage, lock, open_for_append, write_private
 from shopfloor.version import __version__
 
 if TYPE_CHECKING:
-    from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
     from shopfloor.client import Address, Api, Client
     from shopfloor.engine import Definition, Duty, Host, Ingest, LocalWorks, Surroundings, Worker
     from shopfloor.server import Services
@@ -76,8 +77,8 @@ class Office(msgspec.Struct, frozen=True):
     """The views of a storage, and what keeps them."""
 
     storage: Storage
-    store: SqliteStore
-    queue: SqliteQueue
+    store: Store
+    queue: Queue
     ingest: Ingest
     live: Live
 
@@ -112,6 +113,15 @@ async def local_office(storage: Storage) -> AsyncGenerator[Office]:
         yield Office(storage, store, SqliteQueue(store), Ingest(storage, store), Live())
     finally:
         await store.close()
+
+
+def memory_office(storage: Storage) -> Office:
+    """The same with rows and queue in this process's memory; the logs are files."""
+    from shopfloor.adapters.memory import MemoryQueue, MemoryStore
+    from shopfloor.engine import Ingest
+
+    store = MemoryStore()
+    return Office(storage, store, MemoryQueue(store), Ingest(storage, store), Live())
 
 
 class Works(msgspec.Struct, frozen=True):
@@ -149,8 +159,12 @@ async def local_works(
     leaving_seconds: float = LEAVING_SECONDS,
     shop: Shop | None = None,
     mask: Masking | None = None,
+    script: Path | None = None,
 ) -> AsyncGenerator[Works]:
-    """A host in this process, in a shop that is open already or in one of its own. It begins with its `run`."""
+    """A host in this process, in a shop that is open already or in one of its own. It begins with its `run`.
+
+    With `script`, that file answers for every model.
+    """
     from shopfloor.adapters.models import LocalModels
     from shopfloor.adapters.providers import NAMES, price, provider
     from shopfloor.engine import AgentDesk, Catalogue, Host, LocalWorks, bare_definitions, default_folders
@@ -158,7 +172,7 @@ async def local_works(
     storage = office.storage
     folders = default_folders(storage.root, workers.folders)
     catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES))
-    models = LocalModels()
+    models = LocalModels() if script is None else LocalModels(script=script, piece_seconds=0)
     reader = LocalLogReader(storage, live=office.live)
     own = nullcontext(shop) if shop else local_shop(storage, mask=mask, live=office.live, alone=alone)
     with own as opened:
@@ -195,6 +209,18 @@ async def local_works(
             yield Works(host, works, models.warm_up)
         finally:
             await models.aclose()
+
+
+def log_reader(office: Office) -> LogReader:
+    """The logs of a storage, as they are written in this process or in others."""
+    return LocalLogReader(office.storage, live=office.live)
+
+
+@contextmanager
+def streamed(office: Office, run_id: str) -> Generator[Callable[[], list[Delta]]]:
+    """Every piece of a message that a run in this process streams from now on; each call gives the new ones."""
+    with office.live.listen(run_id, deltas=True) as listener:
+        yield lambda: listener.take(sys.maxsize, ())
 
 
 def provider_names() -> tuple[str, ...]:

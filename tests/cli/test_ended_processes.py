@@ -38,7 +38,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-@pytest.mark.req("TR-82")
+@pytest.mark.req("TR-58")
 @pytest.mark.parametrize(
     ("line", "argv", "signal"),
     [
@@ -69,7 +69,7 @@ def test_a_process_that_outlived_a_command_is_on_record(
     assert shopfloor("verify", "last").returncode == 0
 
 
-@pytest.mark.req("TR-82")
+@pytest.mark.req("TR-58")
 def test_a_command_that_leaves_nothing_behind_names_nobody(shopfloor: Cli, transcripts: Transcripts) -> None:
     done = shopfloor("run", "--command", "sleep 0.1 & echo hi")
     assert "outlived" not in done.stderr
@@ -78,7 +78,7 @@ def test_a_command_that_leaves_nothing_behind_names_nobody(shopfloor: Cli, trans
     assert "outlived" not in shopfloor("show", "last").stdout
 
 
-@pytest.mark.req("TR-82")
+@pytest.mark.req("TR-58")
 @pytest.mark.parametrize(("more", "exit_code"), [("", 0), ("; exit 3", 3)], ids=["well", "failed"])
 def test_a_process_that_outlived_a_step_of_a_worker_is_on_record(
     shopfloor: Cli, transcripts: Transcripts, tmp_path: Path, more: str, exit_code: int
@@ -96,7 +96,7 @@ def test_a_process_that_outlived_a_step_of_a_worker_is_on_record(
     assert f"! outlived it: process {ended['pid']}, sleep 304, ended by SIGTERM" in shopfloor("show", "last").stdout
 
 
-@pytest.mark.req("TR-82")
+@pytest.mark.req("TR-58")
 @pytest.mark.parametrize(
     ("provider", "program"),
     [

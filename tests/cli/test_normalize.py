@@ -106,7 +106,7 @@ def files_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-@pytest.mark.req("TR-80")
+@pytest.mark.req("TR-56")
 @pytest.mark.parametrize(("provider", "file"), with_sub_agents())
 def test_a_stream_with_sub_agents_is_written_as_one_linked_file_per_run(
     shopfloor: Cli, tmp_path: Path, provider: str, file: str
@@ -135,7 +135,7 @@ def test_a_stream_with_sub_agents_is_written_as_one_linked_file_per_run(
     assert {events[0]["payload"]["root_run_id"] for events in runs.values()} == {listed[0].stem}
 
 
-@pytest.mark.req("TR-80")
+@pytest.mark.req("TR-56")
 @pytest.mark.parametrize(("provider", "file"), with_sub_agents())
 def test_stdout_takes_one_run_and_sub_agents_are_an_error_that_names_out(
     shopfloor: Cli, tmp_path: Path, provider: str, file: str
@@ -152,7 +152,7 @@ def test_stdout_takes_one_run_and_sub_agents_are_an_error_that_names_out(
     assert " events, whole" in verified.stdout
 
 
-@pytest.mark.req("TR-80")
+@pytest.mark.req("TR-56")
 def test_files_that_are_there_are_not_overwritten(shopfloor: Cli, tmp_path: Path) -> None:
     words = ("normalize", "claude-code", str(FIXTURES / "claude-code" / "task.jsonl"), "--out", str(tmp_path / "runs"))
     assert shopfloor(*words).returncode == 0

@@ -15,13 +15,13 @@ LARGE = 100 * 1024 * 1024
 RUN = ("run", "-q", "--command")
 
 
-@pytest.mark.req("TR-81")
+@pytest.mark.req("TR-57")
 def test_a_pipe_is_passed_on_with_its_end(shopfloor: Cli) -> None:
     done = shopfloor(*RUN, "cat; echo end", input="one\ntwo\n")
     assert (done.stdout, done.returncode) == ("one\ntwo\nend\n", 0)
 
 
-@pytest.mark.req("TR-81")
+@pytest.mark.req("TR-57")
 def test_a_file_is_passed_on_from_where_it_has_been_read_to(env: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_text("one\ntwo\nthree\n")
@@ -30,7 +30,7 @@ def test_a_file_is_passed_on_from_where_it_has_been_read_to(env: dict[str, str],
     assert done.stdout == "got two\nthree\n", done.stderr
 
 
-@pytest.mark.req("TR-81")
+@pytest.mark.req("TR-57")
 def test_a_socket_is_passed_on(env: dict[str, str]) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -40,7 +40,7 @@ def test_a_socket_is_passed_on(env: dict[str, str]) -> None:
     assert done.stdout == b"hello\n", done.stderr
 
 
-@pytest.mark.req("TR-81")
+@pytest.mark.req("TR-57")
 @pytest.mark.parametrize("stdin", ["</dev/null", "<&-"])
 def test_without_input_the_command_reads_the_end_at_once(env: dict[str, str], stdin: str) -> None:
     done = subprocess.run(
@@ -53,14 +53,14 @@ def test_without_input_the_command_reads_the_end_at_once(env: dict[str, str], st
     assert (done.stdout, done.returncode) == ("end\n", 0), done.stderr
 
 
-@pytest.mark.req("TR-81")
+@pytest.mark.req("TR-57")
 def test_a_terminal_is_not_passed_on(env: dict[str, str]) -> None:
     terminal = Terminal(*RUN, "cat; echo end", env=env)
     assert terminal.end() == 0
     assert "end" in terminal.shown
 
 
-@pytest.mark.req("TR-81")
+@pytest.mark.req("TR-57")
 def test_large_input_is_passed_on_in_flat_memory(env: dict[str, str]) -> None:
     command = "wc -c; grep VmHWM /proc/$PPID/status"
     line = f"head -c {LARGE} /dev/zero | {SHOPFLOOR} run -q --command '{command}'"
@@ -70,7 +70,7 @@ def test_large_input_is_passed_on_in_flat_memory(env: dict[str, str]) -> None:
     assert int(peak_kb) * 1024 < LARGE
 
 
-@pytest.mark.req("TR-81")
+@pytest.mark.req("TR-57")
 def test_input_that_the_command_does_not_read_holds_up_nobody(env: dict[str, str], transcripts) -> None:
     line = f"head -c {LARGE} /dev/zero | {SHOPFLOOR} run -q --command 'echo done'; echo ${{PIPESTATUS[@]}}"
     done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, timeout=60)

@@ -196,8 +196,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         (
             "descripton: x\nsteps:" + THREAD,
             [
-                "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? "
-                "There are `name`, `description`, `input`, `variables`, `tools`, `kinds`, `steps`, `output`"
+                "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `kinds`, `steps`, `output`"
             ],
         ),
         ("name: 3\nsteps:" + THREAD, ["worker.yaml:1: `name` is to be text or nothing, not a whole number"]),
@@ -215,8 +214,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         (
             "steps:\n  A:\n    block: command\n    command: ls\n    retry: {limt: 3}",
             [
-                "worker.yaml:5: `retry` has no field `limt`; did you mean `limit`? "
-                "There are `limit`, `delay`, `factor`, `maxDelay`, `always`"
+                "worker.yaml:5: `retry` has no field `limt`; did you mean `limit`? There are `limit`, `delay`, `factor`, `maxDelay`, `always`"
             ],
         ),
         (

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from shopfloor.engine.workers.definition import Custom, Definition, NextMessage
-from shopfloor.engine.workers.document import Document, Place
 from shopfloor.engine.workers.loading import load_object
 from shopfloor.engine.workers.problems import Problem
 from shopfloor.engine.workers.python import PythonTool
 from shopfloor.engine.workers.walk import walk
 from shopfloor.errors import InvalidWorker
+from shopfloor.yaml_document import Document, Place
 
 
 def load_problems(definition: Definition, document: Document, file: Path) -> Iterator[Problem]:

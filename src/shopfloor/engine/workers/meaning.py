@@ -31,12 +31,12 @@ from shopfloor.engine.workers.definition import (
     own_tool,
     segment_of,
 )
-from shopfloor.engine.workers.document import Document, Place
 from shopfloor.engine.workers.inputs import input_problems, type_problem
 from shopfloor.engine.workers.problems import Problem, did_you_mean
 from shopfloor.engine.workers.shapes import Shapes
 from shopfloor.engine.workers.values import NAME, is_value, placed, placeholders, shell_problems, unfillable
 from shopfloor.errors import ShopfloorError
+from shopfloor.yaml_document import Document, Place
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -308,11 +308,13 @@ class Meaning:
             "resume": ("resume", step.resume),
             "ownTools": ("own_tools", [own_tool(name, self._definition.tools.get(name)) for name in step.own_tools]),
         }
-        asked |= {name: (option, value) for name, (option, value, _) in _no_texts(step).items()}
+        # A text in their place has been told of already, or is the name of a value.
+        others = {name: one for name, one in _no_texts(step).items() if not isinstance(one[1], str)}
+        asked |= {name: (option, value) for name, (option, value, _) in others.items()}
         model = {} if step.model is None or placeholders(step.model) else {"model": step.model}
         if step.max_budget is not None and step.model is not None and not model:
             # Whether there is a price depends on the model, which is not known yet.
-            del asked["maxBudget"]
+            asked.pop("maxBudget", None)
         for name, (option, value) in asked.items():
             if value is None or value is False or value == [] or placeholders(value):
                 continue

@@ -9,12 +9,12 @@ from typing import Any, cast
 import msgspec
 
 from shopfloor.engine.workers.definition import Definition, is_slug
-from shopfloor.engine.workers.document import read_document
 from shopfloor.engine.workers.load_problems import load_problems
 from shopfloor.engine.workers.meaning import Meaning, Surroundings
 from shopfloor.engine.workers.problems import Problem, invalid_worker
 from shopfloor.engine.workers.shapes import Shapes
 from shopfloor.limits import PROMPT_BYTES, WORKER_FILE_BYTES, WORKER_PROBLEMS
+from shopfloor.yaml_document import read_document
 
 WORKER_FILE = "worker.yaml"
 PROMPTS_FOLDER = "prompts"
@@ -121,4 +121,25 @@ def _with_files(said: dict[str, Any], folder: Path) -> dict[str, Any]:
             name: {**tool, "handler": absolute(tool["handler"])} if tool.get("handler") else tool
             for name, tool in tools.items()
         }
+    if "steps" in said:
+        made["steps"] = _with_scripts(said["steps"], folder)
     return made
+
+
+def _with_scripts(steps: Any, folder: Path) -> Any:
+    """Scripts of the scripted model are named from the worker's folder, too."""
+    if not isinstance(steps, dict):
+        return steps
+    given = cast("dict[str, Any]", steps)
+    names = ("model", "backupModel") if given.get("block") == "start-thread" else ()
+    made: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in names and isinstance(value, str) and _is_script_file(value):
+            made[name] = f"script/{folder.absolute() / value.removeprefix('script/')}"
+        else:
+            made[name] = _with_scripts(value, folder)
+    return made
+
+
+def _is_script_file(model: str) -> bool:
+    return model.startswith("script/") and model.endswith((".yaml", ".yml", ".json"))

@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from shopfloor.engine.workers.definition import Custom, Definition, InputField, Step, ToolDefinition, Variable
-from shopfloor.engine.workers.document import Document, Place
 from shopfloor.engine.workers.problems import closest, did_you_mean, listed
+from shopfloor.yaml_document import Document, Place
 
 BLOCKS: dict[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(Step) if kind is not Custom

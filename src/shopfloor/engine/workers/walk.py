@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from shopfloor.engine.workers.definition import ForEach, Parallel, Step, While
-from shopfloor.engine.workers.document import Place
+from shopfloor.yaml_document import Place
 
 
 def walk(steps: Mapping[str, Step], place: Place = ("steps",)) -> Iterator[tuple[Place, Step]]:
