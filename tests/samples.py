@@ -20,6 +20,7 @@ from shopfloor.log import (
     CallStarted,
     CommandBlock,
     Cost,
+    EndedProcess,
     Event,
     FileChange,
     Initialisation,
@@ -115,6 +116,7 @@ _ENDED: dict[str, Any] = _STEP | {
     "covers": "own_and_sub_agents",
     "session": _SESSION,
     "rate_limits": [_LIMIT],
+    "ended_processes": [EndedProcess(pid=8, command="sleep", args=["60"], signal="SIGKILL")],
     "duration_ms": 9,
 }
 

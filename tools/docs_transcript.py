@@ -8,6 +8,7 @@ from shopfloor.log import (
     RULES,
     Awaits,
     Cost,
+    EndedProcess,
     FileChange,
     Initialisation,
     Limit,
@@ -24,7 +25,7 @@ from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import SOURCE, attribute_docs, parsed, summary
 
 OBJECTS: tuple[type[msgspec.Struct], ...] = (
-    *(Process, Session, Usage, Cost, RunError, Awaits),
+    *(Process, EndedProcess, Session, Usage, Cost, RunError, Awaits),
     *(Note, Initialisation, Limit, FileChange),
 )
 

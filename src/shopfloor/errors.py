@@ -14,6 +14,7 @@
     │   ├── InvalidWorker           a definition that cannot be run as it is
     │   ├── UnknownModel            no provider answers under that name
     │   ├── UnsupportedOption       a provider that cannot be asked so
+    │   ├── SeveralRuns             more than one run where there is room for one
     │   └── UnknownCall             a result for a call that nobody made
     ├── NotFoundError               what was named is not there
     │   ├── ProviderNotFound        no provider of that name
@@ -145,6 +146,10 @@ class UnknownModel(InputError):
 
 class UnsupportedOption(InputError):
     code = "unsupported_option"
+
+
+class SeveralRuns(InputError):
+    code = "several_runs"
 
 
 class UnknownCall(InputError):

@@ -63,6 +63,8 @@ RESULT_TAIL_BYTES: Final = 8 * 1024
 """How much of the output's end is the result of a command."""
 LEFTOVER_GRACE_SECONDS: Final = 1.0
 """How long what a command left running may still talk, and then how long it has to end."""
+ENDED_PROCESSES: Final = 100
+"""How many of the processes that outlived a command or agent, and were ended, its step names."""
 STOP_GRACE_SECONDS: Final = 5.0
 """How long a cancelled command has to end by itself (`--grace`)."""
 ECHO_GRACE_SECONDS: Final = 1.0
@@ -181,6 +183,8 @@ PROVIDER_WORDS_CHARS: Final = 500
 """How much of what a provider says about an error is passed on."""
 SCRIPT_WORD_SECONDS: Final = 0.02
 """How long a scripted model takes for a word (`SHOPFLOOR_SCRIPT_DELAY_MS`)."""
+TEST_RUN_SECONDS: Final = 60.0
+"""How long `shopfloor.testing` waits for the end of a run, unless the test says another time."""
 
 # The engine.
 JOURNAL_PAGE_EVENTS: Final = 2_000

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import math
 import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
@@ -26,14 +27,14 @@ from shopfloor.limits import (
     LEAVING_SECONDS,
     SERVER_STOP_SECONDS,
 )
-from shopfloor.ports import AgentExit, Logs, Processes, ProviderInfo
+from shopfloor.log import Delta
+from shopfloor.ports import AgentExit, LogReader, Logs, Processes, ProviderInfo, Queue, Store
 from shopfloor.record import Durability, Masking, Storage, lock, open_for_append, write_private
 from shopfloor.version import __version__
 
 if TYPE_CHECKING:
-    from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
     from shopfloor.client import Address, Api, Client
-    from shopfloor.engine import Duty, Host, Ingest, LocalWorks
+    from shopfloor.engine import Definition, Duty, Host, Ingest, LocalWorks, Surroundings, Worker
     from shopfloor.server import Services
 
 # What only a server or a list needs is imported where it is needed: a bare run shall not wait for it.
@@ -90,8 +91,8 @@ class Office(msgspec.Struct, frozen=True):
     """The views of a storage, and what keeps them."""
 
     storage: Storage
-    store: SqliteStore
-    queue: SqliteQueue
+    store: Store
+    queue: Queue
     ingest: Ingest
     live: Live
 
@@ -134,6 +135,15 @@ async def local_office(storage: Storage) -> AsyncGenerator[Office]:
         await store.close()
 
 
+def memory_office(storage: Storage) -> Office:
+    """The same with rows and queue in this process's memory; the logs are files."""
+    from shopfloor.adapters.memory import MemoryQueue, MemoryStore
+    from shopfloor.engine import Ingest
+
+    store = MemoryStore()
+    return Office(storage, store, MemoryQueue(store), Ingest(storage, store), Live())
+
+
 class Works(msgspec.Struct, frozen=True):
     """A host that makes runs, and what asks it to."""
 
@@ -169,8 +179,12 @@ async def local_works(
     leaving_seconds: float = LEAVING_SECONDS,
     shop: Shop | None = None,
     mask: Masking | None = None,
+    script: Path | None = None,
 ) -> AsyncGenerator[Works]:
-    """A host in this process, in a shop that is open already or in one of its own. It begins with its `run`."""
+    """A host in this process, in a shop that is open already or in one of its own. It begins with its `run`.
+
+    With `script`, that file answers for every model.
+    """
     from shopfloor.adapters.models import LocalModels
     from shopfloor.adapters.providers import NAMES, price, provider
     from shopfloor.engine import AgentDesk, Catalogue, Host, LocalWorks, bare_definitions, default_folders
@@ -178,7 +192,7 @@ async def local_works(
     storage = office.storage
     folders = default_folders(storage.root, workers.folders)
     catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES))
-    models = LocalModels()
+    models = LocalModels() if script is None else LocalModels(script=script, piece_seconds=0)
     reader = LocalLogReader(storage, live=office.live)
     own = nullcontext(shop) if shop else local_shop(storage, mask=mask, live=office.live, alone=alone)
     with own as opened:
@@ -217,11 +231,39 @@ async def local_works(
             await models.aclose()
 
 
+def log_reader(office: Office) -> LogReader:
+    """The logs of a storage, as they are written in this process or in others."""
+    return LocalLogReader(office.storage, live=office.live)
+
+
+@contextmanager
+def streamed(office: Office, run_id: str) -> Generator[Callable[[], list[Delta]]]:
+    """Every piece of a message that a run in this process streams from now on; each call gives the new ones."""
+    with office.live.listen(run_id, deltas=True) as listener:
+        yield lambda: listener.take(sys.maxsize, {})
+
+
 def provider_names() -> tuple[str, ...]:
     """Whom a task can be handed to without any worker."""
     from shopfloor.adapters.providers import API_KEYS, NAMES
 
     return (*NAMES, *API_KEYS)
+
+
+def surroundings(workers: Iterable[Worker]) -> Surroundings:
+    """What a definition is checked against here: the models, agents and workers that a run would find."""
+    from shopfloor.adapters.models import LocalModels
+    from shopfloor.adapters.providers import NAMES, price, provider
+    from shopfloor.engine import Surroundings, bare_definitions, check_order
+
+    found: dict[str, Definition | None] = {one.slug: one for one in bare_definitions(NAMES)}
+    for worker in workers:
+        found[worker.definition.slug] = None if worker.problems else worker.definition
+    return Surroundings(
+        check_model=LocalModels().check,
+        check_agent=partial(check_order, provider, prices=price, env=os.environ),
+        workers=found,
+    )
 
 
 def find_providers() -> list[ProviderInfo]:

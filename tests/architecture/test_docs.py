@@ -32,6 +32,14 @@ def blocks(text: str, language: str) -> Iterator[Block]:
             yield Block(text.count("\n", 0, match.start("text")) + 1, match["text"])
 
 
+_FILE = re.compile(r"^```\w+ file=(?P<name>\S+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def files_of(page: Path) -> dict[str, str]:
+    """The files that a page shows, by the name that it gives them (`file=…` beside the language)."""
+    return {match["name"]: match["text"] for match in _FILE.finditer(page.read_text(encoding="utf-8"))}
+
+
 def links(text: str) -> Iterator[str]:
     """Where a page leads, but for the web."""
     for match in _LINK.finditer(_FENCE.sub("", text)):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import SHOPFLOOR, Cli
+from tests.samples import GOLDEN
 
 FIXTURES = Path(__file__).parents[1] / "providers" / "fixtures"
 
@@ -107,13 +108,83 @@ def test_a_stream_is_read_and_left_as_it_is(shopfloor: Cli) -> None:
     assert file.read_bytes() == before
 
 
-def test_sub_agents_have_runs_of_their_own_in_the_same_transcript(shopfloor: Cli) -> None:
-    events = normalised(shopfloor, "claude-code", "task.jsonl")
-    by_run: dict[str, list[int]] = {}
-    for event in events:
-        by_run.setdefault(event["run_id"], []).append(event["seq"])
-    assert len(by_run) > 1
-    assert all(seqs == list(range(1, len(seqs) + 1)) for seqs in by_run.values())
+def with_sub_agents() -> list[tuple[str, str]]:
+    """Every recorded stream in which an agent called another one."""
+    found = GOLDEN.glob("providers/*/*.jsonl")
+    return sorted((file.parent.name, file.name) for file in found if b"step.call_workflow.started" in file.read_bytes())
+
+
+def files_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    return {
+        file.stem: [json.loads(line) for line in file.read_text().split("\n")[:-1]] for file in folder.glob("*.jsonl")
+    }
+
+
+@pytest.mark.req("TR-67")
+@pytest.mark.parametrize(("provider", "file"), with_sub_agents())
+def test_a_stream_with_sub_agents_is_written_as_one_linked_file_per_run(
+    shopfloor: Cli, tmp_path: Path, provider: str, file: str
+) -> None:
+    folder = tmp_path / "new" / "runs"
+    done = shopfloor("normalize", provider, str(FIXTURES / provider / file), "--out", str(folder))
+    assert done.returncode == 0, done.stderr
+    runs = files_of(folder)
+    assert len(runs) > 1
+    listed = [Path(line) for line in done.stdout.splitlines()]
+    assert sorted(listed) == sorted(folder.glob("*.jsonl"))
+    assert {path.stat().st_mode & 0o777 for path in listed} == {0o600}
+    verified = shopfloor("verify", *map(str, listed))
+    assert verified.returncode == 0, verified.stdout
+    assert verified.stdout.count(" events, whole") == len(runs)
+    called = {
+        (run_id, event["child_run_id"])
+        for run_id, events in runs.items()
+        for event in events
+        if event["type"] == "step.call_workflow.started"
+    }
+    parents = {(event.get("parent_run_id"), run_id) for run_id, events in runs.items() for event in events}
+    assert {pair for pair in parents if pair[0] is not None} == called
+    assert [run_id for parent, run_id in parents if parent is None] == [listed[0].stem]
+    assert all({event["run_id"] for event in events} == {run_id} for run_id, events in runs.items())
+    assert {events[0]["payload"]["root_run_id"] for events in runs.values()} == {listed[0].stem}
+
+
+@pytest.mark.req("TR-67")
+@pytest.mark.parametrize(("provider", "file"), with_sub_agents())
+def test_stdout_takes_one_run_and_sub_agents_are_an_error_that_names_out(
+    shopfloor: Cli, tmp_path: Path, provider: str, file: str
+) -> None:
+    done = shopfloor("normalize", provider, str(FIXTURES / provider / file))
+    assert done.returncode == 2
+    assert "error[several_runs]" in done.stderr
+    assert "--out DIR" in done.stderr
+    assert len({json.loads(line)["run_id"] for line in done.stdout.splitlines()}) == 1
+    kept = tmp_path / "kept.jsonl"
+    kept.write_text(done.stdout)
+    verified = shopfloor("verify", str(kept))
+    assert verified.returncode == 0, verified.stdout
+    assert " events, whole" in verified.stdout
+
+
+@pytest.mark.req("TR-67")
+def test_files_that_are_there_are_not_overwritten(shopfloor: Cli, tmp_path: Path) -> None:
+    words = ("normalize", "claude-code", str(FIXTURES / "claude-code" / "task.jsonl"), "--out", str(tmp_path / "runs"))
+    assert shopfloor(*words).returncode == 0
+    before = files_of(tmp_path / "runs")
+    again = shopfloor(*words)
+    assert again.returncode == 5
+    assert "error[log_exists]" in again.stderr
+    assert again.stdout == ""
+    assert files_of(tmp_path / "runs") == before
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(shopfloor: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    file = str(FIXTURES / "codex" / "text.jsonl")
+    done = shopfloor("normalize", "codex", file, "--out", str(tmp_path / "file"))
+    assert "error[storage_failed]" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "file").read_text() == ""
 
 
 def test_the_same_bytes_have_the_same_ids_and_a_line_that_is_not_understood_is_kept(shopfloor: Cli) -> None:

@@ -88,11 +88,6 @@ def test_quiet_says_nothing_of_its_own(shopfloor):
     assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 0)
 
 
-def test_standard_input_is_closed_to_the_command(shopfloor):
-    done = shopfloor("run", "-q", "--command", "cat; echo after", input="typed")
-    assert done.stdout == "after\n"
-
-
 def test_the_command_runs_in_the_folder_it_is_given(shopfloor, tmp_path):
     folder = tmp_path / "a folder"
     folder.mkdir()

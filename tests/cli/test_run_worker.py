@@ -400,3 +400,21 @@ def test_nothing_is_masked_by_a_server_that_cannot_be_told_so_it_is_refused(serv
         assert "error[unsupported_option]" in done.stderr
         assert "hint: " in done.stderr
     assert transcripts() == []
+
+
+@pytest.mark.req("SDK-48")
+def test_a_script_is_named_from_the_folder_of_its_worker(shopfloor, tmp_path):
+    folder = tmp_path / "workers" / "scripted"
+    (folder / "scripts").mkdir(parents=True)
+    (folder / "worker.yaml").write_text(
+        "input: {WHO: }\nsteps:\n  Loop:\n    block: for-each\n    each: [1]\n    collect: TEXT\n    output: ALL\n    steps:\n"
+        "      Begin: {block: start-thread, model: script/scripts/greet.yaml}\n"
+        "      Say: {block: add-message, text: 'Greet {{WHO}}'}\n      Answer: {block: next-message, output: TEXT}\noutput: ALL\n"
+    )
+    (folder / "scripts" / "greet.yaml").write_text(
+        "captures: {WHO: {find: 'Greet (.+)'}}\nturns: [{text: ['Hello', ', {{WHO}}']}]\n"
+    )
+    done = shopfloor(
+        "run", "-q", "scripted", "--workers", str(folder.parent), "-i", "WHO=Ada", cwd=tmp_path / "workers"
+    )
+    assert "Hello, Ada" in done.stdout, done.stderr

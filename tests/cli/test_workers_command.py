@@ -73,12 +73,12 @@ def test_check_says_file_line_and_reason(shopfloor, here):
     folder = here / "workers" / "bad"
     (folder / "prompts").mkdir(parents=True)
     (folder / "worker.yaml").write_text(
-        "steps:\n  A: {block: start-thread, model: a/b, system: hi}\n  B: {block: run-worker, worker: nobody}\n"
+        "steps:\n  A: {block: start-thread, model: script/hello, system: hi}\n  B: {block: run-worker, worker: nobody}\n"
     )
     (folder / "prompts" / "hi.md").write_text("one\n{{TWO}}\n")
     expected = [
         "workers/bad/prompts/hi.md:2: `{{TWO}}` is nothing that is defined; there are none",
-        "workers/bad/worker.yaml:3: there is no worker `nobody`; there are `bad`, `file-report`, `hello`, `repo-report`, `research-assistant`",
+        "workers/bad/worker.yaml:3: there is no worker `nobody`; there are `anthropic`, `bad`, `claude-code`, `claude-sdk`, `codex`, `copilot`, `file-report`, `gemini`, `hello`, `openai`, `opencode`, `repo-report`, `research-assistant`",
     ]
     for words in ([], ["bad"], ["./workers/bad"], ["workers/bad/worker.yaml"]):
         done = shopfloor("workers", "check", *words, cwd=here)

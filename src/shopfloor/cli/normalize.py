@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from shopfloor.cli.arguments import Parser
+import msgspec
+
+from shopfloor.cli.arguments import Parser, folder_of
+from shopfloor.cli.run_files import RunFolder, RunSink, StdoutRun
 from shopfloor.errors import FileMissing, ProviderNotFound, storage_error
 from shopfloor.limits import READ_CHUNK_BYTES
 from shopfloor.log import AssistantMessage, RunCompleted, StreamBlock, decode
@@ -19,15 +22,27 @@ EXAMPLES = """\
   claude -p --output-format stream-json --verbose 'hello' | shopfloor normalize claude-code
   codex exec --json 'hello' | shopfloor normalize codex > run.jsonl
   shopfloor normalize gemini session.jsonl | jq -r .type
+  shopfloor normalize claude-code session.jsonl --out runs/   with sub-agents: runs/<run-id>.jsonl for each run
   shopfloor normalize codex crashed.jsonl --exit-code 137
 
-The exit code is 0 whatever the agent's own outcome was: that is in the transcript."""
+With --out the files that were written are listed on stdout, the agent's own first. Without it stdout has the agent's
+own run, and sub-agents are an error (several_runs). Otherwise the exit code is 0 whatever the agent's own outcome was:
+that is in the transcript."""
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    run_id: str
+    type: str
+
+
+_envelope = msgspec.json.Decoder(_Envelope).decode
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("provider", metavar="PROVIDER", help=f"who printed it: {', '.join(provider_names())}")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="what it printed (default: stdin)")
+    parser.add_argument("--out", metavar="DIR", help="write one file per run here, instead of one run to stdout")
     parser.add_argument("--exit-code", metavar="N", type=int, help="the agent's own, which may tell how it ended")
     parser.add_argument(
         "--new-session",
@@ -42,24 +57,39 @@ def run(args: Namespace) -> int:
     if args.provider not in provider_names():
         names = ", ".join(provider_names())
         raise ProviderNotFound(f"there is no provider {args.provider!r}", hint=f"there are {names}")
+    if args.out is None:
+        sink = StdoutRun()
+        _normalize(args, sink)
+        sink.check()
+        return 0
+    with RunFolder(folder_of(args.out)) as folder:
+        _normalize(args, folder)
+    for path in folder.paths:
+        print(path)
+    return 0
+
+
+def _normalize(args: Namespace, sink: RunSink) -> None:
     source = None if args.file == "-" else Path(args.file).name
     ended = AgentExit(code=args.exit_code) if args.exit_code is not None else None
     resumed = False if args.new_session else None
-    out = sys.stdout.buffer
     events = unparsed = runs = 0
     said = "nothing"
-    for line in transcript_of(args.provider, _chunks(args.file), source=source, ended=ended, resumed=resumed):
-        out.write(line + b"\n")
+    lines = transcript_of(args.provider, _chunks(args.file, sink), source=source, ended=ended, resumed=resumed)
+    for line in lines:
+        envelope = _envelope(line)
+        is_outcome = envelope.type == RunCompleted.event_type
+        sink.write(envelope.run_id, line, is_outcome=is_outcome)
         events += 1
         unparsed += b'"unparsed":true' in line and _is_unparsed(line)
-        if b'"run.completed"' in line:
+        if is_outcome:
             runs += 1
             said = _status(line) or said
-    out.flush()
+    sink.flush()
     if not args.quiet:
         more = f", {unparsed:,} lines not understood" if unparsed else ""
-        print(f"shopfloor: {said} · {events:,} events of {runs} runs{more}", file=sys.stderr)
-    return 0
+        count = "1 run" if runs == 1 else f"{runs:,} runs"
+        print(f"shopfloor: {said} · {events:,} events of {count}{more}", file=sys.stderr)
 
 
 def _is_unparsed(line: bytes) -> bool:
@@ -74,7 +104,7 @@ def _status(line: bytes) -> str | None:
     return payload.status if isinstance(payload, RunCompleted) else None
 
 
-def _chunks(file: str) -> Iterator[bytes]:
+def _chunks(file: str, sink: RunSink) -> Iterator[bytes]:
     """As they come, so that a pipe is told live."""
     opened = sys.stdin.buffer if file == "-" else _opened(file)
     read: Callable[[int], bytes] = getattr(opened, "read1", opened.read)
@@ -87,7 +117,7 @@ def _chunks(file: str) -> Iterator[bytes]:
             return
         yield chunk
         # Whoever reads what we print sees each event when it happens, not when a buffer is full.
-        sys.stdout.buffer.flush()
+        sink.flush()
 
 
 def _opened(file: str) -> BinaryIO:

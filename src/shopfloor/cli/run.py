@@ -24,6 +24,7 @@ EXAMPLES = """\
   shopfloor run --provider claude-code --resume 5f3a 'now the docs'
                                                            in the session of an earlier run
   shopfloor run --command 'pytest -q'                      a bare command; its exit code is ours
+  shopfloor run --command 'sort | uniq -c' < words.txt    stdin is passed on, unless it is a terminal
   shopfloor run --command './deploy' --mask-env API_KEY    without that variable's value in the transcript
   shopfloor run --provider codex --mask-keys 'rotate them' the same for an agent, with its sub-agents
 
@@ -60,7 +61,11 @@ def parser(name: str, summary: str) -> ArgumentParser:
         help="the worker to run (`shopfloor workers list`); with --provider the prompt, `-` for what comes on stdin",
     )
     parser.add_argument("--provider", metavar="NAME", help="hand the prompt to this agent instead of a worker")
-    parser.add_argument("--command", metavar="LINE", help="a shell command to run instead of a worker")
+    parser.add_argument(
+        "--command",
+        metavar="LINE",
+        help="a shell command to run instead of a worker; it reads stdin, unless that is a terminal",
+    )
     parser.add_argument("--cwd", metavar="DIR", help="the folder to run in (default: this one)")
     parser.add_argument("-q", "--quiet", action="store_true", help="nothing of our own on stderr, except errors")
     add_order(parser)

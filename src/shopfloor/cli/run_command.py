@@ -57,7 +57,14 @@ def _order(args: Namespace, shop: Shop) -> CommandRun:
         channel_id=args.channel,
         channel_name=args.channel_name or args.channel,
         stop_grace=grace,
+        inherits_stdin=_stdin_is_given(),
     )
+
+
+def _stdin_is_given() -> bool:
+    """Whether there is input to pass on: a pipe, a file or a device. A terminal is not, nor is a closed stdin."""
+    # Where stdin was closed before we began, its descriptor may be another file's by now.
+    return sys.stdin is not None and not sys.stdin.closed and not sys.stdin.isatty()
 
 
 async def _record(shop: Shop, order: CommandRun, mask: Masking | None) -> tuple[int | None, Outcome]:
@@ -109,5 +116,7 @@ def _closing_line(run_id: str, outcome: Outcome) -> str:
     why = f" ({outcome.error.message})" if outcome.error else ""
     if outcome.exit is not None and outcome.exit.outlived:
         why += ", but something it started goes on out of our reach,"
+    if outcome.exit is not None and (count := len(outcome.exit.ended_processes)):
+        why += f", ended {count:,} process{'es' if count > 1 else ''} that outlived it,"
     took = duration(outcome.duration_ms)
     return f"shopfloor: {outcome.status}{why} in {took} · {outcome.events:,} events · shopfloor show {run_id[:8]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -225,7 +226,7 @@ class Transcript:
                 again = f" (try {step.try_})" if step.try_ > 1 else ""
                 return [self._paint(f"▸ {safe(event.path)}{again}{child}", "cyan")]
             case StepCompleted() | CallCompleted() as step:
-                return [self._step_end(event.path, step)]
+                return [self._step_end(event.path, step), *self._ended_processes(step)]
             case ToolCall() as call:
                 waits = f" (waits for {safe(call.awaits.kind)})" if call.awaits else ""
                 said = one_line(_json(call.input), PREVIEW_CHARS)
@@ -246,6 +247,11 @@ class Transcript:
             case _:
                 pass
         return self._paint(" · ".join(part for part in parts if part), look)
+
+    def _ended_processes(self, step: StepCompleted | CallCompleted) -> Iterator[str]:
+        for process in step.ended_processes or ():
+            command = one_line(shlex.join([process.command, *process.args]), PREVIEW_CHARS)
+            yield self._paint(f"! outlived it: process {process.pid}, {command}, ended by {process.signal}", "yellow")
 
     def _outcome(self, run: RunCompleted) -> Iterator[str]:
         sign, look = {"completed": ("✓", "green"), "cancelled": ("■", "yellow")}.get(run.status, ("✗", "red"))

@@ -24,6 +24,7 @@ from shopfloor.engine import (
     input_schema,
 )
 from shopfloor.errors import FileMissing
+from shopfloor.wiring import surroundings
 
 EXAMPLES = """\
   shopfloor workers list                   what can be run here
@@ -241,7 +242,6 @@ def _folder_named(word: str) -> Path | None:
 
 
 def _problems_of(found: Worker | Path, known: Sequence[Worker]) -> Sequence[Problem]:
-    slugs = {worker.definition.slug for worker in known}
     folder = found if isinstance(found, Path) else found.folder
     if folder is None:
         return found.problems if isinstance(found, Worker) else ()
@@ -249,8 +249,7 @@ def _problems_of(found: Worker | Path, known: Sequence[Worker]) -> Sequence[Prob
         read = Catalogue([folder.parent]).find(folder.name)
         return read.problems if read else ()
     # Workers beside it can be called too, wherever they are.
-    beside = {worker.definition.slug for worker in Catalogue([folder.parent]).all()}
-    return check_worker(folder, workers=slugs | beside)
+    return check_worker(folder, surroundings([*Catalogue([folder.parent]).all(), *known]))
 
 
 def _new(args: argparse.Namespace) -> int:

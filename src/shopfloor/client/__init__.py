@@ -5,7 +5,7 @@ from shopfloor.client.api import Api
 from shopfloor.client.connection import Client
 from shopfloor.client.problems import failure_of
 from shopfloor.client.sse import to_sse
-from shopfloor.client.tools import CallResult, Handler, ToolHandlers
+from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
 from shopfloor.client.workers import Signal, WorkersApi
 from shopfloor.views import (
     BlockEnd,
@@ -72,6 +72,7 @@ __all__ = [
     "WorkerStart",
     "WorkersApi",
     "address_of",
+    "executed",
     "failure_of",
     "find_server",
     "to_sse",

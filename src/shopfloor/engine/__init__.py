@@ -8,7 +8,7 @@ from shopfloor.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from shopfloor.engine.agents import Prices, transcribed
-    from shopfloor.engine.agents.asking import AgentDesk
+    from shopfloor.engine.agents.asking import AgentDesk, check_order
     from shopfloor.engine.cancel import Cancellation
     from shopfloor.engine.command import CommandRun, Outcome, run_command
     from shopfloor.engine.duty import Duty
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Definition,
         InputField,
         Problem,
+        Surroundings,
         ToolDefinition,
         Worker,
         bare_definitions,
@@ -59,9 +60,11 @@ __all__ = [
     "Problem",
     "Retry",
     "Run",
+    "Surroundings",
     "ToolDefinition",
     "Worker",
     "bare_definitions",
+    "check_order",
     "check_worker",
     "coerced_words",
     "default_folders",
@@ -97,7 +100,7 @@ __getattr__ = _lazily(
         "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),
         "retention": ("delete_run", "prunable", "prune", "prune_archives"),
         "run": ("Run",),
-        "agents.asking": ("AgentDesk",),
+        "agents.asking": ("AgentDesk", "check_order"),
         "steps.agent": ("AgentResult",),
         "workers.definition": ("Retry",),
         "workers": (
@@ -106,6 +109,7 @@ __getattr__ = _lazily(
             "Definition",
             "InputField",
             "Problem",
+            "Surroundings",
             "ToolDefinition",
             "Worker",
             "bare_definitions",

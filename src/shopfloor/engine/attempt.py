@@ -44,6 +44,7 @@ from shopfloor.log import (
     Cost,
     Covers,
     Delta,
+    EndedProcess,
     Entry,
     Event,
     Limit,
@@ -85,6 +86,7 @@ class StepResult(msgspec.Struct, frozen=True):
     sub_usage: Usage | None = None
     sub_cost: Cost | None = None
     covers: Covers | None = None
+    ended_processes: list[EndedProcess] | None = None
 
 
 class EndedBadly(Exception):
@@ -291,6 +293,7 @@ class Attempt:
             covers=gave.covers,
             session=gave.session,
             rate_limits=gave.limits,
+            ended_processes=gave.ended_processes or None,
             duration_ms=round((time.monotonic() - trying.began) * 1000),
         )
         # What is done is on record, also where the run is being left just now.

@@ -49,6 +49,8 @@ class CommandRun(msgspec.Struct, frozen=True, kw_only=True):
     channel_id: str = "cli"
     channel_name: str = "cli"
     stop_grace: float = STOP_GRACE_SECONDS
+    inherits_stdin: bool = False
+    """The command reads our own standard input; by default it reads nothing."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -93,7 +95,7 @@ class _CommandStep:
         self._step_began: float | None = None
         self._events = 0
         self._serving = Serving(
-            ShellCommand(line=run.command, cwd=run.cwd, stop_grace=run.stop_grace),
+            ShellCommand(line=run.command, cwd=run.cwd, stop_grace=run.stop_grace, inherits_stdin=run.inherits_stdin),
             run_id=run.run_id,
             begin=self._begin,
             append=partial(self._append, path=PATH),
@@ -159,6 +161,7 @@ class _CommandStep:
                 try_=1,
                 error=error and error.message,
                 result=exit_result(ended),
+                ended_processes=(ended and ended.ended_processes) or None,
                 duration_ms=_ms_since(self._step_began),
             )
             await self._append(step, path=PATH)

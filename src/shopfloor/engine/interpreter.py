@@ -36,6 +36,7 @@ from shopfloor.engine.workers.definition import (
     Step,
     Terminal,
     While,
+    own_tool,
     segment_of,
 )
 from shopfloor.engine.workers.loading import load_object
@@ -159,7 +160,7 @@ class Interpreter:
             max_steps=step.max_steps,
             thinking=step.thinking,
             temperature=step.temperature,
-            backup_model=step.backup_model,
+            backup_model=None if step.backup_model is None else str(fill(step.backup_model, scope.values)),
             messages=[],
         )
         await self._compose(name, "start-thread", place, _nothing)
@@ -251,7 +252,7 @@ class Interpreter:
             "system": self._prompt(step.system, step.input, scope) if step.system is not None else None,
             "model": fill(step.model, scope.values),
             "tools": fill(step.tools, scope.values),
-            "own_tools": [self._own_tool(one) for one in step.own_tools],
+            "own_tools": [own_tool(one, self._definition.tools.get(one)) for one in step.own_tools],
             "read_only": fill(step.read_only, scope.values) or False,
             "sandbox": fill(step.sandbox, scope.values) or False,
             "max_turns": fill(step.max_turns, scope.values),
@@ -265,15 +266,6 @@ class Interpreter:
             raise StepFailed(f"{name!r} cannot be asked so: {error}") from error
         result = await run_agent(self._attempt, self._workshop.agents, order, place, name=name, retry=step.retry)
         self._set(step.output, result.data if result.data is not None else result.text, scope)
-
-    def _own_tool(self, name: str) -> dict[str, Any]:
-        tool = self._definition.tools[name]
-        return {
-            "name": name,
-            "description": tool.description,
-            "parameters": tool.parameters,
-            "handler": tool.handler,
-        }
 
     async def _run_worker(self, name: str, step: RunWorker, scope: Scope, place: Place) -> None:
         async def called(trying: Trying) -> StepResult:

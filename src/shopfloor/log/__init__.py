@@ -1,6 +1,6 @@
 """The vocabulary: envelope, events, content blocks, and their bytes. Knows nothing of files."""
 
-from shopfloor.log.agents import Clock, FileChange, Initialisation, Limit, Note, Process, Session, Usage
+from shopfloor.log.agents import Clock, EndedProcess, FileChange, Initialisation, Limit, Note, Process, Session, Usage
 from shopfloor.log.blocks import (
     BLOCK_TYPES,
     Block,
@@ -83,6 +83,7 @@ __all__ = [
     "Cost",
     "Covers",
     "Delta",
+    "EndedProcess",
     "Entry",
     "Event",
     "Fidelity",

@@ -35,6 +35,19 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """The folder it works in."""
 
 
+class EndedProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that outlived the command or agent that had started it, and was ended."""
+
+    pid: int
+    """Its process id."""
+    command: str
+    """The program; empty where the system does not tell."""
+    args: list[str]
+    """What it was started with; of a long command line, the beginning."""
+    signal: Literal["SIGTERM", "SIGKILL"]
+    """What ended it: `SIGKILL` where it did not end in time after `SIGTERM`."""
+
+
 class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What serves an agent step."""
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from shopfloor.log.agents import Clock, FileChange, Limit, Note, Process, Session, Usage
+from shopfloor.log.agents import Clock, EndedProcess, FileChange, Limit, Note, Process, Session, Usage
 from shopfloor.log.blocks import Block, Fidelity
 
 Status = Literal["completed", "failed", "cancelled"]
@@ -176,6 +176,8 @@ class _Ended(_StepPayload, frozen=True, kw_only=True):
     """The session as it was at the end, for an agent."""
     rate_limits: list[Limit] | None = None
     """The provider's limits that it met."""
+    ended_processes: list[EndedProcess] | None = None
+    """Processes that outlived the command or agent and were ended, at most 100; left out where there were none."""
     duration_ms: int | None = None
     """By a clock that is never set back."""
 

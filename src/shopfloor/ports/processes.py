@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
+from shopfloor.log import EndedProcess
+
 StreamName = Literal["stdout", "stderr"]
 
 
@@ -18,6 +20,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     stdin: bytes = b""
     """What it reads on its standard input; nothing where it is empty."""
+    inherits_stdin: bool = False
+    """It reads our own standard input, itself: nothing is copied. Then `stdin` is empty."""
 
 
 class Piece(NamedTuple):
@@ -34,6 +38,8 @@ class Exit(msgspec.Struct, frozen=True):
     signal: str | None = None
     outlived: bool = False
     """True where something that it started goes on, out of our reach."""
+    ended_processes: list[EndedProcess] = []
+    """What outlived it, within our reach, and was ended."""
 
     @property
     def shell_code(self) -> int:

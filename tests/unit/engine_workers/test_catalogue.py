@@ -8,6 +8,7 @@ import pytest
 
 from shopfloor.engine.workers import EXAMPLE_WORKERS, Catalogue, check_worker, default_folders
 from shopfloor.errors import InvalidWorker, WorkerNotFound
+from shopfloor.wiring import surroundings
 
 YAML = "description: {}\nsteps: {{A: {{block: command, command: ls}}}}\n"
 PYTHON = """
@@ -171,5 +172,5 @@ def test_workers_are_looked_for_here_then_beside_the_storage_then_among_the_exam
 
 @pytest.mark.parametrize("slug", ["file-report", "hello", "repo-report", "research-assistant"])
 def test_the_packaged_workers_are_fine(slug):
-    assert check_worker(EXAMPLE_WORKERS / slug, workers=slugs(Catalogue([EXAMPLE_WORKERS]))) == []
+    assert check_worker(EXAMPLE_WORKERS / slug, surroundings(Catalogue([EXAMPLE_WORKERS]).all())) == []
     assert Catalogue([EXAMPLE_WORKERS]).get(slug).definition.description

@@ -12,6 +12,7 @@ from shopfloor.engine.workers import (
     EXAMPLE_WORKERS,
     Catalogue,
     Definition,
+    Surroundings,
     check_worker,
     definition_hash,
     read_worker,
@@ -39,7 +40,7 @@ THREAD = """
 
 def said(folder: Path, **options) -> list[str]:
     """The problems, without the folder that a test happens to use."""
-    return [str(problem).replace(f"{folder}/", "") for problem in check_worker(folder, **options)]
+    return [str(problem).replace(f"{folder}/", "") for problem in check_worker(folder, Surroundings(**options))]
 
 
 # What it means
@@ -186,7 +187,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
     [
         ("", ["worker.yaml:1: it is empty"]),
         ("- a", ["worker.yaml:1: a worker is a mapping with `steps`, not a list"]),
-        ("name: x", ["worker.yaml:1: a worker needs `steps`"]),
+        ("name: x", ["worker.yaml:1: a worker needs `steps`: a mapping of names and what is done"]),
         (
             "a: [",
             ["worker.yaml:1: not YAML: while parsing a flow node expected the node content, but found '<stream end>'"],
@@ -194,17 +195,27 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ("slug: x\nsteps:" + THREAD, ["worker.yaml:1: `slug` is not said here: the slug is the name of the folder"]),
         (
             "descripton: x\nsteps:" + THREAD,
-            ["worker.yaml:1: a worker has no field `descripton`; did you mean `description`?"],
+            [
+                "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `kinds`, `steps`, `output`"
+            ],
         ),
         ("name: 3\nsteps:" + THREAD, ["worker.yaml:1: `name` is to be text or nothing, not a whole number"]),
         ("steps: {A: {block: command, command: ls, command: pwd}}", ["worker.yaml:1: `command` stands here twice"]),
         ("steps: {A: {command: ls}}", None),
         ("steps: {A: 3}", ["worker.yaml:1: the step `A` is to be a mapping with `block`, not 3"]),
-        ("steps: {A: {block: comand}}", ["worker.yaml:1: there is no block `comand`; did you mean `command`?"]),
-        ("steps:\n  A:\n    block: command", ["worker.yaml:2: a `command` step needs `command`"]),
+        (
+            "steps: {A: {block: comand}}",
+            [
+                "worker.yaml:1: there is no block `comand`; did you mean `command`?",
+                "worker.yaml:1: a `command` step needs `command`: text",
+            ],
+        ),
+        ("steps:\n  A:\n    block: command", ["worker.yaml:2: a `command` step needs `command`: text"]),
         (
             "steps:\n  A:\n    block: command\n    command: ls\n    retry: {limt: 3}",
-            ["worker.yaml:5: `retry` has no field `limt`; did you mean `limit`?"],
+            [
+                "worker.yaml:5: `retry` has no field `limt`; did you mean `limit`? There are `limit`, `delay`, `factor`, `maxDelay`, `always`"
+            ],
         ),
         (
             "steps:\n  A:\n    block: command\n    command: ls\n    timeout: 0",
@@ -305,7 +316,42 @@ def test_all_problems_are_said_at_once(make_worker):
           C: {block: parallel, branches: {D: {E: {block: command, comand: ls}}}}
         """
     )
-    assert [problem.line for problem in check_worker(folder)] == [1, 3, 4, 5, 5]
+    assert [problem.line for problem in check_worker(folder)] == [1, 3, 4, 5]
+
+
+def test_what_has_the_wrong_shape_hides_nothing_that_means_nothing(make_worker):
+    """Both are told in one pass, and nothing that only follows from a slip of the pen."""
+    folder = make_worker(
+        """\
+        input: {TOPIC: {tpye: string}}
+        tools: {look: {handler: "no_such_module:f"}}
+        steps:
+          Begin: {block: strt-thread, model: gpt, system: nobody, tools: [lok]}
+          Say: {block: add-message, text: "{{TOPC}} {{TOPIC | upper}}", rol: user}
+          Next: {block: next-message, outptu: NOTES, schema: {type: strin}}
+          Use: {block: command, command: 3, timeout: soon, env: {A: "{{NOTES}} {{NOBODY}}"}}
+          Loop: {block: for-each, each: "a {{TOPIC}}", steps: {Inner: {block: command, command: "ls {{ITM}}"}}}
+        output: NOTES
+        """
+    )
+    assert [(problem.line, problem.reason.partition(";")[0]) for problem in check_worker(folder)] == [
+        (1, "`TOPIC` has no field `tpye`"),
+        (2, "there is no module `no_such_module` (install it, set PYTHONPATH, or name a file: `path/to/file.py`)"),
+        (4, "there is no block `strt-thread`"),
+        (4, "the model `gpt` is to be `provider/name`, as in `anthropic/claude-sonnet-4-5`"),
+        (4, "there is no tool `lok`"),
+        (4, "there is no prompt `nobody` (prompts/nobody.md)"),
+        (5, "a `add-message` step has no field `rol`"),
+        (5, "`{{TOPC}}` is nothing that is defined before"),
+        (5, "`{{TOPIC | upper}}`: there is no filter `upper`, nor any other"),
+        (6, "a `next-message` step has no field `outptu`"),
+        (6, "`schema` is no JSON Schema: 'strin' is not valid under any of the given schemas"),
+        (7, "`command` is to be text, not a whole number"),
+        (7, "`timeout` is to be a number or nothing, not text"),
+        (7, "`{{NOBODY}}` is nothing that is defined before"),
+        (8, "`each` is to be a list, or `{{NAME}}` of one"),
+        (8, "`{{ITM}}` is nothing that is defined before"),
+    ]
 
 
 def test_a_prompt_that_speaks_of_nothing_is_said_with_its_own_line(make_worker):
@@ -352,7 +398,7 @@ def test_models_and_workers_are_asked_after_where_somebody_knows_them(make_worke
         """
     )
     assert said(folder) == []
-    assert said(folder, check_model=check, workers=["hello"]) == [
+    assert said(folder, check_model=check, workers={"hello": Definition(slug="hello")}) == [
         "worker.yaml:2: nobody answers as no/body (name another)",
         "worker.yaml:3: there is no worker `helo`; did you mean `hello`?",
     ]

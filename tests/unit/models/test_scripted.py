@@ -11,7 +11,7 @@ import pytest
 from tests.model_server.asking import answered, said
 
 from shopfloor.adapters.models import LocalModels
-from shopfloor.errors import RateLimited, RequestRejected, UnknownModel
+from shopfloor.errors import RateLimited, UnknownModel
 from shopfloor.log import TextBlock, ToolResultBlock, ToolUseBlock
 from shopfloor.ports import ModelRequest, Reply, ReplyDelta, ThreadMessage, ToolSpec
 
@@ -108,10 +108,57 @@ def test_a_turn_may_fail_so_many_times_and_then_go_well(tmp_path: Path) -> None:
     assert text_of(ask(models, request)) == "fine"
 
 
-def test_a_script_cannot_fail_with_what_is_no_failure(tmp_path: Path) -> None:
-    (tmp_path / "odd.yaml").write_text("turns: [{error: {code: usage}}]")
-    with pytest.raises(RequestRejected, match="usage"):
-        ask(LocalModels([tmp_path], env=FAST), ModelRequest(model="script/odd", messages=[said("x")]))
+@pytest.mark.req("SDK-48")
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("", ["1: it is empty"]),
+        ("turns: []", ["1: a script needs `turns`: a list of at least one"]),
+        ("- a", ["1: a script is a mapping with `turns`"]),
+        ("turns: [\n", ["2: not YAML"]),
+        ("turns:\n  - text: a\n    text: b\n", ["3: `text` stands here twice"]),
+        ("trns: 1\nturns:\n  - text: a\n", ["1: Object contains unknown field `trns`; there are `captures`, "]),
+        (
+            "turns:\n  - txt: a\n  - tool_calls: [{input: {}}]\n  - delay_ms: -1\n  - usage:\n      inptu: 3\n",
+            [
+                "2: Object contains unknown field `txt`; there are `when`, `text`, ",
+                "3: Object missing required field `name`",
+                "4: Expected `float` >= 0.0",
+                "6: Object contains unknown field `inptu`; there are `input`, `output`, ",
+            ],
+        ),
+        ("turns:\n  - text: a\n    error: {code: usage}\n", ["3: there is no error `usage` of a provider; "]),
+        ("turns:\n  - text: a\n    when: '('\n", ["3: `when` is no regular expression: "]),
+        ("turns: [{text: a}]\ncaptures:\n  A: {find: 'a'}\n", ["3: `find` is no regular expression with a group"]),
+    ],
+)
+def test_what_is_wrong_with_a_script_is_said_with_file_and_line(tmp_path: Path, text: str, problems: list[str]) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(UnknownModel) as by_name:
+        LocalModels([tmp_path]).check("script/bad")
+    with pytest.raises(UnknownModel) as by_path:
+        LocalModels().check(f"script/{tmp_path}/bad.yaml")
+    assert by_name.value.message == by_path.value.message
+    told = by_path.value.message.split(f"{tmp_path}/bad.yaml:")[1:]
+    assert len(told) == len(problems)
+    assert all(one.startswith(problem) for one, problem in zip(told, problems, strict=True)), told
+
+
+@pytest.mark.req("SDK-48")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "turns: [{text: hi}]"),
+        ("a.yml", "turns:\n- text: hi\n"),
+        ("a.json", '{\n\t"turns": [{"text": "hi"}]\n}'),
+    ],
+)
+def test_a_script_may_be_a_file_of_ones_own(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert (
+        text_of(ask(LocalModels(env=FAST), ModelRequest(model=f"script/{tmp_path}/{name}", messages=[said("x")])))
+        == "hi"
+    )
 
 
 def test_an_answer_of_a_schema_is_the_one_in_the_script(tmp_path: Path) -> None:

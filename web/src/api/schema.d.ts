@@ -1222,6 +1222,8 @@ export interface components {
             /** @default null */
             rate_limits?: components["schemas"]["Limit"][] | null;
             /** @default null */
+            ended_processes?: components["schemas"]["EndedProcess"][] | null;
+            /** @default null */
             duration_ms?: number | null;
         };
         /**
@@ -1241,6 +1243,17 @@ export interface components {
             reset_at?: string | null;
             /** @default null */
             window?: string | null;
+        };
+        /**
+         * EndedProcess
+         * @description A process that outlived the command or agent that had started it, and was ended.
+         */
+        EndedProcess: {
+            pid: number;
+            command: string;
+            args: string[];
+            /** @enum {unknown} */
+            signal: "SIGKILL" | "SIGTERM";
         };
         /**
          * CallStarted
@@ -1291,6 +1304,8 @@ export interface components {
             session?: components["schemas"]["Session"] | null;
             /** @default null */
             rate_limits?: components["schemas"]["Limit"][] | null;
+            /** @default null */
+            ended_processes?: components["schemas"]["EndedProcess"][] | null;
             /** @default null */
             duration_ms?: number | null;
         };

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 HOST_MARKER = "SHOPFLOOR_HOST"
 RUN_MARKER = "SHOPFLOOR_RUN"
@@ -24,6 +25,14 @@ MARKERS = (HOST_MARKER, RUN_MARKER, CHILD_MARKER)
 
 _PROC = Path("/proc")
 _LOOKS = 3
+_CMDLINE_BYTES = 4096
+
+
+class Signalled(NamedTuple):
+    """A process and the last signal that it was sent."""
+
+    argv: list[str]
+    number: signal.Signals
 
 
 def family(groups: Collection[int], marker: str | None = None) -> list[int]:
@@ -69,11 +78,31 @@ def send(number: signal.Signals, groups: Collection[int], pids: Collection[int])
             os.kill(pid, number)
 
 
-def end(groups: Collection[int], marker: str, *, grace: float, patience: float, pause: float) -> bool:
-    """TERM, a grace, KILL, until nothing is left; False where something would not go."""
+def command_line(pid: int) -> list[str]:
+    """What a process was started with; empty where the system does not tell."""
+    with contextlib.suppress(OSError), (_PROC / str(pid) / "cmdline").open("rb") as file:
+        return [word.decode(errors="replace") for word in file.read(_CMDLINE_BYTES).split(b"\0") if word]
+    return []
+
+
+def end(
+    groups: Collection[int],
+    marker: str,
+    *,
+    grace: float,
+    patience: float,
+    pause: float,
+    signalled: dict[int, Signalled] | None = None,
+) -> bool:
+    """TERM, a grace, KILL, until nothing is left; False where something would not go.
+
+    `signalled` gets every process that was found, by its pid.
+    """
+    found = {} if signalled is None else signalled
     members = family(groups, marker)
     if not members:
         return True
+    found.update((pid, Signalled(command_line(pid), signal.SIGTERM)) for pid in members)
     send(signal.SIGTERM, groups, members)
     quiet = 0
     deadline = time.monotonic() + grace
@@ -82,6 +111,8 @@ def end(groups: Collection[int], marker: str, *, grace: float, patience: float, 
     # Gone is what is not seen several times in a row: a process that forks all the time can slip past one look.
     deadline = time.monotonic() + patience
     while quiet < _LOOKS and time.monotonic() < deadline:
+        for pid in members:
+            found[pid] = Signalled(found[pid].argv if pid in found else command_line(pid), signal.SIGKILL)
         send(signal.SIGKILL, groups, members)
         time.sleep(pause / _LOOKS)
         members = family(groups, marker)
@@ -101,11 +132,10 @@ def main(host: str, grace: str, patience: str, pause: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups = watch(iter(sys.stdin.buffer.readline, b""))
-    limits = {"grace": float(grace), "patience": float(patience), "pause": float(pause)}
     # Twice: a process that was between two programs has no environment to be read for an instant.
     for _ in range(2):
-        end(groups, f"{HOST_MARKER}={host}", **limits)
-        time.sleep(limits["pause"])
+        end(groups, f"{HOST_MARKER}={host}", grace=float(grace), patience=float(patience), pause=float(pause))
+        time.sleep(float(pause))
 
 
 if __name__ == "__main__":

@@ -24,22 +24,27 @@ from shopfloor.adapters.local import minder
 from shopfloor.adapters.local.host import LocalHost
 from shopfloor.errors import CommandNotFound, ProcessError
 from shopfloor.limits import (
+    ENDED_PROCESSES,
     KILL_GRACE_SECONDS,
     LEFTOVER_GRACE_SECONDS,
     OUTPUT_JOIN_BYTES,
     SWEEP_PAUSE_SECONDS,
 )
+from shopfloor.log import EndedProcess
 from shopfloor.ports import Command, Exit, Piece, StreamName
 
-# The gate: a shell that waits for a word on its standard input and then becomes the program. So the pid is known, and
-# on record, before the program does anything; and should we die before the word, it never runs.
-_GATE = ("/bin/sh", "-c", 'input=$1; shift; read -r go && exec "$@" <"$input"', "shopfloor-gate")
+# The gate: a shell that waits for a word on a pipe of ours and then becomes the program. So the pid is known, and on
+# record, before the program does anything; and should we die before the word, it never runs.
+_GATE = ("/bin/sh", "-c", 'gate=$1; shift; read -r go <"$gate" && exec "$@"', "shopfloor-gate")
+_STDIN = 0
 _PENDING_PIECES = 16
 
 
 class LocalChild:
-    def __init__(self, popen: subprocess.Popen[bytes], mark: str) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], mark: str, gate: int) -> None:
+        """`gate` is the pipe on which the program waits for its release; the child closes it."""
         self._popen = popen
+        self._gate: int | None = gate
         self._marker = f"{minder.CHILD_MARKER}={mark}"
         self._exit: Exit | None = None
         self._over = anyio.Event()
@@ -54,10 +59,15 @@ class LocalChild:
         return self._popen.pid
 
     def release(self) -> None:
-        if self._popen.stdin is not None:
+        if self._gate is not None:
             with contextlib.suppress(BrokenPipeError):
-                os.write(self._popen.stdin.fileno(), b"go\n")
-            self._popen.stdin.close()
+                os.write(self._gate, b"go\n")
+            self._close_gate()
+
+    def _close_gate(self) -> None:
+        if self._gate is not None:
+            gate, self._gate = self._gate, None
+            os.close(gate)
 
     async def read(self) -> Piece | None:
         try:
@@ -72,6 +82,9 @@ class LocalChild:
         return self._exit
 
     async def stop(self, grace: float) -> None:
+        await self._end(grace)
+
+    async def _end(self, grace: float, signalled: dict[int, minder.Signalled] | None = None) -> None:
         await anyio.to_thread.run_sync(
             partial(
                 minder.end,
@@ -80,6 +93,7 @@ class LocalChild:
                 grace=grace,
                 patience=KILL_GRACE_SECONDS,
                 pause=SWEEP_PAUSE_SECONDS,
+                signalled=signalled,
             ),
             abandon_on_cancel=True,
         )
@@ -96,7 +110,9 @@ class LocalChild:
             # Whoever holds the pipes still may have something to say; then the family is over.
             with anyio.move_on_after(LEFTOVER_GRACE_SECONDS):
                 await self._silent.wait()
-            await self.stop(grace=LEFTOVER_GRACE_SECONDS)
+            outlived: dict[int, minder.Signalled] = {}
+            await self._end(LEFTOVER_GRACE_SECONDS, outlived)
+            self._exit = msgspec.structs.replace(self._exit, ended_processes=_ended_processes(outlived))
             with anyio.move_on_after(LEFTOVER_GRACE_SECONDS):
                 await self._silent.wait()
             if not self._silent.is_set():
@@ -123,7 +139,8 @@ class LocalChild:
             self._silent.set()
 
     def dispose(self) -> None:
-        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+        self._close_gate()
+        for pipe in (self._popen.stdout, self._popen.stderr):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
@@ -142,8 +159,8 @@ class LocalProcesses:
     async def start(self, command: Command, *, run_id: str) -> AsyncGenerator[LocalChild]:
         # Of its own: a run may have several children at once, and one that ends must not take the others with it.
         mark = uuid.uuid4().hex
-        popen = self._spawn(command, run_id, mark)
-        child = LocalChild(popen, mark)
+        popen, gate = self._spawn(command, run_id, mark)
+        child = LocalChild(popen, mark, gate)
         self._host.adopt(popen.pid)
         try:
             async with anyio.create_task_group() as tasks:
@@ -158,7 +175,8 @@ class LocalProcesses:
             child.dispose()
             self._host.release(popen.pid)
 
-    def _spawn(self, command: Command, run_id: str, mark: str) -> subprocess.Popen[bytes]:
+    def _spawn(self, command: Command, run_id: str, mark: str) -> tuple[subprocess.Popen[bytes], int]:
+        """The process, waiting at its gate, and our end of the gate."""
         marks = dict(zip(minder.MARKERS, (self._host.id, run_id, mark), strict=True))
         env = {**os.environ, **command.env, **marks}
         if not Path(command.cwd).is_dir():
@@ -166,13 +184,13 @@ class LocalProcesses:
         if shutil.which(command.argv[0], path=env.get("PATH")) is None:
             raise CommandNotFound(f"there is no program {command.argv[0]!r}", hint="install it, or check PATH")
         try:
-            with _as_file(command.stdin) as (given, descriptors):
-                return subprocess.Popen(
-                    [*_GATE, given, *command.argv],
-                    stdin=subprocess.PIPE,
+            with _gate() as (theirs, ours), _stdin_of(command) as stdin:
+                popen = subprocess.Popen(
+                    [*_GATE, f"/dev/fd/{theirs}", *command.argv],
+                    stdin=stdin,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
-                    pass_fds=descriptors,
+                    pass_fds=(theirs,),
                     bufsize=0,
                     cwd=command.cwd,
                     env=env,
@@ -180,18 +198,47 @@ class LocalProcesses:
                 )
         except (OSError, ValueError) as error:
             raise ProcessError(f"cannot start {command.argv[0]!r}: {error}") from error
+        return popen, ours
 
 
 @contextmanager
-def _as_file(data: bytes) -> Generator[tuple[str, tuple[int, ...]]]:
-    """A file without a name that holds these bytes: a program may take its time to read them."""
-    if not data:
-        yield os.devnull, ()
-        return
-    with tempfile.TemporaryFile(buffering=0) as file:
-        file.write(data)
-        file.seek(0)
-        yield f"/dev/fd/{file.fileno()}", (file.fileno(),)
+def _gate() -> Generator[tuple[int, int]]:
+    """Both ends of a pipe: the child's, which is closed here afterwards, and ours, which is closed on failure only."""
+    theirs, ours = os.pipe()
+    try:
+        yield theirs, ours
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+
+
+@contextmanager
+def _stdin_of(command: Command) -> Generator[int]:
+    """The descriptor that the program reads as its standard input."""
+    if command.inherits_stdin:
+        yield _STDIN
+    elif not command.stdin:
+        yield subprocess.DEVNULL
+    else:
+        # A file without a name: a program may take its time to read it.
+        with tempfile.TemporaryFile(buffering=0) as file:
+            file.write(command.stdin)
+            file.seek(0)
+            yield file.fileno()
+
+
+def _ended_processes(signalled: dict[int, minder.Signalled]) -> list[EndedProcess]:
+    return [
+        EndedProcess(
+            pid=pid,
+            command=argv[0] if argv else "",
+            args=argv[1:],
+            signal="SIGKILL" if number == signal.SIGKILL else "SIGTERM",
+        )
+        for pid, (argv, number) in [*signalled.items()][:ENDED_PROCESSES]
+    ]
 
 
 def _descriptor(pipe: IO[bytes] | None) -> int:

@@ -18,6 +18,7 @@ import anyio
 from shopfloor.adapters.models.endpoints import STOCK, Endpoint, endpoint_of, environment_name, is_set_up
 from shopfloor.adapters.models.scripted import ScriptedModels
 from shopfloor.errors import RequestRejected, ShopfloorError, UnknownModel
+from shopfloor.limits import SCRIPT_WORD_SECONDS
 from shopfloor.ports import ModelRequest, Reply, ReplyDelta
 
 if TYPE_CHECKING:
@@ -29,9 +30,18 @@ _INSTALL = "pip install 'shopfloor[models]'"
 class LocalModels:
     """The models that this process can ask: by the keys in its environment, and by scripts."""
 
-    def __init__(self, scripts: Sequence[Path] = (), env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        scripts: Sequence[Path] = (),
+        env: Mapping[str, str] | None = None,
+        *,
+        script: Path | None = None,
+        piece_seconds: float = SCRIPT_WORD_SECONDS,
+    ) -> None:
+        """With `script`, that file answers for every model; no model is asked. See `ScriptedModels` for the pause."""
         self._env = os.environ if env is None else env
-        self._scripted = ScriptedModels(scripts, self._env)
+        self._script = None if script is None else str(script)
+        self._scripted = ScriptedModels(scripts, self._env, piece_seconds=piece_seconds)
         self._remote: RemoteModels | None = None
 
     def check(self, model: str) -> None:
@@ -45,7 +55,7 @@ class LocalModels:
     async def reply(self, request: ModelRequest) -> AsyncIterator[ReplyDelta | Reply]:
         endpoint = self._route(request.model, RequestRejected)
         if endpoint is None:
-            replies = self._scripted.reply(request)
+            replies = self._scripted.reply(request, self._script)
         else:
             replies = (await self._connected()).reply(endpoint, request)
         async with aclosing(replies):
@@ -63,8 +73,8 @@ class LocalModels:
         provider, slash, name = model.partition("/")
         if not (provider and slash and name):
             raise UnknownModel(f"{model!r} is not a model's name", hint=f"write provider/name; {self._providers()}")
-        if provider == "script":
-            self._scripted.check(name)
+        if provider == "script" or self._script is not None:
+            self._scripted.check(self._script or name)
             return None
         endpoint = endpoint_of(provider, self._env)
         if endpoint is None:

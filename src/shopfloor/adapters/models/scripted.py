@@ -1,19 +1,6 @@
-"""The provider `script`: plays a file word by word, so that a worker can be tried with no account and no network.
+"""The provider `script`: plays a file, so that a worker can be tried with no account and no network.
 
-    captures:                       # values found in the last user's text, else in earlier ones, else in the system's
-      TOPIC: {find: 'Topic: (.+)', default: 'nothing in particular'}
-    delay_ms: 20                    # per word; SHOPFLOOR_SCRIPT_DELAY_MS wins
-    turns:                          # chosen by how many assistant messages the thread has; the last one repeats
-      - thinking: Where to look?    # optional
-        tool_calls: [{name: web-search, input: {query: '{{TOPIC}}'}}]
-      - text: |
-          Notes on {{TOPIC}}: {{tool_results}}
-        answer: {topic: '{{TOPIC}}'}   # optional: said instead of the text where the answer has to be of a schema
-        delay_ms: 5                    # optional
-        error: {code: rate_limit_error, retry_after: 0.5, times: 1}   # optional: raised instead, so many times
-
-`{{last_user}}`, `{{system}}` and `{{tool_results}}` are always there. A turn whose tools the thread does not have is
-passed over. What is said is the same every time, but for the ids of calls.
+docs/testing.md says what a script has. What is said is the same every time, but for the ids of calls.
 """
 
 from __future__ import annotations
@@ -27,36 +14,43 @@ from uuid import uuid4
 import anyio
 import msgspec
 
-from shopfloor.adapters.models.scripts import Script, Scripts, Turn
-from shopfloor.errors import ProviderError, RequestRejected, RunFailed, error_of
+from shopfloor.adapters.models.scripts import Pieces, Script, Scripts, Turn
+from shopfloor.errors import ProviderError, RequestRejected, error_of
 from shopfloor.limits import SCRIPT_WORD_SECONDS
 from shopfloor.log import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, Usage
 from shopfloor.ports import ModelRequest, Reply, ReplyDelta
 
-_PIECE = re.compile(r"\s*\S+\s*")
+_WORD = re.compile(r"\s*\S+\s*")
 _PLACE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 class ScriptedModels:
-    def __init__(self, folders: Sequence[Path], env: Mapping[str, str]) -> None:
+    def __init__(
+        self, folders: Sequence[Path], env: Mapping[str, str], *, piece_seconds: float = SCRIPT_WORD_SECONDS
+    ) -> None:
+        """`piece_seconds` is the pause before each piece, where neither the script nor `env` says another."""
         self._scripts = Scripts(folders)
         self._env = env
+        self._piece_seconds = piece_seconds
         self._failed: dict[tuple[str, int], int] = {}
         """How often a turn has failed, for those that fail only so many times."""
 
     def check(self, name: str) -> None:
         self._scripts.get(name)
 
-    async def reply(self, request: ModelRequest) -> AsyncGenerator[ReplyDelta | Reply]:
-        name = request.model.partition("/")[2]
-        script = self._scripts.get(name)
-        turn, number = _turn(script, request)
+    async def reply(self, request: ModelRequest, script: str | None = None) -> AsyncGenerator[ReplyDelta | Reply]:
+        """Plays the script that the model names, or that one."""
+        name = script or request.model.partition("/")[2]
+        played = self._scripts.get(name)
+        turn, number = _turn(played, request)
+        await anyio.sleep(turn.wait_ms / 1000)
         self._fail(turn, (name, number))
-        blocks = _blocks(turn, _values(script, request), request.schema)
-        pause = self._pause(script, turn)
+        parts = _parts(turn, _values(played, request), request.schema)
+        blocks = [block for block, _ in parts]
+        pause = self._pause(played, turn)
         words = 0
-        for place, block in enumerate(blocks):
-            for delta in _deltas(place, block):
+        for place, (block, pieces) in enumerate(parts):
+            for delta in _deltas(place, block, pieces):
                 words += 1
                 await anyio.sleep(pause)
                 yield delta
@@ -64,8 +58,8 @@ class ScriptedModels:
         yield Reply(
             blocks=blocks,
             model=request.model,
-            stop_reason="tool_use" if calls else "end_turn",
-            usage=Usage(input=_words_read(request), output=words),
+            stop_reason=turn.stop_reason or ("tool_use" if calls else "end_turn"),
+            usage=_usage(turn) or Usage(input=_words_read(request), output=words),
         )
 
     def _fail(self, turn: Turn, key: tuple[str, int]) -> None:
@@ -77,16 +71,15 @@ class ScriptedModels:
             return
         self._failed[key] = failed + 1
         kind = error_of(error.code)
-        if not issubclass(kind, RunFailed):
-            raise RequestRejected(f"the script fails with {error.code!r}, which is no error of a provider")
-        raise kind(error.message, retry_after=error.retry_after)
+        if issubclass(kind, ProviderError):
+            raise kind(error.message, retry_after=error.retry_after)
 
     def _pause(self, script: Script, turn: Turn) -> float:
         told = self._env.get("SHOPFLOOR_SCRIPT_DELAY_MS")
         if told:
             return float(told) / 1000
         delay = turn.delay_ms if turn.delay_ms is not None else script.delay_ms
-        return SCRIPT_WORD_SECONDS if delay is None else delay / 1000
+        return self._piece_seconds if delay is None else delay / 1000
 
 
 def _turn(script: Script, request: ModelRequest) -> tuple[Turn, int]:
@@ -94,22 +87,37 @@ def _turn(script: Script, request: ModelRequest) -> tuple[Turn, int]:
     turns = [
         (turn, number)
         for number, turn in enumerate(script.turns)
-        if all(call.name in offered for call in turn.tool_calls)
+        if all(call.name in offered for call in turn.tool_calls) and _matches(turn, request)
     ]
     if not turns:
         wanted = sorted({call.name for turn in script.turns for call in turn.tool_calls} - offered)
-        raise ProviderError(f"the script calls {', '.join(wanted)}, which the thread does not have")
+        missing = f"calls {', '.join(wanted)}, which the thread does not have" if wanted else "has no turn that matches"
+        raise RequestRejected(f"the script {missing}")
     said = sum(message.role == "assistant" for message in request.messages)
     return turns[min(said, len(turns) - 1)]
 
 
-def _values(script: Script, request: ModelRequest) -> dict[str, str]:
+def _matches(turn: Turn, request: ModelRequest) -> bool:
+    texts = _user_texts(request)
+    return turn.when is None or re.search(turn.when, texts[0] if texts else "") is not None
+
+
+def _user_texts(request: ModelRequest) -> list[str]:
+    """What the user said, the newest first."""
     said = [
         "\n".join(block.text for block in message.blocks if isinstance(block, TextBlock))
         for message in reversed(request.messages)
         if message.role == "user"
     ]
-    said = [text for text in said if text]
+    return [text for text in said if text]
+
+
+def _usage(turn: Turn) -> Usage | None:
+    return None if turn.usage is None else Usage(**msgspec.structs.asdict(turn.usage))
+
+
+def _values(script: Script, request: ModelRequest) -> dict[str, str]:
+    said = _user_texts(request)
     results = [
         _as_text(block.tool_content)
         for message in request.messages[-1:]
@@ -124,45 +132,50 @@ def _values(script: Script, request: ModelRequest) -> dict[str, str]:
     return values
 
 
-def _blocks(turn: Turn, values: dict[str, str], schema: dict[str, Any] | None) -> list[Block]:
-    blocks: list[Block] = []
-    if turn.thinking:
-        blocks.append(ThinkingBlock(thinking=_filled(turn.thinking, values).strip(), fidelity="agent_emitted"))
-    text = _filled(turn.text or "", values).strip()
+_Part = tuple[Block, list[str]]
+"""A block of the reply, and the pieces that it is sent in."""
+
+
+def _parts(turn: Turn, values: dict[str, str], schema: dict[str, Any] | None) -> list[_Part]:
+    parts: list[_Part] = []
+    if pieces := _pieces(turn.thinking, values):
+        parts.append((ThinkingBlock(thinking="".join(pieces), fidelity="agent_emitted"), pieces))
+    pieces = _pieces(turn.text, values)
     if schema is not None and not turn.tool_calls:
-        answer = _example(schema, text) if turn.answer is None else _filled_in(turn.answer, values)
-        text = msgspec.json.encode(answer).decode()
-    if text:
-        blocks.append(TextBlock(text=text, fidelity="agent_emitted"))
-    blocks.extend(
-        ToolUseBlock(
-            tool_name=call.name,
-            tool_id=f"call_{uuid4().hex[:24]}",
-            tool_input=_filled_in(call.input, values),
-            fidelity="agent_emitted",
+        answer = _example(schema, "".join(pieces)) if turn.answer is None else _filled_in(turn.answer, values)
+        pieces = _words(msgspec.json.encode(answer).decode())
+    if pieces:
+        parts.append((TextBlock(text="".join(pieces), fidelity="agent_emitted"), pieces))
+    for call in turn.tool_calls:
+        given = _filled_in(call.input, values)
+        block = ToolUseBlock(
+            tool_name=call.name, tool_id=f"call_{uuid4().hex[:24]}", tool_input=given, fidelity="agent_emitted"
         )
-        for call in turn.tool_calls
-    )
-    return blocks
+        parts.append((block, _words(msgspec.json.encode(given).decode())))
+    return parts
 
 
-def _deltas(place: int, block: Block) -> list[ReplyDelta]:
+def _deltas(place: int, block: Block, pieces: list[str]) -> list[ReplyDelta]:
     match block:
         case ThinkingBlock():
-            return [ReplyDelta(block=place, kind="thinking", text=word) for word in _pieces(block.thinking)]
-        case ToolUseBlock(tool_name=name, tool_id=call, tool_input=given):
-            pieces = _pieces(msgspec.json.encode(given).decode())
+            return [ReplyDelta(block=place, kind="thinking", text=piece) for piece in pieces]
+        case ToolUseBlock(tool_name=name, tool_id=call):
             return [
                 ReplyDelta(block=place, kind="tool_input", text=piece, tool_name=name, tool_id=call) for piece in pieces
             ]
-        case TextBlock():
-            return [ReplyDelta(block=place, kind="text", text=word) for word in _pieces(block.text)]
         case _:
-            return []
+            return [ReplyDelta(block=place, kind="text", text=piece) for piece in pieces]
 
 
-def _pieces(text: str) -> list[str]:
-    return _PIECE.findall(text)
+def _pieces(said: Pieces | None, values: dict[str, str]) -> list[str]:
+    """The pieces that the script gives, or else the words."""
+    if isinstance(said, list):
+        return [filled for piece in said if (filled := _filled(piece, values))]
+    return _words(_filled(said or "", values).strip())
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text)
 
 
 def _filled(text: str, values: dict[str, str]) -> str:

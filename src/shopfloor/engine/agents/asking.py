@@ -59,33 +59,47 @@ class AgentDesk(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, provider: str, given: Mapping[str, Any]) -> None:
         """Raises `UnsupportedOption` where a bare provider cannot be asked for that."""
-        if provider in MODELS:
-            return
-        asked = {name: value for name, value in given.items() if value is not None}
-        try:
-            order = msgspec.convert({**asked, "provider": provider, "cwd": "."}, AgentOrder)
-        except msgspec.ValidationError as error:
-            raise InvalidInput(f"{provider} cannot be asked so: {error}") from error
-        # In which session a run worked is looked up when it is time.
-        session_id = None if order.resume is not None and is_run_id(order.resume) else order.resume
-        self.launch(self.provider(provider), request_of(order, session_id, order.cwd))
+        if provider not in MODELS:
+            check_order(self.provider, provider, given, prices=self.prices, env=self.env)
 
     def launch(self, provider: Provider, request: AgentRequest) -> Launch:
         """How a provider is started for this. Raises `UnsupportedOption` where it cannot be asked so."""
-        capabilities = provider.capabilities
-        if request.own_tools and not capabilities.own_tools:
-            raise UnsupportedOption(f"{provider.name} cannot call tools of a worker's own", hint="claude-sdk can")
-        if request.sandbox and not capabilities.sandbox:
-            raise UnsupportedOption(f"{provider.name} has no sandbox to ask for", hint="claude-sdk has one")
-        if request.max_budget_usd is not None and not (capabilities.cost or self._priced(request.model)):
-            raise UnsupportedOption(
-                f"what {provider.name} spends is not known without the price of its model",
-                hint="name a model with a known price: --model",
-            )
-        return provider.launch(request, self.env)
+        return launched(provider, request, prices=self.prices, env=self.env)
 
-    def _priced(self, model: str | None) -> bool:
-        return model is not None and self.prices(model, Usage(input=1)).usd is not None
+
+def check_order(
+    find: Callable[[str], Provider], provider: str, given: Mapping[str, Any], *, prices: Prices, env: Mapping[str, str]
+) -> None:
+    """Raise `ProviderNotFound`, or `UnsupportedOption` where the provider cannot be asked for that. Start nothing.
+
+    `given` has the fields of an `AgentOrder`.
+    """
+    asked = {name: value for name, value in given.items() if value is not None}
+    found = find(provider)
+    try:
+        order = msgspec.convert({**asked, "provider": provider, "cwd": "."}, AgentOrder)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{provider} cannot be asked so: {error}") from error
+    # In which session a run worked is looked up when it is time.
+    session_id = None if order.resume is not None and is_run_id(order.resume) else order.resume
+    launched(found, request_of(order, session_id, order.cwd), prices=prices, env=env)
+
+
+def launched(provider: Provider, request: AgentRequest, *, prices: Prices, env: Mapping[str, str]) -> Launch:
+    """How a provider is started for this. Raises `UnsupportedOption` where it cannot be asked so."""
+    capabilities = provider.capabilities
+    if request.own_tools and not capabilities.own_tools:
+        raise UnsupportedOption(f"{provider.name} cannot call tools of a worker's own", hint="claude-sdk can")
+    if request.sandbox and not capabilities.sandbox:
+        raise UnsupportedOption(f"{provider.name} has no sandbox to ask for", hint="claude-sdk has one")
+    model = request.model
+    has_price = model is not None and prices(model, Usage(input=1)).usd is not None
+    if request.max_budget_usd is not None and not (capabilities.cost or has_price):
+        raise UnsupportedOption(
+            f"what {provider.name} spends is not known without the price of its model",
+            hint="name a model with a known price: --model",
+        )
+    return provider.launch(request, env)
 
 
 def request_of(order: AgentOrder, session_id: str | None, cwd: str) -> AgentRequest:

@@ -37,6 +37,7 @@ from shopfloor.limits import AGENT_STDERR_CHARS, SESSION_LOOKUPS, STOP_GRACE_SEC
 from shopfloor.log import (
     AssistantMessage,
     Cost,
+    EndedProcess,
     Note,
     Process,
     RunCompleted,
@@ -128,6 +129,7 @@ class Sitting:
             end.sub_usage,
             end.sub_cost,
             end.covers,
+            _ended_processes(exit_),
         )
         if isinstance(self._failure, StorageError):
             raise self._failure
@@ -365,6 +367,10 @@ def _open_calls(attempt: Attempt, place: Place) -> list[str]:
     """The calls of tools of earlier processes of this step that have no result."""
     record = attempt.journal.steps.get(place)
     return list(record.open_calls) if record is not None else []
+
+
+def _ended_processes(exit_: Exit | None) -> list[EndedProcess]:
+    return [msgspec.structs.replace(one, args=_told(one.args)) for one in (exit_.ended_processes if exit_ else ())]
 
 
 def _calls_below(attempt: Attempt, place: Place) -> list[tuple[Place, StepRecord]]:

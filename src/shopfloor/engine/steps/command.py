@@ -8,7 +8,7 @@ from functools import partial
 import anyio.lowlevel
 import msgspec
 
-from shopfloor.engine.attempt import Attempt, StepResult, Trying
+from shopfloor.engine.attempt import Attempt, EndedBadly, StepResult, Trying
 from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.journal import Place, Said
 from shopfloor.engine.output import Output
@@ -71,10 +71,11 @@ class CommandWork:
             raise StepFailed(serving.failure.message, hint=serving.failure.hint)
         if cancellation.reason is not None:
             raise StepFailed(cancellation.reason)
+        result = StepResult(exit_result(ended), ended_processes=ended.ended_processes if ended else None)
         wrong = complaint(ended)
         if wrong is not None and not self._allow_failure:
-            raise StepFailed(f"the command failed: {wrong}")
-        return StepResult(exit_result(ended))
+            raise EndedBadly(StepFailed(f"the command failed: {wrong}"), result)
+        return result
 
 
 def stdout_of(said: Sequence[Said]) -> str:

@@ -33,6 +33,8 @@ class ShellCommand(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     env: dict[str, str] = {}
     stop_grace: float = STOP_GRACE_SECONDS
+    inherits_stdin: bool = False
+    """It reads our own standard input; by default it reads nothing."""
 
 
 class Serving:
@@ -63,7 +65,12 @@ class Serving:
 
     async def serve(self, processes: Processes, *beside: Beside) -> Exit | None:
         """How it ended; None where it did not even start, or could not be ended. `beside` goes on meanwhile."""
-        asked = Command(argv=[SHELL, "-c", self._command.line], cwd=self._command.cwd, env=self._command.env)
+        asked = Command(
+            argv=[SHELL, "-c", self._command.line],
+            cwd=self._command.cwd,
+            env=self._command.env,
+            inherits_stdin=self._command.inherits_stdin,
+        )
         try:
             async with processes.start(asked, run_id=self._run_id) as child:
                 return await self._serve(child, beside)

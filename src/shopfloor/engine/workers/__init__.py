@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from shopfloor.engine.workers.inputs import checked_input, coerced_words, input_schema, is_required
     from shopfloor.engine.workers.loading import load_object
+    from shopfloor.engine.workers.meaning import Surroundings
     from shopfloor.engine.workers.parsing import check_worker, read_worker
     from shopfloor.engine.workers.problems import Problem
     from shopfloor.engine.workers.python import PythonTool, PythonWorker, arguments_of, tool, worker
@@ -32,6 +33,7 @@ __all__ = [
     "Problem",
     "PythonTool",
     "PythonWorker",
+    "Surroundings",
     "ToolDefinition",
     "Worker",
     "arguments_of",
@@ -65,6 +67,7 @@ __getattr__ = _lazily(
         "definition": ("Definition", "InputField", "ToolDefinition", "definition_hash", "is_slug", "segment_of"),
         "inputs": ("checked_input", "coerced_words", "input_schema", "is_required"),
         "loading": ("load_object",),
+        "meaning": ("Surroundings",),
         "parsing": ("check_worker", "read_worker"),
         "problems": ("Problem",),
         "python": ("PythonTool", "PythonWorker", "arguments_of", "tool", "worker"),

@@ -57,6 +57,17 @@ class ToolDefinition(_Part, frozen=True, kw_only=True):
     """True where calling it twice does no harm: then a call that a crash cut off is made again."""
 
 
+def own_tool(name: str, tool: ToolDefinition | None) -> dict[str, Any]:
+    """A tool of the worker as an agent's order has it."""
+    tool = tool or ToolDefinition()
+    return {
+        "name": name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "handler": tool.handler or "",
+    }
+
+
 class Retry(_Part, frozen=True, kw_only=True):
     """How often a step that failed is tried again, and how long it waits before."""
 

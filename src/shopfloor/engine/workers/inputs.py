@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,26 +34,34 @@ def checked_input(definition: Definition, given: Mapping[str, Any]) -> dict[str,
 
     Raises `InvalidInput`, which says all that is wrong at once.
     """
-    problems: list[str] = []
+    if problems := [reason for _, reason in input_problems(definition, given)]:
+        raise _invalid(definition, problems)
     values: dict[str, Any] = {}
     for name, field in definition.input.items():
         value = given.get(name)
+        if value is None:
+            values[name] = field.default
+        else:
+            values[name] = _whole(value) if field.type == "integer" else value
+    return values
+
+
+def input_problems(
+    definition: Definition, given: Mapping[str, Any], *, unknown: Collection[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """The names of inputs and what is wrong with each. The values of `unknown` ones are taken to fit."""
+    for name, field in definition.input.items():
+        value = given.get(name)
+        if name in unknown:
+            continue
         if value is not None:
             if problem := type_problem(value, field.type):
-                problems.append(f"`{name}` {problem}")
-            values[name] = _whole(value) if field.type == "integer" else value
+                yield name, f"`{name}` {problem}"
         elif is_required(field):
-            problems.append(f"`{name}` is missing: {_expected(field)}")
-        else:
-            values[name] = field.default
-    problems += [
-        f"`{name}` is nothing that it takes; {did_you_mean(name, definition.input)}"
-        for name in given
-        if name not in definition.input
-    ]
-    if problems:
-        raise _invalid(definition, problems)
-    return values
+            yield name, f"`{name}` is missing: {_expected(field)}"
+    for name in given:
+        if name not in definition.input:
+            yield name, f"`{name}` is nothing that it takes; {did_you_mean(name, definition.input)}"
 
 
 def type_problem(value: Any, wanted: InputType) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from shopfloor.engine.workers.bare import PROMPT
 from shopfloor.engine.workers.definition import (
     INTERNAL_TOOLS,
     AddMessage,
@@ -27,16 +28,26 @@ from shopfloor.engine.workers.definition import (
     Terminal,
     While,
     is_slug,
+    own_tool,
     segment_of,
 )
-from shopfloor.engine.workers.document import Document, Place
-from shopfloor.engine.workers.inputs import type_problem
+from shopfloor.engine.workers.inputs import input_problems, type_problem
 from shopfloor.engine.workers.problems import Problem, did_you_mean
-from shopfloor.engine.workers.values import NAME, placed, placeholders, shell_problems
+from shopfloor.engine.workers.shapes import Shapes
+from shopfloor.engine.workers.values import NAME, is_value, placed, placeholders, shell_problems, unfillable
 from shopfloor.errors import ShopfloorError
+from shopfloor.yaml_document import Document, Place
 
-CheckModel = Callable[[str], None]
-"""Raises where nobody could ever answer under that name."""
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a definition may speak of that is not in its folder. What is None is not checked."""
+
+    check_model: Callable[[str], None] | None = None
+    """Raises where nobody could ever answer under that name."""
+    check_agent: Callable[[str, Mapping[str, Any]], None] | None = None
+    """Raises where there is no such provider, or it cannot be asked for that: fields of an agent's order."""
+    workers: Mapping[str, Definition | None] | None = None
+    """All workers by their slugs; None for one that cannot be run itself."""
 
 
 class _Scope(msgspec.Struct):
@@ -60,14 +71,15 @@ class Meaning:
         document: Document,
         file: Path,
         *,
-        check_model: CheckModel | None = None,
-        workers: Collection[str] | None = None,
+        surroundings: Surroundings,
+        shapes: Shapes,
     ) -> None:
+        """`shapes` says which parts of the definition are known to be wrong, and could not be read."""
         self._definition = definition
         self._document = document
         self._file = file
-        self._check_model = check_model
-        self._workers = workers
+        self._surroundings = surroundings
+        self._shapes = shapes
         self.problems: list[Problem] = []
 
     def check(self) -> list[Problem]:
@@ -78,12 +90,21 @@ class Meaning:
         output = definition.output
         if isinstance(output, str) and NAME.fullmatch(output) and output not in scope.names:
             reason = f"`output` names `{output}`, which nothing sets"
-            self._wrong(("output",), f"{reason}; {did_you_mean(output, scope.names)}")
+            self._undefined(("output",), f"{reason}; {did_you_mean(output, scope.names)}")
         self._names(output, scope, ("output",))
         return self.problems
 
     def _wrong(self, place: Place, reason: str) -> None:
-        self.problems.append(Problem(self._file, self._document.line_of(place), reason))
+        if not any(place[: len(broken)] == broken for broken in self._shapes.broken if broken):
+            self.problems.append(Problem(self._file, self._document.line_of(place), reason))
+
+    def _undefined(self, place: Place, reason: str) -> None:
+        """The same of something that nothing defines: what could not be read may define it."""
+        if not self._shapes.incomplete:
+            self._wrong(place, reason)
+
+    def _refused(self, place: Place, error: ShopfloorError) -> None:
+        self._wrong(place, error.message + (f" ({error.hint})" if error.hint else ""))
 
     def _declared(self) -> None:
         definition = self._definition
@@ -124,7 +145,7 @@ class Meaning:
                 self._tool(step.tool, (*place, "tool"))
                 self._names(step.input, scope, (*place, "input"))
             case RunWorker():
-                self._worker(step.worker, (*place, "worker"))
+                self._worker(step, place)
                 self._names(step.input, scope, (*place, "input"))
             case CommandStep():
                 self._command(step, scope, place)
@@ -164,7 +185,7 @@ class Meaning:
 
     def _each(self, step: ForEach, scope: _Scope, place: Place) -> None:
         self._names(step.each, scope, (*place, "each"))
-        if not isinstance(step.each, list) and not placeholders(step.each):
+        if not isinstance(step.each, list) and not is_value(step.each):
             self._wrong((*place, "each"), "`each` is to be a list, or `{{NAME}}` of one")
         if not NAME.fullmatch(step.as_):
             self._wrong((*place, "as"), f"`{step.as_}` cannot be a name: letters, digits, `_` and `-`")
@@ -173,7 +194,7 @@ class Meaning:
         self._steps(step.steps, inside, (*place, "steps"))
         if step.collect is not None and step.collect not in inside.names:
             reason = f"`collect` names `{step.collect}`, which nothing sets"
-            self._wrong((*place, "collect"), f"{reason}; {did_you_mean(step.collect, inside.names)}")
+            self._undefined((*place, "collect"), f"{reason}; {did_you_mean(step.collect, inside.names)}")
         if step.output is not None and step.collect is None:
             self._wrong((*place, "output"), "`output` needs `collect`: which value of each round is kept")
         # What a round sets is its own: nothing of it can be spoken of after the loop.
@@ -185,7 +206,7 @@ class Meaning:
             self._start(step, scope, place)
         elif step.thread not in scope.threads:
             reason = f"the thread `{step.thread}` is not started before this step"
-            self._wrong((*place, "thread"), f"{reason}; {did_you_mean(step.thread, scope.threads)}")
+            self._undefined((*place, "thread"), f"{reason}; {did_you_mean(step.thread, scope.threads)}")
             # Said once is enough.
             scope.threads.add(step.thread)
         if isinstance(step, AddMessage):
@@ -210,22 +231,37 @@ class Meaning:
         provider, _, name = model.partition("/")
         if not provider or not name:
             self._wrong(place, f"the model `{model}` is to be `provider/name`, as in `anthropic/claude-sonnet-4-5`")
-        elif self._check_model is not None:
+        elif self._surroundings.check_model is not None:
             try:
-                self._check_model(model)
+                self._surroundings.check_model(model)
             except ShopfloorError as error:
-                self._wrong(place, error.message + (f" ({error.hint})" if error.hint else ""))
+                self._refused(place, error)
 
     def _tool(self, tool: str, place: Place) -> None:
         known = self._definition.tools.keys() | INTERNAL_TOOLS
         if tool not in known:
-            self._wrong(place, f"there is no tool `{tool}`; {did_you_mean(tool, known)}")
+            self._undefined(place, f"there is no tool `{tool}`; {did_you_mean(tool, known)}")
 
-    def _worker(self, worker: str, place: Place) -> None:
+    def _worker(self, step: RunWorker, place: Place) -> None:
+        worker, known = step.worker, self._surroundings.workers
         if not is_slug(worker):
-            self._wrong(place, f"`{worker}` is no slug of a worker: lower-case letters, digits and `-`")
-        elif self._workers is not None and worker not in self._workers:
-            self._wrong(place, f"there is no worker `{worker}`; {did_you_mean(worker, self._workers)}")
+            self._wrong((*place, "worker"), f"`{worker}` is no slug of a worker: lower-case letters, digits and `-`")
+        elif known is not None and worker not in known:
+            self._wrong((*place, "worker"), f"there is no worker `{worker}`; {did_you_mean(worker, known)}")
+        elif known is not None:
+            self._called(step, known[worker], place)
+
+    def _called(self, step: RunWorker, called: Definition | None, place: Place) -> None:
+        worker = step.worker
+        if called is None:
+            hint = f"`shopfloor workers check {worker}` says why"
+            self._wrong((*place, "worker"), f"the worker `{worker}` cannot be run itself; {hint}")
+            return
+        # A value that is not known yet is taken to fit.
+        unknown = {name for name, value in step.input.items() if placeholders(value)}
+        for name, reason in input_problems(called, step.input, unknown=unknown):
+            at = (*place, "input", name) if name in step.input else (*place, "input")
+            self._wrong(at, f"the input of `{worker}`: {reason}")
 
     def _command(self, step: CommandStep, scope: _Scope, place: Place) -> None:
         self._names(step.command, scope, (*place, "command"))
@@ -240,17 +276,52 @@ class Meaning:
         said = {name: getattr(step, name) for name in ("provider", "text", "model", "cwd", "resume")}
         for name, value in said.items():
             self._names(value, scope, (*place, name))
-        for name, value in {"tools": step.tools, "maxTurns": step.max_turns, "maxBudget": step.max_budget}.items():
+        for name, (_, value, shape) in _no_texts(step).items():
             self._names(value, scope, (*place, name))
-            if isinstance(value, str) and not placeholders(value):
-                self._wrong((*place, name), f"`{name}` is to be a value, or `{{{{NAME}}}}` of one")
+            if isinstance(value, str) and not is_value(value):
+                self._wrong((*place, name), f"`{name}` is to be {shape}, or `{{{{NAME}}}}` of one")
         for index, name in enumerate(step.own_tools):
-            self._tool(name, (*place, "ownTools", index))
-            defined = self._definition.tools.get(name)
-            if defined is not None and defined.handler is None:
+            known = self._definition.tools
+            if name not in known:
+                self._undefined((*place, "ownTools", index), f"there is no tool `{name}`; {did_you_mean(name, known)}")
+            elif known[name].handler is None:
                 self._wrong((*place, "ownTools", index), f"`{name}` has no `handler` that could be called")
         self._prompt(step.prompt, step.input, scope, place, "prompt")
         self._prompt(step.system, step.input, scope, place, "system")
+        if self._surroundings.check_agent is not None and not placeholders(step.provider):
+            self._provider(step, self._surroundings.check_agent, place)
+
+    def _provider(self, step: Agent, check: Callable[[str, Mapping[str, Any]], None], place: Place) -> None:
+        """What the provider says to each option by itself, so that all refusals are told at once."""
+        try:
+            check(step.provider, {PROMPT: "…"})
+        except ShopfloorError as error:
+            self._refused((*place, "provider"), error)
+            return
+        prompts = self._definition.prompts
+        text = step.text if step.prompt is None else prompts.get(step.prompt)
+        system = None if step.system is None else prompts.get(step.system)
+        asked: dict[str, tuple[str, Any]] = {
+            "prompt" if step.prompt is not None else "text": (PROMPT, text),
+            "system": ("system", system),
+            "model": ("model", step.model),
+            "resume": ("resume", step.resume),
+            "ownTools": ("own_tools", [own_tool(name, self._definition.tools.get(name)) for name in step.own_tools]),
+        }
+        # A text in their place has been told of already, or is the name of a value.
+        others = {name: one for name, one in _no_texts(step).items() if not isinstance(one[1], str)}
+        asked |= {name: (option, value) for name, (option, value, _) in others.items()}
+        model = {} if step.model is None or placeholders(step.model) else {"model": step.model}
+        if step.max_budget is not None and step.model is not None and not model:
+            # Whether there is a price depends on the model, which is not known yet.
+            asked.pop("maxBudget", None)
+        for name, (option, value) in asked.items():
+            if value is None or value is False or value == [] or placeholders(value):
+                continue
+            try:
+                check(step.provider, {PROMPT: "…", **model, option: value})
+            except ShopfloorError as error:
+                self._refused((*place, name), error)
 
     def _condition(self, condition: Condition | None, scope: _Scope, place: Place) -> None:
         if condition is not None:
@@ -260,7 +331,9 @@ class Meaning:
     def _prompt(self, name: str | None, allowed: list[str], scope: _Scope, place: Place, field: str) -> None:
         for index, value in enumerate(allowed):
             if value not in scope.names:
-                self._wrong((*place, "input", index), f"nothing defines `{value}`; {did_you_mean(value, scope.names)}")
+                self._undefined(
+                    (*place, "input", index), f"nothing defines `{value}`; {did_you_mean(value, scope.names)}"
+                )
         if name is None:
             return
         text = self._definition.prompts.get(name)
@@ -269,9 +342,11 @@ class Meaning:
             self._wrong((*place, field), f"{reason}; {did_you_mean(name, self._definition.prompts)}")
             return
         known = set(allowed) or scope.names
+        file = self._file.parent / "prompts" / f"{name}.md"
+        for start, reason in unfillable(text, scope.names):
+            self.problems.append(Problem(file, text.count("\n", 0, start) + 1, reason))
         for start, value in placed(text):
-            if value not in known:
-                file = self._file.parent / "prompts" / f"{name}.md"
+            if value not in known and not self._shapes.incomplete:
                 why = "is not in the `input` of its step" if value in scope.names else "is nothing that is defined"
                 line = text.count("\n", 0, start) + 1
                 self.problems.append(Problem(file, line, f"`{{{{{value}}}}}` {why}; {did_you_mean(value, known)}"))
@@ -279,17 +354,36 @@ class Meaning:
     def _names(self, template: Any, scope: _Scope, place: Place) -> None:
         for name in sorted(placeholders(template) - scope.names):
             at = next(_places_of(name, template, place), place)
-            self._wrong(at, f"`{{{{{name}}}}}` is nothing that is defined before; {did_you_mean(name, scope.names)}")
+            reason = f"`{{{{{name}}}}}` is nothing that is defined before; {did_you_mean(name, scope.names)}"
+            self._undefined(at, reason)
+        for at, text in _texts_in(template, place):
+            for _, reason in unfillable(text, scope.names):
+                self._wrong(at, reason)
+
+
+def _no_texts(step: Agent) -> dict[str, tuple[str, Any, str]]:
+    """The options that are no text: their name in an agent's order, their value, and what they are to be."""
+    return {
+        "tools": ("tools", step.tools, "a list"),
+        "readOnly": ("read_only", step.read_only, "true or false"),
+        "sandbox": ("sandbox", step.sandbox, "true or false"),
+        "maxTurns": ("max_turns", step.max_turns, "a whole number"),
+        "maxBudget": ("max_budget", step.max_budget, "a number"),
+    }
+
+
+def _texts_in(template: Any, place: Place) -> Iterator[tuple[Place, str]]:
+    """Every text of a template, with its place."""
+    if isinstance(template, str):
+        yield place, template
+    elif isinstance(template, dict):
+        for key, value in cast("dict[str, Any]", template).items():
+            yield from _texts_in(value, (*place, key))
+    elif isinstance(template, list):
+        for index, value in enumerate(cast("list[Any]", template)):
+            yield from _texts_in(value, (*place, index))
 
 
 def _places_of(name: str, template: Any, place: Place) -> Iterator[Place]:
     """Where inside of a template that name stands."""
-    if isinstance(template, str):
-        if name in placeholders(template):
-            yield place
-    elif isinstance(template, dict):
-        for key, value in cast("dict[str, Any]", template).items():
-            yield from _places_of(name, value, (*place, key))
-    elif isinstance(template, list):
-        for index, value in enumerate(cast("list[Any]", template)):
-            yield from _places_of(name, value, (*place, index))
+    return (at for at, text in _texts_in(template, place) if name in placeholders(text))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from shopfloor.engine.workers.definition import Definition, is_slug
-from shopfloor.engine.workers.document import Document, read_document
-from shopfloor.engine.workers.loading import load_object
-from shopfloor.engine.workers.meaning import CheckModel, Meaning
+from shopfloor.engine.workers.load_problems import load_problems
+from shopfloor.engine.workers.meaning import Meaning, Surroundings
 from shopfloor.engine.workers.problems import Problem, invalid_worker
 from shopfloor.engine.workers.shapes import Shapes
-from shopfloor.errors import InvalidWorker
 from shopfloor.limits import PROMPT_BYTES, WORKER_FILE_BYTES, WORKER_PROBLEMS
+from shopfloor.yaml_document import read_document
 
 WORKER_FILE = "worker.yaml"
 PROMPTS_FOLDER = "prompts"
@@ -29,21 +28,18 @@ def read_worker(folder: Path) -> Definition:
     return definition
 
 
-def check_worker(
-    folder: Path, *, check_model: CheckModel | None = None, workers: Collection[str] | None = None
-) -> list[Problem]:
-    """All that is wrong with it, also whether its Python can be loaded; none where it can be run.
+def check_worker(folder: Path, surroundings: Surroundings | None = None) -> list[Problem]:
+    """Everything that a run of it would refuse because of its definition, its Python included; empty where it is fine.
 
-    With `check_model` its models are asked after, and with `workers`, the slugs of all that there are, its sub-runs.
+    Models, agents and other workers are checked as far as `surroundings` knows them.
     """
-    return parse_worker(folder, check_model=check_model, workers=workers, load=True)[1]
+    return parse_worker(folder, surroundings=surroundings, load=True)[1]
 
 
 def parse_worker(
     folder: Path,
     *,
-    check_model: CheckModel | None = None,
-    workers: Collection[str] | None = None,
+    surroundings: Surroundings | None = None,
     load: bool = False,
 ) -> tuple[Definition | None, list[Problem]]:
     """The definition, where it has the shape of one, and what is wrong."""
@@ -62,17 +58,19 @@ def parse_worker(
     # Where YAML itself is wrong, what follows from it need not be said too.
     wrong = {line for line, _ in document.problems}
     found = [*document.problems, *(problem for problem in shapes.problems if problem[0] not in wrong)]
-    problems += [Problem(file, line, reason) for line, reason in sorted(found)]
-    if found:
+    problems += [Problem(file, line, reason) for line, reason in found]
+    if not said:
         return None, problems[:WORKER_PROBLEMS]
     try:
         definition = msgspec.convert({**_with_files(said, folder), "slug": slug, "prompts": prompts}, Definition)
     except msgspec.ValidationError as error:
-        return None, [*problems, Problem(file, 1, str(error))]
-    problems += Meaning(definition, document, file, check_model=check_model, workers=workers).check()
+        return None, [*problems, *([] if found else [Problem(file, 1, str(error))])]
+    meaning = Meaning(definition, document, file, surroundings=surroundings or Surroundings(), shapes=shapes)
+    problems += [problem for problem in meaning.check() if problem.line not in wrong or problem.file != file]
     if load:
-        problems += _unloadable(definition, document, file)
-    return definition, problems[:WORKER_PROBLEMS]
+        problems += load_problems(definition, document, file)
+    problems = sorted(dict.fromkeys(problems), key=lambda problem: (problem.file, problem.line))
+    return (None if found else definition), problems[:WORKER_PROBLEMS]
 
 
 def _read(file: Path, limit: int, problems: list[Problem]) -> str | None:
@@ -123,18 +121,25 @@ def _with_files(said: dict[str, Any], folder: Path) -> dict[str, Any]:
             name: {**tool, "handler": absolute(tool["handler"])} if tool.get("handler") else tool
             for name, tool in tools.items()
         }
+    if "steps" in said:
+        made["steps"] = _with_scripts(said["steps"], folder)
     return made
 
 
-def _unloadable(definition: Definition, document: Document, file: Path) -> Iterator[Problem]:
-    named = [(("kinds", kind), name) for kind, name in definition.kinds.items()]
-    named += [(("tools", tool, "handler"), made.handler) for tool, made in definition.tools.items() if made.handler]
-    for place, name in named:
-        line = document.line_of(place)
-        try:
-            found = load_object(name)
-        except InvalidWorker as error:
-            yield Problem(file, line, error.message + (f" ({error.hint})" if error.hint else ""))
+def _with_scripts(steps: Any, folder: Path) -> Any:
+    """Scripts of the scripted model are named from the worker's folder, too."""
+    if not isinstance(steps, dict):
+        return steps
+    given = cast("dict[str, Any]", steps)
+    names = ("model", "backupModel") if given.get("block") == "start-thread" else ()
+    made: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in names and isinstance(value, str) and _is_script_file(value):
+            made[name] = f"script/{folder.absolute() / value.removeprefix('script/')}"
         else:
-            if not callable(found):
-                yield Problem(file, line, f"`{name}` is nothing that can be called")
+            made[name] = _with_scripts(value, folder)
+    return made
+
+
+def _is_script_file(model: str) -> bool:
+    return model.startswith("script/") and model.endswith((".yaml", ".yml", ".json"))

@@ -1,4 +1,7 @@
-"""Whether a `worker.yaml` has the shape of a definition: all problems, and the values as the definition has them."""
+"""Whether a `worker.yaml` has the shape of a definition: all problems, and the values as the definition has them.
+
+What is wrong is left out or read as what was probably meant, so that the rest can still be checked for its meaning.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from shopfloor.engine.workers.definition import Custom, Definition, InputField, Step, ToolDefinition, Variable
-from shopfloor.engine.workers.document import Document, Place
 from shopfloor.engine.workers.problems import closest, did_you_mean, listed
+from shopfloor.yaml_document import Document, Place
 
 BLOCKS: dict[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(Step) if kind is not Custom
@@ -36,6 +39,11 @@ _WORDS = {
     "object": "a mapping",
     "null": "nothing",
 }
+_NOT_READ: Any = object()
+"""Stands for a value that has not the shape of one."""
+_SECTIONS = (("input",), ("variables",), ("tools",), ("kinds",), ("steps",))
+_DEFINES = ("output", "as", "thread")
+"""Fields by which a step defines what others speak of."""
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]+)`(?P<more>[^,-]*)(?:, got `(?P<got>[^`]+)`)?")
 
 
@@ -46,9 +54,13 @@ class Shapes:
         self._document = document
         self._kinds: Mapping[str, Any] = {}
         self.problems: list[tuple[int, str]] = []
+        self.broken: set[Place] = set()
+        """Where something is wrong or missing: nothing further needs to be said of it."""
+        self.incomplete = bool(document.problems)
+        """Whether names, threads or tools may be defined by what could not be read."""
 
     def definition(self) -> dict[str, Any]:
-        """The values as the definition's struct takes them. Only to be used where there are no problems."""
+        """The values as the definition's struct takes them: all that have their shape."""
         value = self._document.value
         if not isinstance(value, dict):
             self._wrong((), f"a worker is a mapping with `steps`, not {_word_for(value)}")
@@ -61,11 +73,15 @@ class Shapes:
         known = {field.encode_name: field for field in fields(Definition) if field.encode_name not in _NOT_IN_YAML}
         rest = {name: value for name, value in given.items() if name not in _NOT_IN_YAML}
         if not given.get("steps"):
-            self._wrong((), "a worker needs `steps`")
+            self._wrong((), "a worker needs `steps`: a mapping of names and what is done")
+            self.incomplete = True
         return self._fields(rest, known, (), "a worker")
 
     def _wrong(self, place: Place, reason: str) -> None:
         self.problems.append((self._document.line_of(place), reason))
+        self.broken.add(place)
+        if place in _SECTIONS or (len(place) > 1 and place[-1] in _DEFINES):
+            self.incomplete = True
 
     def _fields(self, given: dict[str, Any], known: dict[str, FieldInfo], place: Place, owner: str) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -73,11 +89,17 @@ class Shapes:
             if name in known:
                 made[name] = self._value(value, (*place, name), known[name].type)
             else:
-                self._wrong((*place, name), f"{owner} has no field `{name}`; {did_you_mean(name, known)}")
+                self._wrong((*place, name), f"{owner} has no field `{name}`; {_meant(name, known)}")
+                meant = closest(name, known)
+                if meant is not None and meant not in given:
+                    # Read as what was meant, so that nothing that follows from the slip has to be said.
+                    made[meant] = self._value(value, (*place, name), known[meant].type)
         for name, field in known.items():
-            if field.required and name not in given:
-                self._wrong(place, f"{owner} needs `{name}`")
-        return made
+            if field.required and made.get(name, _NOT_READ) is _NOT_READ:
+                if name not in made:
+                    self._wrong((*place, name), f"{owner} needs `{name}`: {_expected(field.type)}")
+                made[name] = _stand_in(field.type)
+        return {name: value for name, value in made.items() if value is not _NOT_READ}
 
     def _value(self, value: Any, place: Place, wanted: Any) -> Any:
         """The value as this type has it; what is wrong with it is said."""
@@ -95,30 +117,34 @@ class Shapes:
     def _each(self, value: Any, place: Place, made: Callable[[Any, Place], Any]) -> dict[str, Any]:
         if not isinstance(value, dict):
             self._wrong(place, f"`{place[-1]}` is to be a mapping of names, not {_word_for(value)}")
+            self.incomplete = True
             return {}
-        return {name: made(item, (*place, name)) for name, item in cast("dict[str, Any]", value).items()}
+        items = {name: made(item, (*place, name)) for name, item in cast("dict[str, Any]", value).items()}
+        return {name: item for name, item in items.items() if item is not _NOT_READ}
 
     def _struct(self, value: Any, struct: type[msgspec.Struct], place: Place) -> Any:
         if value is None and struct in _MAY_BE_NOTHING:
             value = {}
         if not isinstance(value, dict):
             self._wrong(place, f"`{place[-1]}` is to be a mapping, not {_word_for(value)}")
-            return {}
+            return _stand_in(struct)
         given = cast("dict[str, Any]", value)
         if struct is ToolDefinition and "parameters" in given:
             given = {**given, "parameters": _parameters(given["parameters"])}
         known = {field.encode_name: field for field in fields(struct)}
         return self._fields(given, known, place, f"`{place[-1]}`")
 
-    def _step(self, value: Any, place: Place) -> dict[str, Any]:
+    def _step(self, value: Any, place: Place) -> Any:
         if not isinstance(value, dict):
             self._wrong(place, f"the step `{place[-1]}` is to be a mapping with `block`, not {_word_for(value)}")
-            return {}
+            self.incomplete = True
+            return _NOT_READ
         given = cast("dict[str, Any]", value)
         block = given.get("block")
         if not isinstance(block, str):
             self._wrong(place, f"the step `{place[-1]}` needs `block`: one of {listed(BLOCKS)}")
-            return {}
+            self.incomplete = True
+            return _NOT_READ
         name = block.replace("_", "-")
         if kind := BLOCKS.get(name):
             known = {field.encode_name: field for field in fields(kind)}
@@ -126,7 +152,7 @@ class Shapes:
             return {"block": name, **self._fields(rest, known, place, f"a `{name}` step")}
         return self._own_kind(block, given, place)
 
-    def _own_kind(self, block: str, given: dict[str, Any], place: Place) -> dict[str, Any]:
+    def _own_kind(self, block: str, given: dict[str, Any], place: Place) -> Any:
         spelled = {kind.replace("_", "-"): kind for kind in self._kinds}
         own = spelled.get(block.replace("_", "-"))
         known = {field.encode_name: field for field in fields(Custom)}
@@ -140,7 +166,10 @@ class Shapes:
             close = closest(block.replace("_", "-"), [*BLOCKS, *spelled])
             meant = f"did you mean `{close}`?" if close else f"there are {listed([*BLOCKS, *spelled])}"
             self._wrong((*place, "block"), f"there is no block `{block}`; {meant}")
-            return {}
+            if close is not None:
+                return self._step({**given, "block": close}, place)
+            self.incomplete = True
+            return _NOT_READ
         common = {key: part for key, part in given.items() if key in (*_OF_EVERY_STEP[1:], "output")}
         rest = {key: part for key, part in given.items() if key not in (*_OF_EVERY_STEP, "output")}
         made = {"kind": own, "with": rest, **common}
@@ -152,6 +181,8 @@ class Shapes:
         except msgspec.ValidationError as error:
             reason, inside = _explained(str(error), wanted, value)
             self._wrong((*place, *inside), f"`{_name_of((*place, *inside))}` {reason}")
+            self.broken.add(place)
+            return _NOT_READ
         return value
 
 
@@ -159,6 +190,41 @@ def _parts(wanted: Any) -> list[Any]:
     if get_origin(wanted) in (Union, types.UnionType):
         return [None if part is type(None) else part for part in get_args(wanted)]
     return [wanted]
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """The field that was probably meant, and all that there are."""
+    names = [*known]
+    close = closest(name, names)
+    return f"did you mean `{close}`? There are {listed(names)}" if close else did_you_mean(name, names)
+
+
+def _stand_in(wanted: Any) -> Any:
+    """A value of the type, in the place of one that is missing or wrong."""
+    part = next(part for part in _parts(wanted) if part is not None)
+    if _is_struct(part):
+        known = fields(part)
+        return {field.encode_name: _stand_in(field.type) for field in known if field.required}
+    if part is Any:
+        return None
+    return "" if part is str else {} if get_origin(part) is dict else _NOT_READ
+
+
+def _expected(wanted: Any) -> str:
+    """The values that a field takes, in words."""
+    words: list[str] = []
+    for part in _parts(wanted):
+        if get_origin(part) is Literal:
+            words += [f"`{choice}`" for choice in get_args(part)]
+        elif _is_struct(part) or get_origin(part) is dict:
+            words.append("a mapping")
+        elif get_origin(part) is list:
+            words.append("a list")
+        elif part is Any:
+            words.append("any value")
+        elif isinstance(part, type):
+            words.append(_WORDS.get(part.__name__, part.__name__))
+    return _or(words or ["any value"])
 
 
 def _is_struct(wanted: Any) -> bool:

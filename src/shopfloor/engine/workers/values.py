@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -18,6 +18,10 @@ from shopfloor.errors import StepFailed
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 """What a value may be called."""
 _PLACEHOLDER = re.compile(r"(?P<kept>\\?)\{\{[ \t]*(?P<path>[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*)[ \t]*\}\}")
+
+
+_FIRST_NAME = re.compile(r"(?P<kept>\\?)\{\{[ \t]*(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?P<rest>[^{}\n]*)\}\}")
+"""Text between braces that begins with a name, whatever follows."""
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:
@@ -92,6 +96,30 @@ def placed(text: str) -> Iterator[tuple[int, str]]:
     for found in _found(text):
         if not found["kept"]:
             yield found.start(), found["path"].partition(".")[0]
+
+
+def is_value(template: Any) -> bool:
+    """Whether it is one name alone, so that it becomes the value itself and not text."""
+    whole = _PLACEHOLDER.fullmatch(template) if isinstance(template, str) else None
+    return whole is not None and not whole["kept"]
+
+
+def unfillable(text: str, names: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Braces around more than a value: a filter, or an expression on a known name. Their offset, and what is wrong.
+
+    Other braces are text, as in the templates of other tools.
+    """
+    for found in _FIRST_NAME.finditer(text):
+        rest = found["rest"].strip()
+        if found["kept"] or _PLACEHOLDER.fullmatch(found[0]):
+            continue
+        write = (
+            f"write `{{{{{found['name']}}}}}` or `{{{{{found['name']}.field}}}}`, or `\\{{{{` for the braces themselves"
+        )
+        if rest.startswith("|"):
+            yield found.start(), f"`{found[0]}`: there is no filter `{rest[1:].strip()}`, nor any other; {write}"
+        elif found["name"] in names:
+            yield found.start(), f"`{found[0]}` is more than the name of a value; {write}"
 
 
 def holds(condition: Condition, values: Mapping[str, Any]) -> bool:

@@ -1,0 +1,308 @@
+"""Workers under test: an engine in this process, with rows and queue in memory and a script in the place of models.
+
+    with shopfloor.testing.engine(workers=["workers"], script="replies.yaml") as engine:
+        run = engine.run("find-sources", {"TOPIC": "tea"}, tools={"web-search": lambda args: ["one"]})
+    assert run.status == "completed"
+
+The same with `async with` and `await`. docs/testing.md explains scripts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+)
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import anyio
+import anyio.abc
+import anyio.from_thread
+import msgspec
+
+from shopfloor.client import ToolHandlers, executed
+from shopfloor.limits import TEST_RUN_SECONDS
+from shopfloor.log import CallStarted, Delta, Entry, Event, RunCompleted, RunError, ToolCall, ToolResult, decode
+from shopfloor.ports import Asked, CallResult
+from shopfloor.record import Storage
+from shopfloor.views import ArchiveEntry, RequestedCall, archive
+from shopfloor.wiring import Office, Workers, Works, local_works, log_reader, memory_office, streamed
+
+__all__ = ["AsyncEngine", "Engine", "RunResult", "SyncEngine", "engine"]
+
+Answer = Callable[[str, list[CallResult]], Awaitable[None]]
+Script = str | os.PathLike[str] | Mapping[str, Any]
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as its log has it: at its end, or where it waits for somebody."""
+
+    run_id: str
+    status: Literal["completed", "failed", "cancelled", "waiting"]
+    output: Any
+    error: RunError | None
+    events: list[Event]
+    """Every event of the log, in order."""
+    deltas: list[Delta]
+    """The pieces of messages as they were streamed."""
+    waiting: list[RequestedCall]
+    """The calls that nobody has answered: questions, and tools that have no handler."""
+    children: list[RunResult]
+    """Its sub-runs, in the order in which they were called."""
+
+    @property
+    def transcript(self) -> list[ArchiveEntry]:
+        """Who said what, as the archived transcript has it."""
+        return archive(self.events)
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [event.payload for event in self.events if isinstance(event.payload, ToolCall)]
+
+
+class AsyncEngine:
+    """An engine at work. Made by `engine`."""
+
+    def __init__(self, works: Works, office: Office) -> None:
+        self._works = works.works
+        self._office = office
+        self._reader = log_reader(office)
+        self._served: set[str] = set()
+        """The calls that were answered here, whether or not their log has the answer yet."""
+        self.logs = office.storage.transcripts
+        """The folder with the logs, one `<run-id>.jsonl` per run."""
+
+    async def run(
+        self,
+        worker: str,
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - the worker's own word
+        *,
+        tools: ToolHandlers | None = None,
+        timeout_seconds: float = TEST_RUN_SECONDS,
+    ) -> RunResult:
+        """Run a worker to its end, or until it waits for what `tools` has no handler for.
+
+        `tools` are handlers of client tools by name, of the worker and of its sub-runs; `ask` answers questions. Each
+        takes the arguments as a dict. Raises what a refused run raises, and `TimeoutError`.
+        """
+        run_id = await self._works.dispatch(Asked(worker=worker, input=dict(input or {}), channel_id="testing"))
+        return await self.wait(run_id, tools=tools, timeout_seconds=timeout_seconds)
+
+    async def wait(
+        self, run_id: str, *, tools: ToolHandlers | None = None, timeout_seconds: float = TEST_RUN_SECONDS
+    ) -> RunResult:
+        """Wait for a run that was begun, as `run` does."""
+        watch = _Watch(self._works.answer, self._office, tools or {}, self._served)
+        with anyio.move_on_after(timeout_seconds) as limit:
+            await watch.follow(run_id)
+        if limit.cancelled_caught:
+            raise TimeoutError(f"the run {run_id} did not end within {timeout_seconds:g} s")
+        return await self._result(run_id, watch)
+
+    async def answer(self, run_id: str, call_id: str, result: Any = None, *, error: str | None = None) -> None:
+        """Answer a call that a run waits for; `wait` follows the run from there."""
+        await self._works.answer(run_id, [CallResult(call_id=call_id, result=result, error=error)])
+        self._served.add(call_id)
+
+    async def events(self, run_id: str) -> list[Event]:
+        """The events of a run's log as it is now."""
+        return [decode(entry.raw) async for batch in self._reader.batches(run_id) for entry in batch]
+
+    async def _result(self, run_id: str, watch: _Watch) -> RunResult:
+        events = await self.events(run_id)
+        outcome = next((event.payload for event in events if isinstance(event.payload, RunCompleted)), None)
+        called = [event.child_run_id for event in events if isinstance(event.payload, CallStarted)]
+        children = [await self._result(child, watch) for child in called if child in watch.begun]
+        waiting = watch.unanswered.get(run_id, [])
+        return RunResult(
+            run_id=run_id,
+            status="waiting" if outcome is None else outcome.status,
+            output=None if outcome is None else outcome.result,
+            error=None if outcome is None else outcome.error,
+            events=events,
+            deltas=watch.deltas.get(run_id, []),
+            waiting=[] if outcome is not None else [*waiting, *(call for child in children for call in child.waiting)],
+            children=children,
+        )
+
+
+class SyncEngine:
+    """The same for code that is not async: it waits for each answer."""
+
+    def __init__(self, engine: AsyncEngine, portal: anyio.from_thread.BlockingPortal) -> None:
+        self._engine = engine
+        self._portal = portal
+        self.logs = engine.logs
+
+    def run(
+        self,
+        worker: str,
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - the worker's own word
+        *,
+        tools: ToolHandlers | None = None,
+        timeout_seconds: float = TEST_RUN_SECONDS,
+    ) -> RunResult:
+        """See `AsyncEngine.run`."""
+        return self._portal.call(partial(self._engine.run, worker, input, tools=tools, timeout_seconds=timeout_seconds))
+
+    def wait(
+        self, run_id: str, *, tools: ToolHandlers | None = None, timeout_seconds: float = TEST_RUN_SECONDS
+    ) -> RunResult:
+        """See `AsyncEngine.wait`."""
+        return self._portal.call(partial(self._engine.wait, run_id, tools=tools, timeout_seconds=timeout_seconds))
+
+    def answer(self, run_id: str, call_id: str, result: Any = None, *, error: str | None = None) -> None:
+        """See `AsyncEngine.answer`."""
+        self._portal.call(partial(self._engine.answer, run_id, call_id, result, error=error))
+
+    def events(self, run_id: str) -> list[Event]:
+        """See `AsyncEngine.events`."""
+        return self._portal.call(self._engine.events, run_id)
+
+
+class Engine(AbstractContextManager[SyncEngine], AbstractAsyncContextManager[AsyncEngine]):
+    """An engine that begins with `with` or `async with`, and ends with it."""
+
+    def __init__(self, workers: Workers, script: Script | None, logs: Path | None) -> None:
+        self._open = partial(_opened, workers, script, logs)
+        self._sync = ExitStack()
+        self._async = AsyncExitStack()
+
+    def __enter__(self) -> SyncEngine:
+        with ExitStack() as stack:
+            portal = stack.enter_context(anyio.from_thread.start_blocking_portal())
+            opened = stack.enter_context(portal.wrap_async_context_manager(self._open()))
+            self._sync = stack.pop_all()
+        return SyncEngine(opened, portal)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sync.close()
+
+    async def __aenter__(self) -> AsyncEngine:
+        return await self._async.enter_async_context(self._open())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._async.aclose()
+
+
+def engine(
+    *,
+    workers: Sequence[str | os.PathLike[str]] = (),
+    script: Script | None = None,
+    logs: str | os.PathLike[str] | None = None,
+) -> Engine:
+    """Make an engine for tests.
+
+    `workers` are folders of workers, Python files or modules; workers in `./workers` are found, too. With `script`, a
+    file or its content, no model is asked: the script answers for every model. Without it, models are asked as the
+    workers name them. `logs` is a folder that keeps the logs; by default they go to one that is deleted at the end.
+    """
+    return Engine(Workers.named([os.fspath(one) for one in workers]), script, None if logs is None else Path(logs))
+
+
+@asynccontextmanager
+async def _opened(workers: Workers, script: Script | None, logs: Path | None) -> AsyncGenerator[AsyncEngine]:
+    with tempfile.TemporaryDirectory(prefix="shopfloor-") as folder:
+        storage = Storage(Path(folder) / "storage" if logs is None else logs.expanduser().absolute())
+        office = memory_office(storage)
+        played = None if script is None else _script_file(script, Path(folder))
+        async with (
+            local_works(office, workers, duty="own", script=played) as works,
+            anyio.create_task_group() as tasks,
+        ):
+            ready = anyio.Event()
+
+            async def started() -> None:
+                ready.set()
+
+            tasks.start_soon(partial(works.host.run, started=started))
+            tasks.start_soon(office.ingest.run)
+            await ready.wait()
+            yield AsyncEngine(works, office)
+            tasks.cancel_scope.cancel()
+
+
+def _script_file(script: Script, folder: Path) -> Path:
+    if not isinstance(script, Mapping):
+        return Path(script).expanduser().absolute()
+    file = folder / "script.json"
+    file.write_text(json.dumps(script), encoding="utf-8")
+    return file
+
+
+class _Watch:
+    """Follows a run and its sub-runs, executes the tools that there are handlers for, and notes the others."""
+
+    def __init__(self, answer: Answer, office: Office, tools: ToolHandlers, served: set[str]) -> None:
+        self._answer = answer
+        self._office = office
+        self._reader = log_reader(office)
+        self._tools = tools
+        self._served = served
+        self._more: dict[str, int] = {}
+        self.begun: set[str] = set()
+        self.deltas: dict[str, list[Delta]] = {}
+        self.unanswered: dict[str, list[RequestedCall]] = {}
+
+    async def follow(self, run_id: str) -> None:
+        """Until the run has its outcome, or waits for what there is no handler for."""
+        # A handler that has begun ends, and its result is kept, also where another call has none.
+        async with anyio.create_task_group() as handlers, anyio.create_task_group() as followers:
+            await self._one(run_id, followers, handlers)
+            followers.cancel_scope.cancel()
+
+    async def _one(self, run_id: str, followers: anyio.abc.TaskGroup, handlers: anyio.abc.TaskGroup) -> None:
+        self.begun.add(run_id)
+        deltas = self.deltas.setdefault(run_id, [])
+        with streamed(self._office, run_id) as new_deltas:
+            async for batch in self._reader.follow(run_id, patient=True):
+                deltas += new_deltas()
+                for item in batch:
+                    if isinstance(item, Entry):
+                        self._event(run_id, decode(item.raw), followers, handlers)
+                if self._waits(run_id):
+                    followers.cancel_scope.cancel()
+                    return
+
+    def _event(self, run_id: str, event: Event, followers: anyio.abc.TaskGroup, handlers: anyio.abc.TaskGroup) -> None:
+        match event.payload:
+            case CallStarted() if event.child_run_id is not None and event.child_run_id not in self.begun:
+                followers.start_soon(self._one, event.child_run_id, followers, handlers)
+            case ToolResult(call_id=call_id):
+                open_calls = self.unanswered.get(run_id, [])
+                self.unanswered[run_id] = [one for one in open_calls if one.tool_call_id != call_id]
+            case ToolCall(awaits=awaits) as call if awaits is not None and awaits.kind in ("client_tool", "question"):
+                self._more[run_id] = awaits.more
+                requested = RequestedCall(tool_call_id=call.call_id, tool_name=call.name, args=call.input)
+                if call.call_id in self._served:
+                    return
+                if call.name in self._tools:
+                    self._served.add(call.call_id)
+                    handlers.start_soon(self._execute, run_id, requested)
+                else:
+                    self.unanswered.setdefault(run_id, []).append(requested)
+            case _:
+                pass
+
+    def _waits(self, run_id: str) -> bool:
+        """Whether there is a call that nobody here answers. Calls of one message come one after another."""
+        return bool(self.unanswered.get(run_id)) and not self._more.get(run_id)
+
+    async def _execute(self, run_id: str, call: RequestedCall) -> None:
+        (done,) = await executed(self._tools, [call])
+        result = None if done.result is msgspec.UNSET else done.result
+        await self._answer(run_id, [CallResult(call_id=call.tool_call_id, result=result, error=done.error)])
