@@ -433,6 +433,18 @@ export interface components {
             /** @description What to do about it. */
             hint: string | null;
         };
+        /**
+         * ExecutionProblem
+         * @description An error where a worker was to be executed: flat, as the TypeScript SDK reads it.
+         */
+        ExecutionProblem: {
+            /** @description What happened. */
+            error: string;
+            /** @description What a program goes by. */
+            code: string;
+            /** @description What to do about it. */
+            hint: string | null;
+        };
         /** WorkerList */
         WorkerList: {
             workers: components["schemas"]["WorkerItem"][];
@@ -893,18 +905,24 @@ export interface components {
         };
         /**
          * GivenResult
-         * @description What a call gave, or why it gave nothing.
+         * @description What a call gave, or why it gave nothing. With neither it gave null; with both it failed.
          */
         GivenResult: {
             toolCallId: string;
             /** @default null */
             toolName?: string | null;
+            /** @default null */
             result?: unknown;
             /**
              * @description Why there is no result.
              * @default null
              */
             error?: string | null;
+            /**
+             * @description Sent back by an SDK that has shown the result to its caller.
+             * @default null
+             */
+            blockIndex?: unknown;
         };
         /**
          * RunOrder
@@ -2229,7 +2247,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Each event as one `data`, a JSON object with a `type`: `start`, `worker-start`, `block-start`, `text-delta`, `tool-request`, `worker-result`, …; `finish` and then `[DONE]` when the run has ended or waits for somebody. An `id` says up to which event of the run's log all is told. What cannot be done is a stream of one `error`. */
+            /** @description Each event as one `data`, a JSON object with a `type`: `start`, `worker-start`, `block-start`, `text-delta`, `tool-request`, `worker-result`, …; `finish` and then `[DONE]` when the run has ended or waits for somebody. An `id` says up to which event of the run's log all is told. Events of ours travel as `resource-update`. What is refused before anything runs is JSON, with the fitting status. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2248,12 +2266,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                    "text/event-stream": {
-                        event?: string;
-                        id?: string;
-                        data: string;
-                    };
+                    "application/json": components["schemas"]["ExecutionProblem"];
                 };
             };
         };
