@@ -28,7 +28,6 @@ from shopfloor.client import (
 )
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.ports import Piece
-from shopfloor.views import encode_event
 
 if TYPE_CHECKING:
     from shopfloor.ports import StreamName
@@ -78,7 +77,9 @@ class Live:
             if event.cost_usd is not None:
                 self.cost = (self.cost or 0) + event.cost_usd
         if self._look.as_json:
-            return self._out(encode_event(event).decode() + "\n")
+            # Under their own type, also those that go over the wire as a `resource-update`.
+            raw = msgspec.json.encode(event.data if isinstance(event, UnknownEvent) else event)
+            return self._out(raw.decode() + "\n")
         match event:
             case TextStart(id=name):
                 self._texts[name] = []
