@@ -150,9 +150,8 @@ def test_a_server_that_stops_does_not_cancel_what_it_executes(tmp_path: Path) ->
     with ExitStack() as streams, working(storage, workers, execute_grace_seconds=0.0) as shop:
         client = streams.enter_context(shop.client())
         run_id = streams.enter_context(begun(client, "asks-a-person-below", start()))
-        becomes(client, run_id, "waiting")
+        question = _question(client, run_id)
     with working(storage, workers) as shop, shop.client() as client:
-        [question] = detail(client, run_id)["awaits"]
         answer = {"call_id": question["call_id"], "answer": "yes"}
         client.post(f"/api/runs/{question['run_id']}/answer", json=answer)
         becomes(client, question["run_id"], "done")
