@@ -14,13 +14,21 @@ from shopfloor.client.execution import Begin, Continue, Execution, Received
 from shopfloor.client.following import followed, patiently, replayed
 from shopfloor.client.problems import failure_of
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
-from shopfloor.errors import ExecutionCancelled, InvalidInput, RunFailed, ShopfloorError, ToolFailed
+from shopfloor.errors import (
+    DefinitionChanged,
+    ExecutionCancelled,
+    InvalidInput,
+    RunFailed,
+    ShopfloorError,
+    ToolFailed,
+)
 from shopfloor.limits import CANCEL_SECONDS
 from shopfloor.log import checked_run_id
 from shopfloor.views import (
     ClientToolRequest,
     ErrorEvent,
     Finish,
+    Notice,
     Question,
     RequestedCall,
     StreamEvent,
@@ -118,6 +126,8 @@ class WorkersApi:
                             f"the worker asks for {names}, and there is no handler for it",
                             hint="give one in `tools`, or use `execute` and `continue_`",
                         )
+                    case Notice(kind=DefinitionChanged.code, message=message):
+                        raise DefinitionChanged(message)
                     case Finish(finish_reason="question" | "waiting"):
                         raise RunFailed(
                             "the worker waits for a person", hint="use `execute`, and answer what it asks with `answer`"

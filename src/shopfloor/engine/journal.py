@@ -27,7 +27,7 @@ from shopfloor.log import (
     decode,
 )
 from shopfloor.ports import LogReader
-from shopfloor.views import Waits, added, waits_step
+from shopfloor.views import DEFINITION_CHANGED, Waits, added, waits_step
 
 AGENT = "agent"
 """The kind of a step that an agent does."""
@@ -203,7 +203,14 @@ class Journal(msgspec.Struct):
     @property
     def awaited(self) -> set[str]:
         """The open calls that somebody outside has to answer."""
-        return {call_id for call_id, (_, call) in self.calls.items() if call.awaits is not None}
+        waiting = {call_id for call_id, (_, call) in self.calls.items() if call.awaits is not None}
+        return waiting - set(self.held_by)
+
+    @property
+    def held_by(self) -> list[str]:
+        """The open calls by which the whole run waits for its definition: nobody can answer them."""
+        calls = [call for _, call in self.calls.values() if call.awaits is not None]
+        return [call.call_id for call in calls if call.awaits and call.awaits.kind == DEFINITION_CHANGED]
 
     def open_steps(self) -> list[tuple[Place, StepRecord]]:
         """The innermost last."""

@@ -54,10 +54,11 @@ from shopfloor.views.stream_texts import Told
 from shopfloor.views.text import as_text, cut
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import Load, Row, tree
-from shopfloor.views.waiting import RATE_LIMIT, Waits, waits_step
+from shopfloor.views.waiting import DEFINITION_CHANGED, RATE_LIMIT, Waits, held_words, waits_step
 
 __all__ = [
     "AGENT_SIGNALS",
+    "DEFINITION_CHANGED",
     "DONE",
     "HIT_BEGIN",
     "HIT_END",
@@ -123,6 +124,7 @@ __all__ = [
     "decode_event",
     "encode_event",
     "entry_step",
+    "held_words",
     "notice_of",
     "outline",
     "preview",
