@@ -126,6 +126,31 @@ def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_goes_on
     checked(shop.storage, run_id)
 
 
+@pytest.mark.req("TR-57")
+def test_a_run_in_the_foreground_says_that_it_waits_for_its_definition_and_leaves(tmp_path: Path):
+    shop = Shop(tmp_path)
+    write(tmp_path / "workers", ASKS)
+    with shop.up("--slots", "1") as server:
+        server.dispatch("command")
+        wait_until(shop.children, "the only slot to be taken")
+        words = [SHOPFLOOR, "run", "asks", "-i", f"NOTES={shop.notes}"]
+        with subprocess.Popen(words, env=shop.env, stderr=subprocess.PIPE, text=True) as run:
+            wait_until(lambda: _queued(server) == ["asks"], "the run to be queued")
+            write(tmp_path / "workers", CHANGED)
+            # Only with the next order does the server look at the file again.
+            server.dispatch("asks")
+            shop.go.touch()
+            _, said = run.communicate(timeout=60)
+        assert run.returncode == 75, said
+        assert "waits for its definition: `note` of the worker `asks` changed since this run began" in said
+        assert "shopfloor answer" not in said
+
+
+def _queued(server: Server) -> list[str]:
+    listed = server.http.get("/api/agents/workers", params={"status": "queued"}).json()
+    return [run["name"] for run in listed["workers"]]
+
+
 class Matrix:
     """A run that is cut off at its question, in a storage that is copied for every death."""
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { answerOf, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
+import { answerOf, heldBy, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
 import { told } from "@/parts/transcript/find";
 import { noteWords } from "@/parts/transcript/words";
 
@@ -11,6 +11,11 @@ describe("what a run asks", () => {
     expect(questionOf({ kind: "client_tool", input: { question: "not one" } })).toBeNull();
     expect(questionOf({ kind: "question", input: { question: " " } })).toBeNull();
     expect(questionOf({ kind: "question", input: null })).toBeNull();
+  });
+
+  it("may be its definition, which nobody can answer", () => {
+    expect(heldBy({ worker: "asks", functions: ["note"], message: "`note` of the worker `asks` changed" })).toBe("`note` of the worker `asks` changed");
+    expect(heldBy(null)).toBe("its worker changed");
   });
 
   it("may have options", () => {

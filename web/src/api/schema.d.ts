@@ -487,7 +487,7 @@ export interface components {
             model: string | null;
             /** @description How many runs it has called. */
             children: number;
-            /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, or another; `run` for a run that it called. Null while it does not. */
+            /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, `definition_changed`, or another; `run` for a run that it called. Null while it does not. */
             waits_for: string[] | null;
             /** @description Where the searched words stand, between U+E000 and U+E001. */
             snippet: string | null;
@@ -559,7 +559,7 @@ export interface components {
             model: string | null;
             /** @description How many runs it has called. */
             children: number;
-            /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, or another; `run` for a run that it called. Null while it does not. */
+            /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, `definition_changed`, or another; `run` for a run that it called. Null while it does not. */
             waits_for: string[] | null;
             result: string | null;
             /** @description Null while it is running, and where none was kept. */

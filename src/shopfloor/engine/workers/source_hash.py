@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from shopfloor.limits import WORKER_FUNCTIONS
-
 ALGORITHM = "tokens1"
 """What a hash begins with. Another way of hashing gets another name: hashes of two algorithms cannot be compared."""
 
@@ -67,7 +65,7 @@ def _hash(parts: Iterable[str]) -> str:
     return f"{ALGORITHM}:{hashlib.sha256(chr(0).join(parts).encode(errors='surrogatepass')).hexdigest()}"
 
 
-@lru_cache(maxsize=WORKER_FUNCTIONS)
+@lru_cache(maxsize=1)
 def _statements_of(source: str) -> tuple[_Statement, ...]:
     # The syntax tree tells where things are, and the names that are used, also inside f-strings; never how they look.
     lines = source.split("\n")
