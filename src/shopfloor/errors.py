@@ -56,7 +56,7 @@
     │   ├── BudgetExceeded          it has spent what it was allowed to
     │   ├── TurnsExceeded           it has used the turns that it was allowed
     │   ├── OutcomeUnknown          a crash cut off a step that must not be done twice
-    │   ├── DefinitionChanged       a worker in Python that is not the one the run began with
+    │   ├── DefinitionChanged       a worker in Python that asks for other steps than the log has, or has changed
     │   ├── AnswerTimeout           nobody answered in time
     │   ├── HostStopped             the host was stopped in the middle of a step
     │   └── ExecutionCancelled      somebody cancelled the run

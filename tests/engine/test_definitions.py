@@ -1,10 +1,17 @@
-"""A worker that changes under a run: one in Python ends it, one in YAML goes on as it began."""
+"""A worker that changes under a run: one in Python has it wait, one in YAML goes on as it began."""
 
+import hashlib
+import json
+import textwrap
+from pathlib import Path
+
+import anyio
 import pytest
-from tests.engine.floor import Floor
+from tests.engine.floor import Floor, Shift
 from tests.engine.test_waiting import ASKS, waits
 
-from shopfloor.log import RunStarted
+from shopfloor.errors import ConflictError
+from shopfloor.log import Event, RunStarted, ToolCall, ToolResult, Verifier
 
 pytestmark = pytest.mark.anyio
 
@@ -15,39 +22,273 @@ YAML = """
       Last: {block: command, command: 'echo %s', output: TWO}
     output: '{{ONE}} {{SAID}} {{TWO}}'
 """
+CHANGED = ASKS.replace('"once"', '"twice"')
+"""Of which `asks` is another one."""
+DONE = {"before": "once", "answer": "yes"}
+HELPED = """
+    from shopfloor import Run, worker
+
+    def helper():
+        return deeper("old")
+
+    def deeper(said):
+        return said
+
+    def unrelated():
+        return "old"
+
+    @worker
+    async def helped(run: Run):
+        await run.ask("Shall we?")
+        return helper()
+"""
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-async def test_a_worker_in_python_that_has_changed_does_not_go_on_with_a_run(floor: Floor, restarted: bool):
-    floor.python("asks", ASKS)
-    async with floor.open(idle_seconds=0.0) as shift:
-        run_id = await shift.dispatch("asks")
-        call_id = await waits(shift, run_id)
-        await shift.until(lambda: not shift.host.busy, "the run to be let go")
-        floor.python("asks", ASKS.replace('"once"', '"twice"'))
-        if not restarted:
-            await shift.answer(run_id, call_id, "yes")
-            await shift.ended(run_id)
+def held_calls(floor: Floor, run_id: str) -> list[ToolCall]:
+    """Every wait for a definition that the log tells of."""
+    calls = [event.payload for event in floor.events(run_id) if isinstance(event.payload, ToolCall)]
+    return [call for call in calls if call.awaits and call.awaits.kind == "definition_changed"]
+
+
+async def held(shift: Shift, run_id: str) -> ToolCall:
+    """The wait for the definition, once the list shows it."""
+    (call,) = await shift.until(lambda: held_calls(shift.floor, run_id), "a wait for the definition")
+    row = (await shift.row(run_id, "waiting")).row
+    while not row.waits_for or row.waits_for[0] != "definition_changed":
+        await anyio.sleep(0.01)
+        row = (await shift.row(run_id, "waiting")).row
+    return call
+
+
+def attempts(floor: Floor, run_id: str) -> int:
+    return sum(isinstance(event.payload, RunStarted) for event in floor.events(run_id))
+
+
+def verified(floor: Floor, run_id: str) -> list[Event]:
+    verifier = Verifier(run_id)
+    lines = floor.storage.log_path(run_id).read_bytes().splitlines(keepends=True)
+    assert [problem for line in lines for problem in verifier.line(line)] == []
+    return floor.events(run_id)
+
+
+async def asked(floor: Floor, worker: str = "asks") -> tuple[str, str]:
+    """A run that waits for an answer and that no host has; and the call."""
     async with floor.open() as shift:
-        if restarted:
-            await shift.answer(run_id, call_id, "yes")
-        outcome = await shift.ended(run_id)
-    assert outcome.status == "failed"
-    assert outcome.error is not None
-    assert outcome.error.code == "definition_changed"
-    assert "asks" in outcome.error.message
+        run_id = await shift.dispatch(worker)
+        return run_id, await waits(shift, run_id)
 
 
-async def test_a_worker_in_python_that_is_put_back_goes_on(floor: Floor):
-    floor.python("asks", ASKS)
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("asks")
-        call_id = await waits(shift, run_id)
-    floor.python("asks", ASKS.replace('"once"', '"twice"'))
-    floor.python("asks", ASKS)
+@pytest.mark.req("TR-70")
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda source: f"# A comment.\n{source}", id="a comment"),
+        pytest.param(lambda source: source.replace("    before =", "\n\n    # Why.\n    before ="), id="layout"),
+        pytest.param(
+            lambda source: source.replace(
+                "(run: Run, TIMEOUT: float = 0)", "(\n    run: Run,\n    TIMEOUT: float = 0,\n)"
+            ),
+            id="line breaks",
+        ),
+        pytest.param(lambda source: source.replace("    before =", '    """Asks."""\n    before ='), id="a docstring"),
+        pytest.param(lambda source: f"{source}\ndef unrelated():\n    return 1\n", id="a function it does not use"),
+        pytest.param(lambda source: source.replace("Run, worker", "worker, Run, tool"), id="an import it does not use"),
+    ],
+)
+async def test_a_change_that_changes_nothing_of_what_a_worker_does_lets_its_run_go_on(floor: Floor, change):
+    source = textwrap.dedent(ASKS)
+    floor.python("asks", source)
+    run_id, call_id = await asked(floor)
+    assert change(source) != source
+    floor.python("asks", change(source))
     async with floor.open() as shift:
         await shift.answer(run_id, call_id, "yes")
-        assert (await shift.ended(run_id)).result == {"before": "once", "answer": "yes"}
+        assert (await shift.ended(run_id)).result == DONE
+    assert held_calls(floor, run_id) == []
+
+
+@pytest.mark.req("TR-71")
+async def test_a_run_whose_worker_has_changed_waits_and_goes_on_when_the_worker_is_back(floor: Floor):
+    floor.python("asks", ASKS)
+    run_id, call_id = await asked(floor)
+    floor.python("asks", CHANGED)
+    async with floor.open(slots=1) as shift:
+        await shift.answer(run_id, call_id, "yes")
+        call = await held(shift, run_id)
+        assert call.input["functions"] == ["asks"]
+        assert "`asks`" in call.input["message"]
+        # It holds no slot, and nobody is at it.
+        floor.worker("other", "steps: {Do: {block: command, command: 'echo hi', output: SAID}}\noutput: SAID\n")
+        assert await shift.result("other") == "hi"
+        await shift.until(lambda: not shift.host.busy, "the run to be left")
+        floor.python("asks", ASKS)
+        assert (await shift.ended(run_id)).result == DONE
+        await shift.row(run_id, "completed")
+    events = verified(floor, run_id)
+    results = [event.payload for event in events if isinstance(event.payload, ToolResult)]
+    assert [result.call_id for result in results].count(call.call_id) == 1
+
+
+@pytest.mark.req("TR-71")
+async def test_an_answer_that_comes_while_the_worker_is_changed_is_kept_until_it_is_back(floor: Floor):
+    floor.python("asks", ASKS)
+    run_id, call_id = await asked(floor)
+    floor.python("asks", CHANGED)
+    async with floor.open() as shift:
+        await shift.works.resume(run_id)
+        await held(shift, run_id)
+        await shift.answer(run_id, call_id, "yes")
+        await anyio.sleep(1.2)
+        assert attempts(floor, run_id) == 2, "nobody goes on with it meanwhile"
+        item = await shift.office.store.get_run(run_id)
+        assert item is not None
+        assert call_id in item.answered
+    # Also when the server is another one then.
+    floor.python("asks", ASKS)
+    async with floor.open() as shift:
+        assert (await shift.ended(run_id)).result == DONE
+    verified(floor, run_id)
+
+
+@pytest.mark.req("TR-71")
+async def test_a_run_that_waits_for_its_definition_can_be_cancelled_and_not_answered(floor: Floor):
+    floor.python("asks", ASKS)
+    run_id, call_id = await asked(floor)
+    floor.python("asks", CHANGED)
+    async with floor.open() as shift:
+        await shift.answer(run_id, call_id, "yes")
+        call = await held(shift, run_id)
+        with pytest.raises(ConflictError, match="definition"):
+            await shift.answer(run_id, call.call_id, "nonsense")
+        await shift.cancel(run_id, "not needed")
+        outcome = await shift.ended(run_id)
+        assert (outcome.status, outcome.error and outcome.error.message) == ("cancelled", "not needed")
+        # The worker coming back is nothing to it any more.
+        floor.python("asks", ASKS)
+        await anyio.sleep(0.7)
+    verified(floor, run_id)
+
+
+@pytest.mark.req("TR-72")
+async def test_a_server_that_starts_again_logs_the_wait_no_second_time(floor: Floor):
+    floor.python("asks", ASKS)
+    run_id, call_id = await asked(floor)
+    floor.python("asks", CHANGED)
+    async with floor.open() as shift:
+        await shift.answer(run_id, call_id, "yes")
+        await held(shift, run_id)
+    before = len(floor.events(run_id))
+    for _ in range(2):
+        async with floor.open() as shift:
+            # Longer than it takes to see to runs that have no host.
+            await anyio.sleep(1.3)
+            await shift.row(run_id, "waiting")
+    assert len(floor.events(run_id)) == before
+    (floor.folder / "asks" / "worker.py").write_text("this is no Python")
+    async with floor.open() as shift:
+        await anyio.sleep(1.3)
+        assert len(floor.events(run_id)) == before
+        floor.python("asks", ASKS)
+        assert (await shift.ended(run_id)).result == DONE
+
+
+@pytest.mark.req("TR-71")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param(lambda file: file.unlink(), "there is no worker `asks` any more", id="deleted"),
+        pytest.param(lambda file: file.write_text("import no_such_module_"), "cannot be loaded", id="not importable"),
+        pytest.param(
+            lambda file: (
+                file.with_name("worker.yaml").write_text("steps: {Do: {block: command, command: ls}}\n"),
+                file.unlink(),
+            ),
+            "no longer written in Python",
+            id="in YAML now",
+        ),
+    ],
+)
+async def test_a_worker_that_is_gone_is_waited_for_too(floor: Floor, change, said):
+    floor.python("asks", ASKS)
+    run_id, call_id = await asked(floor)
+    file = floor.folder / "asks" / "worker.py"
+    change(file)
+    async with floor.open() as shift:
+        await shift.answer(run_id, call_id, "yes")
+        assert said in (await held(shift, run_id)).input["message"]
+        file.with_name("worker.yaml").unlink(missing_ok=True)
+        floor.python("asks", ASKS)
+        assert (await shift.ended(run_id)).result == DONE
+
+
+@pytest.mark.req("TR-71")
+async def test_a_sub_run_waits_for_its_definition_and_its_parent_for_it(floor: Floor):
+    floor.python("asks", ASKS)
+    floor.worker("calls", "steps: {Call: {block: run-worker, worker: asks, output: SAID}}\noutput: SAID\n")
+    async with floor.open() as shift:
+        parent = await shift.dispatch("calls")
+        child = await shift.until(lambda: next((one for one in _runs(floor) if one != parent), None), "a sub-run")
+        call_id = await waits(shift, child)
+    floor.python("asks", CHANGED)
+    async with floor.open() as shift:
+        await shift.answer(child, call_id, "yes")
+        await held(shift, child)
+        await shift.row(parent, "waiting")
+        floor.python("asks", ASKS)
+        assert (await shift.ended(parent)).result == DONE
+
+
+@pytest.mark.req("TR-71")
+async def test_a_sub_run_that_waits_for_its_definition_is_cancelled_with_its_parent(floor: Floor):
+    floor.python("asks", ASKS)
+    floor.worker("calls", "steps: {Call: {block: run-worker, worker: asks, output: SAID}}\noutput: SAID\n")
+    async with floor.open() as shift:
+        parent = await shift.dispatch("calls")
+        child = await shift.until(lambda: next((one for one in _runs(floor) if one != parent), None), "a sub-run")
+        call_id = await waits(shift, child)
+    floor.python("asks", CHANGED)
+    async with floor.open() as shift:
+        await shift.answer(child, call_id, "yes")
+        await held(shift, child)
+        await shift.cancel(parent, "told to")
+        for run_id in (parent, child):
+            outcome = await shift.ended(run_id)
+            assert (outcome.status, outcome.error and outcome.error.message) == ("cancelled", "told to")
+
+
+@pytest.mark.req("TR-71")
+async def test_a_worker_that_changes_before_its_queued_run_begins_is_waited_for(floor: Floor):
+    floor.python("asks", ASKS)
+    floor.worker(
+        "busy",
+        "input: {GO: {}}\nsteps: {Do: {block: command, command: 'while [ ! -e {{GO}} ]; do sleep 0.05; done'}}\n",
+    )
+    go = floor.folder / "go"
+    async with floor.open(slots=1) as shift:
+        busy = await shift.dispatch("busy", GO=str(go))
+        run_id = await shift.dispatch("asks")
+        floor.python("asks", CHANGED)
+        # Asked for anew, so that the host has the changed one at hand.
+        other = await shift.dispatch("asks")
+        go.touch()
+        await shift.ended(busy)
+        await held(shift, run_id)
+        await waits(shift, other)
+        floor.python("asks", ASKS)
+        await shift.answer(run_id, await _question(shift, run_id), "yes")
+        assert (await shift.ended(run_id)).result == DONE
+
+
+def _runs(floor: Floor) -> list[str]:
+    return [path.stem for path in floor.storage.transcripts.glob("*.jsonl")]
+
+
+async def _question(shift: Shift, run_id: str) -> str:
+    def call() -> str | None:
+        calls = [event.payload for event in shift.floor.events(run_id) if isinstance(event.payload, ToolCall)]
+        return next((one.call_id for one in calls if one.name == "ask"), None)
+
+    return await shift.until(call, "a question")
 
 
 async def test_a_worker_in_yaml_that_has_changed_goes_on_as_the_run_began(floor: Floor):
@@ -66,25 +307,72 @@ async def test_a_worker_in_yaml_that_has_changed_goes_on_as_the_run_began(floor:
     assert len(hashes - {None}) == 1
 
 
-async def test_a_worker_in_python_whose_helper_has_changed_does_not_go_on_with_a_run(floor: Floor):
-    source = """
-        from shopfloor import Run, worker
-
-        def helper():
-            return "old"
-
-        @worker
-        async def helped(run: Run):
-            await run.ask("Shall we?")
-            return helper()
-    """
-    floor.python("helped", source)
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("helped")
-        call_id = await waits(shift, run_id)
-    floor.python("helped", source.replace('"old"', '"new"'))
+@pytest.mark.req("TR-71")
+@pytest.mark.parametrize(
+    ("change", "functions"),
+    [
+        (('deeper("old")', 'deeper("new")'), ["helper"]),
+        (("return said", "return said.upper()"), ["deeper"]),
+        (("def deeper", "def renamed"), ["deeper"]),
+        (("return helper()", "return helper(), unrelated()"), ["helped"]),
+    ],
+)
+async def test_the_wait_names_the_functions_that_changed(floor: Floor, change, functions):
+    floor.python("helped", HELPED)
+    run_id, call_id = await asked(floor, "helped")
+    floor.python("helped", HELPED.replace(*change))
     async with floor.open() as shift:
         await shift.answer(run_id, call_id, "yes")
-        outcome = await shift.ended(run_id)
-    assert outcome.error is not None
-    assert outcome.error.code == "definition_changed"
+        call = await held(shift, run_id)
+        assert call.input["functions"] == functions
+        assert all(f"`{name}`" in call.input["message"] for name in functions)
+
+
+def _rewrite_definition(floor: Floor, run_id: str, change) -> None:
+    """Writes the first event of a log anew, as another version of Shopfloor would have written it."""
+    path = floor.storage.log_path(run_id)
+    first, rest = path.read_text().split("\n", 1)
+    event = json.loads(first)
+    change(event["payload"])
+    path.write_text(json.dumps(event, separators=(",", ":"), ensure_ascii=False) + "\n" + rest)
+
+
+def _as_first_versions(file: Path):
+    def change(payload: dict) -> None:
+        del payload["definition"]["functions"]
+        payload["definition"]["sourceHash"] = hashlib.sha256(file.read_bytes()).hexdigest()
+        payload["definition_hash"] = "00"
+
+    return change
+
+
+@pytest.mark.req("TR-73")
+async def test_a_log_of_the_first_versions_goes_on_where_the_file_is_the_same_and_waits_where_it_is_not(floor: Floor):
+    floor.python("asks", ASKS)
+    run_id, call_id = await asked(floor)
+    _rewrite_definition(floor, run_id, _as_first_versions(floor.folder / "asks" / "worker.py"))
+    # That hash is of the whole file: whether a comment alone differs, nobody can know.
+    floor.python("asks", f"# A comment.\n{textwrap.dedent(ASKS)}")
+    async with floor.open() as shift:
+        await shift.answer(run_id, call_id, "yes")
+        call = await held(shift, run_id)
+        assert call.input["functions"] == ["asks"]
+        assert "file" in call.input["message"]
+        floor.python("asks", ASKS)
+        assert (await shift.ended(run_id)).result == DONE
+
+
+@pytest.mark.req("TR-73")
+async def test_a_log_whose_hashes_are_of_an_unknown_algorithm_waits_and_says_so(floor: Floor):
+    floor.python("asks", ASKS)
+    run_id, call_id = await asked(floor)
+
+    def change(payload: dict) -> None:
+        payload["definition"]["functions"] = {"asks": "tokens99:00"}
+
+    _rewrite_definition(floor, run_id, change)
+    async with floor.open() as shift:
+        await shift.answer(run_id, call_id, "yes")
+        assert "tokens99" in (await held(shift, run_id)).input["message"]
+        await shift.cancel(run_id)
+        assert (await shift.ended(run_id)).status == "cancelled"

@@ -25,6 +25,7 @@ from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.log import Delta, Entry, Payload, RunCompleted, ToolCall, ToolResult, decode
 from shopfloor.ports import Asked, CallResult, Log, Logs
 from shopfloor.record import Masking, Storage, last_entry, read
+from shopfloor.views import DEFINITION_CHANGED
 from shopfloor.wiring import Office, Workers, Works, local_office, local_shop, local_works
 
 DONE, TOO_LONG, STOPPED = 0, 3, 4
@@ -47,6 +48,8 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     """True where that event is not to be written any more."""
     answers: bool = True
     """Whether somebody is there who answers what is asked."""
+    held_seconds: float | None = None
+    """Ends so long after the run was seen to wait for its definition, and not at the run's end."""
     env: dict[str, str] = {}
     patience: float = PATIENCE
 
@@ -214,6 +217,7 @@ class _Shift:
                 if self._life.answers:
                     await self._answer_all(answered)
                 await anyio.sleep(0.01)
+            await anyio.sleep(self._life.held_seconds or 0)
             tasks.cancel_scope.cancel()
 
     async def _cancel_when_told(self) -> None:
@@ -222,6 +226,9 @@ class _Shift:
             await self._works.works.cancel(self._life.run_id, reason="told to")
 
     def _over(self) -> bool:
+        if self._life.held_seconds is not None:
+            payloads = [event.payload for event in _events(self._storage.log_path(self._life.run_id))]
+            return any(isinstance(one, ToolCall) and one.name == DEFINITION_CHANGED for one in payloads)
         logs = list(self._storage.transcripts.glob("*.jsonl"))
         return self._storage.log_path(self._life.run_id) in logs and all(map(_has_outcome, logs))
 
@@ -230,7 +237,9 @@ class _Shift:
             payloads = [event.payload for event in _events(path)]
             done = {one.call_id for one in payloads if isinstance(one, ToolResult)}
             for call in payloads:
-                if isinstance(call, ToolCall) and call.awaits and call.call_id not in done | answered:
+                if not isinstance(call, ToolCall) or not call.awaits or call.awaits.kind == DEFINITION_CHANGED:
+                    continue
+                if call.call_id not in done | answered:
                     answered.add(call.call_id)
                     with contextlib.suppress(RunEnded, RunNotFound):
                         await self._works.works.answer(path.stem, [CallResult(call_id=call.call_id, result="yes")])

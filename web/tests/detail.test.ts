@@ -65,6 +65,7 @@ describe("the head of a run", () => {
     expect(waitWords(null)).toBeNull();
     expect(waitWords([])).toBeNull();
     expect(waitWords(["question", "run"])).toBe("waits for an answer, a sub-run");
+    expect(waitWords(["definition_changed"])).toBe("waits for its definition, which changed");
     expect(waitWords(["some_thing"])).toBe("waits for some thing");
   });
 });
@@ -83,7 +84,12 @@ describe("what ended with a run that was cancelled", () => {
 
   it("is nothing where the run was not", () => {
     expect(cancelReason(run({ status: "failed", error }))).toBeNull();
-    expect(isOfCancel(null, "somebody cancelled it", "cancelled")).toBe(false);
+    expect(isOfCancel(null, "somebody cancelled it", "execution_error")).toBe(false);
+    expect(isOfCancel(null, "exit code 1", "command_failed")).toBe(false);
+  });
+
+  it("is also what was stopped because another branch failed", () => {
+    expect(isOfCancel(null, "stopped because the sibling `bad` failed", "cancelled")).toBe(true);
   });
 });
 

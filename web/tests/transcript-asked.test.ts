@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { LogEvent, Page } from "@/api";
 import { rowsOf } from "@/views/transcript";
-import { answerOf, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
+import { answerOf, heldBy, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
 import { told } from "@/parts/transcript/find";
 import { noteWords } from "@/parts/transcript/words";
 
@@ -13,6 +13,11 @@ describe("what a run asks", () => {
     expect(questionOf({ kind: "client_tool", input: { question: "not one" } })).toBeNull();
     expect(questionOf({ kind: "question", input: { question: " " } })).toBeNull();
     expect(questionOf({ kind: "question", input: null })).toBeNull();
+  });
+
+  it("may be its definition, which nobody can answer", () => {
+    expect(heldBy({ worker: "asks", functions: ["note"], message: "`note` of the worker `asks` changed" })).toBe("`note` of the worker `asks` changed");
+    expect(heldBy(null)).toBe("its worker changed");
   });
 
   it("may have options", () => {

@@ -12,7 +12,7 @@ from shopfloor.cli.ordering import is_served, read_stdin
 from shopfloor.cli.person import chosen
 from shopfloor.cli.style import one_line
 from shopfloor.cli.tool_commands import value_of
-from shopfloor.cli.waiting import asked, awaited_by, options_of, run_of, waiting_lines
+from shopfloor.cli.waiting import asked, awaited_by, is_answerable, options_of, run_of, waiting_lines
 from shopfloor.client import Client
 from shopfloor.errors import ConflictError, RunEnded, UsageError
 from shopfloor.limits import PREVIEW_CHARS
@@ -104,6 +104,11 @@ def _meant(calls: list[dict[str, Any]], named: str | None, detail: dict[str, Any
         if len(fitting) > 1:
             raise _unclear(fitting, detail["id"])
         return fitting[0] if fitting else unknown
+    held = [call for call in calls if not is_answerable(call)]
+    calls = [call for call in calls if is_answerable(call)]
+    if held and not calls:
+        lines = "; ".join(waiting_lines(detail["id"], held))
+        raise ConflictError(f"run {detail['id'][:8]} {lines}", hint="no answer can give that")
     # Where only one is not answered yet, that one is meant.
     calls = [call for call in calls if not call.get("answered")] or calls
     if len(calls) == 1:

@@ -15,7 +15,7 @@ from shopfloor.cli.asking import ended
 from shopfloor.cli.echo import Echo
 from shopfloor.cli.live import Live, Look, closing_line
 from shopfloor.cli.person import Wanted
-from shopfloor.cli.style import safe
+from shopfloor.cli.style import one_line, safe
 from shopfloor.cli.waiting import asked, awaited_by, run_of, waiting_lines
 from shopfloor.client import (
     CallResult,
@@ -23,6 +23,7 @@ from shopfloor.client import (
     ClientToolRequest,
     ErrorEvent,
     Finish,
+    Notice,
     Question,
     Start,
     StreamEvent,
@@ -35,9 +36,9 @@ from shopfloor.client import (
     failure_of,
 )
 from shopfloor.errors import ExecutionCancelled, ServerUnreachable, ShopfloorError, exit_code_of
-from shopfloor.limits import PROGRESS_PAUSE_SECONDS, SILENCE_SECONDS
+from shopfloor.limits import PREVIEW_CHARS, PROGRESS_PAUSE_SECONDS, SILENCE_SECONDS
 from shopfloor.ports import Piece
-from shopfloor.views import CLIENT_TOOL, finish, split_call_id
+from shopfloor.views import CLIENT_TOOL, DEFINITION_CHANGED, finish, split_call_id
 
 Events = AsyncGenerator[StreamEvent | UnknownEvent]
 WAITING_EXIT = 75
@@ -67,6 +68,8 @@ class Following:
         self._run_id: str | None = None
         self._open: dict[str, Wanted] = {}
         """What it waits for, by call."""
+        self._held: str | None = None
+        """Why nobody can give what it waits for: its definition changed."""
         self._finish: Finish | None = None
         self._error: ErrorEvent | None = None
         self._result: WorkerResult | None = None
@@ -172,6 +175,8 @@ class Following:
                 self._open[call_id] = event
             case ToolOutputAvailable(tool_call_id=call_id) | ToolOutputError(tool_call_id=call_id):
                 self._open.pop(call_id, None)
+            case Notice(kind=kind, message=message) if kind == DEFINITION_CHANGED:
+                self._held = message
             case ErrorEvent():
                 self._error = event
             case WorkerResult():
@@ -210,7 +215,7 @@ class Following:
 
     async def _asked_of_a_person(self) -> list[CallResult]:
         results: list[CallResult] = []
-        if self._look.as_json or not person.is_there():
+        if self._look.as_json or self._held or not person.is_there():
             return results
         self._typing = True
         async with anyio.create_task_group() as tasks:
@@ -269,7 +274,9 @@ class Following:
 
     async def _left_waiting(self, run_id: str) -> int:
         calls = [_as_awaited(one) for one in self._open.values()]
-        lines = list(waiting_lines(run_id, calls)) or [f"waits; shopfloor answer {run_id[:8]} --list says for what"]
+        lines = [*([one_line(self._held, PREVIEW_CHARS)] if self._held else []), *waiting_lines(run_id, calls)] or [
+            f"waits; shopfloor answer {run_id[:8]} --list says for what"
+        ]
         await self._last_words("waiting", run_id, lines)
         return self._code if self._code is not None else WAITING_EXIT
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shopfloor.cli.style import one_line, safe
 from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.views import RATE_LIMIT, asked_line
+from shopfloor.views import DEFINITION_CHANGED, RATE_LIMIT, asked_line, held_words
 
 if TYPE_CHECKING:
     from shopfloor.client import Client
@@ -18,6 +18,11 @@ def awaited(detail: Mapping[str, Any]) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", detail.get("awaits") or [])
 
 
+def is_answerable(call: Mapping[str, Any]) -> bool:
+    """Whether somebody can give what the run waits for."""
+    return call["kind"] != DEFINITION_CHANGED
+
+
 def waiting_lines(run_id: str, calls: list[dict[str, Any]]) -> Iterator[str]:
     """Each of them, and the command that answers it. They may be of runs below that one."""
     for call in calls:
@@ -25,6 +30,8 @@ def waiting_lines(run_id: str, calls: list[dict[str, Any]]) -> Iterator[str]:
         who = "" if whose == run_id else f"sub-run {whose[:8]} "
         if call["kind"] == RATE_LIMIT:
             yield f"{who}waits for a rate limit, until {safe(str(call['until']))}"
+        elif call["kind"] == DEFINITION_CHANGED:
+            yield f"{who}{one_line(held_words(call['input']), PREVIEW_CHARS)}"
         elif call.get("answered"):
             yield f"{who}answered, not taken up yet: {asked(call)}"
         else:

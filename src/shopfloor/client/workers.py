@@ -14,12 +14,20 @@ from shopfloor.client.execution import Begin, Continue, Execution, Received
 from shopfloor.client.following import followed, patiently, replayed, stamped
 from shopfloor.client.problems import checked_run, failure_of
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
-from shopfloor.errors import ExecutionCancelled, InvalidInput, RunFailed, ShopfloorError, ToolFailed
+from shopfloor.errors import (
+    DefinitionChanged,
+    ExecutionCancelled,
+    InvalidInput,
+    RunFailed,
+    ShopfloorError,
+    ToolFailed,
+)
 from shopfloor.limits import CANCEL_SECONDS
 from shopfloor.views import (
     ClientToolRequest,
     ErrorEvent,
     Finish,
+    Notice,
     Question,
     RequestedCall,
     Start,
@@ -217,6 +225,8 @@ def _failure_in_output(event: Received) -> ShopfloorError | None:
                 f"the worker asks for {names}, and there is no handler for it",
                 hint="give one in `tools`, or use `execute` and `continue_`",
             )
+        case Notice(kind=DefinitionChanged.code, message=message):
+            return DefinitionChanged(message)
         case Finish(reason="question" | "waiting"):
             return RunFailed(
                 "the worker waits for a person", hint="use `execute`, and answer what it asks with `answer`"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 import anyio
 import msgspec
@@ -19,35 +17,27 @@ from shopfloor.engine.journal import Journal, Place, Said, StepRecord
 from shopfloor.engine.leash import Leash
 from shopfloor.engine.occupancy import Occupancy, Slot
 from shopfloor.engine.resting import resting_call, seconds_until
+from shopfloor.engine.results import FINAL, EndedBadly, StepResult, failure_of, readable
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import (
-    AgentMissing,
     AnswerTimeout,
-    AuthenticationFailed,
-    BudgetExceeded,
+    ExecutionCancelled,
     HostStopped,
     LogClosed,
     OutcomeUnknown,
-    RequestRejected,
     RunFailed,
     ShopfloorError,
     StepFailed,
     StorageError,
-    TurnsExceeded,
-    error_of,
 )
 from shopfloor.limits import LEAVING_SECONDS, STORAGE_PATIENCE_SECONDS, STORAGE_RETRY_SECONDS
 from shopfloor.log import (
     Awaits,
     CallCompleted,
     CallStarted,
-    Cost,
-    Covers,
     Delta,
-    EndedProcess,
     Entry,
     Event,
-    Limit,
     Payload,
     Process,
     Session,
@@ -55,7 +45,6 @@ from shopfloor.log import (
     StepStarted,
     ToolCall,
     ToolResult,
-    Usage,
     timestamp_of,
 )
 from shopfloor.ports import Log, Order
@@ -73,29 +62,6 @@ class Finished(Exception):
         super().__init__(failed or "finished")
         self.output = output
         self.failed = failed
-
-
-class StepResult(msgspec.Struct, frozen=True):
-    """What a step gave, with what it cost."""
-
-    value: Any
-    usage: Usage | None = None
-    cost: Cost | None = None
-    session: Session | None = None
-    limits: list[Limit] | None = None
-    sub_usage: Usage | None = None
-    sub_cost: Cost | None = None
-    covers: Covers | None = None
-    ended_processes: list[EndedProcess] | None = None
-
-
-class EndedBadly(Exception):
-    """A step failed, and something is to be told of it all the same: what it gave, what it cost."""
-
-    def __init__(self, failure: RunFailed, result: StepResult) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-        self.result = result
 
 
 class Trying(msgspec.Struct):
@@ -144,6 +110,12 @@ class Attempt:
         self._answers: dict[str, anyio.Event] = {}
         self._children: dict[str, anyio.Event] = {}
         self._last_seq = journal.last_seq
+        self._worker_ended: Literal["completed", "failed"] | None = None
+        self._branches: list[asyncio.Task[Any]] = []
+        """The tasks that are in the middle of a step or wait for an answer."""
+        self._writing = 0
+        """How many events are being written."""
+        self._written = asyncio.Event()
 
     # Writing.
 
@@ -153,6 +125,15 @@ class Attempt:
         """Waits for room where there is none. What is written is in the journal too."""
         if self.leash.loose:
             raise LogClosed(f"the run {self.run_id} goes on without this worker, or has ended")
+        self._writing += 1
+        try:
+            return await self._append(payload, place, child_run_id=child_run_id, at=at)
+        finally:
+            self._writing -= 1
+            if not self._writing:
+                self._written.set()
+
+    async def _append(self, payload: Payload, place: Place, *, child_run_id: str | None, at: str | None) -> Entry:
         deadline = time.monotonic() + STORAGE_PATIENCE_SECONDS
         while True:
             try:
@@ -160,7 +141,7 @@ class Attempt:
                     payload, path=place.path, iteration=place.iteration, child_run_id=child_run_id, at=at
                 )
             except StorageError:
-                if time.monotonic() > deadline or self.cancellation.forced.is_set():
+                if time.monotonic() > deadline or self.cancellation.forced.is_set() or self.leash.loose:
                     raise
                 await anyio.sleep(STORAGE_RETRY_SECONDS)
             else:
@@ -238,7 +219,8 @@ class Attempt:
             if not resumed and not starts_itself:
                 await self.begin(trying)
             try:
-                result = await work(trying)
+                with self._branch():
+                    result = await work(trying)
             except anyio.get_cancelled_exc_class():
                 with anyio.CancelScope(shield=True):
                     await self._leave(trying, repeatable=repeatable)
@@ -273,7 +255,7 @@ class Attempt:
 
     async def end(self, trying: Trying, result: StepResult | None = None, error: ShopfloorError | None = None) -> None:
         record = self.journal.steps.get(trying.place)
-        if record is None or record.done is not None or record.try_ != trying.try_:
+        if record is None or record.done is not None or record.try_ != trying.try_ or self.leash.loose:
             return
         ended = CallCompleted if record.child_run_id else StepCompleted
         gave = result or StepResult(None)
@@ -305,6 +287,9 @@ class Attempt:
             return 1
         if record.done is None:
             return await self._after_cut(place, record, retry)
+        if record.stopped_by is not None:
+            # An earlier attempt stopped it for a failure, which is what the worker is told again.
+            raise failure_of(record.stopped_by)
         return await self._again(retry, record.try_, failure_of(record.done))
 
     async def _after_cut(self, place: Place, record: StepRecord, retry: Retry | None) -> int:
@@ -321,7 +306,7 @@ class Attempt:
 
     async def _again(self, retry: Retry | None, try_: int, failure: RunFailed) -> int:
         """The number of the next try, when it is time for it; raises the failure where there is to be none."""
-        if retry is None or try_ > retry.limit or (isinstance(failure, _FINAL) and not retry.always):
+        if retry is None or try_ > retry.limit or (isinstance(failure, FINAL) and not retry.always):
             raise failure
         await self.pause(min(retry.delay * retry.factor ** (try_ - 1), retry.max_delay))
         return try_ + 1
@@ -336,10 +321,19 @@ class Attempt:
             case "stopped" if not repeatable:
                 await self.end(trying, error=HostStopped("the host was stopped in the middle of this step"))
             case None:
-                # The worker itself has left it: a time limit, or another branch that failed.
-                await self.end(trying, error=StepFailed("it was left in the middle"))
+                await self.end(trying, error=self.stopped(trying.place))
             case _:
                 pass
+
+    def stopped(self, place: Place) -> RunFailed:
+        """Why a step is over that the run as a whole is not left for: it never has the error of another."""
+        if self._worker_ended == "completed":
+            return StepFailed("the worker went on without it")
+        reason = self.journal.stop_reason(place)
+        if reason is None and self._worker_ended == "failed":
+            reason = "stopped because the run failed"
+        # Else the worker itself has left it, as for a time limit.
+        return ExecutionCancelled(reason) if reason else StepFailed("it was left in the middle")
 
     # Leaving.
 
@@ -350,11 +344,33 @@ class Attempt:
             self.left.set()
             self.leash.pull()
 
-    def heir(self) -> Attempt:
-        """The same for whoever ends the run in place of a worker that was left behind: that one can write no more."""
+    async def close(self, how: Literal["completed", "failed"]) -> Attempt:
+        """Stop what the worker did not wait for, close the log to it, and give the attempt that alone ends the run."""
+        self._worker_ended = how
+        for task in self._branches:
+            task.cancel()
+        if self._branches and not self.leash.loose:
+            await asyncio.wait(list(self._branches), timeout=self.leash.patience)
+        self.leash.loose = True
+        while self._writing:
+            # What was begun to be written is in the journal before anybody looks what is open.
+            self._written = asyncio.Event()
+            await self._written.wait()
         heir = copy.copy(self)
         heir.leash = Leash(patience=self.leash.patience)
         return heir
+
+    @contextmanager
+    def _branch(self) -> Generator[None]:
+        """Around what a task of the worker is at: the worker may end without waiting for it."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._branches.append(task)
+        try:
+            yield
+        finally:
+            if task is not None:
+                self._branches.remove(task)
 
     def cancel(self, reason: str) -> None:
         self.cancellation.request(reason)
@@ -370,7 +386,8 @@ class Attempt:
     def _news(self, known: dict[str, anyio.Event], key: str) -> Generator[anyio.Event]:
         event = known.setdefault(key, anyio.Event())
         try:
-            yield event
+            with self._branch():
+                yield event
         finally:
             known.pop(key, None)
 
@@ -461,42 +478,3 @@ class Attempt:
             event.set()
             self.occupancy.stir()
         return event is not None
-
-
-_FINAL = (AuthenticationFailed, RequestRejected, OutcomeUnknown, AgentMissing, BudgetExceeded, TurnsExceeded)
-"""What no further try can mend, as far as we know."""
-
-
-def failure_of(done: StepCompleted | CallCompleted) -> RunFailed:
-    """The failure that a step ended with, as an error again."""
-    kind = error_of(done.error_code or StepFailed.code)
-    if not issubclass(kind, RunFailed):
-        kind = StepFailed
-    return kind(done.error or "the step failed", hint=done.error_hint)
-
-
-LEAVING = (asyncio.CancelledError, GeneratorExit)
-"""By what a worker's code is told to leave. All else it raises, even what would end a program, ends its run alone."""
-
-
-def readable(error: BaseException) -> RunFailed:
-    """What went wrong in a step, as an error of ours."""
-    if isinstance(error, RunFailed):
-        return error
-    if isinstance(error, EndedBadly):
-        return error.failure
-    if isinstance(error, BaseExceptionGroup):
-        return readable(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
-    if isinstance(error, ShopfloorError):
-        return StepFailed(error.message, hint=error.hint)
-    text = _text_of(error)
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    *_, where = [None, *traceback.extract_tb(error.__traceback__)]
-    return StepFailed(f"{said} ({Path(where.filename).name}:{where.lineno})" if where else said)
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - it is somebody else's, too
-        return ""

@@ -12,10 +12,11 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from shopfloor.engine.attempt import Attempt, Finished, Trying, readable
+from shopfloor.engine.attempt import Attempt, Finished, Trying
 from shopfloor.engine.journal import Journal
 from shopfloor.engine.leash import LeftBehind
 from shopfloor.engine.outcome import error_of
+from shopfloor.engine.results import readable
 from shopfloor.errors import InvalidEvent, ShopfloorError, StepFailed, StorageError
 from shopfloor.log import RunCompleted, RunError, Status, Usage, now
 
@@ -43,9 +44,9 @@ async def conduct(
     except LeftBehind:
         then = "it stays open, to be gone on with" if attempt.leaving in _OPEN else "it ended without it"
         _log.warning("run %s: its worker did not leave when it was told to; %s", attempt.run_id, then)
-        # What the worker still holds can write nothing any more.
-        attempt = attempt.heir()
     result, failure = (ended.result, ended.failure) if ended is not None else (None, None)
+    with anyio.CancelScope(shield=True):
+        attempt = await attempt.close("completed" if failure is None else "failed")
     # A worker may make an error of its own out of being left; that is no reason of the run's.
     left = attempt.leaving if ended is None or failure is not None else None
     if left in _OPEN:
@@ -59,7 +60,7 @@ async def conduct(
     outcome = _outcome(attempt, status, error, result, began)
     with anyio.CancelScope(shield=True):
         await before_end()
-        await end_open_steps(attempt, error.message if error else "the worker went on without it")
+        await end_open_steps(attempt, StepFailed(error.message) if left and error else None)
         try:
             await attempt.append(outcome)
         except InvalidEvent as wrong:
@@ -88,11 +89,14 @@ async def _end_of(attempt: Attempt, body: Callable[[], Awaitable[Any]]) -> _Ende
         return _Ended(failure=readable(error))
 
 
-async def end_open_steps(attempt: Attempt, why: str) -> None:
-    """Nothing stays open when a run has ended: what an earlier attempt left is ended too."""
+async def end_open_steps(attempt: Attempt, why: ShopfloorError | None) -> None:
+    """Nothing stays open when a run has ended: what an earlier attempt left is ended too.
+
+    `why` is for all of them, where the run as a whole was left.
+    """
     for place, record in reversed(attempt.journal.open_steps()):
         trying = Trying(place, record.name, record.kind, record.try_, time.monotonic())
-        await attempt.end(trying, error=StepFailed(why))
+        await attempt.end(trying, error=why or attempt.stopped(place))
 
 
 def _outcome(attempt: Attempt, status: Status, error: RunError | None, result: Any, began: float) -> RunCompleted:

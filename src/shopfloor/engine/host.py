@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import anyio.abc
 import anyio.to_thread
-import msgspec
 
 from shopfloor.engine.agents.asking import AgentDesk
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.conduct import conduct
+from shopfloor.engine.definitions import Definitions, definition_of, held_call, released_result
 from shopfloor.engine.duty import Duty
 from shopfloor.engine.interpreter import Interpreter
 from shopfloor.engine.journal import AGENT, Journal, last_event, read_journal
@@ -26,14 +26,14 @@ from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.slots import HostSlot, Slots
 from shopfloor.engine.steps.tools import tools_of
 from shopfloor.engine.subruns import SubRuns
-from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue
+from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
+from shopfloor.engine.workers.changes import DefinitionChange
 from shopfloor.engine.workers.definition import Definition
 from shopfloor.engine.workers.python import arguments_of
 from shopfloor.engine.works import LocalWorks
 from shopfloor.engine.workshop import Workshop
 from shopfloor.errors import (
     AgentFailed,
-    DefinitionChanged,
     LogBusy,
     OutcomeUnknown,
     RunEnded,
@@ -90,7 +90,7 @@ class Host:
         self._processes = processes
         self._models = models
         self._agents = agents
-        self._catalogue = catalogue
+        self._definitions = Definitions(catalogue)
         self._cwd = cwd
         self._slots = Slots(slots)
         self._duty: Duty = duty
@@ -163,6 +163,10 @@ class Host:
             await self._orders.obey()
             if self._duty == "all":
                 await self._claim()
+            for run_id in self._definitions.release():
+                # It may have been deleted meanwhile.
+                if self._storage.log_path(run_id).exists():
+                    self.go_on(run_id)
             self._let_go()
             self._mind_the_disk()
         except (ShopfloorError, OSError) as error:
@@ -195,15 +199,15 @@ class Host:
         return run_id
 
     def go_on(self, run_id: str) -> None:
-        """Takes up a run that has a log already."""
+        """Takes up a run that has a log already, unless it waits for its definition."""
         if run_id in self._begun:
             self._again.add(run_id)
-        else:
+        elif not self._definitions.is_held(run_id):
             self._begin(run_id, self._slots.slot(), None)
 
     def adopt(self, run_id: str) -> None:
         """Takes up a run that has a log and no host, unless it is taken up already."""
-        if run_id not in self._begun:
+        if run_id not in self._begun and not self._definitions.is_held(run_id):
             self._begin(run_id, self._slots.slot(), None)
 
     def cancel(self, run_id: str, reason: str, order: Dispatch | None = None) -> None:
@@ -288,6 +292,20 @@ class Host:
             journal = await read_journal(self._reader, run_id) if log.seq else Journal(run_id)
             if journal.outcome is not None or (journal.first is None and order is None):
                 return
+            if order is None and cancel is None:
+                # One that was cut off is not gone on with only to be cancelled then.
+                cancel = await self._orders.cancel_of(run_id)
+            started = self._run_started(journal, order)
+            definition = definition_of(journal.first or started)
+            self._definitions.forget(run_id)
+            worker = None
+            if definition is not None and cancel is None:
+                ordered = started.definition_hash if journal.first is None else None
+                worker = self._definitions.look_up(definition, ordered=ordered)
+                if isinstance(worker, DefinitionChange) and journal.held_by:
+                    # The log tells of the wait already: another attempt would do nothing.
+                    self._definitions.hold(run_id, definition)
+                    return
             attempt = Attempt(
                 journal,
                 log,
@@ -298,26 +316,17 @@ class Host:
             )
             self._live[run_id] = attempt
             try:
-                await attempt.append(self._run_started(journal, order))
-                await end_partial_messages(attempt)
-                if journal.attempt == 1 and run_id in self._on_record:
-                    attempt.fail(
-                        OutcomeUnknown(
-                            "its log was lost while it was worked on: what it had done is not known",
-                            hint="look at what it did before you start it again",
-                        )
-                    )
-                self._on_record.add(run_id)
-                if order is not None:
-                    self._started.append((run_id, attempt))
-                if order is None and cancel is None:
-                    # One that was cut off is not gone on with only to be cancelled then.
-                    cancel = await self._orders.cancel_of(run_id)
-                if cancel is not None:
-                    attempt.cancel(cancel)
-                self.wake()
+                await self._begin_attempt(attempt, started, order, cancel)
+                if isinstance(worker, DefinitionChange) and definition is not None and attempt.leaving is None:
+                    await attempt.append(held_call(worker))
+                    self._definitions.hold(run_id, definition)
+                    return
+                for call_id in journal.held_by if cancel is None else ():
+                    await attempt.append(released_result(call_id))
                 outcome = await conduct(
-                    attempt, lambda: self._work(attempt), before_end=lambda: self._sub_runs.cancel_open(attempt)
+                    attempt,
+                    lambda: self._work(attempt, definition, worker),
+                    before_end=lambda: self._sub_runs.cancel_open(attempt),
                 )
             finally:
                 del self._live[run_id]
@@ -328,6 +337,26 @@ class Host:
         elif attempt.leaving == "suspended" and (attempt.occupancy.stirred or not journal.waits.waiting):
             # What it waited for came while it was being left.
             self._again.add(run_id)
+
+    async def _begin_attempt(
+        self, attempt: Attempt, started: RunStarted, order: Dispatch | None, cancel: str | None
+    ) -> None:
+        run_id = attempt.run_id
+        await attempt.append(started)
+        await end_partial_messages(attempt)
+        if attempt.journal.attempt == 1 and run_id in self._on_record:
+            attempt.fail(
+                OutcomeUnknown(
+                    "its log was lost while it was worked on: what it had done is not known",
+                    hint="look at what it did before you start it again",
+                )
+            )
+        self._on_record.add(run_id)
+        if order is not None:
+            self._started.append((run_id, attempt))
+        if cancel is not None:
+            attempt.cancel(cancel)
+        self.wake()
 
     def _run_started(self, journal: Journal, order: Dispatch | None) -> RunStarted:
         if journal.first is not None or order is None:
@@ -356,13 +385,14 @@ class Host:
             format=FORMAT,
         )
 
-    async def _work(self, attempt: Attempt) -> Any:
+    async def _work(
+        self, attempt: Attempt, definition: Definition | None, worker: Worker | DefinitionChange | None
+    ) -> Any:
         first = attempt.journal.first
         if first is not None and first.definition is None and first.kind == AGENT:
             raise AgentFailed("the agent that it worked for was cut off")
-        if first is None or first.definition is None:
+        if first is None or definition is None:
             raise StepFailed("the log does not say what was to be done: it cannot be gone on with")
-        definition = msgspec.convert(first.definition, Definition)
         workshop = Workshop(
             models=self._models,
             processes=self._processes,
@@ -371,18 +401,9 @@ class Host:
             cwd=first.cwd or self._cwd,
         )
         given = first.input or {}
-        if definition.function is None:
+        if not isinstance(worker, Worker) or worker.function is None:
             return await Interpreter(attempt, workshop, definition, given).run()
-        if attempt.journal.attempt == 1:
-            worker = self._catalogue.ordered(definition.slug, first.definition_hash)
-        else:
-            worker = self._catalogue.get(definition.slug)
-        if worker.function is None or worker.hash != first.definition_hash:
-            raise DefinitionChanged(
-                f"the worker {definition.slug!r} is not the one that this run began with",
-                hint="put the earlier one back, or start a new run",
-            )
-        run = Run(attempt, workshop, given=given, tools=tools_of(definition))
+        run = Run(attempt, workshop, given=given, tools=tools_of(worker.definition))
         return as_json(definition.slug, await worker.function(run, **arguments_of(worker.function, given)))
 
     # Ends.

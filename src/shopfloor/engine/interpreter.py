@@ -11,8 +11,9 @@ import anyio.lowlevel
 import msgspec
 
 from shopfloor.engine.agents.asking import AgentOrder
-from shopfloor.engine.attempt import LEAVING, Attempt, Finished, StepResult, Trying
+from shopfloor.engine.attempt import Attempt, Finished, StepResult, Trying
 from shopfloor.engine.journal import Place
+from shopfloor.engine.results import LEAVING
 from shopfloor.engine.run import Run
 from shopfloor.engine.steps.agent import run_agent
 from shopfloor.engine.steps.command import CommandWork

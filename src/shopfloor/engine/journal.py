@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from shopfloor.errors import InvalidEvent
+from shopfloor.errors import ExecutionCancelled, InvalidEvent
 from shopfloor.limits import JOURNAL_PAGE_EVENTS
 from shopfloor.log import (
     AssistantMessage,
@@ -29,7 +29,7 @@ from shopfloor.log import (
     is_piece,
 )
 from shopfloor.ports import LogReader
-from shopfloor.views import PartialMessages, Waits, added, waits_step
+from shopfloor.views import DEFINITION_CHANGED, PartialMessages, Waits, added, waits_step
 
 AGENT = "agent"
 """The kind of a step that an agent does."""
@@ -65,6 +65,10 @@ class StepRecord(msgspec.Struct):
     try_: int
     done: StepCompleted | CallCompleted | None = None
     child_run_id: str | None = None
+    began: int = 0
+    """The `seq` at which that try began."""
+    stopped_by: StepCompleted | CallCompleted | None = None
+    """The end of the step whose failure stopped this one."""
     session: Session | None = None
     """For an agent: the session that can be gone on in."""
     spoke: bool = False
@@ -93,6 +97,8 @@ class Journal(msgspec.Struct):
     calls: dict[str, tuple[Place, ToolCall]] = {}
     """The calls that have no result yet."""
     results: dict[str, ToolResult] = {}
+    failed: tuple[Place, int] | None = None
+    """The step that failed last, and the `seq` of that; of steps inside each other the innermost."""
     waits: Waits = Waits()
     outcome: RunCompleted | None = None
     spent: Spending = Spending()
@@ -121,7 +127,7 @@ class Journal(msgspec.Struct):
             case StepStarted() | CallStarted() as step:
                 session = step.session if isinstance(step, StepStarted) else None
                 self.steps[place] = StepRecord(
-                    step.name, step.kind, step.try_, child_run_id=event.child_run_id, session=session
+                    step.name, step.kind, step.try_, child_run_id=event.child_run_id, began=event.seq, session=session
                 )
             case StepCompleted() | CallCompleted() as step:
                 self._end(place, step)
@@ -149,6 +155,7 @@ class Journal(msgspec.Struct):
     def _end(self, place: Place, step: StepCompleted | CallCompleted) -> None:
         if place in self.steps:
             self.steps[place].done = step
+            self._note_failure(place, step)
         if isinstance(step, CallCompleted):
             self.sub_usage, self.sub_cost = added(self.sub_usage, step.usage), summed(self.sub_cost, step.cost)
         elif step.kind == AGENT:
@@ -160,6 +167,32 @@ class Journal(msgspec.Struct):
                 begun = self.steps[place].session
                 process = step.session.process or (begun and begun.process)
                 self.steps[place].session = msgspec.structs.replace(step.session, process=process)
+
+    def _note_failure(self, place: Place, step: StepCompleted | CallCompleted) -> None:
+        if step.error_code == ExecutionCancelled.code:
+            failed = self.failed_beside(place)
+            self.steps[place].stopped_by = self.steps[failed].done if failed is not None else None
+        elif step.error is not None and (self.failed is None or not _is_inside(self.failed[0], place)):
+            self.failed = place, self.last_seq
+
+    def failed_beside(self, place: Place) -> Place | None:
+        """Give the step that failed while this one, which is not around it, was going on; None where none did."""
+        step = self.steps.get(place)
+        if step is None or self.failed is None or self.failed[1] < step.began:
+            return None
+        failed = self.failed[0]
+        done = self.steps[failed].done
+        is_failure = done is not None and done.error is not None and failed != place
+        return failed if is_failure and not _is_inside(failed, place) else None
+
+    def stop_reason(self, place: Place) -> str | None:
+        """Say which step's failure stopped this one; None where none is known to have."""
+        failed = self.failed_beside(place)
+        if failed is None:
+            return None
+        name = f"{failed.path}#{failed.iteration}" if failed.iteration else failed.path
+        child = self.steps[failed].child_run_id
+        return f"stopped because the sibling `{name}`{f' (run {child})' if child else ''} failed"
 
     def _is_agents(self, place: Place, said: Said) -> bool:
         """What an agent said and did need not be known to go on: it knows it itself, and it may be very much."""
@@ -223,11 +256,22 @@ class Journal(msgspec.Struct):
     @property
     def awaited(self) -> set[str]:
         """The open calls that somebody outside has to answer."""
-        return {call_id for call_id, (_, call) in self.calls.items() if call.awaits is not None}
+        waiting = {call_id for call_id, (_, call) in self.calls.items() if call.awaits is not None}
+        return waiting - set(self.held_by)
+
+    @property
+    def held_by(self) -> list[str]:
+        """The open calls by which the whole run waits for its definition: nobody can answer them."""
+        calls = [call for _, call in self.calls.values() if call.awaits is not None]
+        return [call.call_id for call in calls if call.awaits and call.awaits.kind == DEFINITION_CHANGED]
 
     def open_steps(self) -> list[tuple[Place, StepRecord]]:
         """The innermost last."""
         return [(place, step) for place, step in self.steps.items() if step.done is None]
+
+
+def _is_inside(place: Place, outer: Place) -> bool:
+    return place.path.startswith(f"{outer.path}.")
 
 
 def summed(one: Cost | None, other: Cost | None) -> Cost | None:

@@ -50,7 +50,9 @@ class Leash(Generic[T]):
             self._deadline.cancel()
         if self.loose:
             raise LeftBehind
-        return self._task.result()
+        # A cancellation may come out of the work that is not the one that went in, as `asyncio.gather` makes one of its
+        # own: our scope does not know it, and whoever awaits us is not the one that is cancelled.
+        return None if self._task.cancelled() else self._task.result()
 
     async def _within(self, work: Callable[[], Awaitable[T]]) -> T | None:
         with self._scope:

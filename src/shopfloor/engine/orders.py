@@ -15,7 +15,7 @@ from shopfloor.engine.duty import Duty
 from shopfloor.engine.journal import last_event
 from shopfloor.engine.orphans import can_go_on, end_orphan
 from shopfloor.engine.works import LocalWorks
-from shopfloor.errors import RunEnded, ShopfloorError, StorageError
+from shopfloor.errors import LogClosed, RunEnded, ShopfloorError, StorageError
 from shopfloor.limits import ORDER_PATIENCE_SECONDS, STOPPED_HOST_SECONDS
 from shopfloor.log import RunCompleted, timestamp_of
 from shopfloor.ports import Dispatch, Hosts, LogReader, Order, Queue
@@ -105,7 +105,7 @@ class Orders:
         taken = self._taken.setdefault(order.run_id, [])
         if number in taken:
             return
-        with suppress(StorageError, RunEnded):
+        with suppress(StorageError, RunEnded, LogClosed):
             await attempt.deliver(order)
             if order.kind == "cancel":
                 taken.append(number)

@@ -119,6 +119,11 @@ class LocalWorks:
         if journal.first is None:
             raise RunNotFound(f"there is no run {run_id} that waits for anything")
         for one in results:
+            if one.call_id in journal.held_by:
+                raise ConflictError(
+                    f"the run {run_id} waits for its definition, which no answer can give",
+                    hint="put the worker back as it was, or cancel the run",
+                )
             if one.call_id not in journal.awaited and one.call_id not in journal.results:
                 known = ", ".join(sorted(journal.awaited)) or "none"
                 raise UnknownCall(

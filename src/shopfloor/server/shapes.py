@@ -106,7 +106,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
         list[str] | None,
         Meta(
             description="While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, "
-            "`rate_limit`, or another; `run` for a run that it called. Null while it does not."
+            "`rate_limit`, `definition_changed`, or another; `run` for a run that it called. Null while it does not."
         ),
     ]
     asks: Annotated[

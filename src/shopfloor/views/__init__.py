@@ -73,11 +73,12 @@ from shopfloor.views.stream_wire import decode_event, encode_event
 from shopfloor.views.text import as_text, cut
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import Load, Row, tree
-from shopfloor.views.waiting import RATE_LIMIT, Waits, asked_line, waits_step
+from shopfloor.views.waiting import DEFINITION_CHANGED, RATE_LIMIT, Waits, asked_line, held_words, waits_step
 
 __all__ = [
     "AGENT_SIGNALS",
     "CLIENT_TOOL",
+    "DEFINITION_CHANGED",
     "DONE",
     "HIT_BEGIN",
     "HIT_END",
@@ -156,6 +157,7 @@ __all__ = [
     "event_of",
     "finish",
     "fold",
+    "held_words",
     "indexed_text",
     "is_interrupted",
     "join_call_id",

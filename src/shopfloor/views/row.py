@@ -84,7 +84,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     outside: bool = False
     """It waits, and nothing can happen until somebody outside acts: it needs no host until then."""
     wake_at: str | None = None
-    """When the first of its waits ends by itself."""
+    """When the first of its waits ends by itself; empty where that may be at any time."""
     last_seq: int = 0
 
     @property
@@ -176,7 +176,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         model=model,
         waits=waits,
         status=row.status if row.ended else "waiting" if waiting else "running",
-        outside=row.outside if last is None else waiting and _rests(last),
+        outside=row.outside if last is None else waiting and (waits.for_definition or _rests(last)),
         wake_at=waits.wake_at,
     )
 

@@ -57,7 +57,7 @@ from shopfloor.views.stream_texts import (
     step_ended,
     texts_ended,
 )
-from shopfloor.views.waiting import QUESTION, RATE_LIMIT, Waits, waits_step
+from shopfloor.views.waiting import DEFINITION_CHANGED, QUESTION, RATE_LIMIT, Waits, held_words, waits_step
 
 CLIENT_TOOL = "client_tool"
 _LOG_QUESTION = "log_question"
@@ -201,6 +201,10 @@ def _event(state: StreamState, event: Event) -> Step:
 def _called(state: StreamState, event: Event, call: ToolCall) -> Step:
     if call.awaits is not None and call.awaits.kind == RATE_LIMIT:
         return state, [Notice(kind="limit", message=f"waits for a rate limit, until {call.awaits.until}")]
+    if call.awaits is not None and call.awaits.kind == DEFINITION_CHANGED:
+        # Nobody who follows can give what it waits for: the stream is over for now.
+        notice = Notice(kind=DEFINITION_CHANGED, message=held_words(call.input))
+        return state, [notice, finish("waiting")]
     texts, told = call_told(state.texts, call.call_id, call.name, call.input)
     state = msgspec.structs.replace(state, texts=texts)
     if call.awaits is not None:
@@ -214,7 +218,7 @@ def _called(state: StreamState, event: Event, call: ToolCall) -> Step:
 
 
 def _answered(state: StreamState, result: ToolResult) -> Step:
-    if result.name == RATE_LIMIT and result.fidelity == "router":
+    if result.name in (RATE_LIMIT, DEFINITION_CHANGED) and result.fidelity == "router":
         return state, []
     state = msgspec.structs.replace(
         state,
@@ -232,7 +236,7 @@ def _answered(state: StreamState, result: ToolResult) -> Step:
 def _asking(state: StreamState) -> Step:
     """Where the run waits for somebody outside: what is asked of them, and that the stream is over for now."""
     fresh = {one: call for one, call in state.calls.items() if one not in state.asked}
-    if not fresh or not state.waits.waiting:
+    if not fresh or not state.waits.waiting or state.waits.for_definition:
         return state, []
     wanted = {one: call for one, call in fresh.items() if call.kind == CLIENT_TOOL}
     if wanted:

@@ -25,6 +25,8 @@ QUESTION = "question"
 """The kind of a wait for a person's answer."""
 RATE_LIMIT = "rate_limit"
 """The kind of a wait that ends by itself: the provider has said when it will answer again."""
+DEFINITION_CHANGED = "definition_changed"
+"""The kind of a wait that holds the whole run: its worker is not the one that the run began with."""
 
 _RUN = "run"
 
@@ -48,8 +50,15 @@ class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where more has been announced, calls of a step or branches of one, and is not there yet: it does not wait."""
 
     @property
+    def for_definition(self) -> bool:
+        """The whole run waits until its worker is again the one that it began with."""
+        return DEFINITION_CHANGED in self.kinds.values()
+
+    @property
     def waiting(self) -> bool:
         """Every branch that is open waits, and there is one."""
+        if self.for_definition:
+            return True
         waiting = {*self.calls.values(), *(place for place, is_call in self.steps.items() if is_call)}
         if self.coming or not waiting:
             return False
@@ -61,7 +70,9 @@ class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
     def waits_for(self) -> list[str]:
         """The kinds of what it waits for, each once; `run` for a run that it called."""
         called = [_RUN] if any(self.steps.values()) else []
-        return list(dict.fromkeys([*(self.kinds[call] for call in self.calls if call in self.kinds), *called]))
+        # What holds the run as a whole comes first: no other answer makes the run go on.
+        held = [DEFINITION_CHANGED] if self.for_definition else []
+        return list(dict.fromkeys([*held, *(self.kinds[call] for call in self.calls if call in self.kinds), *called]))
 
     @property
     def lines(self) -> list[str]:
@@ -75,8 +86,8 @@ class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def wake_at(self) -> str | None:
-        """When the first of the waits ends by itself."""
-        return min(self.until.values(), default=None)
+        """When the first of the waits ends by itself; empty, which is before any time, where it may end at any time."""
+        return "" if self.for_definition else min(self.until.values(), default=None)
 
 
 NOTHING = Waits()
@@ -139,10 +150,18 @@ def asked_line(name: str, kind: str, given: Any) -> str:
         options = cast("list[Any]", fields["options"]) if isinstance(fields.get("options"), list) else []
         among = " / ".join(f"{number}. {option}" for number, option in enumerate(options, start=1))
         text = f"{fields['question']} ({among})" if among else str(fields["question"])
+    elif kind == DEFINITION_CHANGED:
+        text = held_words(given)
     else:
         text = f"{name} {as_text(given)}" if given not in (None, {}, "") else name
     line = " ".join(text[: PREVIEW_CHARS * 4].split())
     return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
+
+
+def held_words(given: Any) -> str:
+    """Say why a run waits for its definition, and what to do, from what the call of that wait was given."""
+    said: Any = cast("dict[str, Any]", given).get("message") if isinstance(given, dict) else None
+    return f"waits for its definition: {said or 'its worker changed'}; put it back, or cancel the run"
 
 
 def _without(state: Waits, place: str) -> Waits:

@@ -103,7 +103,7 @@ def test_a_folder_may_hold_a_worker_in_python(tmp_path):
     python_file(tmp_path / "greet" / "worker.py", "greet", "after it")
     again = catalogue.get("greet")
     assert again.definition.description == "after it"
-    assert again.definition.source_hash != first.definition.source_hash
+    assert again.hash != first.hash
     assert again.definition.function == first.definition.function
 
 

@@ -88,6 +88,16 @@ def test_a_definition_survives_the_log_it_is_kept_in():
         assert definition_hash(again) == definition_hash(worker.definition)
 
 
+@pytest.mark.req("TR-70")
+def test_the_hash_of_a_worker_in_yaml_is_of_what_it_says_and_not_of_how_it_is_written(make_worker):
+    one = "steps:\n  A: {block: command, command: ls}\n  B: {block: command, command: pwd}\n"
+    same = "# A comment.\nsteps:\n  'A':\n    command: ls # here\n    block: command\n\n  B: {block: command, command: pwd}\n"
+    other = "steps:\n  B: {block: command, command: pwd}\n  A: {block: command, command: ls}\n"
+    hashes = [definition_hash(read_worker(make_worker(text))) for text in (one, same, other)]
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert hashes[0].startswith("json1:")
+
+
 def test_steps_inside_of_steps_are_read(make_worker):
     definition = read_worker(
         make_worker(

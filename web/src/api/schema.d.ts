@@ -521,7 +521,7 @@ export interface components {
             model: string | null;
             /** @description How many runs it has called. */
             children: number;
-            /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, or another; `run` for a run that it called. Null while it does not. */
+            /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, `definition_changed`, or another; `run` for a run that it called. Null while it does not. */
             waits_for: string[] | null;
             /** @description While it waits, what it asks for, each on one line. Null while it does not. */
             asks: string[] | null;
@@ -601,7 +601,7 @@ export interface components {
             model: string | null;
             /** @description How many runs it has called. */
             children: number;
-            /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, or another; `run` for a run that it called. Null while it does not. */
+            /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, `definition_changed`, or another; `run` for a run that it called. Null while it does not. */
             waits_for: string[] | null;
             /** @description While it waits, what it asks for, each on one line. Null while it does not. */
             asks: string[] | null;

@@ -10,6 +10,12 @@ export function questionOf({ kind, input }: Pick<Awaited, "kind" | "input">): st
   return isText(said) ? said : null;
 }
 
+/** Why a run waits for its definition: nobody can answer that. */
+export function heldBy(input: unknown): string {
+  const said = isRecord(input) ? input["message"] : null;
+  return isText(said) ? said : "its worker changed";
+}
+
 /** What one can choose from. */
 export function optionsOf(input: unknown): readonly (string | number | boolean)[] {
   const said = isRecord(input) ? input["options"] : null;

@@ -12,8 +12,8 @@ export const goesOn = (status: Status) => GOES_ON.has(status);
 /** Why a run was cancelled; null where it was not. */
 export const cancelReason = (run: Pick<RunDetail, "status" | "error">): string | null => (run.status === "cancelled" ? (run.error?.message ?? "") : null);
 
-/** Whether an error only says that the run was cancelled: what was open then ended for that reason, and did not fail. */
-export const isOfCancel = (reason: string | null, error: unknown, code?: unknown): boolean => reason !== null && (error === reason || code === "cancelled");
+/** Whether an error only says that something was stopped, with the run or because another branch failed: it did not fail itself. */
+export const isOfCancel = (reason: string | null, error: unknown, code?: unknown): boolean => code === "cancelled" || (reason !== null && error === reason);
 
 /** What the browser's tab is called. */
 export const titleOf = (run: Run | RunDetail) => `${run.status} · ${oneLine(run.task || run.name, 120)} · Shopfloor`;
@@ -23,6 +23,7 @@ const WAITED_FOR: Record<string, string> = {
   question: "an answer",
   approval: "an approval",
   rate_limit: "the rate limit",
+  definition_changed: "its definition, which changed",
   run: "a sub-run",
 };
 

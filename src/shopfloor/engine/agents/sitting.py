@@ -153,7 +153,7 @@ class Sitting:
             case "failed":
                 await self._attempt.end(self._trying, result, self._attempt.failure)
             case None:
-                await self._attempt.end(self._trying, result, StepFailed("it was left in the middle"))
+                await self._attempt.end(self._trying, result, self._attempt.stopped(self._trying.place))
 
     async def leave(self, result: StepResult) -> None:
         """The session is gone on with later; what it has spent up to here is on record."""

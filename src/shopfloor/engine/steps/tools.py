@@ -12,8 +12,9 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from shopfloor.engine.attempt import LEAVING, Attempt, readable
+from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.journal import Place
+from shopfloor.engine.results import LEAVING, readable
 from shopfloor.engine.workers.definition import Definition, ToolDefinition
 from shopfloor.engine.workers.loading import load_object
 from shopfloor.engine.workers.python import PythonTool

@@ -98,10 +98,10 @@ class Catalogue:
             raise invalid_worker(list(found.problems), found.folder or Path(found.origin))
         return found
 
-    def ordered(self, slug: str, definition_hash: str | None) -> Worker:
-        """The one that a run was ordered from a moment ago: where that is at hand, no file is looked at again."""
+    def ordered(self, slug: str, definition_hash: str) -> Worker | None:
+        """The one that a run was ordered from a moment ago, where that is at hand: no file is looked at again."""
         found = self._found.get(slug)
-        return found if found is not None and found.hash == definition_hash else self.get(slug)
+        return found if found is not None and found.hash == definition_hash else None
 
     def find(self, slug: str) -> Worker | None:
         """The one of that slug, whatever is wrong with it."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from shopfloor.engine.workers.source_hash import total_hash
 from shopfloor.limits import SLUG_CHARS
 
 InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any"]
@@ -285,12 +286,20 @@ class Definition(_Part, frozen=True, kw_only=True):
     """A variable's name, or a value with `{{NAME}}` in it."""
     function: str | None = None
     """For a worker in Python: `package.module:function`; then there are no steps."""
+    functions: dict[str, str] = {}
+    """For a worker in Python: hashes of the function and of what it uses of its file, by name."""
     source_hash: str | None = None
-    """Of that function's source."""
+    """Of that function's file, in logs of the first versions, which have no `functions`."""
 
 
 def definition_hash(definition: Definition) -> str:
-    return hashlib.sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
+    """Hash what a run of it would do, with the algorithm's name before the hash.
+
+    Of a worker in Python what its functions do; of a worker in YAML the document, which has no comments and no layout.
+    """
+    if definition.functions:
+        return total_hash(definition.functions)
+    return f"json1:{hashlib.sha256(msgspec.json.encode(definition)).hexdigest()}"
 
 
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

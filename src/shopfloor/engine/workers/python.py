@@ -26,10 +26,14 @@ import msgspec
 
 from shopfloor.engine.workers.definition import Definition, InputField, InputType, ToolDefinition, is_slug
 from shopfloor.engine.workers.loading import load_object
+from shopfloor.engine.workers.source_hash import source_hashes
 from shopfloor.errors import InvalidWorker, ToolFailed
 from shopfloor.limits import WORKER_FUNCTIONS
 
 __all__ = ["PythonTool", "PythonWorker", "arguments_of", "load_object", "tool", "worker"]
+
+BYTECODE = "bytecode1"
+"""What the hash of a function begins with that has no source."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -123,7 +127,7 @@ def worker(
                 input=fields,
                 tools={tool.name: tool.definition for tool in tools},
                 function=where,
-                source_hash=_source_hash(function),
+                functions=_function_hashes(function),
             ),
         )
 
@@ -261,11 +265,13 @@ def _described(function: Callable[..., Any]) -> str | None:
     return " ".join(doc.split("\n\n")[0].split()) if doc else None
 
 
-def _source_hash(function: Callable[..., Any]) -> str:
+def _function_hashes(function: Callable[..., Any]) -> dict[str, str]:
+    """Hash the function and what it uses of its file, as they are now."""
+    own = cast("types.FunctionType", inspect.unwrap(function))
     try:
-        # All of its file: what the function calls there is a part of it.
-        source = inspect.getsource(inspect.getmodule(function) or function).encode()
-    except (OSError, TypeError):
-        # Typed in, not written down: then its code is all that there is of it.
-        source = cast("types.FunctionType", function).__code__.co_code
-    return hashlib.sha256(source).hexdigest()
+        lines, _ = inspect.findsource(own)
+        found = source_hashes("".join(lines), own.__code__.co_firstlineno)
+    except (OSError, TypeError, SyntaxError):
+        found = {}
+    # Typed in, not written down: then its code is all that there is of it.
+    return found or {own.__qualname__: f"{BYTECODE}:{hashlib.sha256(own.__code__.co_code).hexdigest()}"}

@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import { type Awaited, type Problem, problemOf, reply } from "@/api";
 import { Button } from "@/parts/ui/Button";
-import { answerOf, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
+import { answerOf, heldBy, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
 import { asText } from "@/views/json";
 import { exact } from "@/views/time";
 import { Text } from "./Text";
@@ -18,6 +18,7 @@ export function Question({ asked }: { asked: Awaited }) {
   const [isOther, setIsOther] = useState(() => drafts.has(draftKey(asked)));
   const question = questionOf(asked);
   if (asked.kind === "rate_limit") return <p className="text-xs text-ink-dull">Waits for the provider’s limit{asked.until ? `, until ${exact(asked.until)}` : ""}.</p>;
+  if (asked.kind === "definition_changed") return <p className="text-xs text-ink-dull">Waits for its definition: {heldBy(asked.input)}. Put it back, or cancel the run.</p>;
   return (
     <div className="flex flex-col gap-1.5">
       <p className="font-medium [overflow-wrap:anywhere] whitespace-pre-wrap">

@@ -1,0 +1,86 @@
+"""Runs whose worker in Python changed: they wait, and go on when the worker is again the one that they began with."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import msgspec
+
+from shopfloor.engine.workers.catalogue import Catalogue, Worker
+from shopfloor.engine.workers.changes import DefinitionChange, change_of
+from shopfloor.engine.workers.definition import Definition
+from shopfloor.engine.workers.problems import Problem
+from shopfloor.errors import ShopfloorError
+from shopfloor.log import Awaits, RunStarted, ToolCall, ToolResult
+from shopfloor.views import DEFINITION_CHANGED
+
+
+class Definitions:
+    """Compare the workers of runs with those that there are now, and remember the runs that wait."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._held: dict[str, Definition] = {}
+        """The runs that wait for their definition, as far as this process has looked at them."""
+
+    def look_up(self, definition: Definition, *, ordered: str | None = None) -> Worker | DefinitionChange | None:
+        """Give the worker in Python that a run goes on with, or why it cannot; None for a worker in YAML.
+
+        `ordered` is the hash of the definition, for a run that was dispatched a moment ago and has no log yet.
+        """
+        if definition.function is None:
+            return None
+        worker = self._catalogue.ordered(definition.slug, ordered) if ordered else None
+        worker = worker or self._find(definition.slug)
+        return change_of(definition, worker) or worker
+
+    def hold(self, run_id: str, definition: Definition) -> None:
+        """Remember a run whose log says that it waits."""
+        self._held[run_id] = definition
+
+    def is_held(self, run_id: str) -> bool:
+        return run_id in self._held
+
+    def release(self) -> list[str]:
+        """Forget the runs whose workers are back, and give them."""
+        workers = {slug: self._find(slug) for slug in {one.slug for one in self._held.values()}}
+        released = [run_id for run_id, one in self._held.items() if change_of(one, workers[one.slug]) is None]
+        for run_id in released:
+            self.forget(run_id)
+        return released
+
+    def forget(self, run_id: str) -> None:
+        self._held.pop(run_id, None)
+
+    def _find(self, slug: str) -> Worker | None:
+        try:
+            return self._catalogue.find(slug)
+        except ShopfloorError as error:
+            problem = Problem(Path(slug), 1, error.message)
+            return Worker(definition=Definition(slug=slug), origin=slug, problems=(problem,))
+
+
+def definition_of(first: RunStarted) -> Definition | None:
+    """Read the definition in a log. None where there is none that this version understands."""
+    try:
+        return msgspec.convert(first.definition, Definition) if first.definition is not None else None
+    except msgspec.ValidationError:
+        return None
+
+
+def held_call(change: DefinitionChange) -> ToolCall:
+    """The wait of a whole run for its definition, as the log has it."""
+    return ToolCall(
+        name=DEFINITION_CHANGED,
+        call_id=f"{DEFINITION_CHANGED}_{uuid.uuid4().hex}",
+        input=msgspec.to_builtins(change),
+        output=None,
+        fidelity="router",
+        awaits=Awaits(kind=DEFINITION_CHANGED),
+    )
+
+
+def released_result(call_id: str) -> ToolResult:
+    """The end of that wait: the definition is back."""
+    return ToolResult(name=DEFINITION_CHANGED, call_id=call_id, input=None, output=None, fidelity="router")

@@ -1,0 +1,200 @@
+"""Branches that go on at the same time: one fails, and the others are stopped for that and for nothing else."""
+
+from collections import Counter
+
+import anyio
+import pytest
+from tests.cli.test_run import processes_with
+from tests.engine.floor import Floor, Shift
+from tests.engine.test_waiting import ASKS
+
+from shopfloor.log import CallCompleted, RunCompleted, StepCompleted, Verifier
+
+pytestmark = pytest.mark.anyio
+
+MIDDLE = "steps: {Call: {block: run-worker, worker: asks}}\n"
+FAILS = (
+    "input: {GO: {}}\nsteps: {Do: {block: command, command: 'while [ ! -e {{GO}} ]; do sleep 0.02; done; exit 3'}}\n"
+)
+PARALLEL = """
+    input: {GO: {}}
+    steps:
+      Both:
+        block: parallel
+        branches:
+          good: {Call: {block: run-worker, worker: middle}}
+          idle: {Sleep: {block: command, command: 'sleep 61.25'}}
+          bad: {Inner: {block: parallel, branches: {deep: {Fail: {block: run-worker, worker: fails, input: {GO: '{{GO}}'}}}}}}
+"""
+GATHER = """
+    import asyncio
+    from shopfloor import Run, worker
+
+    @worker
+    async def gathers(run: Run, GO: str):
+        async def fails():
+            await run.worker("fails", {"GO": GO}, name="bad")
+        await asyncio.gather(run.worker("middle"), run.command("sleep 61.25", name="idle"), fails())
+"""
+GROUP = """
+    import asyncio
+    from shopfloor import Run, worker
+
+    @worker
+    async def groups(run: Run, GO: str):
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(run.worker("middle"))
+            tasks.create_task(run.command("sleep 61.25", name="idle"))
+            tasks.create_task(run.worker("fails", {"GO": GO}, name="bad"))
+"""
+WITHOUT_STEP = """
+    import asyncio, pathlib
+    from shopfloor import Run, worker
+
+    @worker
+    async def raises(run: Run, GO: str):
+        async def fails():
+            while not pathlib.Path(GO).exists():
+                await asyncio.sleep(0.02)
+            raise ValueError("of the sibling alone")
+        await asyncio.gather(run.worker("middle"), fails())
+"""
+SIBLING = {"parallel": "both.bad.inner.deep.fail", "gathers": "bad", "groups": "bad"}
+
+
+@pytest.fixture
+def family(floor: Floor) -> Floor:
+    floor.python("asks", ASKS)
+    floor.worker("middle", MIDDLE)
+    floor.worker("fails", FAILS)
+    floor.worker("parallel", PARALLEL)
+    floor.python("gathers", GATHER)
+    floor.python("groups", GROUP)
+    floor.python("raises", WITHOUT_STEP)
+    return floor
+
+
+def runs(floor: Floor) -> dict[str, str]:
+    """The runs that there are, by their workers."""
+    return {floor.events(path.stem)[0].payload.name: path.stem for path in floor.storage.transcripts.glob("*.jsonl")}  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def ends(floor: Floor, run_id: str) -> dict[str, StepCompleted | CallCompleted]:
+    """How each step ended, which is to be once; the log is whole."""
+    verifier = Verifier(run_id)
+    lines = floor.storage.log_path(run_id).read_bytes().splitlines(keepends=True)
+    assert [problem for line in lines for problem in verifier.line(line)] == []
+    ended = [event for event in floor.events(run_id) if isinstance(event.payload, StepCompleted | CallCompleted)]
+    assert [place for place, count in Counter((one.path, one.iteration) for one in ended).items() if count > 1] == []
+    return {one.path: one.payload for one in ended if isinstance(one.payload, StepCompleted | CallCompleted)}
+
+
+async def fail(shift: Shift, worker: str) -> dict[str, str]:
+    """Runs a worker whose sub-runs all wait, and has one of them fail."""
+    floor = shift.floor
+    run_id = await shift.dispatch(worker, GO=str(floor.folder / "go"))
+    await shift.until(lambda: "asks" in runs(floor) and ("fails" in runs(floor) or worker == "raises"), "the sub-runs")
+    await shift.row(runs(floor)["asks"], "waiting")
+    (floor.folder / "go").touch()
+    await shift.ended(run_id)
+    family = runs(floor)
+    for one in family.values():
+        await shift.ended(one)
+    return family
+
+
+@pytest.mark.req("TR-74")
+@pytest.mark.parametrize("worker", SIBLING)
+async def test_what_a_sibling_that_failed_stops_is_cancelled_with_that_reason(family: Floor, worker: str):
+    async with family.open(slots=8) as shift:
+        ids = await fail(shift, worker)
+        reason = f"stopped because the sibling `{SIBLING[worker]}` (run {ids['fails']}) failed"
+        for slug in ("middle", "asks"):
+            outcome = await shift.ended(ids[slug])
+            assert (outcome.status, outcome.error and outcome.error.code) == ("cancelled", "cancelled")
+            assert outcome.error is not None
+            assert outcome.error.message == reason
+            assert {end.error for end in ends(family, ids[slug]).values()} <= {None, reason}
+        assert (await shift.ended(ids["fails"])).status == "failed"
+        top = await shift.ended(ids[worker])
+        assert top.status == "failed"
+        assert top.error is not None
+        assert "exit code 3" in top.error.message
+        steps = ends(family, ids[worker])
+        stopped = [one for path, one in steps.items() if path.endswith(("idle", "sleep", "middle", "good.call"))]
+        assert [(one.error, one.error_code) for one in stopped] == [(reason, "cancelled")] * 2
+        # Nor does what they started go on.
+        await shift.until(lambda: not processes_with("sleep 61.25"), "the command to be stopped")
+
+
+@pytest.mark.req("TR-74")
+async def test_what_the_worker_itself_fails_with_is_not_the_error_of_its_sub_runs(family: Floor):
+    async with family.open() as shift:
+        ids = await fail(shift, "raises")
+        outcome = await shift.ended(ids["middle"])
+        assert outcome.status == "cancelled"
+        (call,) = ends(family, ids["raises"]).values()
+        assert (call.error, call.error_code) == ("stopped because the run failed", "cancelled")
+        top = await shift.ended(ids["raises"])
+        assert top.error is not None
+        assert "of the sibling alone" in top.error.message
+
+
+@pytest.mark.req("TR-74")
+@pytest.mark.parametrize("worker", SIBLING)
+async def test_a_run_cut_off_after_its_branches_were_stopped_fails_with_the_same_error(family: Floor, worker: str):
+    async with family.open(slots=8) as shift:
+        ids = await fail(shift, worker)
+    path = family.storage.log_path(ids[worker])
+    before = family.outcome(ids[worker])
+    lines = path.read_bytes().splitlines(keepends=True)
+    cut = len(lines) - 1
+    while b'"error_code":"cancelled"' not in lines[cut - 1]:
+        cut -= 1
+    path.write_bytes(b"".join(lines[:cut]))
+    # As after a crash: no row tells of the outcome.
+    for file in family.storage.database.parent.glob(f"{family.storage.database.name}*"):
+        file.unlink()
+    async with family.open(slots=8) as shift:
+        again = await shift.ended(ids[worker])
+    assert before is not None
+    assert (again.status, again.error) == ("failed", before.error)
+    ends(family, ids[worker])
+
+
+BRANCHES = """
+    import asyncio
+    from shopfloor import Run, worker
+
+    async def nap(seconds):
+        await asyncio.sleep(seconds)
+        return seconds
+
+    async def fall():
+        await asyncio.sleep(0.05)
+        raise ValueError("fell")
+
+    @worker
+    async def branches(run: Run, FAIL: bool):
+        naps = [run.step(f"nap {n}", nap, 0.03 + n * 0.001) for n in range(60)]
+        await asyncio.gather(*naps, *([run.step("fall", fall)] if FAIL else [run.ask("Well?")]))
+"""
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_each_branch_of_a_gather_has_one_end_whether_one_fails_or_the_run_is_cancelled(floor: Floor, fails: bool):
+    floor.python("branches", BRANCHES)
+    async with floor.open() as shift:
+        run_ids = [await shift.dispatch("branches", FAIL=fails) for _ in range(5)]
+        if not fails:
+            for run_id in run_ids:
+                await shift.until(lambda run_id=run_id: len(floor.events(run_id)) > 80, "some branches to end")
+                await shift.cancel(run_id)
+        for run_id in run_ids:
+            assert (await shift.ended(run_id)).status == ("failed" if fails else "cancelled")
+        # What is left of the branches would be written by now.
+        await anyio.sleep(0.3)
+    for run_id in run_ids:
+        started = {event.path for event in floor.events(run_id) if event.type == "step.started"}
+        assert set(ends(floor, run_id)) == started
+        assert isinstance(floor.events(run_id)[-1].payload, RunCompleted)

@@ -1,0 +1,223 @@
+"""Hosts that die around a run whose worker changed: it waits once, goes on once, and has one outcome."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.cli.test_run import wait_until
+from tests.faults.engine_process import DONE, Life, lived
+from tests.faults.engine_server import SHOPFLOOR, Server, Shop
+
+from shopfloor.log import Event, RunCompleted, RunStarted, ToolCall, ToolResult, Verifier, decode, new_run_id
+from shopfloor.record import Storage, read
+
+AT_ONCE = 3
+KILLED = -9
+ASKS = '''
+from shopfloor import Run, worker
+
+
+def note(file, what):
+    with open(file, "a") as out:
+        out.write(what + "\\n")
+    return what
+
+
+@worker
+async def asks(run: Run, NOTES: str, GO: str = ""):
+    """Notes, asks, and notes again."""
+    await run.step("before", note, NOTES, "before")
+    answer = await run.ask("Shall we?")
+    return [answer, await run.step("after", note, NOTES, "after")]
+'''
+CHANGED = ASKS.replace('out.write(what + "\\n")', 'out.write(f"{what}!\\n")')
+
+
+def write(folder: Path, source: str) -> None:
+    (folder / "asks").mkdir(parents=True, exist_ok=True)
+    (folder / "asks" / "worker.py").write_text(source)
+
+
+def waits_of(events: list[Event]) -> list[ToolCall]:
+    calls = [event.payload for event in events if isinstance(event.payload, ToolCall)]
+    return [call for call in calls if call.awaits and call.awaits.kind == "definition_changed"]
+
+
+def checked(storage: Storage, run_id: str) -> list[Event]:
+    """The events of a run: a whole log, in which at most one wait for the definition was begun, and ended once."""
+    path = storage.log_path(run_id)
+    verifier = Verifier(run_id)
+    assert [problem for line in path.read_bytes().splitlines(keepends=True) for problem in verifier.line(line)] == []
+    events = [decode(entry.raw) for entry in read(path, report=lambda problem: None)]
+    waits = {call.call_id for call in waits_of(events)}
+    assert len(waits) <= 1
+    results = Counter(event.payload.call_id for event in events if isinstance(event.payload, ToolResult))
+    assert all(results[call_id] <= 1 for call_id in waits)
+    return events
+
+
+def shown(shop: Shop, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([SHOPFLOOR, *words], env=shop.env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def held(shop: Shop, server: Server, run_id: str) -> None:
+    """Waits until the list shows that the run waits for its definition."""
+
+    def is_held() -> bool:
+        detail = server.http.get("/api/agents/workers/detail", params={"worker_id": run_id}).json()
+        return detail["status"] == "waiting" and "definition_changed" in (detail["waits_for"] or [])
+
+    wait_until(is_held, "the run to wait for its definition", 30)
+
+
+@pytest.mark.req("TR-72")
+def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_goes_on_once(tmp_path: Path):
+    shop = Shop(tmp_path)
+    write(tmp_path / "workers", ASKS)
+    with shop.up() as server:
+        run_id = server.dispatch("asks")
+        wait_until(lambda: shop.open_calls(run_id), "the question")
+        (question,) = shop.open_calls(run_id)
+        server.kill()
+    write(tmp_path / "workers", CHANGED)
+    with shop.up() as server:
+        server.post(f"/api/runs/{run_id}/resume")
+        held(shop, server, run_id)
+        server.kill()
+    (wait,) = waits_of(shop.events(run_id))
+    before = len(shop.events(run_id))
+    with shop.up() as server:
+        # What is answered meanwhile is kept; the wait itself cannot be answered.
+        server.post(f"/api/runs/{run_id}/answer", call_id=question, answer="yes")
+        refused = server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": wait.call_id, "answer": "yes"})
+        assert refused.status_code == 409, refused.text
+        said = shown(shop, "status", run_id).stdout
+        assert "waiting" in said
+        assert "`note` of the worker `asks` changed" in said
+        assert "`note` of the worker `asks` changed" in shown(shop, "show", run_id).stdout
+        listed = json.loads(shown(shop, "list", "--json").stdout)["workers"][0]
+        assert (listed["status"], listed["waits_for"]) == ("waiting", ["definition_changed", "question"])
+        assert "definition" in shown(shop, "answer", run_id, wait.call_id, "yes").stderr
+        time.sleep(1.5)
+        server.kill()
+    with shop.up() as server:
+        time.sleep(1.5)
+        held(shop, server, run_id)
+        server.kill()
+    assert len(shop.events(run_id)) == before
+    assert shown(shop, "rebuild").returncode == 0
+    listed = json.loads(shown(shop, "list", "--json").stdout)["workers"][0]
+    assert (listed["status"], listed["waits_for"][0]) == ("waiting", "definition_changed")
+    write(tmp_path / "workers", ASKS)
+    with shop.up() as server:
+        wait_until(lambda: len(shop.events(run_id)) > before, "the run to go on")
+        server.kill()
+    with shop.up():
+        (outcome,) = shop.all_ended().values()
+    assert (outcome.status, outcome.result) == ("completed", ["yes", "after"])
+    assert shop.noted() == {"before": 1, "after": 1}
+    checked(shop.storage, run_id)
+
+
+@pytest.mark.req("TR-71")
+def test_a_run_in_the_foreground_says_that_it_waits_for_its_definition_and_leaves(tmp_path: Path):
+    shop = Shop(tmp_path)
+    write(tmp_path / "workers", ASKS)
+    with shop.up("--slots", "1") as server:
+        server.dispatch("command")
+        wait_until(shop.children, "the only slot to be taken")
+        words = [SHOPFLOOR, "run", "asks", "-i", f"NOTES={shop.notes}"]
+        with subprocess.Popen(words, env=shop.env, stderr=subprocess.PIPE, text=True) as run:
+            wait_until(lambda: _queued(server) == ["asks"], "the run to be queued")
+            write(tmp_path / "workers", CHANGED)
+            # Only with the next order does the server look at the file again.
+            server.dispatch("asks")
+            shop.go.touch()
+            _, said = run.communicate(timeout=60)
+        assert run.returncode == 75, said
+        assert "waits for its definition: `note` of the worker `asks` changed since this run began" in said
+        assert "shopfloor answer" not in said
+
+
+def _queued(server: Server) -> list[str]:
+    listed = server.http.get("/api/agents/workers", params={"status": "queued"}).json()
+    return [run["name"] for run in listed["workers"]]
+
+
+class Matrix:
+    """A run that is cut off at its question, in a storage that is copied for every death."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.run_id = new_run_id()
+        (folder / "begun").mkdir(parents=True)
+        write(folder / "asks-workers", ASKS)
+        write(folder / "changed-workers", CHANGED)
+        given = {"NOTES": str(folder / "begun" / "notes")}
+        # run.started, step.started, step.completed, tool.call
+        begun = Life(
+            storage=folder / "begun" / "storage",
+            workers=folder / "asks-workers",
+            run_id=self.run_id,
+            dispatch=("asks", given),
+            act="kill",
+            at=4,
+            answers=False,
+        )
+        assert lived(begun) == KILLED
+
+    def life(self, case: Path, workers: str, **life: object) -> int:
+        return lived(
+            Life(storage=case / "storage", workers=self.folder / f"{workers}-workers", run_id=self.run_id, **life)  # pyright: ignore[reportArgumentType]
+        )
+
+    def case(self, name: str) -> Path:
+        """A copy of the cut-off run: its notes stay the same file."""
+        case = self.folder / name
+        shutil.copytree(self.folder / "begun" / "storage", case / "storage")
+        return case
+
+
+@pytest.mark.req("TR-72")
+def test_a_host_that_dies_at_any_event_around_the_wait_leaves_a_run_that_waits_once_and_ends_once(tmp_path: Path):
+    matrix = Matrix(tmp_path)
+    # Longer than it takes to see to runs that have no host.
+    held = {"held_seconds": 1.2}
+
+    def dies_waiting(at: int) -> Path:
+        """The worker has changed: dies at that event, then lives on for a while, then the worker is back."""
+        case = matrix.case(f"waiting-{at}")
+        code = matrix.life(case, "changed", act="kill", at=at, before=True, **held)
+        # Whether the answer is a third event, or comes only when the worker is back, is a matter of moments.
+        assert code == KILLED or (code, at) == (DONE, 3)
+        assert matrix.life(case, "changed", **held) == DONE
+        events = checked(Storage(case / "storage"), matrix.run_id)
+        assert len(waits_of(events)) == 1
+        assert matrix.life(case, "changed", **held) == DONE
+        assert len(checked(Storage(case / "storage"), matrix.run_id)) == len(events)
+        assert matrix.life(case, "asks") == DONE
+        return case
+
+    def dies_going_on(at: int) -> Path:
+        """The worker is back: dies at that event, and lives on."""
+        case = matrix.case(f"back-{at}")
+        assert matrix.life(case, "changed", **held) == DONE
+        code = matrix.life(case, "asks", act="kill", at=at, before=True)
+        assert code == KILLED or (code, at) == (DONE, 6)
+        assert matrix.life(case, "asks") == DONE
+        return case
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        cases = [*pool.map(dies_waiting, (1, 2, 3)), *pool.map(dies_going_on, range(1, 7))]
+    for case in cases:
+        events = checked(Storage(case / "storage"), matrix.run_id)
+        outcomes = [event.payload for event in events if isinstance(event.payload, RunCompleted)]
+        assert [one.error and one.error.code for one in outcomes] in ([None], ["outcome_unknown"]), case.name
+        assert isinstance(events[0].payload, RunStarted)
