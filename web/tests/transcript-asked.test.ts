@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { answerOf, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
+import { answerOf, isAnswerable, isBrokenJson, optionsOf, questionOf, reasonOf } from "@/views/asked";
 import { told } from "@/parts/transcript/find";
 import { noteWords } from "@/parts/transcript/words";
 
@@ -11,6 +11,22 @@ describe("what a run asks", () => {
     expect(questionOf({ kind: "client_tool", input: { question: "not one" } })).toBeNull();
     expect(questionOf({ kind: "question", input: { question: " " } })).toBeNull();
     expect(questionOf({ kind: "question", input: null })).toBeNull();
+  });
+
+  it("is asked only where an answer ends the wait", () => {
+    expect(["question", "approval", "client_tool"].filter(isAnswerable)).toHaveLength(3);
+    expect(["rate_limit", "definition_changed", "of a later version", ""].filter(isAnswerable)).toEqual([]);
+  });
+
+  it.each([
+    ["rate_limit", { until: "2026-01-01T00:00:00.000Z" }, "Waits for the provider’s limit.", null],
+    ["definition_changed", { message: "greet() has changed", function: "greet" }, "greet() has changed", '{\n  "function": "greet"\n}'],
+    ["definition_changed", "greet() has changed", "greet() has changed", null],
+    ["moon_phase", null, "Waits: moon phase.", null],
+    ["moon_phase", { phase: "new" }, "Waits: moon phase.", '{\n  "phase": "new"\n}'],
+    ["", null, "Waits: tool.", null],
+  ])("says why it waits where nobody can answer: %s %j", (kind, input, reason, details) => {
+    expect(reasonOf({ kind, name: "tool", input })).toEqual({ reason, details });
   });
 
   it("may have options", () => {

@@ -8,6 +8,7 @@ import { TopBar } from "@/parts/TopBar";
 import { Quiet } from "@/parts/ui/Quiet";
 import { enterZone, useKeys } from "@/keys";
 import { useGo, usePlace } from "@/place";
+import { toRun } from "@/views/address";
 
 /** Where there is room for one column only. */
 const NARROW = "(width < 48rem)";
@@ -22,7 +23,7 @@ export function Workers() {
     n: () => setOver("dispatch"),
     Escape: () => {
       enterZone("list");
-      if (matchMedia(NARROW).matches) go({ worker: undefined, event: undefined });
+      if (matchMedia(NARROW).matches) go(toRun());
     },
   });
   const chosen = place.worker;
@@ -54,7 +55,7 @@ export function Workers() {
           onClose={() => setOver(null)}
           onDispatched={(runId) => {
             setOver(null);
-            go({ worker: runId, event: undefined });
+            go(toRun(runId));
             enterZone("detail");
           }}
         />

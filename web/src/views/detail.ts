@@ -24,6 +24,7 @@ const WAITED_FOR: Record<string, string> = {
   approval: "an approval",
   rate_limit: "the rate limit",
   run: "a sub-run",
+  definition_changed: "its definition, which has changed",
 };
 
 /** `waits for an answer, a sub-run`; null where it waits for nothing. */

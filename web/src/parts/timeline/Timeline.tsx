@@ -93,6 +93,7 @@ function Content({ run, chosen, onEvent }: Pick<Props, "run" | "chosen" | "onEve
         chosen={chosen}
         follows={live}
         onEvent={onEvent}
+        more={more}
         onEnd={more && !timeline.isFetching && !timeline.isError ? () => void timeline.refetch() : null}
       />
       {timeline.isError && <Trouble error={timeline.error} onRetry={() => void timeline.refetch()} />}
