@@ -36,14 +36,14 @@ export function RunList() {
   const box = useRef<HTMLDivElement>(null);
   const onToggle = useCallback((id: string) => setOpened((before) => toggled(before, id)), []);
   const open = useCallback((ids: readonly string[]) => setOpened((before) => (ids.every((id) => before.has(id)) ? before : new Set([...before, ...ids]))), []);
-  useOpening(place.worker, inTree ? { rows, branches, open, more } : null);
+  const top = useOpening(place.worker, inTree ? { rows, branches, open, more } : null);
   const actions = useActions(choice.choose, onToggle);
   const { fetchNextPage } = query;
   const canGoOn = query.hasNextPage && !query.isFetching && !query.isFetchNextPageError;
   const onEnd = useCallback(() => void fetchNextPage(), [fetchNextPage]);
   const toLast = useToLast(filter, pages[0]?.total, choice.move);
   useListKeys({ rows, choice, box, onToggle: inTree ? onToggle : null, toLast: query.hasNextPage ? toLast : null });
-  useReveal(choice.chosen, { rows, filter, onEnd: canGoOn && !query.isPlaceholderData ? onEnd : null, box });
+  useReveal(inTree ? top : choice.chosen, { rows, filter, onEnd: canGoOn && !query.isPlaceholderData ? onEnd : null, box });
   const isOnItsWay = query.isPending || query.isPlaceholderData || query.hasNextPage;
   useEffect(() => {
     // All that was loaded has left the list: what is left of it is further down.

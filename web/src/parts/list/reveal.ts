@@ -16,19 +16,16 @@ interface List {
   readonly box: RefObject<HTMLElement | null>;
 }
 
-/** Loads pages until the chosen run is there. Stops when somebody scrolls the list. */
-export function useReveal(chosen: string | undefined, { rows, filter, onEnd, box }: List): void {
-  const isHidden = chosen !== undefined && indexOf(rows, chosen) < 0;
-  const run = useQuery({ ...runQuery(chosen ?? ""), enabled: isHidden }).data;
-  // In a tree the run above all others is on a page of the list; what it called is loaded when it is opened.
-  const rootId = filter.roots ? run?.root_run_id : run?.id;
-  const goal = useQuery({ ...runQuery(rootId ?? ""), enabled: isHidden && rootId !== undefined }).data;
+/** Loads pages until the run is there. Stops when somebody scrolls the list. */
+export function useReveal(runId: string | undefined, { rows, filter, onEnd, box }: List): void {
+  const isHidden = runId !== undefined && indexOf(rows, runId) < 0;
+  const goal = useQuery({ ...runQuery(runId ?? ""), enabled: isHidden }).data;
   const [stopped, setStopped] = useState<string>();
-  const isLeft = chosen === undefined || stopped === chosen;
+  const isLeft = runId === undefined || stopped === runId;
   useEffect(() => {
     const element = box.current;
     if (!element || isLeft) return;
-    const stop = () => setStopped(chosen);
+    const stop = () => setStopped(runId);
     element.addEventListener("wheel", stop, { passive: true });
     element.addEventListener("touchmove", stop, { passive: true });
     return () => {
@@ -38,7 +35,7 @@ export function useReveal(chosen: string | undefined, { rows, filter, onEnd, box
   });
   const last = rows.findLast((row) => row.kind === "run" && row.depth === 0);
   const isFurther = filter.q !== undefined || (last?.kind === "run" && goal !== undefined && last.run.started_at >= goal.started_at);
-  const wanted = isHidden && !isLeft && goal !== undefined && indexOf(rows, goal.id) < 0 && isFurther && fits({ ...goal, snippet: null }, filter) && rows.length < ROWS_MOST;
+  const wanted = isHidden && !isLeft && goal !== undefined && isFurther && fits({ ...goal, snippet: null }, filter) && rows.length < ROWS_MOST;
   useEffect(() => {
     // On a narrow screen the run is shown instead of the list.
     if (wanted && onEnd && box.current?.clientHeight) onEnd();
