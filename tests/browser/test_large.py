@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import Shelf
-from tests.browser.parts import chosen, row, task, transcript
+from tests.browser.parts import chosen, row, task, timeline, transcript
 from tests.browser.stories import LONG_EVENTS, NEEDLE
 from tests.browser.tabs import Tabs
 
@@ -76,6 +76,16 @@ def test_a_deep_link_into_100_000_events_arrives(tabs: Tabs, shelf: Shelf) -> No
     page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}&event=60001")
     expect(row(page, 60_001)).to_have_attribute("aria-current", "true")
     expect(row(page, 60_001)).to_be_in_viewport()
+    told = timeline(page).locator("li[data-seq]").filter(has=page.locator('[aria-current="true"]')).first
+    expect(told).to_be_in_viewport(timeout=30_000)
+    assert abs(int(told.get_attribute("data-seq") or 0) - 60_001) <= 2
+
+
+def test_a_run_of_100_000_events_that_a_search_found_opens_at_the_hit(tabs: Tabs, shelf: Shelf) -> None:
+    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}&find={NEEDLE}")
+    found = transcript(page).locator('[data-seq][aria-current="true"]')
+    expect(found).to_contain_text(f"Here is the {NEEDLE}")
+    expect(found).to_be_in_viewport()
 
 
 def test_a_result_of_5_megabytes_does_not_freeze_the_page(tabs: Tabs, shelf: Shelf) -> None:

@@ -32,9 +32,10 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
   const [open, toggle] = useOpen(timelineLeads);
 
   // Where the panes are stacked, the transcript may be out of sight when something in it is gone to.
+  const showTranscript = useCallback(() => transcript.current?.scrollIntoView({ block: "nearest" }), []);
   useEffect(() => {
-    if (event !== undefined) transcript.current?.scrollIntoView({ block: "nearest" });
-  }, [event]);
+    if (event !== undefined) showTranscript();
+  }, [event, showTranscript]);
   const [times, setTimes] = useState(0);
   const now = useRef(event);
   useEffect(() => {
@@ -45,9 +46,9 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
       // Where the address names it already, nothing would follow from naming it again.
       if (seq === now.current) setTimes((before) => before + 1);
       else go({ event: seq });
-      transcript.current?.scrollIntoView({ block: "nearest" });
+      showTranscript();
     },
-    [go],
+    [go, showTranscript],
   );
   const onEvent = useCallback((seq: number | undefined) => go({ event: seq }, true), [go]);
 
@@ -68,7 +69,7 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
             <Transcript run={run} target={event} times={times} sought={sought} onEvent={onEvent} />
           </div>
         )}
-        <Timeline run={run} chosen={event} onEvent={toEvent} open={open} onToggle={toggle} className={clsx(timelineLeads && "order-first", open ? size : "shrink-0")} />
+        <Timeline run={run} chosen={event} onEvent={toEvent} onShown={showTranscript} open={open} onToggle={toggle} className={clsx(timelineLeads && "order-first", open ? size : "shrink-0")} />
       </div>
     </>
   );

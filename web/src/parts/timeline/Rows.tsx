@@ -20,6 +20,8 @@ interface Props {
   /** Whether rows are still being added, and the end is where to be. */
   follows: boolean;
   onEvent: (seq: number) => void;
+  /** Told when the row of the chosen event was brought into sight. */
+  onShown: () => void;
   /** Whether there are later rows than these. */
   more: boolean;
   /** Asks for them; null where there are none, or they are on their way. */
@@ -27,7 +29,7 @@ interface Props {
 }
 
 /** The rows of a timeline, of which only those in sight are drawn. */
-export function Rows({ rows, cancelled, chosen, follows, onEvent, more, onEnd }: Props) {
+export function Rows({ rows, cancelled, chosen, follows, onEvent, onShown, more, onEnd }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   // A run that ends while somebody reads has its last rows yet to come.
   const [tails] = useState(follows);
@@ -63,7 +65,9 @@ export function Rows({ rows, cancelled, chosen, follows, onEvent, more, onEnd }:
     if (toShow.current === undefined || told < 0 || !isLoaded) return;
     toShow.current = undefined;
     list.scrollToIndex(told, { align: "auto" });
-  }, [list, chosen, told, isLoaded]);
+    scroller.current?.scrollIntoView({ block: "nearest" });
+    onShown();
+  }, [list, chosen, told, isLoaded, onShown]);
 
   const last = shown.at(-1)?.index ?? 0;
   useEffect(() => {
