@@ -88,6 +88,17 @@ def test_a_run_of_100_000_events_that_a_search_found_opens_at_the_hit(tabs: Tabs
     expect(found).to_be_in_viewport()
 
 
+def test_the_bars_of_100_000_events_are_few_and_leave_none_out(tabs: Tabs, shelf: Shelf) -> None:
+    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}")
+    bars = timeline(page).get_by_role("list", name="Where the time went").locator("[data-bar]")
+    expect(bars.nth(100)).to_be_attached()
+    said = [one or "" for one in bars.evaluate_all("all => all.map((one) => one.title)")]
+    assert len(said) < MOST_IN_THE_PAGE
+    counted = [re.match(r"([\d,]+) × Bash, tool, [^,]+ together$", one) for one in said]
+    calls = sum(int(found[1].replace(",", "")) for found in counted if found)
+    assert calls + sum(one.startswith("Bash, tool") for one in said) == LONG_EVENTS // 3 - 1
+
+
 def test_a_result_of_5_megabytes_does_not_freeze_the_page(tabs: Tabs, shelf: Shelf) -> None:
     page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.large}")
     head = row(page, 4).get_by_role("button").first

@@ -31,7 +31,9 @@ def place(page: Page) -> dict[str, Any]:
     address = parse_qs(urlsplit(page.url).query)
     return {
         "run": address.get("worker"),
-        "event": transcript(page).locator('[aria-current="true"]').evaluate_all("all => all.map(one => one.dataset.seq)"),
+        "event": transcript(page)
+        .locator('[aria-current="true"]')
+        .evaluate_all("all => all.map(one => one.dataset.seq)"),
         "dialogs": page.get_by_role("dialog").evaluate_all("all => all.map(one => one.ariaLabel)"),
         "expand": button(page, "Expand all").count(),
         "copied": page.evaluate("navigator.clipboard.readText()"),

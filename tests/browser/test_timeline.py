@@ -123,7 +123,9 @@ def test_a_deep_link_to_an_event_reveals_it_in_the_timeline(
 def test_a_deep_link_into_a_run_that_goes_on_stays_at_its_event(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("stepper", owner=owner, GO="/nonexistent")
     server.becomes(run_id, "running")
-    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}&event=2", viewport={"width": 1280, "height": 500})
+    page = tabs.open(
+        server, f"/agents/{owner}/workers?worker={run_id}&event=2", viewport={"width": 1280, "height": 500}
+    )
     expect(rows(page).filter(has_text="Wait").first).to_be_attached()
     expect(shown_row(page, 2)).to_be_in_viewport()
     server.http.post(f"/api/runs/{run_id}/cancel", json={})

@@ -263,7 +263,11 @@ def test_the_result_of_a_command_is_shown_from_its_end(tabs: Tabs, server: Serve
 
 @pytest.mark.parametrize(
     ("words", "found"),
-    [("quetzalcoatl", "quetzalcoatl"), ("findings quetzalcoatl", "quetzalcoatl"), ("said the quetzal", "said the quetzal")],
+    [
+        ("quetzalcoatl", "quetzalcoatl"),
+        ("findings quetzalcoatl", "quetzalcoatl"),
+        ("said the quetzal", "said the quetzal"),
+    ],
 )
 def test_a_run_that_a_search_found_opens_at_the_hit(tabs: Tabs, archive: Archive, words: str, found: str) -> None:
     run_id = archive.stories.everything
