@@ -94,7 +94,7 @@ def test_the_bars_of_100_000_events_are_few_and_leave_none_out(tabs: Tabs, shelf
     expect(bars.nth(100)).to_be_attached()
     said = [one or "" for one in bars.evaluate_all("all => all.map((one) => one.title)")]
     assert len(said) < MOST_IN_THE_PAGE
-    counted = [re.match(r"([\d,]+) × Bash, tool, [^,]+ together$", one) for one in said]
+    counted = [re.match(r"([\d,]+) \u00d7 Bash, tool, [^,]+ together$", one) for one in said]
     calls = sum(int(found[1].replace(",", "")) for found in counted if found)
     assert calls + sum(one.startswith("Bash, tool") for one in said) == LONG_EVENTS // 3 - 1
 
