@@ -60,6 +60,7 @@ def in_sight(page: Page, number: int) -> None:
     assert cards(page).count() < MOST_IN_THE_PAGE
 
 
+@pytest.mark.req("WT-57")
 @pytest.mark.parametrize(
     ("chosen", "last"), [("", CROWD), ("?status=failed", CROWD - 2), ("?tree=true", CROWD), ("?q=repaired", 1)]
 )
@@ -77,6 +78,7 @@ def test_capital_g_goes_to_the_last_of_very_many_runs(tabs: Tabs, crowded: Serve
     expect(cards(page).first).to_be_in_viewport()
 
 
+@pytest.mark.req("WT-57")
 @pytest.mark.parametrize("number", [50, 150, 7_000])
 def test_a_deep_link_reveals_the_run_in_a_list_of_very_many(tabs: Tabs, crowded: Server, number: int) -> None:
     tabs.bear("404")
@@ -111,6 +113,7 @@ def test_whoever_scrolls_is_not_carried_off(tabs: Tabs, crowded: Server) -> None
     assert run_list(page).evaluate("one => one.scrollTop") < 1_000
 
 
+@pytest.mark.req("WT-57")
 def test_a_deep_link_to_a_sub_run_unfolds_the_tree_also_far_down_the_list(browser: Browser, tmp_path: Path) -> None:
     server = Server(tmp_path)
     parent, child = new_run_id(), new_run_id()

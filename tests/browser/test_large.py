@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import Shelf
 from tests.browser.parts import chosen, row, task, timeline, transcript
@@ -88,6 +89,7 @@ def test_a_run_of_100_000_events_that_a_search_found_opens_at_the_hit(tabs: Tabs
     expect(found).to_be_in_viewport()
 
 
+@pytest.mark.req("WT-59")
 def test_the_bars_of_100_000_events_are_few_and_leave_none_out(tabs: Tabs, shelf: Shelf) -> None:
     page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}")
     bars = timeline(page).get_by_role("list", name="Where the time went").locator("[data-bar]")

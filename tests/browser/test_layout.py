@@ -122,6 +122,7 @@ def order_of(page: Page) -> tuple[bool, bool]:
 
 
 @SIZES
+@pytest.mark.req("WT-58")
 def test_the_panes_keep_their_places_when_the_run_ends(
     tabs: Tabs, server: Server, owner: str, tmp_path: Path, size: tuple[int, int]
 ) -> None:

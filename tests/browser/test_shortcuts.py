@@ -51,6 +51,7 @@ def is_deaf_to_shortcuts(page: Page) -> bool:
     return True
 
 
+@pytest.mark.req("WT-56")
 @pytest.mark.parametrize("name", ["Search runs", "Search in this run"])
 def test_a_search_field_takes_every_letter(page: Page, name: str) -> None:
     field = page.get_by_role("searchbox", name=name)
@@ -86,6 +87,7 @@ def test_an_answer_takes_every_letter(tabs: Tabs, server: Server, owner: str) ->
     expect(answer).to_have_value(TYPED)
 
 
+@pytest.mark.req("WT-56")
 def test_every_field_of_a_form_takes_every_letter(page: Page) -> None:
     button(page, "New run").click()
     dialog = page.get_by_role("dialog", name="New run")
@@ -111,6 +113,7 @@ def test_a_dialog_takes_every_key_also_where_nothing_in_it_has_the_focus(page: P
         expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+@pytest.mark.req("WT-56")
 @pytest.mark.parametrize("by", ["mouse", "keyboard"])
 def test_another_answer_is_typed_right_away(tabs: Tabs, server: Server, owner: str, by: str) -> None:
     run_id = server.dispatch("chooser", owner=owner)

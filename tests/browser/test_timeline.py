@@ -108,6 +108,7 @@ def test_clicking_a_row_again_goes_to_its_event_again(tabs: Tabs, archive: Archi
     expect(page).not_to_have_url(re.compile("event="))
 
 
+@pytest.mark.req("WT-57")
 @pytest.mark.parametrize(("event", "told"), [(1, 1), (7, 7), (8, 8), (11, 11), (19, 19), (20, 20), (21, 20), (23, 23)])
 def test_a_deep_link_to_an_event_reveals_it_in_the_timeline(
     tabs: Tabs, archive: Archive, event: int, told: int

@@ -233,6 +233,7 @@ def test_where_nothing_folds_there_is_nothing_to_expand(
     expect(button(page, "Expand all")).to_be_enabled()
 
 
+@pytest.mark.req("WT-60")
 def test_what_a_command_printed_is_shown_from_its_end(page: Page) -> None:
     head(page, 19).click()
     shown = row(page, 19)
@@ -251,6 +252,7 @@ def test_what_is_searched_is_not_hidden_among_the_earlier_lines(page: Page) -> N
     expect(row(page, 19)).to_contain_text("line 77 of output")
 
 
+@pytest.mark.req("WT-60")
 def test_the_result_of_a_command_is_shown_from_its_end(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.command("for n in $(seq 200); do echo row $n.; done", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
@@ -261,6 +263,7 @@ def test_the_result_of_a_command_is_shown_from_its_end(tabs: Tabs, server: Serve
     expect(result(page)).to_contain_text("row 194.")
 
 
+@pytest.mark.req("WT-61")
 @pytest.mark.parametrize(
     ("words", "found"),
     [

@@ -20,10 +20,10 @@ describe("what a run asks", () => {
 
   it.each([
     ["rate_limit", { until: "2026-01-01T00:00:00.000Z" }, "Waits for the provider’s limit.", null],
-    ["definition_changed", { message: "greet() has changed", function: "greet" }, "greet() has changed", '{\n  "function": "greet"\n}'],
+    ["definition_changed", { message: "greet() has changed", function: "greet" }, "greet() has changed", "function: greet"],
     ["definition_changed", "greet() has changed", "greet() has changed", null],
     ["moon_phase", null, "Waits: moon phase.", null],
-    ["moon_phase", { phase: "new" }, "Waits: moon phase.", '{\n  "phase": "new"\n}'],
+    ["moon_phase", { phase: "new", until: "later" }, "Waits: moon phase.", "phase: new"],
     ["", null, "Waits: tool.", null],
   ])("says why it waits where nobody can answer: %s %j", (kind, input, reason, details) => {
     expect(reasonOf({ kind, name: "tool", input })).toEqual({ reason, details });

@@ -38,14 +38,14 @@ PAGE_STYLE: Final = f"""\
 body {{ margin: 0; background: var(--app); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }}
 a {{ color: var(--accent); }}
 :focus-visible {{ outline: 2px solid var(--accent); outline-offset: 2px; }}
-code, pre {{ font-family: ui-monospace, monospace; font-size: .9em; overflow-wrap: anywhere; }}
+code, pre {{ font-family: ui-monospace, monospace; font-size: .9em; }}
 .brand {{ display: flex; align-items: center; height: 44px; padding: 0 12px; font-size: 14px; font-weight: 600;
   background: var(--app-side); border-bottom: 1px solid var(--line); }}
 .brand a {{ color: inherit; text-decoration: none; }}
 main {{ max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
 .notice {{ max-width: 34rem; margin-top: 12vh; font-size: 14px; color: var(--ink-dull); }}
 .notice h1 {{ margin: 0 0 .75rem; font-size: 18px; color: var(--ink); }}
-.notice p {{ margin: .75rem 0; }}
+.notice p {{ margin: .75rem 0; overflow-wrap: anywhere; }}
 .notice code {{ padding: 1px 6px; border-radius: 4px; background: var(--quiet-back); color: var(--ink); }}
 .notice pre {{ margin: .75rem 0; padding: .5rem .75rem; border: 1px solid var(--line); border-radius: 6px;
   background: var(--app-side); color: var(--ink); white-space: pre-wrap; }}

@@ -133,6 +133,7 @@ def many(*counts: int, **more: Any) -> list[Payload]:
     return made
 
 
+@pytest.mark.req("WT-59")
 @pytest.mark.parametrize("count", [1, 2 * SPANS_ENDED - 1, 2 * SPANS_ENDED, 2 * SPANS_ENDED + 1, 7 * SPANS_ENDED + 3])
 def test_of_very_many_neighbours_are_merged_and_none_is_dropped(count: int) -> None:
     spans = spans_of(*many(count)).spans

@@ -30,7 +30,8 @@ export function Workers() {
   return (
     <div className="flex h-dvh flex-col">
       <TopBar onDispatch={() => setOver("dispatch")} onHelp={() => setOver("help")} />
-      <div className="flex min-h-0 flex-1">
+      <main className="flex min-h-0 flex-1">
+        {!chosen && <h1 className="sr-only">Runs</h1>}
         <section
           aria-label="Runs"
           onPointerDownCapture={() => enterZone("list")}
@@ -39,15 +40,15 @@ export function Workers() {
         >
           <RunList />
         </section>
-        <main
+        <section
           aria-label="The chosen run"
           onPointerDownCapture={() => enterZone("detail")}
           onFocusCapture={() => enterZone("detail")}
           className={clsx("min-h-0 min-w-0 flex-1 flex-col md:flex", chosen ? "flex" : "hidden")}
         >
           {chosen ? <Detail key={chosen} runId={chosen} event={place.event} /> : <Quiet>Select a worker to view details</Quiet>}
-        </main>
-      </div>
+        </section>
+      </main>
       {over === "help" && <Help onClose={() => setOver(null)} />}
       {over === "dispatch" && (
         <Dispatch

@@ -25,8 +25,8 @@ export function reasonOf({ kind, name, input }: Pick<Awaited, "kind" | "name" | 
   const said = isText(input) ? input : textIn(input, ["message", "reason", "text", "question", "prompt", "title"]);
   const reason = said ?? REASONS[kind] ?? `Waits: ${(kind || name).replaceAll("_", " ")}.`;
   // When the wait ends is told beside it.
-  const rest = isRecord(input) ? Object.fromEntries(Object.entries(input).filter(([field, value]) => field !== "until" && value !== said)) : {};
-  return { reason, details: Object.keys(rest).length ? asText(rest) : null };
+  const rest = isRecord(input) ? Object.entries(input).filter(([field, value]) => field !== "until" && value !== said) : [];
+  return { reason, details: rest.length ? rest.map(([field, value]) => `${field}: ${asText(value)}`).join("\n") : null };
 }
 
 /** What one can choose from. */

@@ -38,10 +38,10 @@ export const Row = memo(function Row({
         isChosen && "bg-app-selected",
       )}
     >
-      <time dateTime={row.created_at} title={exact(row.created_at)} className="shrink-0 text-ink-faint tabular-nums">
+      <time dateTime={row.created_at} title={exact(row.created_at)} className={clsx("shrink-0 tabular-nums", isChosen ? "text-ink-dull" : "text-ink-faint")}>
         {clock(row.created_at)}
       </time>
-      <span aria-hidden className={clsx("w-3 shrink-0 text-center", MARK_COLOURS[line.tone])}>
+      <span aria-hidden className={clsx("w-3 shrink-0 text-center", isChosen && line.tone === "status" ? "text-ink-dull" : MARK_COLOURS[line.tone])}>
         {MARKS[line.tone]}
       </span>
       {line.name !== null && (

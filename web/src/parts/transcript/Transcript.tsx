@@ -38,7 +38,8 @@ export function Transcript({ run, target, times, sought, onEvent }: Props) {
   const field = useRef<HTMLInputElement>(null);
   const [said, say] = useSaid();
   const { words, setWords, find } = useSought(run.id, target === undefined ? sought : undefined, log.lastSeq);
-  const own = useGoing(target, times, find, choice);
+  const pane = useRef<HTMLElement>(null);
+  const own = useGoing(target, times, find, choice, pane);
   const retry = useWanted(log, viewport.range.from - PAGE, viewport.range.to + PAGE);
 
   const follow = (wanted: boolean) => {
@@ -66,7 +67,7 @@ export function Transcript({ run, target, times, sought, onEvent }: Props) {
   useTranscriptKeys({ run, choice, folds, log, bare: isBare(run), viewport, follow, setAll, isLive, field, say });
   const reading = useReadingOf(run, log, isLive, folds, viewport, onChoose);
   return (
-    <section aria-label="Transcript" className="flex min-h-0 flex-1 flex-col">
+    <section ref={pane} aria-label="Transcript" className="flex min-h-0 flex-1 flex-col">
       <Toolbar
         find={find}
         field={field}
@@ -131,7 +132,7 @@ function useReadingOf(run: RunDetail, log: RunLog, isLive: boolean, folds: UsedF
 }
 
 /** Goes to the event of the address, unless somebody pressed it right here, and to what a search finds. */
-function useGoing(target: number | undefined, times: number, find: UsedFind, { goTo }: Choice): RefObject<number | null> {
+function useGoing(target: number | undefined, times: number, find: UsedFind, { goTo }: Choice, pane: RefObject<HTMLElement | null>): RefObject<number | null> {
   const own = useRef<number | null>(null);
   useEffect(() => {
     if (target !== undefined && target !== own.current) goTo(target);
@@ -139,7 +140,10 @@ function useGoing(target: number | undefined, times: number, find: UsedFind, { g
   }, [target, times, goTo]);
   const hit = find.hits[find.place]?.seq;
   useEffect(() => {
-    if (hit !== undefined) goTo(hit);
-  }, [hit, find.place, goTo]);
+    if (hit === undefined) return;
+    goTo(hit);
+    // On a small screen it may be out of sight itself.
+    pane.current?.scrollIntoView({ block: "nearest" });
+  }, [hit, find.place, goTo, pane]);
   return own;
 }
