@@ -130,9 +130,9 @@ BRIEF_ENTRIES: Final = 200
 BRIEF_EVENT_CHARS: Final = 100_000
 """How much such an event has in all."""
 SPANS_OPEN: Final = 1_000
-"""How many steps, calls and sub-runs that have not ended the spans of a run have."""
+"""How many steps, calls and sub-runs of a run are known to be open; beyond that the oldest are merged, too."""
 SPANS_ENDED: Final = 500
-"""How many of those that have ended: the longest."""
+"""To how many of those that have ended neighbours are merged, as soon as there are twice as many."""
 FOUND_CHARS: Final = 160
 """How much text around a hit is shown where a log is searched."""
 

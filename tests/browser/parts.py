@@ -18,7 +18,7 @@ def cards(page: Page) -> Locator:
 
 
 def chosen(page: Page) -> Locator:
-    return page.get_by_role("main")
+    return region(page, "The chosen run")
 
 
 def task(page: Page) -> Locator:

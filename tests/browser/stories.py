@@ -107,7 +107,7 @@ def everything(child: str) -> Iterator[Payload]:
     yield CALLED  # 17
     yield CallCompleted(name="call", kind="call_workflow", try_=1, result="did one", duration_ms=900)  # 18
     yield call("Bash", "c5", command=LONG_COMMAND)  # 19
-    yield gave("Bash", "c5", "line of output\n" * 1_000)  # 20
+    yield gave("Bash", "c5", "".join(f"line {number} of output\n" for number in range(1, 1_001)))  # 20
     yield text(f"And that was all, said the {NEEDLE}.")  # 21
 
 

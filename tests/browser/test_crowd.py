@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from tests.browser.crowd import CROWD
-from tests.browser.parts import cards, pill, run_list, search
+from tests.browser.logs import agent_run, write_log
+from tests.browser.parts import button, card, cards, pill, run_list, search, task
 from tests.browser.server import Server
-from tests.browser.tabs import Tabs
+from tests.browser.stories import CALLED
+from tests.browser.tabs import Tabs, watched
+
+from shopfloor.log import CallCompleted, new_run_id
 
 MOST_IN_THE_PAGE = 150
 """How many cards there may be at once: those that are seen, and a few around them."""
@@ -41,3 +46,85 @@ def test_a_list_of_very_many_runs_is_searched_and_filtered_on_the_server(tabs: T
     search(page).fill("")
     pill(page, "Failed").click()
     expect(page.get_by_text(re.compile(rf"^{CROWD // 5:,} runs$"))).to_be_visible()
+
+
+def numbered(page: Page, number: int) -> Locator:
+    return cards(page).filter(has_text=re.compile(rf"Task number {number}:"))
+
+
+def in_sight(page: Page, number: int) -> None:
+    """The run is chosen, in the list and beside it."""
+    expect(task(page)).to_contain_text(f"Task number {number}:")
+    expect(numbered(page, number)).to_be_in_viewport()
+    expect(numbered(page, number)).to_have_attribute("aria-current", "true")
+    assert cards(page).count() < MOST_IN_THE_PAGE
+
+
+@pytest.mark.req("WT-67")
+@pytest.mark.parametrize(
+    ("chosen", "last"), [("", CROWD), ("?status=failed", CROWD - 2), ("?tree=true", CROWD), ("?q=repaired", 1)]
+)
+def test_capital_g_goes_to_the_last_of_very_many_runs(tabs: Tabs, crowded: Server, chosen: str, last: int) -> None:
+    tabs.bear("404")
+    page = tabs.open(crowded, f"/agents/all/workers{chosen}")
+    expect(cards(page).first).to_be_visible()
+    page.keyboard.press("G")
+    in_sight(page, last)
+    page.keyboard.press("k")
+    expect(numbered(page, last)).not_to_have_attribute("aria-current", "true")
+    page.keyboard.press("g")
+    page.keyboard.press("g")
+    expect(cards(page).first).to_have_attribute("aria-current", "true")
+    expect(cards(page).first).to_be_in_viewport()
+
+
+@pytest.mark.req("WT-67")
+@pytest.mark.parametrize("number", [50, 150, 7_000])
+def test_a_deep_link_reveals_the_run_in_a_list_of_very_many(tabs: Tabs, crowded: Server, number: int) -> None:
+    tabs.bear("404")
+    (run,) = crowded.runs(offset=number - 1, limit=1)
+    page = tabs.open(crowded, f"/agents/all/workers?worker={run['id']}")
+    in_sight(page, number)
+
+
+def test_a_run_that_the_list_leaves_out_is_not_looked_for_to_its_end(tabs: Tabs, crowded: Server) -> None:
+    tabs.bear("404")
+    (run,) = crowded.runs(offset=6_999, limit=1)
+    page = tabs.open(crowded, f"/agents/all/workers?status=cancelled&worker={run['id']}")
+    expect(task(page)).to_contain_text("Task number 7000:")
+    page.wait_for_timeout(500)
+    assert len(tabs.paths(r"/api/agents/workers\?")) <= 3
+
+
+def test_whoever_scrolls_is_not_carried_off(tabs: Tabs, crowded: Server) -> None:
+    tabs.bear("404")
+    (run,) = crowded.runs(offset=CROWD - 1, limit=1)
+    context = tabs.context()
+    page = tabs.open(crowded, "/agents/all/workers", context=context)
+    expect(cards(page).first).to_be_visible()
+    # Each page takes a while, so that there is time to scroll.
+    context.route("**/api/agents/workers?*", lambda route: (page.wait_for_timeout(300), route.continue_()))
+    page.keyboard.press("G")
+    expect(task(page)).to_contain_text(f"Task number {CROWD}:")
+    run_list(page).hover()
+    page.mouse.wheel(0, 300)
+    page.wait_for_timeout(1_500)
+    expect(card(page, run["id"])).to_have_count(0)
+    assert run_list(page).evaluate("one => one.scrollTop") < 1_000
+
+
+@pytest.mark.req("WT-67")
+def test_a_deep_link_to_a_sub_run_unfolds_the_tree_also_far_down_the_list(browser: Browser, tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    parent, child = new_run_id(), new_run_id()
+    done = CallCompleted(name="call", kind="call_workflow", try_=1, result="?")
+    write_log(server.storage, agent_run("Call somebody", CALLED, done), run_id=parent, child_run_id=child)
+    write_log(server.storage, agent_run("Be called"), run_id=child, parent_run_id=parent)
+    others = [write_log(server.storage, agent_run(f"Another task {number}")) for number in range(130)]
+    with server, watched(browser) as tabs:
+        server.becomes(others[-1], "done")
+        page = tabs.open(server, f"/agents/all/workers?tree=true&worker={child}&event=3")
+        expect(task(page)).to_have_text("Be called")
+        expect(card(page, child)).to_be_in_viewport()
+        expect(card(page, child)).to_have_attribute("aria-current", "true")
+        expect(button(page, "Hide sub-runs")).to_have_count(1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import Shelf
-from tests.browser.parts import chosen, row, task, transcript
+from tests.browser.parts import chosen, row, task, timeline, transcript
 from tests.browser.stories import LONG_EVENTS, NEEDLE
 from tests.browser.tabs import Tabs
 
@@ -76,6 +77,28 @@ def test_a_deep_link_into_100_000_events_arrives(tabs: Tabs, shelf: Shelf) -> No
     page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}&event=60001")
     expect(row(page, 60_001)).to_have_attribute("aria-current", "true")
     expect(row(page, 60_001)).to_be_in_viewport()
+    told = timeline(page).locator("li[data-seq]").filter(has=page.locator('[aria-current="true"]')).first
+    expect(told).to_be_in_viewport(timeout=30_000)
+    assert abs(int(told.get_attribute("data-seq") or 0) - 60_001) <= 2
+
+
+def test_a_run_of_100_000_events_that_a_search_found_opens_at_the_hit(tabs: Tabs, shelf: Shelf) -> None:
+    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}&find={NEEDLE}")
+    found = transcript(page).locator('[data-seq][aria-current="true"]')
+    expect(found).to_contain_text(f"Here is the {NEEDLE}")
+    expect(found).to_be_in_viewport()
+
+
+@pytest.mark.req("WT-69")
+def test_the_bars_of_100_000_events_are_few_and_leave_none_out(tabs: Tabs, shelf: Shelf) -> None:
+    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}")
+    bars = timeline(page).get_by_role("list", name="Where the time went").locator("[data-bar]")
+    expect(bars.nth(100)).to_be_attached()
+    said = [one or "" for one in bars.evaluate_all("all => all.map((one) => one.title)")]
+    assert len(said) < MOST_IN_THE_PAGE
+    counted = [re.match(r"([\d,]+) \u00d7 Bash, tool, [^,]+ together$", one) for one in said]
+    calls = sum(int(found[1].replace(",", "")) for found in counted if found)
+    assert calls + sum(one.startswith("Bash, tool") for one in said) == LONG_EVENTS // 3 - 1
 
 
 def test_a_result_of_5_megabytes_does_not_freeze_the_page(tabs: Tabs, shelf: Shelf) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import FloatRect, Locator, expect
+from playwright.sync_api import FloatRect, Locator, Page, expect
 from tests.browser.conftest import Archive
 from tests.browser.parts import card, cards, chosen, result, run_list, task, timeline, transcript
 from tests.browser.server import Server
@@ -110,8 +110,20 @@ def test_a_link_on_another_site_leads_to_the_run(tabs: Tabs, server: Server, own
     expect(page).to_have_url(re.compile(f"worker={run_id}&event=3$"))
 
 
-@pytest.mark.parametrize("size", [(1280, 800), (1440, 900), (390, 844)], ids=["small", "usual", "phone"])
-def test_a_run_that_ended_before_ones_eyes_is_shown_like_one_that_had_ended_before(
+SIZES = pytest.mark.parametrize(
+    "size", [(1280, 800), (1440, 900), (1920, 1080), (390, 844)], ids=["small", "usual", "wide", "phone"]
+)
+
+
+def order_of(page: Page) -> tuple[bool, bool]:
+    """Whether the timeline is above the transcript, and whether it is to its left."""
+    first, second = box_of(timeline(page)), box_of(transcript(page))
+    return first["y"] + first["height"] <= second["y"] + 1, first["x"] + first["width"] <= second["x"] + 1
+
+
+@SIZES
+@pytest.mark.req("WT-68")
+def test_the_panes_keep_their_places_when_the_run_ends(
     tabs: Tabs, server: Server, owner: str, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     go = tmp_path / "go"
@@ -119,15 +131,30 @@ def test_a_run_that_ended_before_ones_eyes_is_shown_like_one_that_had_ended_befo
     viewport = {"width": size[0], "height": size[1]}
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=viewport)
     expect(timeline(page).get_by_text("Wait").first).to_be_visible()
+    before = order_of(page)
+    assert any(before)
     go.touch()
-    for _ in range(2):
-        expect(result(page)).to_be_attached()
-        expect(timeline(page).get_by_text("completed").first).to_be_attached()
-        first, second, third = (box_of(part) for part in (result(page), transcript(page), timeline(page)))
-        assert first["y"] + first["height"] <= second["y"] + 1
-        is_beside = third["x"] >= second["x"] + second["width"] - 1
-        assert is_beside or third["y"] >= second["y"] + second["height"] - 1
-        page.reload()
+    expect(result(page)).to_be_attached()
+    expect(timeline(page).get_by_text("completed").first).to_be_attached()
+    assert order_of(page) == before
+    # What it gave comes on top of both.
+    given = box_of(result(page))
+    assert all(given["y"] + given["height"] <= box_of(part)["y"] + 1 for part in (transcript(page), timeline(page)))
+
+
+@SIZES
+def test_a_run_that_had_ended_before_shows_its_result_its_transcript_and_its_timeline(
+    tabs: Tabs, server: Server, owner: str, size: tuple[int, int]
+) -> None:
+    run_id = server.dispatch("child", owner=owner, PART="all")
+    server.becomes(run_id, "done")
+    viewport = {"width": size[0], "height": size[1]}
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=viewport)
+    expect(timeline(page).get_by_text("completed").first).to_be_attached()
+    first, second, third = (box_of(part) for part in (result(page), transcript(page), timeline(page)))
+    assert first["y"] + first["height"] <= second["y"] + 1
+    is_beside = third["x"] >= second["x"] + second["width"] - 1
+    assert is_beside or third["y"] >= second["y"] + second["height"] - 1
 
 
 def test_the_transcript_has_most_of_the_room(tabs: Tabs, archive: Archive) -> None:

@@ -60,8 +60,8 @@ def test_the_timeline_leads_while_the_run_goes_on_and_follows_what_it_does(
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(rows(page).filter(has_text="Getting ready")).to_be_visible()
     expect(rows(page).filter(has_text="Wait").first).to_be_visible()
-    if transcript(page).count():
-        assert top(timeline(page)) < top(transcript(page))
+    expect(transcript(page)).to_be_visible()
+    assert top(timeline(page)) < top(transcript(page))
     go.touch()
     expect(rows(page).filter(has_text=re.compile("completed|done")).last).to_be_visible()
     expect(transcript(page)).to_be_visible()
@@ -106,6 +106,31 @@ def test_clicking_a_row_again_goes_to_its_event_again(tabs: Tabs, archive: Archi
     expect(row(page, 11)).to_have_attribute("aria-current", "true")
     page.go_back()
     expect(page).not_to_have_url(re.compile("event="))
+
+
+@pytest.mark.req("WT-67")
+@pytest.mark.parametrize(("event", "told"), [(1, 1), (7, 7), (8, 8), (11, 11), (19, 19), (20, 20), (21, 20), (23, 23)])
+def test_a_deep_link_to_an_event_reveals_it_in_the_timeline(
+    tabs: Tabs, archive: Archive, event: int, told: int
+) -> None:
+    """What was said has no line of its own: then it is the line before."""
+    run_id = archive.stories.everything
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={run_id}&event={event}")
+    expect(shown_row(page, told)).to_be_in_viewport()
+    expect(shown_row(page, told).get_by_role("button")).to_have_attribute("aria-current", "true")
+    expect(transcript(page).locator('[data-seq][aria-current="true"]')).to_be_in_viewport()
+
+
+def test_a_deep_link_into_a_run_that_goes_on_stays_at_its_event(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.dispatch("stepper", owner=owner, GO="/nonexistent")
+    server.becomes(run_id, "running")
+    page = tabs.open(
+        server, f"/agents/{owner}/workers?worker={run_id}&event=2", viewport={"width": 1280, "height": 500}
+    )
+    expect(rows(page).filter(has_text="Wait").first).to_be_attached()
+    expect(shown_row(page, 2)).to_be_in_viewport()
+    server.http.post(f"/api/runs/{run_id}/cancel", json={})
+    server.becomes(run_id, "cancelled")
 
 
 def test_bars_show_what_was_only_waited_for(tabs: Tabs, server: Server, owner: str) -> None:

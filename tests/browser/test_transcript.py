@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.colours import background, named, rgb
 from tests.browser.conftest import Archive
-from tests.browser.parts import button, row, transcript
+from tests.browser.parts import button, card, cards, result, row, search, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -231,3 +231,82 @@ def test_where_nothing_folds_there_is_nothing_to_expand(
     expect(button(page, "Expand all")).to_have_attribute("title", re.compile("no tool calls"))
     page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
     expect(button(page, "Expand all")).to_be_enabled()
+
+
+@pytest.mark.req("WT-70")
+def test_what_a_command_printed_is_shown_from_its_end(page: Page) -> None:
+    head(page, 19).click()
+    shown = row(page, 19)
+    expect(shown).to_contain_text("line 1000 of output")
+    expect(shown).to_contain_text("line 989 of output")
+    expect(shown).not_to_contain_text("line 988 of output")
+    button(page, "988 earlier lines").click()
+    expect(shown).to_contain_text("line 1 of output")
+    expect(shown).to_contain_text("line 1000 of output")
+    expect(button(page, "988 earlier lines")).to_have_count(0)
+
+
+def test_what_is_searched_is_not_hidden_among_the_earlier_lines(page: Page) -> None:
+    page.get_by_role("searchbox", name="Search in this run").fill("line 77 of")
+    expect(page.get_by_text("1 of 1", exact=True)).to_be_visible()
+    expect(row(page, 19)).to_contain_text("line 77 of output")
+
+
+@pytest.mark.req("WT-70")
+def test_the_result_of_a_command_is_shown_from_its_end(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.command("for n in $(seq 200); do echo row $n.; done", "--owner", owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    expect(result(page)).to_contain_text("row 200.")
+    expect(result(page)).not_to_contain_text("row 194.")
+    result(page).get_by_role("button", name="194 earlier lines").click()
+    expect(result(page)).to_contain_text("row 1.")
+    expect(result(page)).to_contain_text("row 194.")
+
+
+@pytest.mark.req("WT-71")
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("quetzalcoatl", "quetzalcoatl"),
+        ("findings quetzalcoatl", "quetzalcoatl"),
+        ("said the quetzal", "said the quetzal"),
+    ],
+)
+def test_a_run_that_a_search_found_opens_at_the_hit(tabs: Tabs, archive: Archive, words: str, found: str) -> None:
+    run_id = archive.stories.everything
+    page = tabs.open(archive.server, "/agents/stories/workers")
+    # Also where it was open already.
+    card(page, run_id).click()
+    expect(row(page, 3)).to_be_visible()
+    expect(row(page, 21)).not_to_be_in_viewport()
+    search(page).fill(words)
+    expect(cards(page)).to_have_count(1)
+    card(page, run_id).click()
+    field = page.get_by_role("searchbox", name="Search in this run")
+    expect(field).to_have_value(found)
+    for _ in range(2):
+        expect(row(page, 21)).to_be_in_viewport()
+        expect(row(page, 21)).to_have_attribute("aria-current", "true")
+        marked = "() => [...(CSS.highlights.get('found') ?? [])].map(String)"
+        page.wait_for_function(f"({marked})().some(text => text.toLowerCase() === {found!r})")
+        page.reload()
+    # Words that somebody types here are nobody else's.
+    field.fill("nothing of the kind")
+    expect(page.get_by_text("No hits")).to_be_visible()
+    expect(field).to_have_value("nothing of the kind")
+
+
+def test_a_run_that_is_walked_to_in_a_search_opens_at_the_hit(tabs: Tabs, archive: Archive) -> None:
+    page = tabs.open(archive.server, "/agents/stories/workers?q=quetzalcoatl")
+    expect(cards(page)).to_have_count(1)
+    page.keyboard.press("j")
+    expect(row(page, 21)).to_have_attribute("aria-current", "true")
+    expect(row(page, 21)).to_be_in_viewport()
+
+
+def test_what_a_search_found_by_its_id_opens_as_always(tabs: Tabs, archive: Archive) -> None:
+    run_id = archive.stories.everything
+    page = tabs.open(archive.server, f"/agents/stories/workers?q={run_id[:8]}")
+    card(page, run_id).click()
+    expect(row(page, 3)).to_be_visible()
+    expect(page.get_by_role("searchbox", name="Search in this run")).to_have_value("")

@@ -53,6 +53,14 @@ steps:
   Ask: {block: tool-call, tool: ask, input: {question: "Shall we go on?", options: ["Yes, go on", "No, stop"]}, output: CHOICE}
 output: "{{CHOICE}}"
 """,
+    "measurer": """
+name: Measurer
+tools:
+  measure: {description: Measures something., parameters: {what: {type: string}}}
+steps:
+  Measure: {block: tool-call, tool: measure, input: {what: the fence}, output: FOUND}
+output: "{{FOUND}}"
+""",
     "parent": """
 name: Parent
 input:

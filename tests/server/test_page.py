@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
@@ -11,12 +12,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.samples import ROOT
 from tests.server.runs import Runs
 from tests.server.shop import PATIENCE, Shop, opened
 
 from shopfloor.record import Storage
 from shopfloor.server import PAGE_FOLDER
 from shopfloor.server.auth import LOGIN
+from shopfloor.server.page_style import DARK, LIGHT, PAGE_STYLE
 
 INDEX = '<!doctype html><html><head><script type="module" src="/assets/index-a1b2.js"></script></head></html>'
 SCRIPT = "console.log('é');\n" * 100
@@ -214,7 +217,11 @@ def test_a_browser_without_a_right_token_is_told_how_to_log_in(
     assert got.headers["www-authenticate"] == "Bearer"
     assert got.headers["cache-control"] == "no-store"
     assert "<code>shopfloor up</code> prints a link" in got.text
-    assert "<link" not in got.text, "a stranger may not have what it links to"
+    # A stranger may have what the page looks like.
+    (style,) = re.findall(r'<link rel="stylesheet" href="([^"]+)">', got.text)
+    assert stranger.get(style).headers["content-type"] == "text/css; charset=utf-8"
+    assert "<script" not in got.text
+    assert "<style" not in got.text
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
@@ -253,6 +260,14 @@ def test_a_wrong_login_link_is_said_readably(stranger: httpx.Client) -> None:
     assert (got.status_code, got.headers["content-type"]) == (401, "text/html; charset=utf-8")
     assert "This login link is not valid here" in got.text
     assert "set-cookie" not in got.headers
+
+
+def test_pages_of_the_server_have_the_colours_of_the_built_one() -> None:
+    light, dark = (ROOT / "web" / "src" / "style.css").read_text(encoding="utf-8").split(':root[data-theme="dark"]')
+    for ours, theirs in ((LIGHT, light), (DARK, dark)):
+        assert ours.items() <= dict(re.findall(r"--([\w-]+): (#\w+);", theirs)).items()
+    for colours in (LIGHT, DARK):
+        assert all(f"--{name}: {value};" in PAGE_STYLE for name, value in colours.items())
 
 
 @pytest.mark.parametrize("address", ["/nowhere", "/agents", "/agents/a/b", "/assets/none.js", "/<b>x</b>"])

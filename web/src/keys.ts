@@ -1,6 +1,6 @@
 /**
  * The keyboard. Keys mean what the column says in which somebody is: `list` or `detail`; those of `page` mean the same
- * everywhere. While a field has the focus, keys are its own.
+ * everywhere. While a field has the focus or a dialog is open, keys are its own.
  */
 import { useEffect, useRef, useSyncExternalStore } from "react";
 
@@ -42,15 +42,14 @@ export function useKeys(zone: Zone, handlers: Handlers): void {
   }, [zone]);
 }
 
-function isField(target: EventTarget | null): boolean {
-  return (
-    target instanceof HTMLElement &&
-    (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.closest("dialog") !== null)
-  );
+/** Whether somebody types or chooses something. A click on the text of a dialog leaves the focus with no element of it. */
+function isBusy(target: EventTarget | null): boolean {
+  if (document.querySelector("dialog[open]") !== null) return true;
+  return target instanceof HTMLElement && (target.isContentEditable || target.closest("input, textarea, select") !== null);
 }
 
 function onKey(event: KeyboardEvent): void {
-  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isField(event.target)) return;
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || isBusy(event.target)) return;
   // Enter and space on a button press it; that is what they are for there.
   if ((event.key === "Enter" || event.key === " ") && event.target instanceof HTMLElement && event.target.closest("button, a, summary")) return;
   const isSecond = event.key === "g" && before.key === "g" && event.timeStamp - before.at < SEQUENCE_MS;

@@ -2,7 +2,7 @@
 import { useNavigate, useRouter } from "@tanstack/react-router";
 import { useCallback } from "react";
 import { workersRoute } from "@/router";
-import { changed, EVERYBODY, filterOf, type Place, type Search, searchOf } from "@/views/address";
+import { changed, EVERYBODY, filterOf, type Place, type Search, searchOf, toRun } from "@/views/address";
 
 export { filterOf, type Place };
 
@@ -31,12 +31,12 @@ export function useGo(): (change: Partial<{ [K in keyof Search]: Search[K] | und
 export function useHref(): (runId: string) => string {
   const router = useRouter();
   const { agentId } = workersRoute.useParams();
-  const { worker: _, event: __, ...list } = workersRoute.useSearch();
+  const { worker: _, event: __, find: ___, ...list } = workersRoute.useSearch();
   const said = JSON.stringify(list);
   return useCallback(
     (runId) => {
-      const search: Search = { ...searchOf(JSON.parse(said) as Record<string, unknown>), worker: runId };
-      return router.buildLocation({ to: workersRoute.to, params: { agentId }, search }).href;
+      const list = searchOf(JSON.parse(said) as Record<string, unknown>);
+      return router.buildLocation({ to: workersRoute.to, params: { agentId }, search: changed(list, toRun(runId, list.q)) }).href;
     },
     [router, agentId, said],
   );

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Span, Spans } from "@/api";
-import { chartOf, endingOf, isWait, lanesOf } from "@/views/bars";
+import { barName, chartOf, endingOf, isWait, lanesOf } from "@/views/bars";
 
 const BEGAN = Date.parse("2026-11-15T10:00:00.000Z");
 const at = (ms: number) => new Date(BEGAN + ms).toISOString();
@@ -20,6 +20,7 @@ function span(kind: Span["kind"], name: string, path: string, from: number, to: 
     duration_ms: to === null ? null : to - from,
     error: false,
     child_run_id: null,
+    count: 1,
     ...more,
   };
 }
@@ -29,7 +30,6 @@ const wait = (name: string, path: string, from: number, to: number | null) => sp
 
 const of = (spans: Span[], ended: number | null): Spans => ({
   spans,
-  dropped: 0,
   last_seq: seq,
   started_at: at(0),
   ended_at: ended === null ? null : at(ended),
@@ -225,4 +225,39 @@ it("failed, unless it ended because the run was cancelled", () => {
   expect(endingOf(step("a", 0, 1), new Set())).toBeNull();
   expect(endingOf(failed, new Set())).toBe("failed");
   expect(endingOf(failed, new Set([4]))).toBe("cancelled");
+});
+
+describe("bars that are too narrow to be told apart", () => {
+  const calls = (count: number, each: number, name = (_: number) => "Bash", more: (n: number) => Partial<Span> = () => ({})) =>
+    Array.from({ length: count }, (_, n) => span("tool", name(n), "s", n * each, n * each + each / 2, more(n)));
+  const total = (spans: Span[], ended: number) => chart(spans, ended).bars.reduce((sum, bar) => sum + bar.count, 0);
+
+  it.each([1, 10, 160, 161, 1_000, 20_000])("are one, and none is left out: %i", (count) => {
+    const bars = chart(calls(count, 100), count * 100).bars;
+    expect(bars.reduce((sum, bar) => sum + bar.count, 0)).toBe(count);
+    expect(bars.reduce((sum, bar) => sum + bar.ms, 0)).toBe(count * 50);
+    expect(bars.length).toBeLessThanOrEqual(330);
+    expect(bars.map((bar) => bar.span.seq)).toEqual(bars.map((bar) => bar.span.seq).sort((a, b) => a - b));
+  });
+
+  it("stay as they are where there is room", () => {
+    expect(chart(calls(20, 100), 2_000).bars.map((bar) => bar.count)).toEqual(Array(20).fill(1));
+  });
+
+  it("are told apart where they failed or waited", () => {
+    const bars = chart(calls(1_000, 100, undefined, (n) => ({ error: n === 500, waits: n === 700 })), 100_000).bars;
+    expect(bars.filter((bar) => bar.span.error).map((bar) => bar.count)).toEqual([1]);
+    expect(bars.filter((bar) => isWait(bar.span)).map((bar) => bar.count)).toEqual([1]);
+  });
+
+  it("count those that were merged before", () => {
+    expect(total(calls(1_000, 100, undefined, () => ({ count: 7 })), 100_000)).toBe(7_000);
+  });
+
+  it("say how many they are", () => {
+    const [one] = chart(calls(1, 100), 100).bars;
+    const [same] = chart(calls(1_000, 100), 100_000).bars;
+    const [other] = chart(calls(1_000, 100, (n) => `Tool${n}`), 100_000).bars;
+    expect([one, same, other].map((bar) => bar && barName(bar))).toEqual(["Bash", expect.stringMatching(/^\d+ × Bash$/), expect.stringMatching(/^\d+ tool calls$/)]);
+  });
 });

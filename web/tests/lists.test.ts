@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { fits, type Pages, patched, rejoined, settledPage, without } from "../src/api/lists";
+import { fits, LIST_PAGE, type Pages, pageSize, patched, rejoined, settledPage, without } from "../src/api/lists";
 import type { RunFilter } from "../src/api/runs";
 import type { Run, RunList } from "../src/api/types";
 import { aRun } from "./runs";
@@ -153,5 +153,15 @@ describe("a list that is asked for again", () => {
       expect(settledPage(pages, "c3", filter)).toBeUndefined();
       expect(settledPage(pages, "c4", filter)).toBe(pages.pages[5]);
     }
+  });
+});
+
+describe("the size of a page", () => {
+  const far = pagesOf(...Array.from({ length: 7 }, (_, n) => page([at(59 - n)], `c${n}`)));
+
+  test("grows with the way down", () => {
+    expect(pageSize(undefined, null)).toBe(LIST_PAGE);
+    expect(["c0", "c3"].map((cursor) => pageSize(far, cursor))).toEqual([LIST_PAGE, LIST_PAGE]);
+    expect(["c4", "c6"].map((cursor) => pageSize(far, cursor))).toEqual([500, 500]);
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { LogEvent, Page } from "@/api";
 import { rowsOf } from "@/views/transcript";
-import { answerOf, heldBy, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
+import { answerOf, isAnswerable, isBrokenJson, optionsOf, questionOf, reasonOf } from "@/views/asked";
 import { told } from "@/parts/transcript/find";
 import { noteWords } from "@/parts/transcript/words";
 
@@ -15,9 +15,20 @@ describe("what a run asks", () => {
     expect(questionOf({ kind: "question", input: null })).toBeNull();
   });
 
-  it("may be its definition, which nobody can answer", () => {
-    expect(heldBy({ worker: "asks", functions: ["note"], message: "`note` of the worker `asks` changed" })).toBe("`note` of the worker `asks` changed");
-    expect(heldBy(null)).toBe("its worker changed");
+  it("is asked only where an answer ends the wait", () => {
+    expect(["question", "approval", "client_tool"].filter(isAnswerable)).toHaveLength(3);
+    expect(["rate_limit", "definition_changed", "of a later version", ""].filter(isAnswerable)).toEqual([]);
+  });
+
+  it.each([
+    ["rate_limit", { until: "2026-01-01T00:00:00.000Z" }, "Waits for the provider’s limit.", null],
+    ["definition_changed", { message: "greet() has changed", function: "greet" }, "greet() has changed", "function: greet"],
+    ["definition_changed", "greet() has changed", "greet() has changed", null],
+    ["moon_phase", null, "Waits: moon phase.", null],
+    ["moon_phase", { phase: "new", until: "later" }, "Waits: moon phase.", "phase: new"],
+    ["", null, "Waits: tool.", null],
+  ])("says why it waits where nobody can answer: %s %j", (kind, input, reason, details) => {
+    expect(reasonOf({ kind, name: "tool", input })).toEqual({ reason, details });
   });
 
   it("may have options", () => {

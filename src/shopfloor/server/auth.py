@@ -10,12 +10,15 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shopfloor.errors import Forbidden, Unauthorized
+from shopfloor.server.page_style import STYLE
 from shopfloor.server.problems import problem_of
 from shopfloor.server.tokens import Role, Tokens
 
 COOKIE: Final = "shopfloor_session"
 LOGIN: Final = "/login"
-"""The one address that is open to who has no token yet: it is where a browser brings it."""
+"""Where a browser brings its token."""
+_OPEN: Final = frozenset({LOGIN, STYLE})
+"""What is open to who has no token yet: the login, and how the page looks that asks for it."""
 
 SECURITY_HEADERS: Final = {
     # Scripts and styles are files of ours or nothing: text of a transcript can never become either.
@@ -84,7 +87,7 @@ class Gate:
         headers = Headers(scope=scope)
         self._check_host(scope, headers)
         _check_origin(headers)
-        if scope["path"] == LOGIN:
+        if scope["path"] in _OPEN:
             return
         self._check_role(headers, reading=scope.get("method", "GET") in _READING)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from html import escape
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
 
@@ -13,31 +14,43 @@ from starlette.responses import HTMLResponse
 from starlette.types import Scope
 
 from shopfloor.errors import ShopfloorError, Unauthorized
+from shopfloor.server.page_style import STYLE
 
 DOCS: Final = "/api/docs"
-STYLE: Final = "/api/docs.css"
 _API: Final = "/api/"
 _ASKING: Final = frozenset({"GET", "HEAD"})
+_HEADINGS: Final[dict[int, str]] = {
+    HTTPStatus.NOT_FOUND: "There is no such page",
+    HTTPStatus.FORBIDDEN: "This is not allowed",
+}
 
-# A stranger may not even have the style.
-_LINK: Final = f'<link rel="stylesheet" href="{STYLE}">'
 _LOG_IN: Final = (
     "<p>On the machine where the server runs, <code>shopfloor up</code> prints a link when it starts: open it in this "
     "browser. It logs you in, and the login lasts.</p>\n"
-    "<p>It is no longer to be seen? <code>shopfloor up</code> says it again, also while the server runs.</p>"
+    "<p>The link is no longer to be seen? Run the command again, also while the server runs: it prints the link.</p>\n"
+    "<pre>shopfloor up</pre>"
 )
 
 
-def page(
-    title: str, body: str, *, status: int = 200, headers: Mapping[str, str] | None = None, styled: bool = True
-) -> HTMLResponse:
+def page(title: str, body: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HTMLResponse:
+    """A page of our own, in the colours of the built one."""
     return HTMLResponse(
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
-        f"<title>{escape(title)}</title>{_LINK if styled else ''}</head>\n<body>\n{body}\n</body></html>\n",
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark">'
+        f'<title>{escape(title)}</title><link rel="stylesheet" href="{STYLE}"></head>\n'
+        f'<body>\n<header class="brand"><a href="/">Shopfloor</a></header>\n{body}\n</body></html>\n',
         status,
         headers,
     )
+
+
+def notice(
+    heading: str, body: str, *, status: int = 200, headers: Mapping[str, str] | None = None, title: str = ""
+) -> HTMLResponse:
+    """A page that says one thing, and what to do."""
+    said = f'<main class="notice">\n<h1>{escape(heading)}</h1>\n{body}\n</main>'
+    return page(title or f"{heading} · Shopfloor", said, status=status, headers=headers)
 
 
 def wants_page(scope: Scope) -> bool:
@@ -56,10 +69,10 @@ def problem_page(error: ShopfloorError, headers: Mapping[str, str] | None = None
     hint = f"\n<p>{prose(error.hint[:1].upper() + error.hint[1:])}.</p>" if error.hint else ""
     said = f"<p>{prose(error.message[:1].upper() + error.message[1:])}.</p>"
     if isinstance(error, Unauthorized):
-        body = f"<h1>You are not logged in</h1>\n{said}\n{_LOG_IN}"
-        return page("Shopfloor: not logged in", body, status=error.status, headers=headers, styled=False)
-    body = f'<h1>Shopfloor</h1>\n{said}{hint}\n<p><a href="/">To the front page</a></p>'
-    return page("Shopfloor", body, status=error.status, headers=headers, styled=False)
+        return notice("You are not logged in", f"{said}\n{_LOG_IN}", status=error.status, headers=headers)
+    body = f'{said}{hint}\n<p><a href="/">To the runs</a></p>'
+    heading = _HEADINGS.get(error.status, "This did not work")
+    return notice(heading, body, status=error.status, headers=headers)
 
 
 def comes_from_elsewhere(scope: Scope) -> bool:
@@ -75,7 +88,7 @@ def once_more(scope: Scope) -> HTMLResponse:
     path = "/" + quote(scope["path"].lstrip("/"), safe="/:@!$&'()*+,=~")
     target = f"{path}?{query}" if query else path
     headers = {"Refresh": f"0; url={target}"}
-    return page("Shopfloor", f'<p><a href="{escape(target)}">To the page</a></p>', headers=headers, styled=False)
+    return notice("One moment", f'<p><a href="{escape(target)}">To the page</a></p>', headers=headers)
 
 
 def prose(text: str) -> str:

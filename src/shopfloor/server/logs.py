@@ -121,7 +121,7 @@ def _search(finder: Finder, entries: list[Entry], hits: list[Found], limit: int)
 
 @router.get("/runs/{run_id}/spans", responses=says(SpanList, "The spans of the run."))
 async def run_spans(request: Request, run_id: RunId, served: Served) -> Response:
-    """When the steps, tool calls and sub-runs of a run began and ended: the open ones and the longest."""
+    """When the steps, tool calls and sub-runs of a run began and ended; of very many, neighbours as one."""
     try:
         state = await spans_of(request).state(run_id)
     except RunNotFound:
@@ -133,7 +133,6 @@ async def run_spans(request: Request, run_id: RunId, served: Served) -> Response
     return answer(
         SpanList(
             spans=state.spans,
-            dropped=state.dropped,
             last_seq=state.last_seq,
             started_at=state.started_at,
             ended_at=state.ended_at,

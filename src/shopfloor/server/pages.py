@@ -14,24 +14,14 @@ from starlette.routing import Route
 from shopfloor.errors import NotFoundError, Unauthorized
 from shopfloor.server.auth import COOKIE, LOGIN
 from shopfloor.server.docs import description_page
-from shopfloor.server.html import DOCS, STYLE, page
+from shopfloor.server.html import DOCS, notice, page
 from shopfloor.server.limits import SESSION_SECONDS
 from shopfloor.server.page_files import ASK_AGAIN, ASSETS, FOR_EVER, INDEX, page_of
+from shopfloor.server.page_style import PAGE_STYLE, STYLE
 from shopfloor.server.services import Services
 
 ICON: Final = "favicon.svg"
 _is_own_path = re.compile(r"/(?!/)(?:(?!//)[^\\\x00-\x20\x7f?#])*(?:[?#][^\\\x00-\x20\x7f]*)?").fullmatch
-
-_STYLE: Final = """\
-:root { color-scheme: light dark; --line: #8886; --quiet: #8888881a; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
-h3 code { font-size: 1.05rem; }
-code, pre { font-family: ui-monospace, monospace; font-size: .9rem; }
-table { border-collapse: collapse; width: 100%; margin: .5rem 0 1rem; }
-th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border: 1px solid var(--line); }
-th { background: var(--quiet); }
-"""
 
 
 async def front(request: Request) -> Response:
@@ -42,10 +32,9 @@ async def front(request: Request) -> Response:
 
 def _not_built(request: Request) -> Response:
     served: Services = request.app.state.services
-    return page(
-        "Shopfloor",
-        f"<h1>Shopfloor</h1>\n<p>The server runs, version {escape(served.version)}.</p>\n"
-        "<p>The page is not built here: <code>make page</code> builds it.</p>\n"
+    return notice(
+        "The page is not built here",
+        f"<p>The server runs, version {escape(served.version)}. <code>make page</code> builds the page.</p>\n"
         f'<p><a href="{DOCS}">The API</a></p>',
     )
 
@@ -94,11 +83,11 @@ def own_path(said: str) -> str:
 
 async def describe(request: Request) -> Response:
     described: dict[str, Any] = request.app.openapi()
-    return page("Shopfloor: the API", description_page(described))
+    return page("The API · Shopfloor", f"<main>\n{description_page(described)}\n</main>")
 
 
 async def style(request: Request) -> Response:
-    return Response(_STYLE, media_type="text/css")
+    return Response(PAGE_STYLE, headers={"Cache-Control": ASK_AGAIN}, media_type="text/css")
 
 
 ROUTES: Final = (

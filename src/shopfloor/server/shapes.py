@@ -218,9 +218,6 @@ class SpanList(msgspec.Struct, frozen=True, kw_only=True):
     """When the steps, tool calls and sub-runs of a run began and ended."""
 
     spans: Annotated[list[Span], Meta(description="In the order in which they began.")]
-    dropped: Annotated[
-        int, Meta(description="How many were left out: the shorter ones of those that have ended, where they are many.")
-    ]
     last_seq: Annotated[int, Meta(description="The newest event of the log that this tells of.")]
     started_at: str | None
     ended_at: Annotated[str | None, Meta(description="Null until the run has ended.")]

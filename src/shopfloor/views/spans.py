@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from typing import Literal
 
@@ -21,6 +20,7 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
 )
+from shopfloor.views.span_merging import merge, merge_neighbours
 from shopfloor.views.times import ms_between
 
 SPAN_EVENTS = frozenset(
@@ -48,16 +48,18 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     child_run_id: str | None
     waits: bool = False
     """It does nothing but wait: for somebody's answer, or for a time."""
+    count: int = 1
+    """How many were merged into it, where they were many: then `duration_ms` is the sum of theirs, and `name` is empty
+    where they had several."""
 
 
 class Spans(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the fold. Bounded: the newest of those that are open, and the longest of those that have ended."""
+    """The state of the fold. Bounded: where there are many, neighbours are merged; none is dropped."""
 
     open: dict[str, Span] = {}
     """By what tells them apart from others that are open."""
-    ended: list[tuple[int, int, Span]] = []
-    """A heap: duration, then which began later, then the span itself; the first is the one to go."""
-    dropped: int = 0
+    ended: list[Span] = []
+    """Those that have ended, and the oldest of very many open ones."""
     last_seq: int = 0
     started_at: str | None = None
     ended_at: str | None = None
@@ -65,7 +67,7 @@ class Spans(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def spans(self) -> list[Span]:
         """In the order in which they began."""
-        return sorted([*self.open.values(), *(span for _, _, span in self.ended)], key=lambda span: span.seq)
+        return sorted([*self.open.values(), *self.ended], key=lambda span: span.seq)
 
 
 def spans_fold(state: Spans, events: Iterable[Event]) -> Spans:
@@ -82,7 +84,6 @@ class _Fold:
     def __init__(self, before: Spans) -> None:
         self._open = dict(before.open)
         self._ended = list(before.ended)
-        self._dropped = before.dropped
         self._seq = before.last_seq
         self._started_at = before.started_at
         self._ended_at = before.ended_at
@@ -91,7 +92,6 @@ class _Fold:
         return Spans(
             open=self._open,
             ended=self._ended,
-            dropped=self._dropped,
             last_seq=self._seq,
             started_at=self._started_at,
             ended_at=self._ended_at,
@@ -119,24 +119,24 @@ class _Fold:
                 pass
 
     def _begin(self, key: str, span: Span) -> None:
-        # Two under one key: the first will never be told from the second.
-        self._dropped += self._open.pop(key, None) is not None
-        self._open[key] = span
+        # Two under one key: the end of the first cannot be told from that of the second.
+        before = self._open.pop(key, None)
+        self._open[key] = merge(before, span) if before else span
         if len(self._open) > SPANS_OPEN:
-            del self._open[next(iter(self._open))]
-            self._dropped += 1
+            self._keep(self._open.pop(next(iter(self._open))))
 
     def _end(self, key: str, event: Event, took: int | None, *, failed: bool) -> None:
         span = self._open.pop(key, None)
         if span is None:
             return
         took = ms_between(span.started_at, event.timestamp) if took is None else took
-        done = replace(span, end_seq=event.seq, ended_at=event.timestamp, duration_ms=took, error=failed)
-        # No two have the same number, so spans themselves are never compared.
-        heapq.heappush(self._ended, (took or 0, -span.seq, done))
-        if len(self._ended) > SPANS_ENDED:
-            heapq.heappop(self._ended)
-            self._dropped += 1
+        self._keep(replace(span, end_seq=event.seq, ended_at=event.timestamp, duration_ms=took, error=failed))
+
+    def _keep(self, span: Span) -> None:
+        self._ended.append(span)
+        # Half of them at once: to look for neighbours at each end would take too long.
+        if len(self._ended) >= 2 * SPANS_ENDED:
+            self._ended = merge_neighbours(self._ended, SPANS_ENDED)
 
 
 def _step(event: Event, number: int) -> str:

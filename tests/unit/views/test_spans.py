@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.contract.folding import golden
 
 from shopfloor.limits import SPANS_ENDED, SPANS_OPEN
@@ -54,7 +55,7 @@ def result(call_id: str, **more: Any) -> ToolResult:
 
 
 def test_a_call_that_waits_says_so_also_when_it_has_ended() -> None:
-    question = msgspec.structs.replace(call("q"), awaits=Awaits(kind="question"))
+    question = replace(call("q"), awaits=Awaits(kind="question"))
     state = spans_of(BEGUN, question, call("c"), result("c"))
     assert [(span.seq, span.waits) for span in state.spans] == [(2, True), (3, False)]
     state = spans_of(BEGUN, question, result("q"), DONE)
@@ -81,7 +82,7 @@ def test_steps_calls_and_sub_runs_are_spans() -> None:
         DONE,
     )
     assert (state.started_at, state.ended_at) == (timestamp_of(1000), timestamp_of(8000))
-    assert (state.dropped, state.last_seq) == (0, 8)
+    assert state.last_seq == 8
     at = {seq: timestamp_of(seq * 1000) for seq in range(9)}
     common: dict[str, Any] = {"path": "s", "child_run_id": None}
     assert state.spans == [
@@ -116,36 +117,86 @@ def test_tries_and_rounds_of_a_step_are_told_apart() -> None:
 
 def test_an_end_without_a_beginning_is_nothing() -> None:
     state = spans_of(result("c"), StepCompleted(name="s", kind="x", try_=1))
-    assert (state.spans, state.dropped) == ([], 0)
+    assert state.spans == []
 
 
-def test_only_the_longest_that_have_ended_are_kept() -> None:
-    payloads: list[Payload] = []
-    for number in range(SPANS_ENDED + 30):
-        payloads += [call(str(number)), result(str(number), duration_ms=number)]
-    state = spans_of(*payloads)
-    assert (len(state.spans), state.dropped) == (SPANS_ENDED, 30)
-    assert min(span.duration_ms or 0 for span in state.spans) == 30
-    assert [span.seq for span in state.spans] == sorted(span.seq for span in state.spans)
+def many(*counts: int, **more: Any) -> list[Payload]:
+    """Calls of different tools, one after the other."""
+    made: list[Payload] = []
+    for count in counts:
+        for number in range(count):
+            name = f"Tool{number % 3}"
+            made += [
+                replace(call(f"{len(made)}"), name=name),
+                replace(result(f"{len(made)}", duration_ms=10, **more), name=name),
+            ]
+    return made
 
 
-def test_of_those_that_took_the_same_time_the_first_are_kept() -> None:
-    payloads: list[Payload] = []
-    for number in range(SPANS_ENDED + 3):
-        payloads += [call(str(number)), result(str(number), duration_ms=1)]
-    assert spans_of(*payloads).spans[-1].seq == 2 * SPANS_ENDED - 1
+@pytest.mark.req("WT-69")
+@pytest.mark.parametrize("count", [1, 2 * SPANS_ENDED - 1, 2 * SPANS_ENDED, 2 * SPANS_ENDED + 1, 7 * SPANS_ENDED + 3])
+def test_of_very_many_neighbours_are_merged_and_none_is_dropped(count: int) -> None:
+    spans = spans_of(*many(count)).spans
+    assert len(spans) < 2 * SPANS_ENDED
+    assert sum(span.count for span in spans) == count
+    assert sum(span.duration_ms or 0 for span in spans) == 10 * count
+    assert [span.seq for span in spans] == sorted(span.seq for span in spans)
+    # One begins where the one before has ended: nothing lies between, and nothing overlaps.
+    assert spans[0].seq == 1
+    assert all(before.end_seq == after.seq - 1 for before, after in pairwise(spans))
+    assert spans[-1].end_seq == 2 * count
+    assert all(span.name == "" for span in spans if span.count >= 3)
 
 
-def test_of_those_that_are_open_the_newest_are_kept() -> None:
-    state = spans_of(*[call(str(number)) for number in range(SPANS_OPEN + 5)])
-    assert (len(state.spans), state.dropped, state.spans[0].seq) == (SPANS_OPEN, 5, 6)
-    after = spans_fold(state, log_of(*[result("0")] * 3))
-    assert (len(after.spans), after.dropped) == (SPANS_OPEN, 5)
+def test_short_spans_that_are_close_are_merged_before_long_ones() -> None:
+    long = [replace(event, timestamp=timestamp_of(event.seq * 100_000)) for event in log_of(*many(20))]
+    at = len(long)
+    short = [
+        replace(event, seq=at + event.seq, timestamp=timestamp_of(at * 100_000 + event.seq))
+        for event in log_of(*many(3 * SPANS_ENDED))
+    ]
+    spans = spans_fold(Spans(), [*long, *short]).spans
+    assert [span.count for span in spans[:20]] == [1] * 20
+    assert sum(span.count for span in spans) == 20 + 3 * SPANS_ENDED
 
 
-def test_a_call_that_is_made_twice_under_one_id_is_the_newer_one() -> None:
+def test_a_call_that_failed_is_not_merged_with_those_that_did_not() -> None:
+    failed = [call("bad"), result("bad", error="no")]
+    spans = spans_of(*many(SPANS_ENDED), *failed, *many(3 * SPANS_ENDED)).spans
+    assert [(span.count, span.seq) for span in spans if span.error] == [(1, 2 * SPANS_ENDED + 1)]
+
+
+def test_steps_with_a_place_each_are_merged_with_those_around_them() -> None:
+    events: list[Event] = []
+    for number in range(4 * SPANS_ENDED):
+        step = (StepStarted(name="s", kind="x", try_=1), StepCompleted(name="s", kind="x", try_=1))
+        events += log_of(*step, path=f"Each.{number}")
+    events = [replace(event, seq=seq, timestamp=timestamp_of(seq * 1000)) for seq, event in enumerate(events, 1)]
+    spans = spans_fold(Spans(), events).spans
+    assert len(spans) < 2 * SPANS_ENDED
+    assert sum(span.count for span in spans) == 4 * SPANS_ENDED
+    assert {span.path for span in spans if span.count > 1} == {"Each"}
+
+
+def test_of_very_many_that_are_open_the_oldest_are_merged_and_stay_open() -> None:
+    count = SPANS_OPEN + 2 * SPANS_ENDED + 5
+    state = spans_of(*[call(str(number)) for number in range(count)])
+    assert len(state.spans) < SPANS_OPEN + 2 * SPANS_ENDED
+    assert sum(span.count for span in state.spans) == count
+    assert {span.ended_at for span in state.spans} == {None}
+
+
+def test_two_calls_under_one_id_are_one_span() -> None:
     state = spans_of(call("c"), call("c"), result("c"))
-    assert ([(span.seq, span.end_seq) for span in state.spans], state.dropped) == ([(2, 3)], 1)
+    assert [(span.seq, span.end_seq, span.count) for span in state.spans] == [(1, 3, 2)]
+
+
+def test_how_the_log_is_read_in_parts_makes_no_difference() -> None:
+    events = log_of(*many(5 * SPANS_ENDED))
+    state = Spans()
+    for first in range(0, len(events), 777):
+        state = spans_fold(state, events[first : first + 777])
+    assert state == spans_fold(Spans(), events)
 
 
 @pytest.mark.parametrize("name", ["command", "claude-code", "parent"])

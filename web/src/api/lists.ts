@@ -8,6 +8,17 @@ import type { Run, RunList } from "./types";
 
 export type Pages = InfiniteData<RunList, string | null>;
 
+export const LIST_PAGE = 100;
+/** The largest page that the server gives. */
+const LARGE_PAGE = 500;
+const SMALL_PAGES = 5;
+
+/** How many runs a page is asked for: who goes far down a list gets there with few large pages. */
+export function pageSize(known: Pages | undefined, cursor: string | null): number {
+  const index = known ? known.pageParams.indexOf(cursor) : 0;
+  return (index < 0 ? (known?.pages.length ?? 0) : index) < SMALL_PAGES ? LIST_PAGE : LARGE_PAGE;
+}
+
 export interface Patched {
   readonly pages: Pages;
   /** Whether only the server can tell how many there are now, or which ones a search finds. */

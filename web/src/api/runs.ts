@@ -1,7 +1,7 @@
 /** What the page asks of the server about runs, and what it asks of them. */
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { answered, client } from "./http";
-import { type Pages, rejoined, settledPage } from "./lists";
+import { LIST_PAGE, type Pages, pageSize, rejoined, settledPage } from "./lists";
 import type { Status, TimelineRow } from "./types";
 
 /** Which runs the list is of; what is left out does not matter. */
@@ -16,7 +16,6 @@ export interface RunFilter {
   parent?: string | undefined;
 }
 
-export const LIST_PAGE = 100;
 const TIMELINE_PAGE = 1000;
 /** How many pages of a timeline are loaded at a time. */
 const TIMELINE_PAGES = 5;
@@ -32,29 +31,36 @@ export const runsQuery = (filter: RunFilter) =>
       const known = () => queries.getQueryData<Pages>(queryKey);
       const settled = settledPage(known(), pageParam, filter);
       if (settled) return settled;
-      const fresh = await answered(
-        client.GET("/api/agents/workers", {
-          params: {
-            query: defined({
-              agent_id: filter.owner,
-              q: filter.q || undefined,
-              status: filter.status,
-              worker: filter.worker,
-              channel_id: filter.channel,
-              roots: filter.roots || undefined,
-              parent: filter.parent,
-              limit: LIST_PAGE,
-              cursor: pageParam ?? undefined,
-            }),
-          },
-          signal,
-        }),
-      );
+      const fresh = await listed(filter, { limit: pageSize(known(), pageParam), cursor: pageParam ?? undefined }, signal);
       return rejoined(known(), pageParam, fresh);
     },
     initialPageParam: null as string | null,
     getNextPageParam: (last) => last.next,
   });
+
+/** The last run of a list of so many, whatever of it is loaded. */
+export const lastRun = async (filter: RunFilter, total: number, signal: AbortSignal) =>
+  // Some may have come on top since they were counted.
+  (await listed(filter, { limit: LIST_PAGE, offset: Math.max(0, total - 1) }, signal)).workers.at(-1);
+
+const listed = (filter: RunFilter, part: { limit: number; cursor?: string | undefined; offset?: number }, signal: AbortSignal) =>
+  answered(
+    client.GET("/api/agents/workers", {
+      params: {
+        query: defined({
+          agent_id: filter.owner,
+          q: filter.q || undefined,
+          status: filter.status,
+          worker: filter.worker,
+          channel_id: filter.channel,
+          roots: filter.roots || undefined,
+          parent: filter.parent,
+          ...part,
+        }),
+      },
+      signal,
+    }),
+  );
 
 /** A run with its result and what it waits for; what was said in it is read from its log. */
 export const runQuery = (id: string) =>

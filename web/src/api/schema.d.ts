@@ -134,7 +134,7 @@ export interface paths {
         };
         /**
          * Run Spans
-         * @description When the steps, tool calls and sub-runs of a run began and ended: the open ones and the longest.
+         * @description When the steps, tool calls and sub-runs of a run began and ended; of very many, neighbours as one.
          */
         get: operations["run_spans"];
         put?: never;
@@ -731,8 +731,6 @@ export interface components {
         SpanList: {
             /** @description In the order in which they began. */
             spans: components["schemas"]["Span"][];
-            /** @description How many were left out: the shorter ones of those that have ended, where they are many. */
-            dropped: number;
             /** @description The newest event of the log that this tells of. */
             last_seq: number;
             started_at: string | null;
@@ -757,6 +755,8 @@ export interface components {
             child_run_id: string | null;
             /** @default false */
             waits?: boolean;
+            /** @default 1 */
+            count?: number;
         };
         /** ChannelList */
         ChannelList: {

@@ -8,6 +8,7 @@ import { TopBar } from "@/parts/TopBar";
 import { Quiet } from "@/parts/ui/Quiet";
 import { enterZone, useKeys } from "@/keys";
 import { useGo, usePlace } from "@/place";
+import { toRun } from "@/views/address";
 
 /** Where there is room for one column only. */
 const NARROW = "(width < 48rem)";
@@ -22,14 +23,15 @@ export function Workers() {
     n: () => setOver("dispatch"),
     Escape: () => {
       enterZone("list");
-      if (matchMedia(NARROW).matches) go({ worker: undefined, event: undefined });
+      if (matchMedia(NARROW).matches) go(toRun());
     },
   });
   const chosen = place.worker;
   return (
     <div className="flex h-dvh flex-col">
       <TopBar onDispatch={() => setOver("dispatch")} onHelp={() => setOver("help")} />
-      <div className="flex min-h-0 flex-1">
+      <main className="flex min-h-0 flex-1">
+        {!chosen && <h1 className="sr-only">Runs</h1>}
         <section
           aria-label="Runs"
           onPointerDownCapture={() => enterZone("list")}
@@ -38,15 +40,15 @@ export function Workers() {
         >
           <RunList />
         </section>
-        <main
+        <section
           aria-label="The chosen run"
           onPointerDownCapture={() => enterZone("detail")}
           onFocusCapture={() => enterZone("detail")}
           className={clsx("min-h-0 min-w-0 flex-1 flex-col md:flex", chosen ? "flex" : "hidden")}
         >
           {chosen ? <Detail key={chosen} runId={chosen} event={place.event} /> : <Quiet>Select a worker to view details</Quiet>}
-        </main>
-      </div>
+        </section>
+      </main>
       {over === "help" && <Help onClose={() => setOver(null)} />}
       {over === "dispatch" && (
         <Dispatch
@@ -54,7 +56,7 @@ export function Workers() {
           onClose={() => setOver(null)}
           onDispatched={(runId) => {
             setOver(null);
-            go({ worker: runId, event: undefined });
+            go(toRun(runId));
             enterZone("detail");
           }}
         />

@@ -11,6 +11,8 @@ export interface Search {
   worker?: string;
   /** The event of it to go to. */
   event?: number;
+  /** What to look for in the chosen run: it was chosen among those that a search found. */
+  find?: string;
   q?: string;
   status?: Status;
   /** Only runs of the worker of this name. */
@@ -31,6 +33,7 @@ export function searchOf(said: Record<string, unknown>): Search {
   const event = seqOf(said.event);
   if (textOf(said.worker)) search.worker = textOf(said.worker);
   if (event !== undefined) search.event = event;
+  if (textOf(said.find)) search.find = textOf(said.find);
   if (textOf(said.q)) search.q = textOf(said.q);
   if (status) search.status = status;
   if (textOf(said.of)) search.of = textOf(said.of);
@@ -54,6 +57,9 @@ export function changed(before: Search, change: { [K in keyof Search]?: Search[K
   const kept = Object.entries({ ...before, ...change }).filter(([, value]) => value !== undefined && value !== "" && value !== false);
   return Object.fromEntries(kept);
 }
+
+/** What leads to another run, or to none: chosen from a search, it opens at what was found. */
+export const toRun = (runId?: string, q?: string) => ({ worker: runId, event: undefined, find: q });
 
 /** A search looks at all runs, also at those below others: then the tree is left aside. */
 export const filterOf = (place: Place): RunFilter => ({

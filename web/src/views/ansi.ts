@@ -33,6 +33,12 @@ export function spansOf(text: string): Span[] {
   return rest ? [...spans, plain(rest)] : spans;
 }
 
+/** What sets the colours that hold at the end of a text: to be put before what follows it. */
+export function coloursAfter(text: string): string {
+  const set = text.match(COLOUR) ?? [];
+  return set.slice(set.findLastIndex((one) => /^\u001b\[0*m$/.test(one)) + 1).join("");
+}
+
 /** The text without what moves a cursor; of a line that was drawn several times, the last. */
 export function drawn(text: string): string {
   if (!hasControls(text)) return text;

@@ -1,19 +1,32 @@
 /** What a run asks somebody, and what an answer is. */
 import type { Awaited } from "@/api";
-import { isRecord, isText } from "./json";
+import { asText, isRecord, isText } from "./json";
+
+/** The waits that end when somebody answers. All others end by themselves, or by what is done elsewhere. */
+const ANSWERABLE: ReadonlySet<string> = new Set(["client_tool", "question", "approval"]);
+export const isAnswerable = (kind: string) => ANSWERABLE.has(kind);
 
 /** The question, in words; null where it is not one: then it is a tool's input. */
 export function questionOf({ kind, input }: Pick<Awaited, "kind" | "input">): string | null {
   if (isText(input)) return input;
-  if (!isRecord(input) || kind === "client_tool") return null;
-  const said = [input["question"], input["prompt"], input["message"], input["title"]].find((one) => isText(one) && one.trim() !== "");
+  return kind === "client_tool" ? null : textIn(input, ["question", "prompt", "message", "title"]);
+}
+
+/** The first of these fields that has words in it. */
+function textIn(input: unknown, names: readonly string[]): string | null {
+  const said = isRecord(input) ? names.map((name) => input[name]).find((one) => isText(one) && one.trim() !== "") : null;
   return isText(said) ? said : null;
 }
 
-/** Why a run waits for its definition: nobody can answer that. */
-export function heldBy(input: unknown): string {
-  const said = isRecord(input) ? input["message"] : null;
-  return isText(said) ? said : "its worker changed";
+const REASONS: Record<string, string> = { rate_limit: "Waits for the provider’s limit." };
+
+/** Why a run waits, of whatever kind the wait is: in its own words, else by its kind; and what else it says of itself. */
+export function reasonOf({ kind, name, input }: Pick<Awaited, "kind" | "name" | "input">): { reason: string; details: string | null } {
+  const said = isText(input) ? input : textIn(input, ["message", "reason", "text", "question", "prompt", "title"]);
+  const reason = said ?? REASONS[kind] ?? `Waits: ${(kind || name).replaceAll("_", " ")}.`;
+  // When the wait ends is told beside it.
+  const rest = isRecord(input) ? Object.entries(input).filter(([field, value]) => field !== "until" && value !== said) : [];
+  return { reason, details: rest.length ? rest.map(([field, value]) => `${field}: ${asText(value)}`).join("\n") : null };
 }
 
 /** What one can choose from. */

@@ -3,12 +3,18 @@ import type { Span, Spans } from "@/api";
 import { axisOf, type Break, type Stretch, uncovered } from "./axis";
 
 export interface Bar {
+  /** Of several, the first. */
   readonly span: Span;
+  /** How many it stands for. */
+  readonly count: number;
+  /** Empty where it stands for several of different names. */
+  readonly name: string;
   /** From 0, the topmost. */
   readonly lane: number;
   /** Where it is drawn, in 0..1. */
   readonly from: number;
   readonly to: number;
+  /** How long it took; how long they took together, where it stands for several. */
   readonly ms: number;
   /** Whether it goes on. */
   readonly open: boolean;
@@ -79,9 +85,36 @@ export function chartOf(lanes: Lanes, now: number | null, waits: boolean): Chart
   const bars = nodes.map((node): Bar => {
     const open = node.to === Infinity;
     const ms = node.span.duration_ms ?? end(node) - node.from;
-    return { span: node.span, lane: node.lane, from: axis.at(node.from), to: axis.at(end(node)), ms, open };
+    const { name, count = 1 } = node.span;
+    return { span: node.span, count, name, lane: node.lane, from: axis.at(node.from), to: axis.at(end(node)), ms, open };
   });
-  return { bars, breaks: axis.breaks, lanes: lanes.count, ms: axis.ms };
+  return { bars: mergedBars(bars), breaks: axis.breaks, lanes: lanes.count, ms: axis.ms };
+}
+
+/** Bars that are narrower than this part of the chart can neither be told apart nor pointed at. */
+const LEAST_WIDTH = 1 / 160;
+
+/** Neighbours in a lane that are too narrow to be drawn side by side become one; none is left out. */
+export function mergedBars(bars: readonly Bar[]): Bar[] {
+  const merged: Bar[] = [];
+  const last = new Map<string, number>();
+  for (const bar of bars.toSorted((a, b) => a.from - b.from)) {
+    const look = `${bar.lane} ${bar.span.kind} ${isWait(bar.span)} ${bar.span.error} ${bar.open}`;
+    const place = last.get(look);
+    const before = place === undefined ? undefined : merged[place];
+    if (place === undefined || !before || bar.to - before.from >= LEAST_WIDTH) last.set(look, merged.push(bar) - 1);
+    else merged[place] = { ...before, count: before.count + bar.count, name: before.name === bar.name ? bar.name : "", to: Math.max(before.to, bar.to), ms: before.ms + bar.ms };
+  }
+  const order = new Map(bars.map((bar, index) => [bar.span, index]));
+  return merged.sort((a, b) => (order.get(a.span) ?? 0) - (order.get(b.span) ?? 0));
+}
+
+const MANY: Record<Span["kind"], string> = { step: "steps", tool: "tool calls", run: "sub-runs" };
+
+/** `Bash`; of several `12 × Bash`, or `12 tool calls` where they have different names. */
+export function barName({ count, name, span }: Pick<Bar, "count" | "name" | "span">): string {
+  if (count === 1) return name;
+  return name ? `${count.toLocaleString("en")} × ${name}` : `${count.toLocaleString("en")} ${MANY[span.kind]}`;
 }
 
 /** When something was done in a span itself, and it did not only wait for what is inside, or for somebody. */

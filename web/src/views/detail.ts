@@ -25,6 +25,7 @@ const WAITED_FOR: Record<string, string> = {
   rate_limit: "the rate limit",
   definition_changed: "its definition, which changed",
   run: "a sub-run",
+  definition_changed: "its definition, which has changed",
 };
 
 /** `waits for an answer, a sub-run`; null where it waits for nothing. */

@@ -22,6 +22,35 @@ export function endsOf(text: string): Ends | null {
   return { head, tail, between: text.length - head.length - tail.length };
 }
 
+/** The last lines of a text, without what is above them. */
+export interface Tail {
+  readonly hidden: string;
+  /** How many lines are hidden. */
+  readonly lines: number;
+  readonly tail: string;
+}
+
+/** So few lines more are shown rather than hidden. */
+const LEAST_HIDDEN = 3;
+
+/** The last lines of a text, so many of them; null where there are few more. */
+export function tailOf(text: string, most: number): Tail | null {
+  const end = text.endsWith("\n") ? text.length - 1 : text.length;
+  let from = end;
+  for (let line = 0; line < most; line++) {
+    from = text.lastIndexOf("\n", from - 1);
+    if (from <= 0) return null;
+  }
+  const lines = countLines(text, from);
+  return lines <= LEAST_HIDDEN ? null : { hidden: text.slice(0, from), lines, tail: text.slice(from + 1) };
+}
+
+function countLines(text: string, to: number): number {
+  let lines = 1;
+  for (let at = text.indexOf("\n"); at >= 0 && at < to; at = text.indexOf("\n", at + 1)) lines++;
+  return lines;
+}
+
 /** The place after the next end of a line, where one is near. */
 function lineEnd(text: string, from: number): number {
   const end = text.indexOf("\n", from);

@@ -49,6 +49,12 @@ export function lineOf(row: TimelineRow, cancelled: string | null = null): Line 
   }
 }
 
+/** The number of the row that tells of an event: of a call, that it began; else the last row before the event. -1 where there is none. */
+export function rowTelling(rows: readonly TimelineRow[], seq: number): number {
+  const own = rows.findIndex((row) => row.seq === seq || lineOf(row).seq === seq);
+  return own >= 0 ? own : rows.findLastIndex((row) => row.seq <= seq);
+}
+
 /** What `data` holds is not promised: whatever is no text is told as JSON. */
 function text(value: unknown): string {
   if (value === undefined || value === null) return "";

@@ -4,6 +4,7 @@ import { Button } from "@/parts/ui/Button";
 import { Dialog } from "@/parts/ui/Dialog";
 import { Trouble } from "@/parts/ui/Trouble";
 import { useGo } from "@/place";
+import { toRun } from "@/views/address";
 import { oneLine } from "@/views/json";
 
 /** Asks whether a run is really to be deleted, and says what goes with it. */
@@ -14,7 +15,7 @@ export function Delete({ run, onClose }: { run: RunDetail; onClose: () => void }
     mutationFn: () => remove(run.id),
     onSuccess: ({ deleted }) => {
       // There is nothing to go back to.
-      go({ worker: undefined, event: undefined }, true);
+      go(toRun(), true);
       forgetRuns(queries, deleted);
     },
   });

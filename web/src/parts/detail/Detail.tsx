@@ -22,11 +22,19 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
   });
   useTitle(asked.data);
   const problem = useMet(asked);
-  if (!asked.data && !problem) return <Loading what="the run" />;
+  if (!asked.data && !problem) {
+    return (
+      <>
+        <Heading />
+        <Loading what="the run" />
+      </>
+    );
+  }
   if (isGone(asked.error)) return <Gone />;
   if (!asked.data) {
     return (
       <div>
+        <Heading />
         <div className="px-3 pt-2 md:hidden">
           <BackToRuns />
         </div>
@@ -65,9 +73,13 @@ const isGone = (error: unknown) => error instanceof Problem && (error.status ===
 /** Whether the run has the event, or may yet have it. What came live is known before the run's own row tells of it. */
 const isIn = (run: RunDetail, event: number) => goesOn(run.status) || event <= Math.max(run.last_seq, theLive().log(run.id).lastSeq);
 
+/** For those who do not see, where the task is not known. */
+const Heading = () => <h1 className="sr-only">Run</h1>;
+
 function Gone() {
   return (
     <Quiet>
+      <Heading />
       <p>This run is not here (any more).</p>
       <BackToRuns />
     </Quiet>

@@ -3,7 +3,7 @@ import { useCallback, useEffect, useRef, useState } from "react";
 import type { RunDetail } from "@/api";
 import { Timeline } from "@/parts/timeline/Timeline";
 import { Transcript } from "@/parts/transcript/Transcript";
-import { useGo } from "@/place";
+import { useGo, usePlace } from "@/place";
 import { goesOn } from "@/views/detail";
 import { Result } from "./Result";
 
@@ -18,22 +18,24 @@ const SIZES = {
 const BESIDE = "@min-[60rem]:max-h-none @min-[60rem]:w-[22rem] @7xl:w-[26rem]";
 
 /**
- * What was done in the run, and what it gave. While it goes on its timeline leads; once it has ended its result does, then
- * come the transcript and the timeline, whether somebody has watched it or comes later.
+ * What was done in the run, and what it gave. The timeline of a run that goes on leads, and stays where it is when the run
+ * ends: nothing changes places under a reader. Who comes later finds the transcript first.
  */
 export function Panes({ run, event }: { run: RunDetail; event: number | undefined }) {
   const go = useGo();
+  const { find: sought } = usePlace();
   const transcript = useRef<HTMLDivElement>(null);
   const isLive = goesOn(run.status);
-  const timelineLeads = isLive || !run.has_transcript;
+  const [timelineLeads] = useState(isLive || !run.has_transcript);
   // Where nothing was said, nor done by tools or other runs, there is nothing to show beside the timeline.
   const talks = isLive || run.has_transcript || run.tool_calls > 0 || run.children > 0;
   const [open, toggle] = useOpen(timelineLeads);
 
   // Where the panes are stacked, the transcript may be out of sight when something in it is gone to.
+  const showTranscript = useCallback(() => transcript.current?.scrollIntoView({ block: "nearest" }), []);
   useEffect(() => {
-    if (event !== undefined) transcript.current?.scrollIntoView({ block: "nearest" });
-  }, [event]);
+    if (event !== undefined) showTranscript();
+  }, [event, showTranscript]);
   const [times, setTimes] = useState(0);
   const now = useRef(event);
   useEffect(() => {
@@ -44,9 +46,9 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
       // Where the address names it already, nothing would follow from naming it again.
       if (seq === now.current) setTimes((before) => before + 1);
       else go({ event: seq });
-      transcript.current?.scrollIntoView({ block: "nearest" });
+      showTranscript();
     },
-    [go],
+    [go, showTranscript],
   );
   const onEvent = useCallback((seq: number | undefined) => go({ event: seq }, true), [go]);
 
@@ -64,11 +66,10 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
       >
         {talks && (
           <div ref={transcript} className="flex h-[75dvh] min-h-0 shrink-0 flex-col @3xl:h-auto @3xl:min-h-64 @3xl:min-w-0 @3xl:flex-1">
-            <Transcript run={run} target={event} times={times} onEvent={onEvent} />
+            <Transcript run={run} target={event} times={times} sought={sought} onEvent={onEvent} />
           </div>
         )}
-        {/* Only its looks change places when the run ends: what is moved in the document forgets how far it was scrolled. */}
-        <Timeline run={run} chosen={event} onEvent={toEvent} open={open} onToggle={toggle} className={clsx(timelineLeads && "order-first", open ? size : "shrink-0")} />
+        <Timeline run={run} chosen={event} onEvent={toEvent} onShown={showTranscript} open={open} onToggle={toggle} className={clsx(timelineLeads && "order-first", open ? size : "shrink-0")} />
       </div>
     </>
   );

@@ -7,6 +7,9 @@ import { Markdown } from "@/parts/ui/Markdown";
 import { resultOf } from "@/views/detail";
 import { useOverflows } from "./overflow";
 
+/** So many lines of what a command printed are shown at first. */
+const LAST_LINES = 6;
+
 /** What an ended run gave, or why it gave nothing. */
 export function Result({ run }: { run: RunDetail }) {
   const { result, status, error } = run;
@@ -41,6 +44,13 @@ function Given({ result, kind }: { result: string; kind: string }) {
   const [all, setAll] = useState(false);
   const overflows = useOverflows(box);
   const shown = resultOf(result, kind);
+  if (kind === "command") {
+    return (
+      <div className="mt-1 max-h-[50dvh] overflow-y-auto rounded bg-app-side p-2" tabIndex={0}>
+        <Text text={shown.text} wide last={LAST_LINES} />
+      </div>
+    );
+  }
   return (
     <>
       <div

@@ -5,7 +5,7 @@ import { Copy } from "@/parts/ui/Copy";
 import { Quiet } from "@/parts/ui/Quiet";
 import { enterZone } from "@/keys";
 import { useGo, usePlace } from "@/place";
-import { isFiltered, NO_FILTER } from "@/views/address";
+import { isFiltered, NO_FILTER, toRun } from "@/views/address";
 
 const COMMAND = "shopfloor run --command 'make test'";
 const PLACEHOLDERS = 8;
@@ -45,7 +45,7 @@ function NoRuns({ owner }: { owner: string | undefined }) {
           onClose={() => setAsking(false)}
           onDispatched={(runId) => {
             setAsking(false);
-            go({ worker: runId, event: undefined });
+            go(toRun(runId));
             enterZone("detail");
           }}
         />

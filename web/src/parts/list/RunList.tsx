@@ -9,6 +9,7 @@ import { Filters } from "@/parts/list/Filters";
 import { useListKeys } from "@/parts/list/listKeys";
 import { Nothing, Placeholders } from "@/parts/list/Nothing";
 import { useOpening } from "@/parts/list/opening";
+import { useReveal, useToLast } from "@/parts/list/reveal";
 import { SearchBox } from "@/parts/list/SearchBox";
 import { Trouble } from "@/parts/ui/Trouble";
 import { enterZone } from "@/keys";
@@ -35,12 +36,14 @@ export function RunList() {
   const box = useRef<HTMLDivElement>(null);
   const onToggle = useCallback((id: string) => setOpened((before) => toggled(before, id)), []);
   const open = useCallback((ids: readonly string[]) => setOpened((before) => (ids.every((id) => before.has(id)) ? before : new Set([...before, ...ids]))), []);
-  useOpening(place.worker, inTree ? { rows, branches, open, more } : null);
+  const top = useOpening(place.worker, inTree ? { rows, branches, open, more } : null);
   const actions = useActions(choice.choose, onToggle);
-  useListKeys(rows, choice, box, inTree ? onToggle : null);
   const { fetchNextPage } = query;
   const canGoOn = query.hasNextPage && !query.isFetching && !query.isFetchNextPageError;
   const onEnd = useCallback(() => void fetchNextPage(), [fetchNextPage]);
+  const toLast = useToLast(filter, pages[0]?.total, choice.move);
+  useListKeys({ rows, choice, box, onToggle: inTree ? onToggle : null, toLast: query.hasNextPage ? toLast : null });
+  useReveal(inTree ? top : choice.chosen, { rows, filter, onEnd: canGoOn && !query.isPlaceholderData ? onEnd : null, box });
   const isOnItsWay = query.isPending || query.isPlaceholderData || query.hasNextPage;
   useEffect(() => {
     // All that was loaded has left the list: what is left of it is further down.

@@ -1,6 +1,7 @@
 /** The chosen run. Keys move it at once; the address, and with it the rest of the page, follows as fast as it can. */
 import { useCallback, useEffect, useRef, useState } from "react";
 import { useGo, usePlace } from "@/place";
+import { toRun } from "@/views/address";
 
 /** While a key is held, the address follows this often. */
 const FOLLOWS_MS = 120;
@@ -14,7 +15,7 @@ export interface Choice {
 }
 
 export function useChoice(): Choice {
-  const { worker } = usePlace();
+  const { worker, q } = usePlace();
   const go = useGo();
   const [ahead, setAhead] = useState<string>();
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -28,16 +29,16 @@ export function useChoice(): Choice {
   const choose = useCallback(
     (runId: string) => {
       rest();
-      go({ worker: runId, event: undefined });
+      go(toRun(runId, q));
     },
-    [go, rest],
+    [go, rest, q],
   );
   const follow = useCallback(() => {
     if (wanted.current === undefined) return rest();
-    go({ worker: wanted.current, event: undefined }, true);
+    go(toRun(wanted.current, q), true);
     wanted.current = undefined;
     timer.current = setTimeout(follow, FOLLOWS_MS);
-  }, [go, rest]);
+  }, [go, rest, q]);
   const move = useCallback(
     (runId: string) => {
       wanted.current = runId;

@@ -5,8 +5,18 @@ import { indexOf, neighbour, type Row } from "@/views/tree";
 
 type Box = RefObject<HTMLElement | null>;
 
-/** The keys of the list. `onToggle` opens and closes what a run called; null where there is no tree. */
-export function useListKeys(rows: readonly Row[], { chosen, move }: Choice, box: Box, onToggle: ((runId: string) => void) | null): void {
+interface Keyed {
+  rows: readonly Row[];
+  choice: Choice;
+  box: Box;
+  /** Opens and closes what a run called; null where there is no tree. */
+  onToggle: ((runId: string) => void) | null;
+  /** Goes to the last run; null where all are loaded. */
+  toLast: (() => void) | null;
+}
+
+/** The keys of the list. */
+export function useListKeys({ rows, choice: { chosen, move }, box, onToggle, toLast }: Keyed): void {
   const from = (index: number, step: 1 | -1) => {
     const row = neighbour(rows, index, step);
     if (row) move(row.key);
@@ -27,7 +37,7 @@ export function useListKeys(rows: readonly Row[], { chosen, move }: Choice, box:
     k: step(-1),
     ArrowUp: step(-1),
     gg: () => from(-1, 1),
-    G: () => from(rows.length, -1),
+    G: toLast ?? (() => from(rows.length, -1)),
     Enter: () => {
       if (chosen !== undefined) enterZone("detail");
     },

@@ -13,8 +13,11 @@ interface Tree {
 
 const NOWHERE: readonly string[] = [];
 
-/** Once for each choice, so that who closes it again is left alone. `tree` is null where the list is none. */
-export function useOpening(chosen: string | undefined, tree: Tree | null): void {
+/**
+ * Once for each choice, so that who closes it again is left alone. `tree` is null where the list is none. The run above
+ * all others is returned, once it is known: it is the one that the list itself has.
+ */
+export function useOpening(chosen: string | undefined, tree: Tree | null): string | undefined {
   const queries = useQueryClient();
   const [way, setWay] = useState(NOWHERE);
   const latest = useRef(tree);
@@ -50,6 +53,7 @@ export function useOpening(chosen: string | undefined, tree: Tree | null): void 
     // Once for each page: what cannot be had is not asked for again and again.
     if (parent !== undefined && hasMore.current) latest.current?.more(parent);
   }, [parent, count]);
+  return way.at(-1) === chosen ? way[0] : undefined;
 }
 
 /** The runs from the one that nobody called down to this one. */

@@ -1,7 +1,7 @@
 import clsx from "clsx";
 import { memo } from "react";
 import type { Span } from "@/api";
-import { type Bar, type Ending, isWait } from "@/views/bars";
+import { type Bar, barName, type Ending, isWait } from "@/views/bars";
 import { duration } from "@/views/time";
 
 const KINDS: Record<Span["kind"], { word: string; colour: string }> = {
@@ -29,7 +29,8 @@ export const BarButton = memo(function BarButton({ bar, ending, top, isEntry, on
   const { span, from, to } = bar;
   const kind = KINDS[span.kind];
   const waits = isWait(span);
-  const said = `${span.name}, ${waits ? "waiting" : kind.word}, ${bar.open ? "open for " : ""}${duration(bar.ms)}${ending ? `, ${ending}` : ""}`;
+  const name = barName(bar);
+  const said = `${name}, ${waits ? "waiting" : kind.word}, ${bar.open ? "open for " : ""}${duration(bar.ms)}${bar.count > 1 ? " together" : ""}${ending ? `, ${ending}` : ""}`;
   return (
     <li className="@container absolute h-4 min-w-0.5" style={{ top, left: `min(${from * 100}%, calc(100% - 2px))`, width: `${(to - from) * 100}%` }}>
       <button
@@ -52,7 +53,7 @@ export const BarButton = memo(function BarButton({ bar, ending, top, isEntry, on
         )}
       >
         {/* Narrow bars have no room for a name. */}
-        <span className="hidden px-1 @min-[2.25rem]:inline">{span.name}</span>
+        <span className="hidden px-1 @min-[2.25rem]:inline">{name}</span>
       </button>
     </li>
   );

@@ -3,7 +3,7 @@ import { useMemo, useState } from "react";
 import type { RunDetail, Spans } from "@/api";
 import { useNow } from "@/parts/ui/Now";
 import type { Break } from "@/views/axis";
-import { type Bar, type Chart, chartOf, type Ending, endingOf, isWait, lanesOf } from "@/views/bars";
+import { type Bar, barName, type Chart, chartOf, type Ending, endingOf, isWait, lanesOf } from "@/views/bars";
 import { goesOn } from "@/views/detail";
 import { clock, duration } from "@/views/time";
 import { BarButton, STRIPES } from "./BarButton";
@@ -27,7 +27,7 @@ interface Props {
 /** Where the time went: it grows while the run goes on. */
 export function Bars({ spans, run, left, onEvent }: Props) {
   const lanes = useMemo(() => lanesOf(spans), [spans]);
-  const told = { dropped: spans.dropped, left, onEvent };
+  const told = { left, onEvent };
   if (goesOn(run.status) && spans.ended_at === null) return <Growing lanes={lanes} waits={run.status === "waiting"} {...told} />;
   const chart = chartOf(lanes, null, false);
   // Some logs know no times; there is nothing to see in them.
@@ -39,12 +39,11 @@ function Growing({ lanes, waits, ...rest }: { lanes: ReturnType<typeof lanesOf>;
 }
 
 interface Told {
-  dropped: number;
   left: ReadonlySet<number>;
   onEvent: (seq: number) => void;
 }
 
-function Drawn({ chart, dropped, left, onEvent }: { chart: Chart } & Told) {
+function Drawn({ chart, left, onEvent }: { chart: Chart } & Told) {
   const [looked, setLooked] = useState<number | null>(null);
   const [entered, setEntered] = useState<number | null>(null);
   const bars = chart.bars;
@@ -91,7 +90,7 @@ function Drawn({ chart, dropped, left, onEvent }: { chart: Chart } & Told) {
       </div>
       <Lengths chart={chart} />
       <p className="mt-1 flex h-4 gap-2 truncate text-xs/4 text-ink-faint tabular-nums">
-        <Said bar={bars.find((bar) => bar.span.seq === looked)} endOf={endOf} chart={chart} dropped={dropped} />
+        <Said bar={bars.find((bar) => bar.span.seq === looked)} endOf={endOf} chart={chart} />
       </p>
     </div>
   );
@@ -119,14 +118,15 @@ function Lengths({ chart }: { chart: Chart }) {
 }
 
 /** What the bar is that somebody looks at; else how long it all took. */
-function Said({ bar, endOf, chart, dropped }: { bar: Bar | undefined; endOf: (bar: Bar) => Ending | null; chart: Chart; dropped: number }) {
+function Said({ bar, endOf, chart }: { bar: Bar | undefined; endOf: (bar: Bar) => Ending | null; chart: Chart }) {
   if (bar) {
     return (
       <>
-        <span className="truncate text-ink">{bar.span.name}</span>
+        <span className="truncate text-ink">{barName(bar)}</span>
         <span>
           {bar.open ? "for " : ""}
           {duration(bar.ms)}
+          {bar.count > 1 && " together"}
         </span>
         <span>from {clock(bar.span.started_at)}</span>
         {isWait(bar.span) && <span>waiting</span>}
@@ -136,10 +136,7 @@ function Said({ bar, endOf, chart, dropped }: { bar: Bar | undefined; endOf: (ba
   }
   return (
     <>
-      <span className="truncate">
-        {duration(chart.ms)} in all
-        {dropped > 0 && ` · the ${dropped.toLocaleString("en")} shortest are left out`}
-      </span>
+      <span className="truncate">{duration(chart.ms)} in all</span>
       {chart.bars.some((one) => isWait(one.span)) && (
         <span className="flex shrink-0 items-center gap-1">
           <span aria-hidden className={clsx("size-3 rounded-sm ring-1 ring-current/45 ring-inset", STRIPES)} /> waiting

@@ -17,12 +17,13 @@ const MARK_COLOURS: Record<Tone, string> = {
 export const Row = memo(function Row({
   row,
   cancelled,
-  chosen,
+  isChosen,
   onEvent,
 }: {
   row: TimelineRow;
   cancelled: string | null;
-  chosen: number | undefined;
+  /** Whether it tells of the event that the address names. */
+  isChosen: boolean;
   onEvent: (seq: number) => void;
 }) {
   const line = lineOf(row, cancelled);
@@ -30,16 +31,17 @@ export const Row = memo(function Row({
   return (
     <button
       type="button"
+      aria-current={isChosen || undefined}
       onClick={() => onEvent(line.seq)}
       className={clsx(
         "flex w-full items-baseline gap-2 px-3 py-0.5 text-left text-xs/5 -outline-offset-2 hover:bg-app-hover",
-        chosen === line.seq && "bg-app-selected",
+        isChosen && "bg-app-selected",
       )}
     >
-      <time dateTime={row.created_at} title={exact(row.created_at)} className="shrink-0 text-ink-faint tabular-nums">
+      <time dateTime={row.created_at} title={exact(row.created_at)} className={clsx("shrink-0 tabular-nums", isChosen ? "text-ink-dull" : "text-ink-faint")}>
         {clock(row.created_at)}
       </time>
-      <span aria-hidden className={clsx("w-3 shrink-0 text-center", MARK_COLOURS[line.tone])}>
+      <span aria-hidden className={clsx("w-3 shrink-0 text-center", isChosen && line.tone === "status" ? "text-ink-dull" : MARK_COLOURS[line.tone])}>
         {MARKS[line.tone]}
       </span>
       {line.name !== null && (

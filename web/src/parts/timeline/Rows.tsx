@@ -1,7 +1,7 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import type { TimelineRow } from "@/api";
-import { lineOf } from "@/views/timelineRows";
+import { lineOf, rowTelling } from "@/views/timelineRows";
 import { Row } from "./Row";
 
 const ROW_PX = 24;
@@ -20,16 +20,20 @@ interface Props {
   /** Whether rows are still being added, and the end is where to be. */
   follows: boolean;
   onEvent: (seq: number) => void;
-  /** Asks for more rows; null where there are none, or they are on their way. */
+  /** Told when the row of the chosen event was brought into sight. */
+  onShown: () => void;
+  /** Whether there are later rows than these. */
+  more: boolean;
+  /** Asks for them; null where there are none, or they are on their way. */
   onEnd: (() => void) | null;
 }
 
 /** The rows of a timeline, of which only those in sight are drawn. */
-export function Rows({ rows, cancelled, chosen, follows, onEvent, onEnd }: Props) {
+export function Rows({ rows, cancelled, chosen, follows, onEvent, onShown, more, onEnd }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   // A run that ends while somebody reads has its last rows yet to come.
   const [tails] = useState(follows);
-  const atEnd = useRef(tails);
+  const atEnd = useRef(tails && chosen === undefined);
   const list = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
@@ -50,20 +54,25 @@ export function Rows({ rows, cancelled, chosen, follows, onEvent, onEnd }: Props
     return () => watch.disconnect();
   }, [list, rows.length, tails]);
 
-  // To what is chosen, once: rows that come later must not take the reader back to it.
-  const known = useRef(rows);
+  const told = useMemo(() => (chosen === undefined ? -1 : rowTelling(rows, chosen)), [rows, chosen]);
+  // To what is chosen, once it is loaded: rows that come later must not take the reader back to it.
+  const toShow = useRef(chosen);
+  const before = useRef(chosen);
+  const isLoaded = chosen !== undefined && (!more || (rows.at(-1)?.seq ?? 0) >= chosen);
   useEffect(() => {
-    known.current = rows;
-  });
-  useEffect(() => {
-    const index = chosen === undefined ? -1 : known.current.findIndex((row) => lineOf(row).seq === chosen);
-    if (index >= 0) list.scrollToIndex(index, { align: "auto" });
-  }, [list, chosen]);
+    if (before.current !== chosen) toShow.current = chosen;
+    before.current = chosen;
+    if (toShow.current === undefined || told < 0 || !isLoaded) return;
+    toShow.current = undefined;
+    list.scrollToIndex(told, { align: "auto" });
+    scroller.current?.scrollIntoView({ block: "nearest" });
+    onShown();
+  }, [list, chosen, told, isLoaded, onShown]);
 
   const last = shown.at(-1)?.index ?? 0;
   useEffect(() => {
-    if (onEnd && last >= rows.length - AHEAD) onEnd();
-  }, [onEnd, last, rows.length]);
+    if (onEnd && (last >= rows.length - AHEAD || (toShow.current !== undefined && !isLoaded))) onEnd();
+  }, [onEnd, last, rows.length, isLoaded]);
 
   return (
     <div
@@ -89,7 +98,7 @@ export function Rows({ rows, cancelled, chosen, follows, onEvent, onEnd }: Props
                 className="absolute inset-x-0 top-0"
                 style={{ transform: `translateY(${item.start}px)` }}
               >
-                <Row row={row} cancelled={cancelled} chosen={chosen} onEvent={onEvent} />
+                <Row row={row} cancelled={cancelled} isChosen={item.index === told || (chosen !== undefined && lineOf(row).seq === chosen)} onEvent={onEvent} />
               </li>
             )
           );

@@ -16,13 +16,15 @@ interface Props {
   chosen: number | undefined;
   /** Goes to the event of the transcript. */
   onEvent: (seq: number) => void;
+  /** Told when the row of the chosen event was brought into sight. */
+  onShown: () => void;
   open: boolean;
   onToggle: () => void;
   className: string | undefined;
 }
 
 /** What happened, a line each, below a chart of where the time went. */
-export function Timeline({ run, chosen, onEvent, open, onToggle, className }: Props) {
+export function Timeline({ run, chosen, onEvent, onShown, open, onToggle, className }: Props) {
   return (
     <section aria-label="Event timeline" className={clsx("flex min-h-0 flex-col overflow-hidden", className)}>
       <h2 className="shrink-0">
@@ -43,12 +45,12 @@ export function Timeline({ run, chosen, onEvent, open, onToggle, className }: Pr
           )}
         </button>
       </h2>
-      {open && <Content run={run} chosen={chosen} onEvent={onEvent} />}
+      {open && <Content run={run} chosen={chosen} onEvent={onEvent} onShown={onShown} />}
     </section>
   );
 }
 
-function Content({ run, chosen, onEvent }: Pick<Props, "run" | "chosen" | "onEvent">) {
+function Content({ run, chosen, onEvent, onShown }: Pick<Props, "run" | "chosen" | "onEvent" | "onShown">) {
   const live = goesOn(run.status);
   const poll = pollMs(useConnection(), TIMELINE_POLL_MS);
   // What goes on may have got further since somebody last looked.
@@ -93,6 +95,8 @@ function Content({ run, chosen, onEvent }: Pick<Props, "run" | "chosen" | "onEve
         chosen={chosen}
         follows={live}
         onEvent={onEvent}
+        onShown={onShown}
+        more={more}
         onEnd={more && !timeline.isFetching && !timeline.isError ? () => void timeline.refetch() : null}
       />
       {timeline.isError && <Trouble error={timeline.error} onRetry={() => void timeline.refetch()} />}

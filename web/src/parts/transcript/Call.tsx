@@ -2,6 +2,7 @@ import clsx from "clsx";
 import type { ReactNode } from "react";
 import type { EventOf } from "@/api";
 import { Took } from "@/parts/ui/Now";
+import { isAnswerable } from "@/views/asked";
 import { isOfCancel } from "@/views/detail";
 import { headline } from "@/views/headline";
 import { isText, oneLine } from "@/views/json";
@@ -50,7 +51,7 @@ function aboutOf({ call, result }: CallRow): string {
 function Asked({ call, isInStrip }: { call: EventOf<"tool.call">; isInStrip: boolean }) {
   const { log } = useReading();
   const { name, call_id, input, awaits } = call.payload;
-  if (isInStrip) return <p className="py-1 text-xs text-waiting">Waiting for your answer, above.</p>;
+  if (isInStrip) return <p className="py-1 text-xs text-waiting">{isAnswerable(awaits?.kind ?? "") ? "Waiting for your answer, above." : "Waiting; the reason is above."}</p>;
   const asked = { run_id: log.runId, call_id, name, input, kind: awaits?.kind ?? "", until: awaits?.until ?? null, answered: false };
   return <Question asked={asked} />;
 }

@@ -9,6 +9,9 @@ import { Cut } from "./Cut";
 import { useReading, useWhole } from "./reading";
 import { Text } from "./Text";
 
+/** So many lines of what a command printed are shown at first. */
+const LAST_LINES = 12;
+
 /** What a tool was given, and what it gave. */
 export function CallBody({ call, result }: { call: EventOf<"tool.call">; result: EventOf<"tool.result"> | null }) {
   const asked = useWhole(call, true);
@@ -36,6 +39,7 @@ export function ResultBody({ result, input }: { result: EventOf<"tool.result">; 
   const payload = whole.event.payload;
   const changes = changesOf(input, payload.files);
   const shown = outputsOf(payload);
+  const isCommand = payload.exit_code != null || commandIn(input) !== null;
   const raw = async () => {
     const got = result.cut === undefined ? result : await log.whole(result.seq);
     const all = got.type === "tool.result" ? got.payload : payload;
@@ -48,7 +52,7 @@ export function ResultBody({ result, input }: { result: EventOf<"tool.result">; 
       {shown.length > 0 ? (
         <Part label={payload.error != null ? "Error" : "Result"} copy={raw}>
           {shown.map((part, n) => (
-            <Output key={n} part={part} />
+            <Output key={n} part={part} last={isCommand && whole.cut === null ? LAST_LINES : undefined} />
           ))}
         </Part>
       ) : (
@@ -71,14 +75,14 @@ function Part({ label, copy, children }: { label: string; copy: () => string | P
   );
 }
 
-function Output({ part }: { part: Shown }) {
+function Output({ part, last }: { part: Shown; last: number | undefined }) {
   if (part.type === "image") {
     return <img src={part.src} alt={`Picture that the tool gave (${bytes(part.bytes)})`} loading="lazy" className="max-h-96 max-w-full self-start rounded border border-line object-contain" />;
   }
   return (
     <div>
       {part.label && <div className="text-[11px] text-ink-faint">{part.label}</div>}
-      <Text text={part.text} bad={part.bad ?? false} />
+      <Text text={part.text} bad={part.bad ?? false} last={last} />
     </div>
   );
 }

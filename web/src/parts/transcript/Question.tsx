@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import { type Awaited, type Problem, problemOf, reply } from "@/api";
 import { Button } from "@/parts/ui/Button";
-import { answerOf, heldBy, isBrokenJson, optionsOf, questionOf } from "@/views/asked";
+import { answerOf, isAnswerable, isBrokenJson, optionsOf, questionOf, reasonOf } from "@/views/asked";
 import { asText } from "@/views/json";
 import { exact } from "@/views/time";
 import { Text } from "./Text";
@@ -16,9 +16,9 @@ export function Question({ asked }: { asked: Awaited }) {
   const { send, isSending, isSent, problem } = useAnswer(asked);
   const options = optionsOf(asked.input);
   const [isOther, setIsOther] = useState(() => drafts.has(draftKey(asked)));
+  const [isOpened, setIsOpened] = useState(false);
   const question = questionOf(asked);
-  if (asked.kind === "rate_limit") return <p className="text-xs text-ink-dull">Waits for the provider’s limit{asked.until ? `, until ${exact(asked.until)}` : ""}.</p>;
-  if (asked.kind === "definition_changed") return <p className="text-xs text-ink-dull">Waits for its definition: {heldBy(asked.input)}. Put it back, or cancel the run.</p>;
+  if (!isAnswerable(asked.kind)) return <Reason asked={asked} />;
   return (
     <div className="flex flex-col gap-1.5">
       <p className="font-medium [overflow-wrap:anywhere] whitespace-pre-wrap">
@@ -37,13 +37,19 @@ export function Question({ asked }: { asked: Awaited }) {
                 </Button>
               ))}
               {!isOther && (
-                <Button look="bare" onClick={() => setIsOther(true)}>
+                <Button
+                  look="bare"
+                  onClick={() => {
+                    setIsOther(true);
+                    setIsOpened(true);
+                  }}
+                >
                   Another answer…
                 </Button>
               )}
             </div>
           )}
-          {(options.length === 0 || isOther) && <Field asked={asked} isText={question !== null} disabled={isSending} onAnswer={send} />}
+          {(options.length === 0 || isOther) && <Field asked={asked} isText={question !== null} isOpened={isOpened} disabled={isSending} onAnswer={send} />}
           {asked.until && <p className="text-xs text-ink-faint">It waits until {exact(asked.until)}.</p>}
         </>
       )}
@@ -52,6 +58,18 @@ export function Question({ asked }: { asked: Awaited }) {
           {problem.message} {problem.hint}
         </p>
       )}
+    </div>
+  );
+}
+
+/** Why a run waits, where nobody can answer: for a time, or for something that is done elsewhere. */
+function Reason({ asked }: { asked: Awaited }) {
+  const { reason, details } = reasonOf(asked);
+  return (
+    <div className="flex flex-col gap-1.5">
+      <p className="[overflow-wrap:anywhere] whitespace-pre-wrap">{reason}</p>
+      {details !== null && <Text text={details} />}
+      {asked.until && <p className="text-xs text-ink-dull">It waits until {exact(asked.until)}.</p>}
     </div>
   );
 }
@@ -66,11 +84,13 @@ const ToolWanted = ({ name }: { name: string }) => (
 interface FieldProps {
   asked: Awaited;
   isText: boolean;
+  /** Whether somebody asked for the field just now: then it has the focus. */
+  isOpened: boolean;
   disabled: boolean;
   onAnswer: (answer: unknown) => void;
 }
 
-function Field({ asked, isText, disabled, onAnswer }: FieldProps) {
+function Field({ asked, isText, isOpened, disabled, onAnswer }: FieldProps) {
   const [typed, setTyped] = useDraft(draftKey(asked));
   const [doubts, setDoubts] = useState(false);
   const hint = useId();
@@ -89,6 +109,7 @@ function Field({ asked, isText, disabled, onAnswer }: FieldProps) {
     >
       <div className="min-w-0 flex-1">
         <textarea
+          autoFocus={isOpened}
           aria-label="Your answer"
           aria-describedby={hint}
           rows={isText ? 1 : 3}

@@ -1,16 +1,43 @@
 import clsx from "clsx";
-import { memo, useState } from "react";
+import { createContext, memo, useContext, useMemo, useState } from "react";
 import { Button } from "@/parts/ui/Button";
 import { bytes } from "@/views/amounts";
-import { hasControls, type Span, spansOf } from "@/views/ansi";
-import { endsOf, MOST_CHARS } from "@/views/sizes";
+import { coloursAfter, hasControls, type Span, spansOf } from "@/views/ansi";
+import { endsOf, MOST_CHARS, tailOf } from "@/views/sizes";
+
+/** What is searched in the run, in lower case: what hides it is open. */
+export const SoughtContext = createContext("");
+
+interface Props {
+  text: string;
+  bad?: boolean;
+  wide?: boolean;
+  /** Only so many of its last lines, until somebody wants the others: what a command printed last says how it went. */
+  last?: number | undefined;
+}
 
 /** A text as a terminal shows it. What is very long is shown by its ends, until somebody wants all of it. */
-export function Text({ text, bad = false, wide = false }: { text: string; bad?: boolean; wide?: boolean }) {
+export function Text({ text, bad = false, wide = false, last }: Props) {
   const [all, setAll] = useState(false);
-  const ends = all ? null : endsOf(text);
+  const [isOpen, setIsOpen] = useState(false);
+  const sought = useContext(SoughtContext);
+  const folded = useMemo(() => (last === undefined ? null : tailOf(text, last)), [text, last]);
   const look = clsx("font-mono text-xs leading-[18px] [overflow-wrap:anywhere] whitespace-pre-wrap", bad ? "text-failed" : "text-ink");
   const box = clsx(!wide && "max-h-96 overflow-auto", look);
+  if (folded && !isOpen && !(sought && folded.hidden.toLowerCase().includes(sought))) {
+    return (
+      <>
+        <button type="button" aria-expanded={false} onClick={() => setIsOpen(true)} className="mb-0.5 block text-xs text-accent hover:underline">
+          <span aria-hidden>▸ </span>
+          {folded.lines.toLocaleString("en")} earlier lines
+        </button>
+        <pre className={box} tabIndex={wide ? undefined : 0}>
+          <Coloured text={coloursAfter(folded.hidden) + folded.tail} />
+        </pre>
+      </>
+    );
+  }
+  const ends = all ? null : endsOf(text);
   if (!ends) {
     return (
       <pre className={box} tabIndex={wide ? undefined : 0}>

@@ -3,11 +3,12 @@ import { PAGE, type RunDetail, type RunLog, useLog } from "@/api";
 import { Trouble } from "@/parts/ui/Trouble";
 import { cancelReason, goesOn } from "@/views/detail";
 import { type Choice, useChoice } from "./choice";
-import { type UsedFind, useFind } from "./find";
+import { type UsedFind, useSought } from "./find";
 import { HitLine } from "./FindBar";
 import { canOpen, type UsedFolds, useFolds } from "./folds";
 import { ReadingContext } from "./reading";
 import { Scroller } from "./Scroller";
+import { SoughtContext } from "./Text";
 import { useTranscriptKeys } from "./transcriptKeys";
 import { Toolbar } from "./Toolbar";
 import "./transcript.css";
@@ -21,22 +22,24 @@ interface Props {
   target: number | undefined;
   /** How often it was asked for again: each time it is gone to once more. */
   times: number;
+  /** What the search was for that found the run: it opens there. */
+  sought: string | undefined;
   /** Told the event that somebody chose. */
   onEvent: (seq: number | undefined) => void;
 }
 
 /** All that was said and done in a run. However long it is, only what is in sight is loaded and drawn. */
-export function Transcript({ run, target, times, onEvent }: Props) {
+export function Transcript({ run, target, times, sought, onEvent }: Props) {
   const isLive = goesOn(run.status);
   const log = useLog(run.id, run.last_seq, isLive);
   const viewport = useViewport(log, isBare(run), isLive && target === undefined);
   const folds = useFolds();
   const choice = useChoice(log, isBare(run), viewport, folds);
   const field = useRef<HTMLInputElement>(null);
-  const [words, setWords] = useState("");
   const [said, say] = useSaid();
-  const find = useFind(run.id, words.trim(), log.lastSeq);
-  const own = useGoing(target, times, find, choice);
+  const { words, setWords, find } = useSought(run.id, target === undefined ? sought : undefined, log.lastSeq);
+  const pane = useRef<HTMLElement>(null);
+  const own = useGoing(target, times, find, choice, pane);
   const retry = useWanted(log, viewport.range.from - PAGE, viewport.range.to + PAGE);
 
   const follow = (wanted: boolean) => {
@@ -64,7 +67,7 @@ export function Transcript({ run, target, times, onEvent }: Props) {
   useTranscriptKeys({ run, choice, folds, log, bare: isBare(run), viewport, follow, setAll, isLive, field, say });
   const reading = useReadingOf(run, log, isLive, folds, viewport, onChoose);
   return (
-    <section aria-label="Transcript" className="flex min-h-0 flex-1 flex-col">
+    <section ref={pane} aria-label="Transcript" className="flex min-h-0 flex-1 flex-col">
       <Toolbar
         find={find}
         field={field}
@@ -78,7 +81,9 @@ export function Transcript({ run, target, times, onEvent }: Props) {
       />
       {words.trim() && <HitLine find={find} />}
       <ReadingContext value={reading}>
-        <Scroller viewport={viewport} log={log} folds={folds} chosen={choice.chosen} words={words.trim()} />
+        <SoughtContext value={words.trim().toLowerCase()}>
+          <Scroller viewport={viewport} log={log} folds={folds} chosen={choice.chosen} words={words.trim()} />
+        </SoughtContext>
       </ReadingContext>
       {log.problem && <Trouble error={log.problem} onRetry={retry} />}
     </section>
@@ -127,7 +132,7 @@ function useReadingOf(run: RunDetail, log: RunLog, isLive: boolean, folds: UsedF
 }
 
 /** Goes to the event of the address, unless somebody pressed it right here, and to what a search finds. */
-function useGoing(target: number | undefined, times: number, find: UsedFind, { goTo }: Choice): RefObject<number | null> {
+function useGoing(target: number | undefined, times: number, find: UsedFind, { goTo }: Choice, pane: RefObject<HTMLElement | null>): RefObject<number | null> {
   const own = useRef<number | null>(null);
   useEffect(() => {
     if (target !== undefined && target !== own.current) goTo(target);
@@ -135,7 +140,10 @@ function useGoing(target: number | undefined, times: number, find: UsedFind, { g
   }, [target, times, goTo]);
   const hit = find.hits[find.place]?.seq;
   useEffect(() => {
-    if (hit !== undefined) goTo(hit);
-  }, [hit, find.place, goTo]);
+    if (hit === undefined) return;
+    goTo(hit);
+    // On a small screen it may be out of sight itself.
+    pane.current?.scrollIntoView({ block: "nearest" });
+  }, [hit, find.place, goTo, pane]);
   return own;
 }

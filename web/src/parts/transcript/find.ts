@@ -1,6 +1,7 @@
 /** Searching in a run: the server looks for the words, as far into the log as somebody goes. */
-import { useCallback, useEffect, useReducer, useRef } from "react";
+import { useCallback, useEffect, useReducer, useRef, useState } from "react";
 import { find, type Found, type Problem, problemOf } from "@/api";
+import { partsOf } from "@/views/sought";
 
 type Hit = Found["hits"][number];
 
@@ -51,7 +52,41 @@ export interface UsedFind extends Finding {
   go: (step: 1 | -1) => void;
 }
 
-export function useFind(runId: string, words: string, lastSeq: number): UsedFind {
+/** Whether all was looked at, and nothing found. */
+const isVain = ({ hits, more, searching, problem, searchedTo }: Finding) => hits.length === 0 && !more && !searching && !problem && searchedTo > 0;
+
+/**
+ * The search in a run, and its words. Those that found the run come first: a search over all runs finds words that stand
+ * far from each other, so that, where they are not found together, each is looked for by itself.
+ */
+export function useSought(runId: string, sought: string | undefined, lastSeq: number) {
+  const [words, setWords] = useState("");
+  /** What is tried next; null where somebody typed the words. */
+  const [next, setNext] = useState<readonly string[] | null>(null);
+  const find = useFind(runId, words.trim(), lastSeq);
+  const tryNext = ([first = "", ...others]: readonly string[]) => {
+    setWords(first);
+    setNext(first ? others : null);
+  };
+  useEffect(() => {
+    if (sought !== undefined) tryNext(partsOf(sought));
+  }, [runId, sought]);
+  const inVain = next !== null && isVain(find);
+  useEffect(() => {
+    if (inVain) tryNext(next);
+    // Once for each: what is known is of the words before until the next ones are looked for.
+  }, [inVain]);
+  return {
+    find,
+    words,
+    setWords: (typed: string) => {
+      setNext(null);
+      setWords(typed);
+    },
+  };
+}
+
+function useFind(runId: string, words: string, lastSeq: number): UsedFind {
   const [state, tell] = useReducer(told, NOTHING);
   const asking = useRef<AbortController | null>(null);
   const ask = useCallback(

@@ -17,7 +17,7 @@ const COMPONENTS: Components = {
   a: ({ href, children }) => <Link address={href}>{children}</Link>,
   img: ({ src, alt }) => <Link address={src}>{alt || src || "picture"}</Link>,
   table: ({ children }) => (
-    <div className="markdown-table" tabIndex={0} role="region" aria-label="Table">
+    <div className="markdown-table" tabIndex={0} role="group" aria-label="Table">
       <table>{children}</table>
     </div>
   ),

@@ -1,0 +1,218 @@
+"""axe finds nothing wrong with the page, whatever it shows, in light and in dark."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+from tests.browser.axe import problems
+from tests.browser.conftest import Archive
+from tests.browser.parts import button, card, cards, chosen, pill, result, row, run_list, search, timeline, transcript
+from tests.browser.server import Server
+from tests.browser.tabs import PHONE, Tabs
+
+pytestmark = pytest.mark.parametrize("colours", ["light", "dark"])
+
+
+def check(page: Page, state: str) -> None:
+    page.mouse.move(0, 0)
+    assert problems(page) == [], state
+
+
+@pytest.mark.req("WT-73")
+def test_the_list(tabs: Tabs, archive: Archive, colours: str) -> None:
+    page = tabs.open(archive.server, "/agents/all/workers", color_scheme=colours)
+    expect(cards(page).first).to_be_visible()
+    check(page, "the list")
+    button(page, "Tree").click()
+    button(page, "Show sub-runs").first.click()
+    expect(button(page, "Hide sub-runs")).to_have_count(1)
+    check(page, "a tree")
+    search(page).fill("quetzalcoatl")
+    expect(cards(page)).to_have_count(1)
+    check(page, "a search that finds something")
+    card(page, archive.stories.everything).click()
+    expect(row(page, 21)).to_have_attribute("aria-current", "true")
+    check(page, "what a search found, opened at the hit")
+    search(page).fill("nothing at all of this kind")
+    expect(cards(page)).to_have_count(0)
+    check(page, "a search that finds nothing")
+    page.goto(f"{archive.server.url}/agents/nobody/workers")
+    expect(page.get_by_text("No runs yet")).to_be_visible()
+    check(page, "a list with nothing in it")
+    page.goto(f"{archive.server.url}/agents/stories/workers")
+    pill(page, "Failed").click()
+    expect(cards(page)).to_have_count(1)
+    check(page, "a filter")
+
+
+@pytest.mark.req("WT-73")
+def test_a_run_that_has_ended(tabs: Tabs, archive: Archive, colours: str) -> None:
+    tabs.bear("404")
+    stories = archive.stories
+    page = tabs.open(archive.server, f"/agents/stories/workers?worker={stories.everything}", color_scheme=colours)
+    expect(result(page)).to_be_visible()
+    expect(row(page, 3)).to_be_attached()
+    check(page, "a run with one of everything")
+    button(page, "Expand all").click()
+    page.get_by_role("searchbox", name="Search in this run").fill("return")
+    expect(page.get_by_text(re.compile(r"^1 of \d+$"))).to_be_visible()
+    check(page, "all open, and something found")
+    page.get_by_role("searchbox", name="Search in this run").fill("nothing of this kind")
+    expect(page.get_by_text("No hits")).to_be_visible()
+    check(page, "nothing found")
+    page.goto(f"{archive.server.url}/agents/all/workers?worker={stories.everything}&event=20")
+    expect(button(page, "988 earlier lines")).to_be_visible()
+    check(page, "an event, and the end of what a command printed")
+    timeline(page).locator("[data-bar]").first.focus()
+    check(page, "a bar that has the focus")
+    button(page, "Delete").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    check(page, "whether to delete")
+    for run_id in (stories.failed, stories.child, stories.bare, stories.steps, stories.agents, stories.lost_child):
+        page.goto(f"{archive.server.url}/agents/all/workers?worker={run_id}")
+        expect(result(page)).to_be_visible()
+        expect(timeline(page).locator("li[data-seq]").first).to_be_attached()
+        check(page, run_id)
+    page.goto(f"{archive.server.url}/agents/all/workers?worker=5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10")
+    expect(chosen(page)).to_contain_text("This run is not here")
+    check(page, "a run that is not there")
+
+
+@pytest.mark.req("WT-73")
+def test_a_run_of_each_status(tabs: Tabs, server: Server, owner: str, colours: str) -> None:
+    running = server.dispatch("sleeper", owner=owner)
+    failed = server.dispatch("picky", owner=owner, GO="x")
+    done = server.command("seq 300; echo oops >&2", "--owner", owner)
+    waits = {name: server.dispatch(name, owner=owner) for name in ("asker", "chooser", "measurer")}
+    for run_id in waits.values():
+        server.becomes(run_id, "waiting")
+    server.becomes(running, "running")
+    server.becomes(failed, "failed")
+    page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colours)
+    for run_id in (running, failed, done, *waits.values()):
+        card(page, run_id).click()
+        expect(transcript(page).locator("[data-seq]").first).to_be_visible()
+        check(page, f"{run_id} of {server.detail(run_id)['name']}")
+    card(page, waits["chooser"]).click()
+    button(page, "Another answer…").click()
+    check(page, "another answer")
+    card(page, waits["measurer"]).click()
+    page.get_by_role("textbox", name="Your answer").fill("[1, 2")
+    button(page, "Answer").click()
+    expect(page.get_by_text("This is not JSON")).to_be_visible()
+    check(page, "an answer that is doubted")
+    card(page, running).click()
+    button(page, "Cancel").click()
+    check(page, "whether to cancel")
+    button(page, "Really cancel?").click()
+    expect(chosen(page).locator('[data-status="cancelled"]').first).to_be_visible()
+    check(page, "a run that was cancelled")
+
+
+@pytest.mark.req("WT-72")
+def test_a_queued_run_and_one_that_waits_for_what_nobody_can_answer(
+    tabs: Tabs, server: Server, owner: str, colours: str
+) -> None:
+    run_id = server.dispatch("asker", owner=owner)
+    server.becomes(run_id, "waiting")
+    told: dict[str, Any] = {}
+
+    def tell(route: Route) -> None:
+        got = route.fetch()
+        route.fulfill(response=got, json={**got.json(), **told})
+
+    context = tabs.context(color_scheme=colours)
+    context.route("**/api/agents/workers/detail?*", tell)
+    (asked,) = server.detail(run_id)["awaits"]
+    text = "greet() in worker.py has changed since this run began."
+    changed = {**asked, "kind": "definition_changed", "input": {"message": text, "function": "greet"}}
+    told |= {"awaits": [changed], "waits_for": ["definition_changed"]}
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
+    waiting = page.get_by_role("region", name="Waiting", exact=True)
+    expect(waiting).to_contain_text(text)
+    expect(waiting).to_contain_text("function: greet")
+    expect(waiting.get_by_role("textbox")).to_have_count(0)
+    expect(waiting.get_by_role("button")).to_have_count(0)
+    check(page, "a wait of another kind")
+    told |= {"status": "queued", "awaits": [], "waits_for": None}
+    page.reload()
+    expect(chosen(page).locator('[data-status="queued"]').first).to_be_visible()
+    check(page, "a queued run")
+
+
+@pytest.mark.req("WT-73")
+def test_dialogs(tabs: Tabs, server: Server, owner: str, colours: str) -> None:
+    page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colours)
+    button(page, "New run").click()
+    dialog = page.get_by_role("dialog", name="New run")
+    dialog.get_by_role("searchbox", name="Find a worker").fill("form")
+    expect(dialog).to_contain_text("Takes one of everything.")
+    check(page, "the form of a worker")
+    dialog.get_by_role("button", name="Run", exact=True).click()
+    check(page, "a form in which something is missing")
+    dialog.get_by_role("searchbox", name="Find a worker").fill("no such worker")
+    expect(dialog.get_by_role("option", name="No worker matches")).to_be_attached()
+    check(page, "no worker matches")
+    dialog.get_by_role("button", name="Cancel").click()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    check(page, "the keys")
+
+
+@pytest.mark.req("WT-73")
+def test_on_a_phone(tabs: Tabs, server: Server, archive: Archive, owner: str, colours: str) -> None:
+    page = tabs.open(archive.server, "/agents/stories/workers", color_scheme=colours, viewport=PHONE)
+    expect(run_list(page)).to_be_visible()
+    check(page, "the list")
+    card(page, archive.stories.everything).click()
+    expect(row(page, 3)).to_be_attached()
+    check(page, "a run")
+    run_id = server.dispatch("chooser", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", color_scheme=colours, viewport=PHONE)
+    expect(button(page, "Another answer…")).to_be_visible()
+    check(page, "a question")
+
+
+@pytest.mark.req("WT-73")
+def test_what_is_on_its_way_and_what_cannot_be_had(tabs: Tabs, server: Server, owner: str, colours: str) -> None:
+    tabs.bear("503", "ERR_FAILED|ERR_ABORTED")
+    run_id = server.command("echo here", "--owner", owner)
+    context = tabs.context(color_scheme=colours)
+
+    def hold(_: Route) -> None:
+        """Leaves it unanswered."""
+
+    addresses = ("**/api/agents/workers?*", "**/api/agents/workers/detail?*")
+    for address in addresses:
+        context.route(address, hold)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
+    expect(page.get_by_role("status").filter(has_text="Loading the run…")).to_be_visible()
+    check(page, "loading")
+    context.route("**/api/stream*", lambda route: route.abort())
+    refusal = {"error": {"code": "store_error", "message": "the database is locked", "hint": "wait a little"}}
+    for address in addresses:
+        context.unroute(address)
+        context.route(address, lambda route: route.fulfill(status=503, json=refusal))
+    page.reload()
+    expect(page.get_by_role("alert")).to_have_count(2)
+    expect(page.get_by_text("Not connected")).to_be_visible()
+    check(page, "errors, and no connection")
+
+
+@pytest.mark.req("WT-73")
+def test_pages_of_the_server_itself(tabs: Tabs, server: Server, colours: str) -> None:
+    page = tabs.context(color_scheme=colours).new_page()
+    for address in ("/", "/login?token=wrong"):
+        page.goto(f"{server.url}{address}")
+        expect(page.get_by_role("heading", name="You are not logged in")).to_be_visible()
+        expect(page.get_by_text("shopfloor up", exact=True).first).to_be_visible()
+        check(page, address)
+    page.goto(server.login)
+    expect(run_list(page)).to_be_visible()
+    for address, heading in (("/agents/x/nonsense", "There is no such page"), ("/api/docs", "Shopfloor")):
+        page.goto(f"{server.url}{address}")
+        expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()
+        check(page, address)

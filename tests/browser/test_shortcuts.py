@@ -1,0 +1,138 @@
+"""Keys that are shortcuts elsewhere are only letters where somebody types, chooses, or answers a dialog."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import Archive
+from tests.browser.parts import button, cards, row, transcript
+from tests.browser.server import Server
+from tests.browser.tabs import Tabs
+
+SHORTCUTS = ("j", "k", "g", "g", "G", "/", "f", "e", "c", "n", "?")
+TYPED = "".join(SHORTCUTS)
+NOT_COPIED = "what was copied before"
+
+
+@pytest.fixture
+def page(tabs: Tabs, archive: Archive) -> Page:
+    """A run with one of everything, chosen, with an event of it."""
+    page = tabs.open(archive.server, f"/agents/stories/workers?worker={archive.stories.everything}&event=9")
+    expect(row(page, 9)).to_have_attribute("aria-current", "true")
+    expect(cards(page).first).to_be_visible()
+    return page
+
+
+def place(page: Page) -> dict[str, Any]:
+    """All that a shortcut could have changed."""
+    address = parse_qs(urlsplit(page.url).query)
+    return {
+        "run": address.get("worker"),
+        "event": transcript(page)
+        .locator('[aria-current="true"]')
+        .evaluate_all("all => all.map(one => one.dataset.seq)"),
+        "dialogs": page.get_by_role("dialog").evaluate_all("all => all.map(one => one.ariaLabel)"),
+        "expand": button(page, "Expand all").count(),
+        "copied": page.evaluate("navigator.clipboard.readText()"),
+        "focus": page.evaluate("document.activeElement.outerHTML.slice(0, 60)"),
+    }
+
+
+def is_deaf_to_shortcuts(page: Page) -> bool:
+    """Presses them all; what has the focus keeps it, and nothing else happens."""
+    page.evaluate(f"navigator.clipboard.writeText({NOT_COPIED!r})")
+    before = place(page)
+    for key in SHORTCUTS:
+        page.keyboard.press(key)
+    assert place(page) == before
+    return True
+
+
+@pytest.mark.req("WT-66")
+@pytest.mark.parametrize("name", ["Search runs", "Search in this run"])
+def test_a_search_field_takes_every_letter(page: Page, name: str) -> None:
+    field = page.get_by_role("searchbox", name=name)
+    field.focus()
+    # What it searches for may move the transcript: here nothing is found.
+    page.keyboard.type("zzz")
+    page.wait_for_timeout(600)
+    assert is_deaf_to_shortcuts(page)
+    expect(field).to_have_value(f"zzz{TYPED}")
+
+
+@pytest.mark.parametrize("name", ["Worker", "Channel"])
+def test_a_menu_takes_every_letter(page: Page, name: str) -> None:
+    page.get_by_role("combobox", name=name).focus()
+    assert is_deaf_to_shortcuts(page)
+
+
+def test_a_text_that_is_edited_in_place_takes_every_letter(page: Page) -> None:
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<div contenteditable id=edited></div>')")
+    page.locator("#edited").focus()
+    before = place(page)["dialogs"]
+    page.keyboard.type(TYPED)
+    expect(page.locator("#edited")).to_have_text(TYPED)
+    assert place(page)["dialogs"] == before
+
+
+def test_an_answer_takes_every_letter(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.dispatch("asker", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    answer = page.get_by_role("textbox", name="Your answer")
+    answer.focus()
+    assert is_deaf_to_shortcuts(page)
+    expect(answer).to_have_value(TYPED)
+
+
+@pytest.mark.req("WT-66")
+def test_every_field_of_a_form_takes_every_letter(page: Page) -> None:
+    button(page, "New run").click()
+    dialog = page.get_by_role("dialog", name="New run")
+    dialog.get_by_role("searchbox", name="Find a worker").fill("form")
+    expect(dialog).to_contain_text("Takes one of everything.")
+    fields = dialog.locator("input, textarea, select, button")
+    assert fields.count() >= 7
+    for number in range(fields.count()):
+        # What is typed above the fields may choose another worker, with other fields.
+        dialog.get_by_role("searchbox", name="Find a worker").fill("form")
+        field = fields.nth(number)
+        if field.is_enabled():
+            field.focus()
+            assert is_deaf_to_shortcuts(page)
+
+
+def test_a_dialog_takes_every_key_also_where_nothing_in_it_has_the_focus(page: Page) -> None:
+    for opener, name in (("Help: keys", "Keys"), ("New run", "New run"), ("Delete", "Delete this run?")):
+        button(page, opener).click()
+        page.get_by_role("dialog", name=name).get_by_role("heading").first.click()
+        assert is_deaf_to_shortcuts(page)
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+@pytest.mark.req("WT-66")
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
+def test_another_answer_is_typed_right_away(tabs: Tabs, server: Server, owner: str, by: str) -> None:
+    run_id = server.dispatch("chooser", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    other = button(page, "Another answer…")
+    if by == "mouse":
+        other.click()
+    else:
+        other.press("Enter")
+    expect(page.get_by_role("textbox", name="Your answer")).to_be_focused()
+    page.keyboard.type("not now, never")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("Enter")
+    assert server.becomes(run_id, "done")["result"] == "not now, never"
+
+
+def test_an_answer_that_is_only_there_does_not_take_the_focus(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.dispatch("asker", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    expect(page.get_by_role("textbox", name="Your answer")).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
