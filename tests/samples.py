@@ -63,7 +63,7 @@ BLOCKS: dict[str, Block] = {
     "thinking": ThinkingBlock(fidelity="agent_emitted", thinking="hm"),
     "tool_use": ToolUseBlock(fidelity="agent_emitted", tool_name="Bash", tool_id="t1", tool_input={"command": "ls"}),
     "tool_result": ToolResultBlock(fidelity="agent_emitted", tool_id="t1", tool_content=[{"text": "a"}]),
-    "command": CommandBlock(fidelity="router", command="make"),
+    "command": CommandBlock(fidelity="router", command='make "${VALUE_NAME}"', variables={"VALUE_NAME": "all"}),
     "stream": StreamBlock(fidelity="agent_emitted", chunk="{oops", unparsed=True, raw="e29vcHM="),
 }
 """One of each block, with every field filled."""

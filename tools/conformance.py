@@ -18,6 +18,7 @@ SEEDS = {
     "dispatch": "Worker dispatch",
     "fleet": "Fleet events",
     "sdk": "Workers SDK",
+    "shopfloor": "Shopfloor itself",
 }
 MARKS = {"done": "✓", "planned": "·"}
 INTRO = (

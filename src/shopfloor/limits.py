@@ -199,6 +199,8 @@ TOOL_OUTPUT_BYTES: Final = 8 * 1024 * 1024
 """The most that a tool may give."""
 COMMAND_OUTPUT_BYTES: Final = 1024 * 1024
 """How much of what a command step printed its variable gets: the end of it."""
+ARGUMENT_BYTES: Final = 128 * 1024 - 1024
+"""The longest value that a command is given: Linux takes 128 KiB for one argument or variable, with its name."""
 LOOP_ROUNDS: Final = 100_000
 """How many rounds a loop may have."""
 HOST_SLOTS: Final = 16

@@ -9,7 +9,14 @@ import pytest
 from tools import conformance
 
 TESTS = Path(__file__).resolve().parent.parent
-PREFIXES = {"workers-tab": "WT", "transcript": "TR", "dispatch": "REQ-WD", "fleet": "FE", "sdk": "SDK"}
+PREFIXES = {
+    "workers-tab": "WT",
+    "transcript": "TR",
+    "dispatch": "REQ-WD",
+    "fleet": "FE",
+    "sdk": "SDK",
+    "shopfloor": "SF",
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -100,7 +100,12 @@ def test_each_of_the_six_blocks_has_its_fields_and_its_fidelity() -> None:
             "tool_input": {"command": "ls"},
         },
         {"type": "tool_result", "fidelity": "agent_emitted", "tool_id": "t1", "tool_content": [{"text": "a"}]},
-        {"type": "command", "fidelity": "router", "command": "make"},
+        {
+            "type": "command",
+            "fidelity": "router",
+            "command": 'make "${VALUE_NAME}"',
+            "variables": {"VALUE_NAME": "all"},
+        },
         {"type": "stream", "fidelity": "agent_emitted", "chunk": "{oops", "unparsed": True, "raw": "e29vcHM="},
     ]
     assert [block["type"] for block in written] == list(BLOCK_TYPES)

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from shopfloor.cli.style import Style, duration, one_line, safe
@@ -200,7 +201,7 @@ class Transcript:
     def _block(self, block: Block) -> Iterable[str]:
         match block:
             case CommandBlock():
-                return self._folded(block.command, "$ ", "bold")
+                return chain(self._folded(block.command, "$ ", "bold"), self._variables(block))
             case TextBlock():
                 return self._folded(block.text, "> ", "bold")
             case ThinkingBlock():
@@ -213,6 +214,10 @@ class Transcript:
                 return ()
             case _:
                 return [self._paint(f"block {one_line(_json(block.data), PREVIEW_CHARS)}", "yellow")]
+
+    def _variables(self, block: CommandBlock) -> Iterator[str]:
+        for name, value in (block.variables or {}).items():
+            yield self._paint(f"  {safe(name)}={one_line(shlex.quote(value), PREVIEW_CHARS)}", "dim")
 
     def _headline(self, event: Event) -> Iterable[str]:
         match event.payload:

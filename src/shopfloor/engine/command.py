@@ -12,7 +12,7 @@ import msgspec
 from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.outcome import error_of
 from shopfloor.engine.output import Output
-from shopfloor.engine.steps.serving import Echo, Serving, ShellCommand, complaint, exit_result
+from shopfloor.engine.steps.serving import Echo, Serving, StepCommand, complaint, exit_result, shell_argv
 from shopfloor.errors import StorageError, StorageFull
 from shopfloor.limits import (
     DISK_CHECK_SECONDS,
@@ -95,7 +95,12 @@ class _CommandStep:
         self._step_began: float | None = None
         self._events = 0
         self._serving = Serving(
-            ShellCommand(line=run.command, cwd=run.cwd, stop_grace=run.stop_grace, inherits_stdin=run.inherits_stdin),
+            StepCommand(
+                argv=shell_argv(run.command),
+                cwd=run.cwd,
+                stop_grace=run.stop_grace,
+                inherits_stdin=run.inherits_stdin,
+            ),
             run_id=run.run_id,
             begin=self._begin,
             append=partial(self._append, path=PATH),

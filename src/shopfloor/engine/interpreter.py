@@ -18,7 +18,7 @@ from shopfloor.engine.run import Run
 from shopfloor.engine.steps.agent import run_agent
 from shopfloor.engine.steps.command import CommandWork
 from shopfloor.engine.steps.model import ModelStep, say
-from shopfloor.engine.steps.serving import ShellCommand
+from shopfloor.engine.steps.serving import StepCommand, shell_argv
 from shopfloor.engine.steps.threads import Thread, as_markdown
 from shopfloor.engine.steps.tools import Tools, tools_of
 from shopfloor.engine.workers.definition import (
@@ -41,7 +41,7 @@ from shopfloor.engine.workers.definition import (
     segment_of,
 )
 from shopfloor.engine.workers.loading import load_object
-from shopfloor.engine.workers.values import fill, fill_shell, holds, output_value
+from shopfloor.engine.workers.values import as_argument, fill, fill_argv, fill_shell, holds, output_value
 from shopfloor.engine.workshop import Workshop
 from shopfloor.errors import StepFailed, ToolFailed
 from shopfloor.limits import LOOP_ROUNDS, OPEN_BRANCHES
@@ -229,10 +229,16 @@ class Interpreter:
 
     async def _command(self, name: str, step: CommandStep, scope: Scope, place: Place) -> None:
         cwd = str(fill(step.cwd, scope.values)) if step.cwd else "."
-        command = ShellCommand(
-            line=fill_shell(step.command, scope.values),
+        if isinstance(step.command, str):
+            script = fill_shell(step.command, scope.values)
+            argv, variables = shell_argv(script.text), script.variables
+        else:
+            argv, variables = fill_argv(step.command, scope.values), {}
+        command = StepCommand(
+            argv=argv,
             cwd=str(anyio.Path(self._workshop.cwd) / cwd),
-            env={key: str(fill(value, scope.values)) for key, value in step.env.items()},
+            env={key: as_argument(f"`{key}`", fill(value, scope.values)) for key, value in step.env.items()},
+            variables=variables,
         )
         work = CommandWork(
             self._attempt,

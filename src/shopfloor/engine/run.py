@@ -17,7 +17,7 @@ from shopfloor.engine.journal import Place
 from shopfloor.engine.steps.agent import AgentResult, run_agent
 from shopfloor.engine.steps.command import CommandResult, CommandWork
 from shopfloor.engine.steps.model import ModelStep
-from shopfloor.engine.steps.serving import ShellCommand
+from shopfloor.engine.steps.serving import StepCommand, shell_argv
 from shopfloor.engine.steps.threads import Thread
 from shopfloor.engine.steps.tools import ASK, LOG_QUESTION, UPDATE_SUMMARY, Tool, Tools, tool_of
 from shopfloor.engine.workers.definition import Retry, segment_of
@@ -139,7 +139,7 @@ class Run:
 
     async def command(
         self,
-        line: str,
+        line: str | Sequence[str],
         *,
         name: str = "command",
         cwd: str | None = None,
@@ -148,9 +148,14 @@ class Run:
         allow_failure: bool = False,
         retry: Retry | None = None,
     ) -> CommandResult:
-        """Runs a shell command; gives its `stdout` and its `exit_code`."""
-        shell = ShellCommand(line=line, cwd=cwd or self._workshop.cwd, env=dict(env or {}))
-        work = CommandWork(self._attempt, self._workshop.processes, shell, timeout=timeout, allow_failure=allow_failure)
+        """Run a shell script, or a program with its arguments given as a list; return its `stdout` and `exit_code`."""
+        command = StepCommand(
+            argv=shell_argv(line) if isinstance(line, str) else list(line),
+            cwd=cwd or self._workshop.cwd,
+            env=dict(env or {}),
+        )
+        processes = self._workshop.processes
+        work = CommandWork(self._attempt, processes, command, timeout=timeout, allow_failure=allow_failure)
         return await work.run(self._place(name, "command"), name=name, retry=retry)
 
     async def agent(

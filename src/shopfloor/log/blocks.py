@@ -60,11 +60,13 @@ class ToolResultBlock(_Block, frozen=True, kw_only=True, tag="tool_result", gc=T
     """What the tool gave."""
 
 
-class CommandBlock(_Block, frozen=True, kw_only=True, tag="command"):
-    """A shell command that a step executes."""
+class CommandBlock(_Block, frozen=True, kw_only=True, tag="command", gc=True):
+    """A command that a step executes."""
 
     command: str
     """The command line."""
+    variables: dict[str, str] | None = None
+    """Environment variables by which the command line refers to values of the worker."""
 
 
 class StreamBlock(_Block, frozen=True, kw_only=True, tag="stream"):

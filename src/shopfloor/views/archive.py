@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import Literal
 
@@ -79,6 +80,13 @@ class _Archive:
             self.entries.append(ArchiveEntry(role, self._content))
 
 
+def shown_command(block: CommandBlock) -> str:
+    """A command with the values that it refers to, one line each."""
+    return "\n".join(
+        [block.command, *(f"{name}={shlex.quote(value)}" for name, value in (block.variables or {}).items())]
+    )
+
+
 def archive(events: Iterable[Event]) -> list[ArchiveEntry]:
     made = _Archive()
     for event in without_pieces(events):
@@ -100,7 +108,7 @@ def archive(events: Iterable[Event]) -> list[ArchiveEntry]:
                     if isinstance(block, TextBlock):
                         made.add("user", TextItem(block.text))
                     elif isinstance(block, CommandBlock):
-                        made.add("user", TextItem(block.command))
+                        made.add("user", TextItem(shown_command(block)))
             case _:
                 pass
     made.end_text()

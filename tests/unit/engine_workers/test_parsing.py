@@ -275,8 +275,10 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
             ["worker.yaml:5: `output` names `TEXT`, which nothing sets; there are none"],
         ),
         (
-            "steps:\n  A:\n    block: command\n    command: |\n      cat <<EOF\n      {{X}}\n      EOF\ninput: {X: }",
-            ["worker.yaml:4: `{{X}}` stands in or after a here-document, where a value could become a command"],
+            "steps:\n  A:\n    block: command\n    command: |\n      echo `cat {{X}}`\ninput: {X: }",
+            [
+                "worker.yaml:4: `{{X}}` stands between backticks (use `$(…)`); move it out of there, or write the command as a list"
+            ],
         ),
         ("steps: {A: {block: run-worker, worker: 'No Slug'}}", None),
         ("steps: {A: {block: custom, kind: mine}}", ["worker.yaml:1: `kinds` does not name `mine`; there are none"]),

@@ -1381,7 +1381,7 @@ export interface components {
         };
         /**
          * CommandBlock
-         * @description A shell command that a step executes.
+         * @description A command that a step executes.
          */
         CommandBlock: {
             /** @enum {unknown} */
@@ -1389,6 +1389,10 @@ export interface components {
             /** @enum {unknown} */
             fidelity: "agent_emitted" | "router";
             command: string;
+            /** @default null */
+            variables?: {
+                [key: string]: string;
+            } | null;
         };
         /**
          * StreamBlock

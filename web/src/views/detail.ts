@@ -25,7 +25,6 @@ const WAITED_FOR: Record<string, string> = {
   rate_limit: "the rate limit",
   definition_changed: "its definition, which changed",
   run: "a sub-run",
-  definition_changed: "its definition, which has changed",
 };
 
 /** `waits for an answer, a sub-run`; null where it waits for nothing. */

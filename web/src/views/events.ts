@@ -31,6 +31,11 @@ export function isRead(event: LogEvent): boolean {
 
 export const isOutput = (block: Block): block is Output => block.type === "text" && block.stream != null && typeof block.text === "string";
 
+/** A command with the values that it refers to, one line each. */
+export function commandText(command: string, variables: Record<string, string> | null | undefined): string {
+  return [command, ...Object.entries(variables ?? {}).map(([name, value]) => `${name}=${value}`)].join("\n");
+}
+
 /** Whether a block is what its type says; the others are shown as they are. */
 export function isKnown(block: Block): boolean {
   switch (block.type) {

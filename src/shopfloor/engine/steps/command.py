@@ -12,7 +12,7 @@ from shopfloor.engine.attempt import Attempt, EndedBadly, StepResult, Trying
 from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.journal import Place, Said
 from shopfloor.engine.output import Output
-from shopfloor.engine.steps.serving import Serving, ShellCommand, complaint, exit_result
+from shopfloor.engine.steps.serving import Serving, StepCommand, complaint, exit_result
 from shopfloor.engine.steps.stopping import stopped_when_left
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import StepFailed, StorageError
@@ -35,7 +35,7 @@ class CommandWork:
         self,
         attempt: Attempt,
         processes: Processes,
-        command: ShellCommand,
+        command: StepCommand,
         *,
         timeout: float | None = None,
         allow_failure: bool = False,

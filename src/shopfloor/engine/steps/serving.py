@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -26,15 +27,27 @@ Beside = Callable[[Child], Coroutine[Any, Any, None]]
 """What goes on while a command runs."""
 
 
-class ShellCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for."""
+def shell_argv(script: str) -> list[str]:
+    """The program and arguments that execute a shell script."""
+    return [SHELL, "-c", script]
 
-    line: str
+
+class StepCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A program to execute, with its arguments."""
+
+    argv: list[str]
     cwd: str
     env: dict[str, str] = {}
+    variables: dict[str, str] = {}
+    """Values that a shell script refers to by name. They are on record with it."""
     stop_grace: float = STOP_GRACE_SECONDS
     inherits_stdin: bool = False
     """It reads our own standard input; by default it reads nothing."""
+
+    @property
+    def line(self) -> str:
+        """The command as people would type it."""
+        return self.argv[2] if self.argv[:2] == [SHELL, "-c"] else shlex.join(self.argv)
 
 
 class Serving:
@@ -42,7 +55,7 @@ class Serving:
 
     def __init__(
         self,
-        command: ShellCommand,
+        command: StepCommand,
         *,
         run_id: str,
         begin: Callable[[Process], Awaitable[None]],
@@ -65,11 +78,12 @@ class Serving:
 
     async def serve(self, processes: Processes, *beside: Beside) -> Exit | None:
         """How it ended; None where it did not even start, or could not be ended. `beside` goes on meanwhile."""
+        command = self._command
         asked = Command(
-            argv=[SHELL, "-c", self._command.line],
-            cwd=self._command.cwd,
-            env=self._command.env,
-            inherits_stdin=self._command.inherits_stdin,
+            argv=command.argv,
+            cwd=command.cwd,
+            env={**command.env, **command.variables},
+            inherits_stdin=command.inherits_stdin,
         )
         try:
             async with processes.start(asked, run_id=self._run_id) as child:
@@ -100,8 +114,10 @@ class Serving:
     async def _begin(self, child: Child) -> None:
         """Intent before effect: the step and the command are on record before the command does anything."""
         # The command itself stands in the message that follows; once is enough.
-        await self._begin_step(Process(pid=child.pid, command=SHELL, args=["-c", "…"], cwd=self._command.cwd))
-        block = CommandBlock(fidelity="router", command=self._command.line)
+        command = self._command
+        args = ["-c", "…"] if command.argv[:2] == [SHELL, "-c"] else ["…"]
+        await self._begin_step(Process(pid=child.pid, command=command.argv[0], args=args, cwd=command.cwd))
+        block = CommandBlock(fidelity="router", command=command.line, variables=command.variables or None)
         await self._append(UserMessage(blocks=[block]))
         child.release()
 

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from shopfloor.engine.workers.parsing import check_worker, read_worker
     from shopfloor.engine.workers.problems import Problem
     from shopfloor.engine.workers.python import PythonTool, PythonWorker, arguments_of, tool, worker
-    from shopfloor.engine.workers.values import fill, fill_shell, fill_text, holds, output_value, placeholders
+    from shopfloor.engine.workers.values import (
+        fill,
+        fill_argv,
+        fill_shell,
+        fill_text,
+        holds,
+        output_value,
+        placeholders,
+    )
 
 __all__ = [
     "EXAMPLE_WORKERS",
@@ -44,6 +52,7 @@ __all__ = [
     "default_folders",
     "definition_hash",
     "fill",
+    "fill_argv",
     "fill_shell",
     "fill_text",
     "holds",
@@ -71,6 +80,6 @@ __getattr__ = _lazily(
         "parsing": ("check_worker", "read_worker"),
         "problems": ("Problem",),
         "python": ("PythonTool", "PythonWorker", "arguments_of", "tool", "worker"),
-        "values": ("fill", "fill_shell", "fill_text", "holds", "output_value", "placeholders"),
+        "values": ("fill", "fill_argv", "fill_shell", "fill_text", "holds", "output_value", "placeholders"),
     },
 )

@@ -164,9 +164,10 @@ class RunWorker(_Tried, frozen=True, kw_only=True, tag="run-worker"):
 
 
 class CommandStep(_Tried, frozen=True, kw_only=True, tag="command"):
-    """A shell command. A value put into it is quoted."""
+    """A program with its arguments, or a shell script. A value in it is one word, whatever it holds."""
 
-    command: str
+    command: str | list[str]
+    """A list is executed without a shell; a text by `/bin/sh`."""
     cwd: str | None = None
     env: dict[str, str] = {}
     timeout: Positive | None = None

@@ -265,8 +265,11 @@ class Meaning:
 
     def _command(self, step: CommandStep, scope: _Scope, place: Place) -> None:
         self._names(step.command, scope, (*place, "command"))
-        for _, reason in shell_problems(step.command):
-            self._wrong((*place, "command"), reason)
+        if isinstance(step.command, str):
+            for _, reason in shell_problems(step.command):
+                self._wrong((*place, "command"), reason)
+        elif not step.command:
+            self._wrong((*place, "command"), "`command` needs a program")
         self._names(step.cwd, scope, (*place, "cwd"))
         self._names(step.env, scope, (*place, "env"))
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 
 from shopfloor.engine.workers.definition import Condition, Definition
 from shopfloor.engine.workers.problems import did_you_mean
-from shopfloor.engine.workers.shell import Refused, places_in
+from shopfloor.engine.workers.shell import NUMBER, Refused, Slot, reference, slots_in, variable_for
 from shopfloor.errors import StepFailed
+from shopfloor.limits import ARGUMENT_BYTES
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 """What a value may be called."""
@@ -46,33 +46,65 @@ def fill_text(template: str, values: Mapping[str, Any]) -> str:
     return as_text(fill(template, values))
 
 
-def fill_shell(command: str, values: Mapping[str, Any]) -> str:
-    """A command line with values in it, each one word of it whatever it holds."""
-    places = places_in(command, {found.start() for found in _found(command)})
+class ShellScript(msgspec.Struct, frozen=True):
+    """A shell script, and the variables by which it refers to values."""
+
+    text: str
+    variables: dict[str, str]
+
+
+def fill_shell(command: str, values: Mapping[str, Any]) -> ShellScript:
+    """Put values into a shell command. Each stays one word whatever it holds; none becomes text of the script."""
+    slots = _slots(command)
+    variables: dict[str, str] = {}
+    names: dict[str, str] = {}
 
     def put(found: re.Match[str]) -> str:
         if found["kept"]:
             return found[0][1:]
-        around = places[found.start()]
-        if isinstance(around, Refused):
-            raise StepFailed(
-                f"`{found[0]}` stands {around.why}, where a value could become a command",
-                hint="put it outside; a value is quoted by itself",
-            )
-        text = as_text(_looked_up(found["path"], values))
-        if "\0" in text:
-            raise StepFailed(f"the value of `{found[0]}` has a NUL in it, which no command can take")
-        return f"{around}{shlex.quote(text)}{around}"
+        slot = slots[found.start()]
+        if isinstance(slot, Refused):
+            raise StepFailed(f"`{found[0]}` {slot.why}", hint=slot.hint)
+        path = found["path"]
+        if path not in names:
+            names[path] = variable_for(path, variables)
+            variables[names[path]] = as_argument(found[0], _looked_up(path, values))
+        if slot.is_number and not NUMBER.fullmatch(variables[names[path]]):
+            shown = json.dumps(variables[names[path]][:80], ensure_ascii=False)
+            raise StepFailed(f"the value of `{found[0]}` must be a number where it stands, got {shown}")
+        return reference(names[path], slot.quotes)
 
-    return _PLACEHOLDER.sub(put, command)
+    return ShellScript(_PLACEHOLDER.sub(put, command), variables)
+
+
+def fill_argv(argv: Sequence[str], values: Mapping[str, Any]) -> list[str]:
+    """Put values into a command that is executed without a shell: each part is one argument."""
+    return [as_argument(f"argument {n}", fill(part, values)) for n, part in enumerate(argv)]
+
+
+def as_argument(name: str, value: Any) -> str:
+    """A value as a program can take it. Raises StepFailed for what no program can be given."""
+    text = as_text(value)
+    if "\0" in text:
+        raise StepFailed(f"the value of {name} has a NUL in it, which no command can take")
+    if len(text.encode()) > ARGUMENT_BYTES:
+        raise StepFailed(
+            f"the value of {name} is longer than {ARGUMENT_BYTES} bytes, which no command can take",
+            hint="write it to a file, or pass it on standard input",
+        )
+    return text
 
 
 def shell_problems(command: str) -> Iterator[tuple[int, str]]:
-    """Places of a command where no value may be put: their offset, and why."""
-    found = {match.start(): match for match in _found(command) if not match["kept"]}
-    for start, around in places_in(command, set(found)).items():
-        if isinstance(around, Refused):
-            yield start, f"`{found[start][0]}` stands {around.why}, where a value could become a command"
+    """Find the places of a command where no value may stand: their offset, and why."""
+    found = {match.start(): match for match in _found(command)}
+    for start, slot in sorted(_slots(command).items()):
+        if isinstance(slot, Refused):
+            yield start, f"`{found[start][0]}` {slot.why}; {slot.hint}"
+
+
+def _slots(command: str) -> dict[int, Slot | Refused]:
+    return slots_in(command, {found.start(): found.end() for found in _found(command) if not found["kept"]})
 
 
 def as_text(value: Any) -> str:

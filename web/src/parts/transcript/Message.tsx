@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { Block } from "@/api";
 import { Button } from "@/parts/ui/Button";
 import { Markdown } from "@/parts/ui/Markdown";
-import { isKnown, isOutput } from "@/views/events";
+import { commandText, isKnown, isOutput } from "@/views/events";
 import { headline } from "@/views/headline";
 import { asText, oneLine } from "@/views/json";
 import type { Message as Said, MessageRow } from "@/views/rows";
@@ -52,7 +52,7 @@ function OneBlock({ block, message, seq, open }: BlockProps) {
       if (isOutput(block)) return <Text text={block.text} bad={block.stream === "stderr"} wide />;
       return message.type === "message.user" ? <Prompt text={block.text} title={title} /> : <div title={title} className="max-w-[100ch]"><Markdown text={block.text} /></div>;
     case "command":
-      return <Prompt text={block.command} title={title} isCommand />;
+      return <Prompt text={commandText(block.command, block.variables)} title={title} isCommand />;
     case "thinking":
       return <Thinking text={block.thinking} seq={seq} open={open} title={title} />;
     case "stream":

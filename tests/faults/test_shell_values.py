@@ -1,0 +1,54 @@
+"""A value of a worker never becomes a command, wherever its placeholder stands."""
+
+import os
+import random
+import subprocess
+
+import pytest
+from tests.faults.shell_programs import CANARY, VALUES, program
+
+from shopfloor.engine.workers import fill_shell
+from shopfloor.errors import StepFailed
+
+IS_LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
+CASES = 100_000 if IS_LONG else 400
+PARTS = 20 if IS_LONG else 2
+SHELLS = ("sh", "bash")
+
+
+@pytest.mark.req("SF-1")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_value_is_executed_wherever_it_stands(tmp_path, part):
+    """Replay a failure with the seed that it names: `program(random.Random(seed))`."""
+    executed = 0
+    for seed in range(part, CASES, PARTS):
+        dice = random.Random(seed)
+        script, values = program(dice), {"X": dice.choice(VALUES), "Y": dice.choice(VALUES)}
+        try:
+            filled = fill_shell(script, values)
+        except StepFailed:
+            continue
+        executed += 1
+        for shell in SHELLS:
+            run(shell, filled.text, filled.variables, tmp_path)
+            assert not (tmp_path / CANARY).exists(), f"seed {seed}: {script!r} with {values!r} in {shell}"
+    assert executed > CASES / PARTS / 20, "the grammar hardly makes a program that is accepted"
+
+
+def run(shell, script, variables, folder):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **variables}
+    subprocess.run(
+        [shell, "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=20
+    )
+
+
+def test_the_canary_appears_where_values_are_text_of_the_script(tmp_path):
+    """The test above can fail: with values put in as text, the same programs execute them."""
+    found = 0
+    for seed in range(60):
+        dice = random.Random(seed)
+        script = program(dice).replace("{{X}}", dice.choice(VALUES)).replace("{{Y}}", dice.choice(VALUES))
+        run("bash", script, {}, tmp_path)
+        found += (tmp_path / CANARY).exists()
+        (tmp_path / CANARY).unlink(missing_ok=True)
+    assert found > 10
