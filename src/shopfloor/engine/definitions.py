@@ -23,6 +23,8 @@ class Definitions:
         self._catalogue = catalogue
         self._held: dict[str, Definition] = {}
         """The runs that wait for their definition, as far as this process has looked at them."""
+        self._compared: dict[str, Worker | None] = {}
+        """The workers that these were last compared with: one that is still the same has not come back."""
 
     def look_up(self, definition: Definition, *, ordered: str | None = None) -> Worker | DefinitionChange | None:
         """Give the worker in Python that a run goes on with, or why it cannot; None for a worker in YAML.
@@ -38,6 +40,7 @@ class Definitions:
     def hold(self, run_id: str, definition: Definition) -> None:
         """Remember a run whose log says that it waits."""
         self._held[run_id] = definition
+        self._compared.pop(definition.slug, None)
 
     def is_held(self, run_id: str) -> bool:
         return run_id in self._held
@@ -45,7 +48,10 @@ class Definitions:
     def release(self) -> list[str]:
         """Forget the runs whose workers are back, and give them."""
         workers = {slug: self._find(slug) for slug in {one.slug for one in self._held.values()}}
-        released = [run_id for run_id, one in self._held.items() if change_of(one, workers[one.slug]) is None]
+        fresh = {slug for slug, one in workers.items() if slug not in self._compared or self._compared[slug] is not one}
+        self._compared = workers
+        held = [(run_id, one) for run_id, one in self._held.items() if one.slug in fresh] if fresh else []
+        released = [run_id for run_id, one in held if change_of(one, workers[one.slug]) is None]
         for run_id in released:
             self.forget(run_id)
         return released
