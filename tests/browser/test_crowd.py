@@ -55,7 +55,8 @@ def numbered(page: Page, number: int) -> Locator:
 def in_sight(page: Page, number: int) -> None:
     """The run is chosen, in the list and beside it."""
     expect(task(page)).to_contain_text(f"Task number {number}:")
-    expect(numbered(page, number)).to_be_in_viewport()
+    # All the pages above it are loaded first.
+    expect(numbered(page, number)).to_be_in_viewport(timeout=30_000)
     expect(numbered(page, number)).to_have_attribute("aria-current", "true")
     assert cards(page).count() < MOST_IN_THE_PAGE
 
@@ -125,6 +126,6 @@ def test_a_deep_link_to_a_sub_run_unfolds_the_tree_also_far_down_the_list(browse
         server.becomes(others[-1], "done")
         page = tabs.open(server, f"/agents/all/workers?tree=true&worker={child}&event=3")
         expect(task(page)).to_have_text("Be called")
-        expect(card(page, child)).to_be_in_viewport()
+        expect(card(page, child)).to_be_in_viewport(timeout=30_000)
         expect(card(page, child)).to_have_attribute("aria-current", "true")
         expect(button(page, "Hide sub-runs")).to_have_count(1)
