@@ -18,6 +18,7 @@ from shopfloor.log import (
     RunStarted,
     StepCompleted,
     StepStarted,
+    ToolResult,
     encode,
 )
 
@@ -128,11 +129,20 @@ def runs(draw: st.DrawFn, *, max_steps: int = 3) -> list[tuple[Payload, dict[str
             first, last = _pair(draw, *kinds)
             events.append((first, place | link))
             for name in draw(st.lists(st.sampled_from(INSIDE), max_size=3)):
-                events.append((draw(PAYLOADS[name]), place))
+                payload = draw(PAYLOADS[name])
+                if isinstance(payload, ToolResult):
+                    call = msgspec.structs.replace(draw(PAYLOADS["tool.call"]), call_id=payload.call_id)
+                    events.append((call, place))
+                events.append((payload, place))
             if draw(st.booleans()):
                 events.append((last, place | link))
     if draw(st.booleans()):
-        events.append((draw(PAYLOADS["run.completed"]), {}))
+        outcome = draw(PAYLOADS["run.completed"])
+        # Only a run that failed, or was cancelled, leaves steps open.
+        ends = sum(isinstance(payload, StepCompleted | CallCompleted) for payload, _ in events)
+        is_whole = ends == sum(isinstance(payload, StepStarted | CallStarted) for payload, _ in events)
+        status = outcome.status if is_whole else draw(st.sampled_from(["failed", "cancelled"]))
+        events.append((msgspec.structs.replace(outcome, status=status), {}))
     return events
 
 

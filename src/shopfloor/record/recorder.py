@@ -186,11 +186,7 @@ class Recorder:
             self._ready = False
             seq, size, _ = self._written
             seq += 1
-            since, until, timestamp = self._clock
-            if not since <= (now := time()) < until:
-                timestamp = self._tick(now)
-            # A clock may be set back, and somebody else's may be behind ours; a log's never runs backwards.
-            timestamp = max(at or timestamp, self._newest)
+            timestamp = self._timestamp(at)
             event = Line(
                 seq=seq,
                 run_id=self.run_id,
@@ -232,6 +228,13 @@ class Recorder:
             if self._failure is not None:
                 self._ready = False
         return entry
+
+    def _timestamp(self, at: str | None) -> str:
+        """The time of the next event. A clock may be set back, and another may be behind ours; a log's never is."""
+        since, until, timestamp = self._clock
+        if not since <= (now := time()) < until:
+            timestamp = self._tick(now)
+        return max(at or timestamp, self._newest)
 
     def _tick(self, now: float) -> str:
         """The text of this millisecond, which the next events may share."""
