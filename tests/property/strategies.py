@@ -19,6 +19,7 @@ from shopfloor.log import (
     RunStarted,
     StepCompleted,
     StepStarted,
+    ToolResult,
     encode,
     is_piece,
 )
@@ -131,11 +132,20 @@ def runs(draw: st.DrawFn, *, max_steps: int = 3) -> list[tuple[Payload, dict[str
             events.append((first, place | link))
             for name in draw(st.lists(st.sampled_from(INSIDE), max_size=3)):
                 # Pieces of a message go on where the one before ended: see `test_pieces.py`.
-                events.append((draw(PAYLOADS[name].filter(lambda payload: not _is_piece(payload))), place))
+                payload = draw(PAYLOADS[name].filter(lambda payload: not _is_piece(payload)))
+                if isinstance(payload, ToolResult):
+                    call = msgspec.structs.replace(draw(PAYLOADS["tool.call"]), call_id=payload.call_id)
+                    events.append((call, place))
+                events.append((payload, place))
             if draw(st.booleans()):
                 events.append((last, place | link))
     if draw(st.booleans()):
-        events.append((draw(PAYLOADS["run.completed"]), {}))
+        outcome = draw(PAYLOADS["run.completed"])
+        # Only a run that failed, or was cancelled, leaves steps open.
+        ends = sum(isinstance(payload, StepCompleted | CallCompleted) for payload, _ in events)
+        is_whole = ends == sum(isinstance(payload, StepStarted | CallStarted) for payload, _ in events)
+        status = outcome.status if is_whole else draw(st.sampled_from(["failed", "cancelled"]))
+        events.append((msgspec.structs.replace(outcome, status=status), {}))
     return events
 
 

@@ -154,8 +154,9 @@ def test_any_run_that_is_recorded_in_order_breaks_no_rule(run: Run, parent: str 
         assert [decode(entry.raw).payload for entry in entries] == [payload for payload, _ in run]
 
 
-# Whether an attempt, a step or its end is due is what the engine knows; the writer holds each event against the format.
-OF_THE_ENGINE = {"start", "step-once", "step-pair", "piece"}
+# Whether an attempt, a step, its end or a result is due is what the engine knows; the writer holds each event against the
+# format.
+OF_THE_ENGINE = {"start", "step-once", "step-pair", "tool-pair", "piece"}
 
 places = st.fixed_dictionaries(
     {},

@@ -21,6 +21,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import QueuePool
 
+from shopfloor.adapters.sqlite.search import TEMPORARY_TABLES
 from shopfloor.errors import DatabaseBusy, DatabaseTooNew, ShopfloorError, StoreError, storage_error
 from shopfloor.limits import DATABASE_GROUP_SECONDS, DATABASE_PATIENCE_SECONDS, DATABASE_READERS, LOG_MODE
 from shopfloor.record import lock_file, make_folder, open_for_append
@@ -69,6 +70,8 @@ def open_engine(path: Path) -> Engine:
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
         connection.execute(f"PRAGMA busy_timeout={int(DATABASE_PATIENCE_SECONDS * 1000)}")
+        for statement in TEMPORARY_TABLES:
+            connection.execute(statement)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

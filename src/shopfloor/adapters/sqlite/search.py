@@ -28,7 +28,10 @@ KEEP_PIECE: Final = (
     f" VALUES (((SELECT num FROM worker_runs WHERE id = ?) << {PIECE_BITS}) + ?, ?)"
 )
 
-_TABLES: Final = ("found", "found_by_term")
+TEMPORARY_TABLES: Final = tuple(
+    f"CREATE TEMP TABLE {table} (num INTEGER PRIMARY KEY)" for table in ("found", "found_by_term")
+)
+"""Made for each connection, as its first statements. They are empty but within a search's transaction."""
 _BY_WORDS: Final = (
     f"INSERT OR IGNORE INTO temp.{{table}} SELECT rowid >> {PIECE_BITS} FROM search_pieces WHERE search_pieces MATCH ?"
 )
@@ -52,10 +55,10 @@ _NOTHING: Final = '""'
 
 
 def find_runs(database: sqlite3.Connection, query: str) -> None:
-    """Put the numbers of the runs that a query finds into the table `found`, for this transaction."""
-    for table in _TABLES:
-        database.execute(f"CREATE TEMP TABLE IF NOT EXISTS {table} (num INTEGER PRIMARY KEY)")
-        database.execute(f"DELETE FROM temp.{table}")
+    """Put the numbers of the runs that a query finds into the table `found`.
+
+    To be called in a transaction that is rolled back: that empties the table again.
+    """
     # The longest first: it is in the fewest runs.
     terms = sorted(parse_query(query), key=lambda term: -len(term.literal))
     count = _find_term(database, "found", terms[0]) if terms else 0

@@ -73,7 +73,7 @@ class SqliteStore:
 
         def job(connection: Connection) -> RunPage:
             if wanted.search is not None:
-                # In the transaction of what follows. Its end takes the table of hits away.
+                # In the transaction of what follows. Its rollback, as the connection goes back, takes the hits away.
                 connection.begin()
                 find_runs(driver(connection), wanted.search)
             found = [item_of(row, listed=True) for row in connection.execute(query)]

@@ -18,7 +18,7 @@ export function Nothing() {
   return (
     <Quiet>
       <p className="font-medium text-ink-dull">No run matches</p>
-      {place.q !== undefined && <p className="text-xs">The search looks for whole words in the task, the result and all that was said.</p>}
+      {place.q !== undefined && <p className="text-xs">The search finds any part of a task, and whole words or "quoted phrases" in everything else.</p>}
       <Button onClick={() => go(NO_FILTER)}>Clear the filters</Button>
     </Quiet>
   );
