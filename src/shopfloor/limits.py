@@ -26,7 +26,7 @@ DISK_CHECK_SECONDS: Final = 1.0
 ROOM_SECONDS: Final = 0.02
 """How long a look at what is free is good for all who ask."""
 PIECE_SECONDS: Final = 1.0
-"""How long the text of a message that is not complete may wait for the log; a message has one piece in it at most."""
+"""The longest that typed text waits before it is logged. Each message is logged at most once in this time."""
 STORAGE_PATIENCE_SECONDS: Final = 5.0
 """How long a run waits for room on a full disk."""
 STORAGE_RETRY_SECONDS: Final = 0.25
@@ -132,7 +132,7 @@ BRIEF_EVENT_CHARS: Final = 100_000
 SPANS_OPEN: Final = 1_000
 """How many steps, calls and sub-runs of a run are known to be open; beyond that the oldest are merged, too."""
 SPANS_ENDED: Final = 500
-"""To how many of those that have ended neighbours are merged, as soon as there are twice as many."""
+"""When twice this many spans have ended, neighbors are merged until this many are left."""
 FOUND_CHARS: Final = 160
 """How much text around a hit is shown where a log is searched."""
 
@@ -144,7 +144,7 @@ FOLD_TAIL_LINES: Final = 5
 FOLD_LINE_CHARS: Final = 2_000
 """How much of a long line is shown."""
 FULL_LINE_CHARS: Final = 1_000_000
-"""How long a line is where nothing is folded; a longer one goes on on the next."""
+"""Where longer lines are broken when output is not folded."""
 TREE_SIBLINGS: Final = 40
 """How many steps side by side a tree shows."""
 NOTES: Final = 20
@@ -225,6 +225,8 @@ LEAVING_SECONDS: Final = 15.0
 # Agents.
 THREAD_TAIL_BYTES: Final = 8 * 1024 * 1024
 """How much of the end of a Codex thread's file is looked through for what the thread has spent."""
+DOCUMENT_TRIES: Final = 20
+"""How often a JSON document over several lines is parsed as if it were whole, before its lines are read one by one."""
 AGENT_LINE_BYTES: Final = 32 * 1024 * 1024
 """The longest line of an agent that is read as a whole; what is longer is kept in pieces, as not understood."""
 AGENT_VERSION_SECONDS: Final = 15.0

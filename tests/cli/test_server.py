@@ -297,11 +297,13 @@ def test_prune_asks_first_tells_what_would_go_and_keeps_what_failed(shopfloor, e
     refused = shopfloor("prune", "--older-than", "0s")
     assert (refused.returncode, refused.stderr.splitlines()[1]) == (
         2,
-        "hint: add --yes; --dry-run says what would be deleted",
+        "hint: add --yes to delete, or --dry-run to list what would be deleted",
     )
     looked_at = shopfloor("prune", "--older-than", "0s", "--dry-run").stdout.splitlines()
     assert [line.split()[1] for line in looked_at[:-1]] == ["completed"]
     assert looked_at[-1] == "1 run would be deleted"
+    archives = shopfloor("prune", "--older-than", "0s", "--dry-run", "--archives-only").stdout.splitlines()
+    assert archives[-1] == "2 runs would lose their archived transcripts"
     for typed, code in (("\n", 1), ("no\n", 1), ("y\n", 0)):
         assert [path.stem for path in transcripts()] == both
         terminal = Terminal("prune", "--older-than", "0s", env=env)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import AsyncIterator
 
 import anyio
 
 from shopfloor.cli.arguments import Parser, duration_seconds, storage_of
 from shopfloor.cli.style import one_line
-from shopfloor.engine import prunable, prune, prune_archives
+from shopfloor.engine import prunable, prunable_archives, prune, prune_archives
 from shopfloor.errors import UsageError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import timestamp_of
@@ -44,8 +45,8 @@ def run(args: Namespace) -> int:
     is_asked = not (args.yes or args.dry_run)
     if is_asked and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
-            "prune deletes runs for good, and nobody is here to ask",
-            hint="add --yes; --dry-run says what would be deleted",
+            "cannot ask for confirmation: stdin or stderr is not a terminal",
+            hint="add --yes to delete, or --dry-run to list what would be deleted",
         )
     before = timestamp_of(int((time.time() - args.older_than) * 1000))
     return anyio.run(_prune, args, before, is_asked)
@@ -60,25 +61,33 @@ async def _prune(args: Namespace, before: str, is_asked: bool) -> int:  # noqa: 
                 return 1
             print(f"{await prune_archives(office.store, before=before):,} archived transcripts deleted")
             return 0
-        if is_asked or args.dry_run:
-            force = args.force or args.archives_only
-            found = [item async for tree in prunable(office.store, before=before, force=force) for item in tree]
-            if args.dry_run:
-                return _list(
-                    found, "would lose their archived transcripts" if args.archives_only else "would be deleted"
-                )
-            if found and not _confirmed(_counted(len(found))):
+        if args.dry_run:
+            if args.archives_only:
+                archives = prunable_archives(office.store, before=before)
+                return await _list(archives, "would lose their archived transcripts")
+            return await _list(_runs(prunable(office.store, before=before, force=args.force)), "would be deleted")
+        if is_asked:
+            count = sum([len(tree) async for tree in prunable(office.store, before=before, force=args.force)])
+            if count and not _confirmed(_counted(count)):
                 return 1
         pruned = await prune(storage, office.store, office.queue, before=before, force=args.force)
         print(f"{_counted(pruned)} deleted")
         return 0
 
 
-def _list(found: list[RunItem], end: str) -> int:
-    for item in found:
+async def _runs(trees: AsyncIterator[list[RunItem]]) -> AsyncIterator[RunItem]:
+    async for tree in trees:
+        for item in tree:
+            yield item
+
+
+async def _list(found: AsyncIterator[RunItem], end: str) -> int:
+    count = 0
+    async for item in found:
         row = item.row
         print(f"{row.id[:8]}  {row.status:<9}  {row.completed_at}  {one_line(row.task, PREVIEW_CHARS)}")
-    print(f"{_counted(len(found))} {end}")
+        count += 1
+    print(f"{_counted(count)} {end}")
     return 0
 
 

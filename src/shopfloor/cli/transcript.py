@@ -222,7 +222,7 @@ class Transcript:
     def _headline(self, event: Event) -> Iterable[str]:
         match event.payload:
             case RunStarted() as run:
-                what = "goes on" if self._waits.waiting else f"attempt {run.attempt}"
+                what = "resumed" if self._waits.waiting else f"attempt {run.attempt}"
                 return [self._paint(f"▶ {what} on {safe(run.host)}", "cyan")]
             case RunCompleted() as run:
                 return self._outcome(run)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.keeper import keep, reconcile, take_over
     from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
-    from shopfloor.engine.retention import delete_run, prunable, prune, prune_archives
+    from shopfloor.engine.retention import delete_run, prunable, prunable_archives, prune, prune_archives
     from shopfloor.engine.run import Run
     from shopfloor.engine.steps.agent import AgentResult
     from shopfloor.engine.workers import (
@@ -77,6 +77,7 @@ __all__ = [
     "keep",
     "pack",
     "prunable",
+    "prunable_archives",
     "prune",
     "prune_archives",
     "reconcile",
@@ -98,7 +99,7 @@ __getattr__ = _lazily(
         "ingest": ("Ingest", "pack"),
         "keeper": ("keep", "reconcile", "take_over"),
         "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),
-        "retention": ("delete_run", "prunable", "prune", "prune_archives"),
+        "retention": ("delete_run", "prunable", "prunable_archives", "prune", "prune_archives"),
         "run": ("Run",),
         "agents.asking": ("AgentDesk", "check_order"),
         "steps.agent": ("AgentResult",),

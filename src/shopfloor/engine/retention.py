@@ -89,24 +89,39 @@ async def prunable(store: Store, *, before: str, force: bool = False) -> AsyncIt
 
 
 async def prune_archives(store: Store, *, before: str) -> int:
-    """Drop the archives of runs that ended before that time and are not pinned; return how many runs that were."""
+    """Drop the archives that `prunable_archives` gives; return how many those were."""
     pruned = 0
-    async for run_id, _ in _expired(store, before):
-        await store.drop_archive(run_id)
+    async for item in prunable_archives(store, before=before):
+        await store.drop_archive(item.row.id)
         pruned += 1
     if pruned:
         await store.compact()
     return pruned
 
 
+async def prunable_archives(store: Store, *, before: str) -> AsyncIterator[RunItem]:
+    """Yield the runs with an archive that ended before that time and are not pinned, each by itself."""
+    async for run_id, _ in _expired(store, before):
+        item = await store.get_run(run_id)
+        if item is not None and item.has_transcript:
+            yield item
+
+
 async def _expired(store: Store, before: str) -> AsyncIterator[tuple[str, set[str]]]:
     """Yield the runs that have expired, and those that are done with: whoever looks at more of them adds to these."""
     done: set[str] = set()
-    while expired := [run_id for run_id in await store.expired(before, limit=_BATCH + len(done)) if run_id not in done]:
-        for run_id in expired:
+    since, at_since = "", 0
+    while True:
+        page = await store.expired(before, since=since, limit=_BATCH + at_since)
+        fresh = [run_id for run_id, _ in page if run_id not in done]
+        if not fresh:
+            return
+        for run_id in fresh:
             if run_id not in done:
                 done.add(run_id)
                 yield run_id, done
+        since = page[-1][1]
+        at_since = sum(ended == since for _, ended in page)
 
 
 async def _tree(store: Store, run_id: str) -> list[RunItem]:

@@ -161,8 +161,8 @@ class Store(Protocol):
 
     async def drop_archive(self, run_id: str) -> None: ...
 
-    async def expired(self, before: str, *, limit: int) -> list[str]:
-        """Runs that ended before that time and are not pinned, oldest first."""
+    async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
+        """Runs that ended before that time, at `since` or later, and are not pinned: id and end, oldest first."""
         ...
 
     async def take_back(self, run_id: str, last_seq: int) -> None:

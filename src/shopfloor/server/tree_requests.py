@@ -24,7 +24,8 @@ async def follow_tree(
     store: Store, logs: LogReader, run_id: str, *, after: int = 0, patient: bool
 ) -> AsyncGenerator[list[Followed]]:
     """Follow a run's log with its deltas; give the `CallsBelow` whenever they have changed and the log is silent."""
-    seq, has_children, told, next_check = after, bool(after), CallsBelow([]), 0.0
+    seq, told, next_check = after, CallsBelow([]), 0.0
+    has_children = bool(after) and await _may_have_children(store, run_id, after)
     followed: AsyncIterator[list[Entry | Reset | Delta]] = logs.follow(
         run_id, after=after, deltas=True, patient=patient
     )
@@ -42,6 +43,12 @@ async def follow_tree(
             if below != told:
                 told = below
                 yield [below]
+
+
+async def _may_have_children(store: Store, run_id: str, seq: int) -> bool:
+    """Whether a run has open sub-runs at this event. A row that is behind the event does not tell."""
+    run = await store.get_run(run_id)
+    return run is None or run.row.last_seq < seq or bool(run.row.waits.runs)
 
 
 async def calls_below(store: Store, logs: LogReader, run_id: str, seq: int) -> CallsBelow:

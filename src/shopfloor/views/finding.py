@@ -62,7 +62,9 @@ class Finder:
 
 def _is_piece(payload: Any) -> bool:
     blocks: Any = cast("dict[str, Any]", payload).get("blocks") if isinstance(payload, dict) else None
-    return isinstance(blocks, list) and any(
+    if not isinstance(blocks, list) or not blocks:
+        return False
+    return all(
         isinstance(block, dict) and "offset" in block and cast("dict[str, Any]", block).get("type") == "stream"
         for block in cast("list[Any]", blocks)
     )

@@ -60,13 +60,14 @@ def parse_query(query: str) -> tuple[Term, ...]:
         if literal := fold(quoted[1]).strip():
             terms.append(Term(literal, words_of(literal), is_prefix=not quoted[2]))
     unfinished = _bare_terms(query[rest:])
+    if unfinished:
+        unfinished[-1] = msgspec.structs.replace(unfinished[-1], is_prefix=True)
     terms += unfinished
     if not any(term.words for term in terms):
-        terms += [Term(fold(part), ()) for part in query.replace('"', " ").split()]
-    known = list(dict.fromkeys(terms[:SEARCH_TERMS]))
-    if known and unfinished:
-        known[-1] = msgspec.structs.replace(known[-1], is_prefix=True)
-    return tuple(_without_short_prefix(term) for term in known)
+        terms += [Term(literal, ()) for part in query.replace('"', " ").split() if (literal := fold(part))]
+    # The last of equal terms counts: only that one may be unfinished.
+    known = {(term.literal, term.words): _without_short_prefix(term) for term in terms[:SEARCH_TERMS]}
+    return tuple(known.values())
 
 
 def _without_short_prefix(term: Term) -> Term:

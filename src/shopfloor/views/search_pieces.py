@@ -162,6 +162,9 @@ def _block_texts(block: Any, source: str) -> Iterator[tuple[str, str]]:
             yield "", block.thinking
         case CommandBlock():
             yield "", block.command
+        case StreamBlock() if block.offset is not None:
+            # A piece of a message that is being typed: the whole, or the interrupted message, follows (ADR 14).
+            pass
         case StreamBlock():
             yield ("" if block.unparsed else f"{source}:stream"), block.chunk
         case UnknownBlock():

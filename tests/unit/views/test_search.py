@@ -55,6 +55,21 @@ def test_every_text_of_an_event_is_searched(payload: Payload) -> None:
     assert "needle" in text_of(payload).split()
 
 
+def test_pieces_of_a_message_that_is_being_typed_are_left_to_the_whole() -> None:
+    thinking = StreamBlock(fidelity="agent_emitted", chunk="let me think", kind="thinking", block=0, offset=0)
+    text = StreamBlock(fidelity="agent_emitted", chunk="Hello wor", kind="text", block=1, offset=0)
+    whole = AssistantMessage(
+        message_id="m",
+        blocks=[
+            ThinkingBlock(fidelity="agent_emitted", thinking="let me think"),
+            TextBlock(fidelity="agent_emitted", text="Hello world"),
+        ],
+    )
+    piece = AssistantMessage(message_id="m", blocks=[thinking, text])
+    assert text_of(piece, whole) == text_of(whole)
+    assert {"think", "Hello", "world"} <= set(text_of(piece, whole).split())
+
+
 def test_output_that_comes_in_pieces_is_one_text_and_escapes_in_it_are_none() -> None:
     found = text_of(printed("one nee"), printed("dle \x1b[3"), printed("1mred\x1b"), printed("[0mdish\n"))
     assert "one needle reddish" in found
@@ -137,6 +152,8 @@ def test_what_a_new_event_costs_does_not_grow_with_the_run() -> None:
         ("foo/bar", [Term("foo", ("foo",)), Term("bar", ("bar",), is_prefix=True)]),
         ("北京", [Term("北京", ("北", "京"))]),
         ("same same", [Term("same", ("same",), is_prefix=True)]),
+        ("foo bar foo", [Term("foo", ("foo",), is_prefix=True), Term("bar", ("bar",))]),
+        ("\u0301", []),
     ],
 )
 def test_a_query_is_words_and_quoted_phrases(query: str, terms: list[Term]) -> None:

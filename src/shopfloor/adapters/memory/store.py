@@ -151,14 +151,16 @@ class MemoryStore:
         if kept := self._runs.get(run_id):
             kept.archive = None
 
-    async def expired(self, before: str, *, limit: int) -> list[str]:
-        """Runs that ended before that time and are not pinned, oldest first."""
+    async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
+        """Runs that ended before that time, at `since` or later, and are not pinned: id and end, oldest first."""
         ends = [
             (kept.row.completed_at, kept.number, run_id)
             for run_id, kept in self._runs.items()
-            if kept.row.completed_at is not None and kept.row.completed_at < before and run_id not in self._pinned
+            if kept.row.completed_at is not None
+            and since <= kept.row.completed_at < before
+            and run_id not in self._pinned
         ]
-        return [run_id for _, _, run_id in sorted(ends)[:limit]]
+        return [(run_id, ended) for ended, _, run_id in sorted(ends)[:limit]]
 
     async def take_back(self, run_id: str, last_seq: int) -> None:
         kept = self._runs.get(run_id)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from shopfloor.adapters.providers.reading import Json, Record
-from shopfloor.limits import AGENT_LINE_BYTES
+from shopfloor.limits import AGENT_LINE_BYTES, DOCUMENT_TRIES
 from shopfloor.log import AssistantMessage, StreamBlock
 from shopfloor.ports import AgentExit, Ended, Report, Told
 
@@ -70,6 +70,8 @@ class LineNormaliser(ABC):
         self._document: list[bytes] = []
         """The lines so far of a document that began on a line of its own."""
         self._document_bytes = 0
+        self._document_tries = 0
+        """How often the document was parsed and found not to be whole yet."""
 
     def feed(self, data: bytes) -> list[Report]:
         reports: list[Report] = []
@@ -87,11 +89,12 @@ class LineNormaliser(ABC):
 
     def _document_line(self, line: bytes) -> list[Report]:
         """Collect the lines of a document and read it when it is whole. Where it never is, each line is on its own:
-        as soon as one begins like a record, when it gets too long, and at the end (an empty line).
+        as soon as one begins like a record, when it gets too long, when it seems to end too often, and at the end of
+        the stream (an empty line).
         """
         reports: list[Report] = []
         if not line or line.startswith(b"{"):
-            lines, self._document, self._document_bytes = self._document, [], 0
+            lines, self._document, self._document_bytes, self._document_tries = self._document, [], 0, 0
             for one in lines:
                 reports += self._read_line(one)
             if line.strip(_BLANK) not in _OPENINGS:
@@ -103,8 +106,11 @@ class LineNormaliser(ABC):
         if line.rstrip(_BLANK) in _CLOSINGS:
             whole = b"\n".join(self._document)
             if json_records(whole) is not None:
-                self._document, self._document_bytes = [], 0
+                self._document, self._document_bytes, self._document_tries = [], 0, 0
                 return [*reports, *self._read_line(whole)]
+            self._document_tries += 1
+            if self._document_tries >= DOCUMENT_TRIES:
+                return [*reports, *self._document_line(b"")]
         return reports
 
     def _read_line(self, line: bytes) -> list[Report]:

@@ -145,10 +145,12 @@ class SqliteStore:
     async def buried(self) -> set[str]:
         return set(await self._ids(select(tombstones.c.worker_id)))
 
-    async def expired(self, before: str, *, limit: int) -> list[str]:
+    async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
         runs = worker_runs.c
-        old = select(runs.id).where(runs.completed_at < before, runs.id.not_in(select(pins.c.worker_id)))
-        return await self._ids(old.order_by(runs.completed_at, runs.num).limit(limit))
+        old = select(runs.id, runs.completed_at).where(runs.completed_at < before, runs.completed_at >= since)
+        query = old.where(runs.id.not_in(select(pins.c.worker_id))).order_by(runs.completed_at, runs.num).limit(limit)
+        rows = await self.read(lambda connection: connection.execute(query).all())
+        return [(str(run_id), str(ended)) for run_id, ended in rows]
 
     async def place(self) -> int:
         query = select(settings.c.value).where(settings.c.name == _PLACE)
