@@ -79,12 +79,11 @@ def _seconds(name: str, text: str | None, default: float) -> float:
 
 
 def _low_water() -> int:
-    said = os.environ.get("SHOPFLOOR_DISK_LOW_WATER") or str(DISK_LOW_WATER_BYTES)
-    if not said.isdecimal():
-        raise UsageError(
-            f"SHOPFLOOR_DISK_LOW_WATER is {said!r}, not a number of bytes", hint="unset it, or say e.g. 200000000"
-        )
-    return int(said)
+    name, example = "SHOPFLOOR_DISK_LOW_WATER", str(DISK_LOW_WATER_BYTES)
+    size = os.environ.get(name) or example
+    if not size.isdecimal():
+        raise UsageError(f"{name} is {size!r}, not a number of bytes", hint=f"unset it, or set e.g. {example}")
+    return int(size)
 
 
 class Office(msgspec.Struct, frozen=True):
@@ -274,20 +273,14 @@ def find_providers() -> list[ProviderInfo]:
 
 
 def transcript_of(
-    provider: str,
-    chunks: Iterable[bytes],
-    *,
-    source: str | None,
-    ended: AgentExit | None,
-    resumed: bool | None = None,
+    provider: str, chunks: Iterable[bytes], *, source: str | None, ended: AgentExit | None, resumed: bool | None = None
 ) -> Iterator[bytes]:
     """The lines of the transcript of what an agent printed. `resumed` is None where that is not known."""
     from shopfloor.adapters.providers import normaliser, price
     from shopfloor.engine import transcribed
 
-    return transcribed(
-        provider, normaliser(provider, resumed=resumed), chunks, prices=price, source=source, ended=ended
-    )
+    lines = normaliser(provider, resumed=resumed)
+    return transcribed(provider, lines, chunks, prices=price, source=source, ended=ended)
 
 
 @asynccontextmanager
