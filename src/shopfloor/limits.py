@@ -147,6 +147,8 @@ FULL_LINE_CHARS: Final = 1_000_000
 """Where longer lines are broken when output is not folded."""
 TREE_SIBLINGS: Final = 40
 """How many steps side by side a tree shows."""
+LONGEST_SPAN_SECONDS: Final = 1000 * 366 * 86400
+"""The longest span of time that an option such as `--since` takes."""
 NOTES: Final = 20
 """How many lines that are not understood are told of one by one."""
 PREVIEW_CHARS: Final = 200

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from shopfloor.cli.style import safe
 from shopfloor.errors import InvalidEvent, UsageError, folder_gone
-from shopfloor.limits import NOTES
+from shopfloor.limits import LONGEST_SPAN_SECONDS, NOTES
 from shopfloor.log import Entry, Event, decode, is_run_id
 from shopfloor.record import Problem, Storage
 
@@ -67,7 +67,10 @@ def duration_seconds(text: str) -> float:
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not number.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 30d, 12h, 90m, 45s or 2w")
-    return int(number) * _UNITS[unit]
+    seconds = int(number) * _UNITS[unit]
+    if seconds > LONGEST_SPAN_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is longer than a thousand years")
+    return seconds
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:

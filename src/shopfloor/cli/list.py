@@ -127,7 +127,7 @@ def status_of(run: dict[str, Any]) -> str:
 def _below(run: dict[str, Any]) -> Iterator[str]:
     """What is to be said of a run on lines of its own."""
     for line in run.get("asks") or ():
-        yield f"waits for {line}"
+        yield line if line.startswith("waits for ") else f"waits for {line}"
     if run.get("snippet"):
         yield str(run["snippet"]).translate(_BRACKETS)
     if run.get("search_stopped_at") is not None and "snippet" in run:

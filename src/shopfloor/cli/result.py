@@ -54,7 +54,10 @@ def run(args: Namespace) -> int:
 
 
 def _say_how_it_stands(detail: dict[str, Any]) -> None:
-    status = "is still running" if detail["status"] == "running" else f"is {detail['status']}"
+    if detail.get("interrupted"):
+        status = "was interrupted: the process that worked on it is gone"
+    else:
+        status = "is still running" if detail["status"] == "running" else f"is {detail['status']}"
     print(f"shopfloor: {detail['id'][:8]} {status}", file=sys.stderr)
     for line in waiting_lines(detail["id"], awaited(detail)):
         print(line, file=sys.stderr, flush=True)

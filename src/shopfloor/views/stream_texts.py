@@ -98,12 +98,10 @@ def piece_told(texts: Texts, delta: Delta) -> Telling:
         return texts, events
     # The log says in pieces what was told live before, and the other way round.
     new = delta.text[told.length - delta.offset :]
-    if not new:
-        return msgspec.structs.replace(texts, open={**texts.open, key: told}), events
     if told.kind == "tool_input":
         texts, more = _input_told(texts, told.id, new)
         events += more
-    else:
+    elif new:
         events.append(_delta(told, new))
     return msgspec.structs.replace(texts, open={**texts.open, key: told.and_then(new)}), events
 
@@ -158,6 +156,9 @@ def message_told(texts: Texts, event: Event, message: AssistantMessage) -> Telli
     """What of a message was not told yet; all of it is told then."""
     if is_piece(message):
         return _pieces_told(texts, event, message)
+    if not message.blocks:
+        # Spending or a note: it may come in the middle of a message, and ends nothing.
+        return texts, []
     place = place_of(event.path, event.iteration)
     texts, events = texts_ended(texts, place, but=message.message_id)
     name = message.message_id or f"seq-{event.seq}"

@@ -19,7 +19,7 @@ from shopfloor.engine.workers import (
     placeholders,
 )
 from shopfloor.engine.workers.definition import Condition
-from shopfloor.engine.workers.values import shell_problems
+from shopfloor.engine.workers.values import argv_problems, shell_problems
 from shopfloor.errors import StepFailed
 
 VALUES = {"NAME": "Ada", "N": 3, "LIST": ["a", {"b": [True, None]}], "NOTHING": None, "with-dash": 1}
@@ -241,6 +241,10 @@ def test_a_quoted_value_is_read_back_as_it_was(value: str):
         ('$SHELL -c "{{X}}"', "in the program text of another program"),
         ('python3 -c "print({{X}})"', "in the program text of `python3`"),
         ('sed "s/a/{{X}}/" file', "in the program text of `sed`"),
+        ("env FOO=1 {{X}} 6", "where the name of a program is expected"),
+        ("exec {{X}}", "where the name of a program is expected"),
+        ("find . -exec {{X}} ';'", "where the name of a program is expected"),
+        ("y={{X}}; $y 17", "executes a variable as a command"),
         ("trap {{X}} EXIT", "in the arguments of `trap`"),
         ("export {{X}}", "in the arguments of `export`"),
         ("printf {{X}}", "in the format of `printf`"),
@@ -296,7 +300,25 @@ def test_what_no_command_can_take_is_refused():
     assert "standard input" in (long.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["sh", "-c", "echo {{X}}"],
+        ["env", "bash", "-c", "echo {{X}}"],
+        ["python3", "-c", "print('{{X}}')"],
+        ["ssh", "host", "{{X}}"],
+    ],
+)
+def test_without_a_shell_a_value_is_no_program_text_either(argv):
+    [problem] = argv_problems(argv)
+    assert argv[-1] in problem
+    with pytest.raises(StepFailed, match=r"program text|a shell executes"):
+        fill_argv(argv, {"X": "x"})
+
+
 def test_without_a_shell_each_part_is_one_argument():
+    assert list(argv_problems(["sh", "-c", 'echo "$1"', "sh", "{{X}}"])) == []
+    assert list(argv_problems(["{{PROGRAM}}", "-c", "{{X}}"])) == []
     assert fill_argv(["echo", "{{X}}", "a{{N}}", "$HOME"], {"X": "a b; c", "N": [1]}) == [
         "echo",
         "a b; c",

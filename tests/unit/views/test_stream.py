@@ -221,6 +221,15 @@ def test_pieces_are_told_as_they_come_and_the_whole_tells_what_is_left() -> None
     ]
 
 
+def test_spending_in_the_middle_of_a_message_does_not_end_its_text() -> None:
+    started, step, spent, cut = log(
+        STARTED, STEP, message(message_id=None, usage=Usage(output=3)), message(text("Hello"))
+    )
+    _, events = told(started, step, delta("Hello"), spent, cut)
+    assert [one["delta"] for one in events if one["type"] == "text-delta"] == ["Hello"]
+    assert types(events).count("text-start") == types(events).count("text-end") == 1
+
+
 def test_a_piece_after_a_missing_one_waits_for_the_whole() -> None:
     _, events = told(*log(STARTED, STEP), delta("Hel"), delta("!", 5), *log(message(text("Hello!")), first=3))
     assert [event.get("delta") for event in events[3:5]] == ["Hel", "lo!"]

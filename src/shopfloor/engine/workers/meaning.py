@@ -34,7 +34,15 @@ from shopfloor.engine.workers.definition import (
 from shopfloor.engine.workers.inputs import input_problems, type_problem
 from shopfloor.engine.workers.problems import Problem, did_you_mean
 from shopfloor.engine.workers.shapes import Shapes
-from shopfloor.engine.workers.values import NAME, is_value, placed, placeholders, shell_problems, unfillable
+from shopfloor.engine.workers.values import (
+    NAME,
+    argv_problems,
+    is_value,
+    placed,
+    placeholders,
+    shell_problems,
+    unfillable,
+)
 from shopfloor.errors import ShopfloorError
 from shopfloor.yaml_document import Document, Place
 
@@ -270,6 +278,9 @@ class Meaning:
                 self._wrong((*place, "command"), reason)
         elif not step.command:
             self._wrong((*place, "command"), "`command` needs a program")
+        else:
+            for reason in argv_problems(step.command):
+                self._wrong((*place, "command"), reason)
         self._names(step.cwd, scope, (*place, "cwd"))
         self._names(step.env, scope, (*place, "env"))
 

@@ -8,7 +8,7 @@ places: arithmetic takes only numbers, and places whose value would be program t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain, count
 
 import msgspec
@@ -73,8 +73,13 @@ def slots_in(script: str, holes: Mapping[int, int]) -> dict[int, Slot | Refused]
     everywhere = next(filter(None, map(_refusal_of_all, found.commands)), None)
     found.arithmetic = found.arithmetic or any(_makes_integer(command) for command in found.commands)
     tainted = found.arithmetic and any(_reads(command) for command in found.commands)
+    runs_variable = any(_runs_variable(command) for command in found.commands)
     for command, index, word in holes_in(found.commands):
         refused = everywhere or _refusal(command, index, word)
+        if runs_variable and _assigns(command, word, found):
+            refused = refused or Refused(
+                "gets into a variable, and the script executes a variable as a command", "write the name of the program"
+            )
         number = tainted or (found.arithmetic and _assigns(command, word, found)) or _is_wrapped(command, index)
         for start in word.holes:
             slots.setdefault(start, refused or Slot(found.quotes[start], is_number=number))
@@ -83,6 +88,17 @@ def slots_in(script: str, holes: Mapping[int, int]) -> dict[int, Slot | Refused]
     for start in holes:
         slots.setdefault(start, Refused("stands where the command was not understood", ON_STDIN))
     return slots
+
+
+def refused_arguments(argv: Sequence[tuple[str, bool]]) -> dict[int, Refused]:
+    """Find the parts of a command without a shell whose value would be program text of another program.
+
+    Each part is given by its literal text and by whether it has a value.
+    """
+    words = [Word(text=text, holes=[0] if has_value else []) for text, has_value in argv]
+    names = [_base_name(word.text) if word.is_literal else None for word in words]
+    found = {at: _in_nested_program(words, names, at) for at, word in enumerate(words) if word.holes and at}
+    return {at: refused for at, refused in found.items() if refused is not None and names[0] is not None}
 
 
 def reference(variable: str, quotes: Quotes) -> str:
@@ -156,7 +172,7 @@ def _refusal(command: SimpleCommand, index: int, word: Word) -> Refused | None:
     at = index - (len(command.words) - len(words))
     if at < 0:
         return None
-    if at == 0:
+    if at == 0 or (names[0] and _is_wrapped(command, index) and not any(map(_may_be_program, names[at + 1 :]))):
         return Refused(
             "stands where the name of a program is expected", "use the form without a shell: `command: [program, …]`"
         )
@@ -187,6 +203,8 @@ def _in_test(words: list[Word], names: list[str | None], at: int) -> Refused | N
 
 def _beside_value(words: list[Word], names: list[str | None], at: int) -> Refused | None:
     """Two values side by side could be an operator and what it works on."""
+    if names[0] == "find" and names[at - 1] in ("-exec", "-execdir", "-ok", "-okdir"):
+        return Refused("stands where the name of a program is expected", "write the name of the program")
     if names[0] in ("test", "[", "find") and any(words[n].holes for n in (at - 1, at + 1) if n < len(words)):
         return Refused(f"stands beside another value in `{names[0]}`", "put a literal word between the two")
     return None
@@ -231,7 +249,11 @@ def _is_wrapped(command: SimpleCommand, index: int) -> bool:
         return False
     if command.words[index].assigned is not None:
         return False
-    return not any(name and not name.startswith("-") and not NUMBER.fullmatch(name) for name in names[1:at])
+    return not any(_may_be_program(name) for name in names[1:at])
+
+
+def _may_be_program(name: str | None) -> bool:
+    return bool(name) and not name.startswith("-") and "=" not in name and not NUMBER.fullmatch(name)
 
 
 def _has_option(names: list[str | None], letters: str) -> bool:
@@ -269,7 +291,13 @@ def _is_after_program(words: list[Word], at: int, letters: str) -> bool:
     return any(not _is_option(word) and not word.holes for word in before)
 
 
-# Flows into arithmetic.
+# Flows through variables.
+
+
+def _runs_variable(command: SimpleCommand) -> bool:
+    """Whether the name of the program comes from a variable or a substitution."""
+    words = _arguments(command)
+    return not command.is_for_list and bool(words) and words[0].expands and not words[0].holes
 
 
 def _makes_integer(command: SimpleCommand) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 
 from shopfloor.engine.workers.definition import Condition, Definition
 from shopfloor.engine.workers.problems import did_you_mean
-from shopfloor.engine.workers.shell import NUMBER, Refused, Slot, reference, slots_in, variable_for
+from shopfloor.engine.workers.shell import NUMBER, Refused, Slot, reference, refused_arguments, slots_in, variable_for
 from shopfloor.errors import StepFailed
 from shopfloor.limits import ARGUMENT_BYTES
 
@@ -79,6 +79,8 @@ def fill_shell(command: str, values: Mapping[str, Any]) -> ShellScript:
 
 def fill_argv(argv: Sequence[str], values: Mapping[str, Any]) -> list[str]:
     """Put values into a command that is executed without a shell: each part is one argument."""
+    for problem in argv_problems(argv):
+        raise StepFailed(problem)
     return [as_argument(f"argument {n}", fill(part, values)) for n, part in enumerate(argv)]
 
 
@@ -93,6 +95,13 @@ def as_argument(name: str, value: Any) -> str:
             hint="write it to a file, or pass it on standard input",
         )
     return text
+
+
+def argv_problems(argv: Sequence[str]) -> Iterator[str]:
+    """Find the parts of a command without a shell where no value may stand, and say why."""
+    parts = [(_PLACEHOLDER.sub("", part), any(True for _ in placed(part))) for part in argv]
+    for at, refused in refused_arguments(parts).items():
+        yield f"`{argv[at]}` {refused.why}; {refused.hint}"
 
 
 def shell_problems(command: str) -> Iterator[tuple[int, str]]:
