@@ -15,7 +15,8 @@ _INTRO = """# HTTP API
 
 Generated from the server's own description by `make docs`; a running server has it at `/api/docs`, and as OpenAPI at
 `/api/openapi.json`. Every address wants `Authorization: Bearer <token>` or the cookie that the login link sets. Errors
-are `{"error": {"code", "message", "hint"}}`, but for `execute`, whose clients expect `{"error", "code", "hint"}`; [the codes](errors.md)."""
+are `{"error": {"code", "message", "hint"}}`, except for `execute`, whose clients expect `{"error", "code", "hint"}`;
+[the codes](errors.md)."""
 
 
 def api_page() -> str:

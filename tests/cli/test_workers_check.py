@@ -159,10 +159,10 @@ BROKEN = {
     "thread": ("steps:\n  A: {block: next-message}\n", 2, "the thread `main` is not started"),
     "prompt": (f"steps:\n{THREAD}  B: {{block: add-message, prompt: none}}\n", 3, "there is no prompt `none`"),
     "tool": ("steps:\n  A: {block: tool-call, tool: none}\n", 2, "there is no tool `none`"),
-    "no-command-in-quotes": (
-        "input: {X: {default: a}}\nsteps:\n  A: {block: command, command: 'echo \"$(ls {{X}})\"'}\n",
+    "no-value-in-program-text": (
+        "input: {X: {default: a}}\nsteps:\n  A: {block: command, command: 'sh -c \"ls {{X}}\"'}\n",
         3,
-        "where a value could become a command",
+        "stands in the program text of `sh`",
     ),
 }
 

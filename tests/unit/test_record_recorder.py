@@ -535,5 +535,8 @@ def test_times_never_run_backwards_in_a_log_whatever_clocks_say(log_path: Path) 
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started(2))
     times = [json.loads(line)["timestamp"] for line in log_path.read_bytes().splitlines()]
-    assert times == [EARLY, LATE, LATE, LATE, LATE]
+    # A time that is still to come, or before the last event, is replaced by our clock's.
+    assert (times[0], times) == (EARLY, sorted(times))
+    assert times[1] > EARLY
+    assert times[-1] < LATE
     assert broken_rules(log_path) == []

@@ -15,6 +15,8 @@ from shopfloor.record.files import open_for_append
 from shopfloor.record.reader import read
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{0,35}")
+_CLOCK_STEP_SECONDS = 0.02
+"""The time of a file may be this much too early: systems take it from a clock that ticks slowly."""
 
 
 class Storage:
@@ -109,12 +111,12 @@ class Storage:
     def _last(self) -> str:
         """The run that began last and is nobody's sub-run.
 
-        A file is never older than its last write, so files are looked at by that, newest first, and no more of
-        them than can still matter.
+        A run began before its file was last written, so files are looked at by that, newest first, and no more of them
+        than can still matter.
         """
         newest: tuple[str, str] = ("", "")
         for written, path in sorted(self._written(), reverse=True):
-            if newest[0] and _rfc3339(written) < newest[0]:
+            if newest[0] and _rfc3339(written + _CLOCK_STEP_SECONDS) < newest[0]:
                 break
             event = _first_event(path)
             if event and event.parent_run_id is None:

@@ -675,7 +675,14 @@ def test_every_event_says_from_where_on_a_stream_goes_on_after_it() -> None:
 @pytest.mark.req("SDK-39")
 def test_what_generate_raises_names_the_run() -> None:
     async def test(server: Scripted, client: Client) -> None:
-        failed = {"type": "error", "message": "no", "errorType": "execution_error", "retryable": False}
+        failed = {
+            "type": "error",
+            "message": "no",
+            "errorType": "execution_error",
+            "source": "platform",
+            "code": "execution_error",
+            "retryable": False,
+        }
         cancelled = {"type": "worker-result", "workerId": RUN_ID, "error": "cancelled"}
         for events, kind in (
             ([failed, {**RESULT, "output": None, "error": "no"}], StepFailed),
@@ -723,6 +730,6 @@ def test_a_run_that_cannot_be_is_not_found_as_one_that_is_not_there(run_id: str)
             with pytest.raises(RunNotFound):
                 await ask()
         [error] = await all_of(client.workers.continue_("hello", run_id, [CallResult(tool_call_id="c", result=1)]))
-        assert (error["type"], error["errorType"]) == ("error", "run_not_found")
+        assert (error["type"], error["errorType"], error["code"]) == ("error", "not_found_error", "run_not_found")
 
     play(test)

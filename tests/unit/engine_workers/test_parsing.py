@@ -217,10 +217,10 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
             "steps: {A: {block: comand}}",
             [
                 "worker.yaml:1: there is no block `comand`; did you mean `command`?",
-                "worker.yaml:1: a `command` step needs `command`: text",
+                "worker.yaml:1: a `command` step needs `command`: text or a list",
             ],
         ),
-        ("steps:\n  A:\n    block: command", ["worker.yaml:2: a `command` step needs `command`: text"]),
+        ("steps:\n  A:\n    block: command", ["worker.yaml:2: a `command` step needs `command`: text or a list"]),
         (
             "steps:\n  A:\n    block: command\n    command: ls\n    retry: {limt: 3}",
             [
@@ -358,7 +358,7 @@ def test_what_has_the_wrong_shape_hides_nothing_that_means_nothing(make_worker):
         (5, "`{{TOPIC | upper}}`: there is no filter `upper`, nor any other"),
         (6, "a `next-message` step has no field `outptu`"),
         (6, "`schema` is no JSON Schema: 'strin' is not valid under any of the given schemas"),
-        (7, "`command` is to be text, not a whole number"),
+        (7, "`command` is to be text or a list, not a whole number"),
         (7, "`timeout` is to be a number or nothing, not text"),
         (7, "`{{NOBODY}}` is nothing that is defined before"),
         (8, "`each` is to be a list, or `{{NAME}}` of one"),

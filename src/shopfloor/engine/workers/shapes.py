@@ -27,6 +27,7 @@ _NOT_IN_YAML = {
     "prompts": "prompts are files: prompts/<name>.md",
     "function": "a worker in Python is a file worker.py",
     "sourceHash": "a worker in Python is a file worker.py",
+    "functions": "a worker in Python is a file worker.py",
 }
 _MAY_BE_NOTHING = (InputField, Variable, ToolDefinition)
 _OF_EVERY_STEP = ("block", "description", "retry")
