@@ -10,7 +10,7 @@ from tests.cli.test_run import wait_until
 from tests.faults.engine_server import Shop
 
 from shopfloor.limits import STORAGE_PATIENCE_SECONDS
-from shopfloor.log import RunStarted
+from shopfloor.log import RunStarted, UserMessage
 
 
 @pytest.fixture
@@ -46,7 +46,8 @@ def test_a_log_that_cannot_be_written_for_a_while_loses_no_run(shop: Shop, state
     with shop.up() as server:
         run_id = server.dispatch(state)
         wait_until(lambda: f"before {state}" in shop.noted(), "it to begin")
-        wait_until(lambda: shop.noted()["reading"] or shop.children(), "it to be in the middle")
+        # A command's process is there before its step is on record; only then has the command begun.
+        wait_until(lambda: shop.noted()["reading"] or has_command(shop, run_id), "it to be in the middle")
         # Every write to a file fails from now on, as on a disk that is broken.
         pid = server.process.pid
         before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
@@ -61,6 +62,10 @@ def test_a_log_that_cannot_be_written_for_a_while_loses_no_run(shop: Shop, state
     error = ended[run_id].error
     assert (error.code if error else None) == codes[state]
     assert sum(isinstance(event.payload, RunStarted) for event in shop.events(run_id)) == 2
+
+
+def has_command(shop: Shop, run_id: str) -> bool:
+    return any(isinstance(event.payload, UserMessage) for event in shop.events(run_id))
 
 
 def attempt_over(shop: Shop, run_id: str) -> bool:
