@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.model_server.app import ModelServerApp
 from tests.model_server.script import Asked, Script, Turn
 
 KEY = "sk-scripted"
+OPEN = ("not asked", "open")
 
 
 class ModelServer:
@@ -38,11 +40,13 @@ class ModelServer:
         return msgspec.json.decode(answer.content, type=list[Asked])
 
     def wait_for_end(self, n: int = 0, seconds: float = 5) -> str:
-        """How the n-th request ended."""
+        """Wait until the n-th request has arrived and ended, and return how it ended."""
         deadline = time.monotonic() + seconds
-        while (ends := [asked.end for asked in self.asked()])[n] == "open" and time.monotonic() < deadline:
+        while (end := next(islice((asked.end for asked in self.asked()), n, None), "not asked")) in OPEN:
+            if time.monotonic() >= deadline:
+                break
             time.sleep(0.02)
-        return ends[n]
+        return end
 
     def scenario(self, agent: str, name: str, key: str) -> ModelServer:
         """The same server as one run of an agent sees it: `url` is its base URL, `asked` is what it has asked."""

@@ -112,7 +112,7 @@ def test_a_page_instead_of_an_answer_is_a_failure_of_the_provider(asking: Asking
 
 
 def test_silence_in_the_middle_is_a_timeout(asking: Asking) -> None:
-    asking.env["SHOPFLOOR_MODEL_TIMEOUT"] = "0.5"
+    asking.env["SHOPFLOOR_MODEL_TIMEOUT"] = "2"
     asking.will_say(Turn(say=LONG, hang_after=1))
     assert type(failure(asking)) is ProviderTimeout
     assert asking.server.wait_for_end() == "left"
