@@ -32,7 +32,7 @@ def api_page() -> str:
 
 def described() -> dict[str, Any]:
     """The server's OpenAPI description."""
-    return _app().openapi()
+    return _app().state.openapi()
 
 
 def _app() -> Any:

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from shopfloor.adapters.local import LocalLogReader
 from shopfloor.adapters.sqlite import SqliteStore
@@ -26,7 +26,7 @@ class Shop(msgspec.Struct, kw_only=True):
     """A server that runs."""
 
     url: str
-    app: FastAPI
+    app: Starlette
     storage: Storage
     tokens: Tokens
     portal: BlockingPortal | None = None
@@ -62,7 +62,7 @@ async def _shop(storage: Storage, change: Callable[[Services], Services]) -> Asy
         await store.close()
 
 
-async def _serving(app: FastAPI, *, task_status: TaskStatus[str]) -> None:
+async def _serving(app: Starlette, *, task_status: TaskStatus[str]) -> None:
     await serve(app, "127.0.0.1", 0, task_status.started)
 
 

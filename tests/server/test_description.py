@@ -56,7 +56,7 @@ def test_the_front_page_says_the_version_and_leads_to_the_description(client: ht
 
 def test_the_readable_description_has_every_address_and_shape(client: httpx.Client, shop: Shop) -> None:
     page = client.get("/api/docs").text
-    described = shop.app.openapi()
+    described = shop.app.state.openapi()
     ids = {attrs["id"] for _, attrs in Elements(page).found if "id" in attrs}
     assert ids == set(described["components"]["schemas"])
     for path, methods in described["paths"].items():
@@ -115,7 +115,7 @@ NOTHING: Any = None
 # Made from the shapes alone: the description does not depend on what is served.
 _SERVED = Services(store=MemoryStore(), logs=NOTHING, changes=NOTHING, tokens=Tokens(Path("none")), version="1")
 # The streams have no end; their parameters have tests of their own.
-API = schemathesis.openapi.from_dict(create_app(_SERVED).openapi()).exclude(path_regex="stream$")
+API = schemathesis.openapi.from_dict(create_app(_SERVED).state.openapi()).exclude(path_regex="stream$")
 
 
 @pytest.fixture(scope="module")

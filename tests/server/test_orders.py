@@ -217,7 +217,7 @@ def test_where_nothing_makes_runs_that_is_said(own_storage: Storage) -> None:
 
 NOTHING: Any = None
 _SERVED = Services(store=MemoryStore(), logs=NOTHING, changes=NOTHING, tokens=Tokens(Path("none")), version="1")
-API = schemathesis.openapi.from_dict(create_app(_SERVED).openapi()).include(
+API = schemathesis.openapi.from_dict(create_app(_SERVED).state.openapi()).include(
     path_regex="^/api/(runs|runs/.*/(cancel|answer|resume)|agents/.*/execute|workers)$"
 )
 

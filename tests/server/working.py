@@ -13,7 +13,7 @@ import httpx
 import msgspec
 from anyio.abc import TaskStatus
 from anyio.from_thread import start_blocking_portal
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from tests.server.shop import PATIENCE, Shop
 
 from shopfloor.record import Storage
@@ -141,7 +141,7 @@ async def _working(storage: Storage, workers: Path, changes: dict[str, Any]) -> 
             tasks.cancel_scope.cancel()
 
 
-async def _serving(app: FastAPI, *, task_status: TaskStatus[str]) -> None:
+async def _serving(app: Starlette, *, task_status: TaskStatus[str]) -> None:
     await serve(app, "127.0.0.1", 0, task_status.started)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from fastapi import Depends, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import Forbidden
 from shopfloor.ports import Works
 from shopfloor.server import shapes
-from shopfloor.server.bodies import BODIES
 from shopfloor.server.services import Services
 
 ANSWERS = (
@@ -42,49 +41,39 @@ def answer(shape: msgspec.Struct) -> Response:
     return Response(_encode(shape), media_type="application/json")
 
 
-def says(shape: type[msgspec.Struct], description: str) -> dict[int | str, dict[str, Any]]:
+def says(shape: type[msgspec.Struct], description: str) -> dict[str, dict[str, Any]]:
     """What an operation answers, for the description of the API."""
-    return {200: _described(shape, description), "default": _described(shapes.ProblemAnswer, "What went wrong.")}
+    return {"200": _described(shape, description), "default": _described(shapes.ProblemAnswer, "What went wrong.")}
 
 
-def streams(description: str, refusal: type[msgspec.Struct] = shapes.ProblemAnswer) -> dict[int | str, dict[str, Any]]:
+def streams(description: str, refusal: type[msgspec.Struct] = shapes.ProblemAnswer) -> dict[str, dict[str, Any]]:
     """The same for a stream."""
     stream = {"description": description, "content": {"text/event-stream": {"schema": _FRAME}}}
-    return {200: stream, "default": _described(refusal, "What went wrong.")}
+    return {"200": stream, "default": _described(refusal, "What went wrong.")}
 
 
-def gives(media_type: str, description: str) -> dict[int | str, dict[str, Any]]:
+def gives(media_type: str, description: str) -> dict[str, dict[str, Any]]:
     """The same for bytes that are passed on as they are."""
     whole = {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
-    return {200: whole, "default": _described(shapes.ProblemAnswer, "What went wrong.")}
-
-
-def components() -> dict[str, Any]:
-    """The schemas of all answers and bodies, by name."""
-    return msgspec.json.schema_components((*ANSWERS, *BODIES), ref_template=_ref("{name}"))[1]
+    return {"200": whole, "default": _described(shapes.ProblemAnswer, "What went wrong.")}
 
 
 def _described(shape: type[msgspec.Struct], description: str) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": {"$ref": _ref(shape.__name__)}}}}
+    return {"description": description, "content": {"application/json": {"schema": {"$ref": ref(shape.__name__)}}}}
 
 
-def _ref(name: str) -> str:
+def ref(name: str) -> str:
     return f"#/components/schemas/{name}"
 
 
-def _services(request: Request) -> Services:
+def services_of(request: Request) -> Services:
+    """What the server was given to serve."""
     return request.app.state.services
 
 
-Served = Annotated[Services, Depends(_services)]
-"""What the server was given to serve."""
-
-
-def _works(served: Served) -> Works:
-    if served.works is None:
+def works_of(request: Request) -> Works:
+    """What makes runs happen. Raises `Forbidden` where nothing does."""
+    works = services_of(request).works
+    if works is None:
         raise Forbidden("runs cannot be made here", hint="ask a server that `shopfloor up` has started")
-    return served.works
-
-
-Working = Annotated[Works, Depends(_works)]
-"""What makes runs happen, where something does."""
+    return works

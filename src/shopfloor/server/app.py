@@ -1,72 +1,47 @@
-"""The app: routes, what stands before them, and its description."""
+"""The app: routes, the middleware before them, and the OpenAPI document."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from functools import cache
 
 import anyio
-from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
 
 from shopfloor.server import execute, logs, orders, page_stream, pages, runs, streams, workers
-from shopfloor.server.answers import components
-from shopfloor.server.auth import COOKIE, Gate
+from shopfloor.server.auth import Gate
 from shopfloor.server.body import BodyLimit
+from shopfloor.server.openapi import openapi
 from shopfloor.server.page_files import PageFiles
-from shopfloor.server.problems import answer_problems
+from shopfloor.server.problems import HANDLERS
 from shopfloor.server.services import Services
 from shopfloor.server.spans import SpanStates
 from shopfloor.server.watchers import Watchers
 
-_ABOUT = (
-    "Runs of AI workers, and the record of what was said and done in them. "
-    "Every address wants `Authorization: Bearer <token>`, or the cookie that the login link sets. "
-    "Errors are a `ProblemAnswer`; where a worker was to be executed, an `ExecutionProblem`."
+OPERATIONS = tuple(
+    operation
+    for module in (workers, logs, runs, orders, execute, streams, page_stream)
+    for operation in module.operations.all
 )
 
 
-def create_app(services: Services) -> FastAPI:
+def create_app(services: Services) -> Starlette:
     stopping = anyio.Event()
     watchers = Watchers(services, stopping)
-    app = FastAPI(
-        title="Shopfloor",
-        description=_ABOUT,
-        version=services.version,
-        openapi_url="/api/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
+    app = Starlette(
+        routes=[*(operation.route() for operation in OPERATIONS), *pages.ROUTES],
+        middleware=[
+            Middleware(Gate, tokens=services.tokens, allowed_hosts=services.allowed_hosts),
+            Middleware(BodyLimit),
+        ],
+        exception_handlers=HANDLERS,
         lifespan=lambda _: watchers.working(),
     )
+    app.router.redirect_slashes = False
     app.state.services = services
     app.state.stopping = stopping
     app.state.watchers = watchers
     app.state.page = PageFiles(services.page)
     app.state.spans = SpanStates(services.logs)
-    for room in (workers, logs, runs, orders, execute, streams, page_stream):
-        app.router.routes.extend(room.router.routes)
-    app.router.routes.extend(pages.ROUTES)
-    _describe(app)
-    answer_problems(app)
-    # The last one added stands before the others.
-    app.add_middleware(BodyLimit)
-    app.add_middleware(Gate, tokens=services.tokens, allowed_hosts=services.allowed_hosts)
+    app.state.openapi = cache(lambda: openapi(OPERATIONS, services.version))
     return app
-
-
-def _describe(app: FastAPI) -> None:
-    """Completes what the framework says of the API with the shapes of our answers, and learns its parameters."""
-    described = app.openapi()
-    parts = cast("dict[str, Any]", described.setdefault("components", {}))
-    parts.setdefault("schemas", {}).update(components())
-    parts["securitySchemes"] = {
-        "token": {"type": "http", "scheme": "bearer"},
-        "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
-    }
-    described["security"] = [{"token": []}, {"session": []}]
-    app.state.known_parameters = {
-        operation["operationId"]: frozenset(
-            one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"
-        )
-        for methods in described["paths"].values()
-        for operation in methods.values()
-    }

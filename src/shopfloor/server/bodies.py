@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
-from fastapi import Request
 from msgspec import UNSET, Meta, UnsetType
+from starlette.requests import Request
 
 from shopfloor.errors import InvalidParameter
 from shopfloor.limits import OPEN_BRANCHES
@@ -112,6 +112,12 @@ class RunOrder(_Body, frozen=True, kw_only=True):
         return Asked(**{name: getattr(self, name) for name in self.__struct_fields__})
 
 
+class PinRequest(_Body, frozen=True, kw_only=True):
+    """Whether a run is kept when old ones are pruned."""
+
+    pinned: bool
+
+
 class CancelOrder(_Body, frozen=True, kw_only=True):
     """Asks a run to end."""
 
@@ -134,7 +140,7 @@ class AnswerOrder(_Body, frozen=True, kw_only=True):
 
 
 Execution = StartExecution | ContinueExecution
-BODIES = (StartExecution, ContinueExecution, RunOrder, CancelOrder, AnswerOrder)
+BODIES = (StartExecution, ContinueExecution, RunOrder, PinRequest, CancelOrder, AnswerOrder)
 
 _JSON = "application/json"
 _HINT = "see /api/docs for what it takes"
@@ -175,9 +181,3 @@ def _is_deep(value: Any) -> bool:
         if not level:
             return False
     return True
-
-
-def takes(shape: Any, *, required: bool = True) -> dict[str, Any]:
-    """What an operation takes as its body, for the description of the API."""
-    schema = msgspec.json.schema_components((shape,), ref_template="#/components/schemas/{name}")[0][0]
-    return {"requestBody": {"required": required, "content": {_JSON: {"schema": schema}}}}

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import anyio
 import msgspec
-from fastapi import Path, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import InvalidInput, RunNotFound
 from shopfloor.log import checked_run_id
 from shopfloor.ports import LogReader, Works
-from shopfloor.server.answers import Served, Working, streams
-from shopfloor.server.bodies import ContinueExecution, Execution, StartExecution, body_of, takes
-from shopfloor.server.limits import SLUG_MOST_CHARS
-from shopfloor.server.parameters import api_router
+from shopfloor.server.answers import services_of, streams, works_of
+from shopfloor.server.bodies import ContinueExecution, Execution, StartExecution, body_of
+from shopfloor.server.operations import Operations
+from shopfloor.server.parameters import ExecuteParams
 from shopfloor.server.shapes import ExecutionProblem
 from shopfloor.server.sse import EventStream
 from shopfloor.server.telling import replayed, told, worker_of
@@ -30,27 +28,20 @@ _EXECUTION = (
 )
 _decoder: msgspec.json.Decoder[Execution] = msgspec.json.Decoder(Execution)
 
-Slug = Annotated[str, Path(max_length=SLUG_MOST_CHARS, description="A worker.")]
+operations = Operations()
 
 
-router = api_router("/api")
-
-
-@router.post(
-    "/agents/{slug}/execute",
-    response_class=Response,
-    responses=streams(_EXECUTION, ExecutionProblem),
-    openapi_extra=takes(Execution),
-)
-async def execute_worker(request: Request, slug: Slug, served: Served, works: Working) -> EventStream:
+@operations("POST", "/api/agents/{slug}/execute", streams(_EXECUTION, ExecutionProblem), ExecuteParams, body=Execution)
+async def execute_worker(request: Request, params: ExecuteParams) -> Response:
     """Runs a worker, or goes on with a run that waits, and tells what happens. Who closes it early ends the run."""
+    served, works = services_of(request), works_of(request)
     asked = await body_of(request, _decoder)
     if isinstance(asked, StartExecution):
         wait = None if asked.detach else served.client_wait_seconds
-        order = msgspec.structs.replace(asked.asked(slug), client_wait_seconds=wait)
+        order = msgspec.structs.replace(asked.asked(params.slug), client_wait_seconds=wait)
         run_id, state = await works.dispatch(order), StreamState()
     else:
-        run_id, state = asked.execution_id, await _continued(served.logs, works, slug, asked)
+        run_id, state = asked.execution_id, await _continued(served.logs, works, params.slug, asked)
     watchers = watchers_of(request)
     stopping: anyio.Event = request.app.state.stopping
     return EventStream(

@@ -6,25 +6,17 @@ from typing import Any, cast
 
 import anyio.to_thread
 import msgspec
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from shopfloor.errors import RunNotFound
 from shopfloor.log import Entry
 from shopfloor.ports import LogReader
-from shopfloor.server.answers import Served, answer, gives, says
+from shopfloor.server.answers import answer, gives, says, services_of
 from shopfloor.server.later import later_results
-from shopfloor.server.limits import FIND_DEFAULT, FIND_EVENTS, LOG_DEFAULT
-from shopfloor.server.parameters import (
-    AfterSeq,
-    BeforeSeq,
-    Brief,
-    EventLimit,
-    HitLimit,
-    RunId,
-    SearchedText,
-    api_router,
-)
+from shopfloor.server.limits import FIND_EVENTS
+from shopfloor.server.operations import Operations
+from shopfloor.server.parameters import FindParams, LogParams, RunParams
 from shopfloor.server.shapes import FoundEvents, LogPage, SpanList
 from shopfloor.server.spans import spans_of
 from shopfloor.server.sse import closing
@@ -33,30 +25,23 @@ from shopfloor.views import Finder, Found, Spans, brief
 _LINES = "application/x-ndjson"
 Events = list[dict[str, Any]]
 
-router = api_router("/api")
+operations = Operations()
 
 
-@router.get("/runs/{run_id}/log", responses=says(LogPage, "Events, in order."))
-async def run_log(
-    run_id: RunId,
-    served: Served,
-    *,
-    after: AfterSeq = 0,
-    before: BeforeSeq = None,
-    limit: EventLimit = LOG_DEFAULT,
-    brief: Brief = False,
-) -> Response:
+@operations("GET", "/api/runs/{run_id}/log", says(LogPage, "Events, in order."), LogParams)
+async def run_log(request: Request, asked: LogParams) -> Response:
     """A page of a run's log, as it was written, or briefly."""
+    logs = services_of(request).logs
     # One more than asked for tells whether there is more.
-    entries = await served.logs.page(run_id, after=after, before=before, limit=limit + 1)
+    entries = await logs.page(asked.run_id, after=asked.after, before=asked.before, limit=asked.limit + 1)
     if entries is None:
-        raise RunNotFound(f"there is no log of a run {run_id}")
-    upwards = before is not None and not after
-    kept = entries[-limit:] if upwards else entries[:limit]
-    more = len(entries) > limit
-    if not brief:
+        raise RunNotFound(f"there is no log of a run {asked.run_id}")
+    upwards = asked.before is not None and not asked.after
+    kept = entries[-asked.limit :] if upwards else entries[: asked.limit]
+    more = len(entries) > asked.limit
+    if not asked.brief:
         return answer(LogPage(_raw(kept), more))
-    later = await later_results(served.logs, run_id, kept)
+    later = await later_results(logs, asked.run_id, kept)
     # Cutting many megabytes is not for the loop that everybody waits on.
     return answer(await anyio.to_thread.run_sync(lambda: LogPage(_brief(kept), more, _brief(later))))
 
@@ -69,29 +54,26 @@ def _brief(entries: list[Entry]) -> Events:
     return cast("Events", [msgspec.Raw(brief(entry.raw)) for entry in entries])
 
 
-@router.get(
-    "/runs/{run_id}/log.jsonl",
-    response_class=Response,
-    responses=gives(_LINES, "An event on each line."),
-)
-async def download_log(run_id: RunId, served: Served) -> Response:
+@operations("GET", "/api/runs/{run_id}/log.jsonl", gives(_LINES, "An event on each line."), RunParams)
+async def download_log(request: Request, asked: RunParams) -> Response:
     """A run's log as a file: its bytes as they are, and as many as there are now."""
-    copy = await served.logs.copy(run_id)
+    copy = await services_of(request).logs.copy(asked.run_id)
     if copy is None:
-        raise RunNotFound(f"there is no log of a run {run_id}")
+        raise RunNotFound(f"there is no log of a run {asked.run_id}")
     headers = {
-        "Content-Disposition": f'attachment; filename="{run_id}.jsonl"',
+        "Content-Disposition": f'attachment; filename="{asked.run_id}.jsonl"',
         "Content-Length": str(copy.size),
     }
     return StreamingResponse(copy.pieces(), headers=headers, media_type=_LINES)
 
 
-@router.get("/runs/{run_id}/find", responses=says(FoundEvents, "The events in which the text stands, in order."))
-async def find_in_log(
-    run_id: RunId, served: Served, q: SearchedText, after: AfterSeq = 0, limit: HitLimit = FIND_DEFAULT
-) -> Response:
+@operations(
+    "GET", "/api/runs/{run_id}/find", says(FoundEvents, "The events in which the text stands, in order."), FindParams
+)
+async def find_in_log(request: Request, asked: FindParams) -> Response:
     """Finds a text in the values of a run's events. A long log is searched in several goes."""
-    return answer(await _found(served.logs, run_id, Finder(q), after, limit))
+    logs = services_of(request).logs
+    return answer(await _found(logs, asked.run_id, Finder(asked.q), asked.after, asked.limit))
 
 
 async def _found(logs: LogReader, run_id: str, finder: Finder, after: int, limit: int) -> FoundEvents:
@@ -119,13 +101,13 @@ def _search(finder: Finder, entries: list[Entry], hits: list[Found], limit: int)
     return entries[-1].seq
 
 
-@router.get("/runs/{run_id}/spans", responses=says(SpanList, "The spans of the run."))
-async def run_spans(request: Request, run_id: RunId, served: Served) -> Response:
+@operations("GET", "/api/runs/{run_id}/spans", says(SpanList, "The spans of the run."), RunParams)
+async def run_spans(request: Request, asked: RunParams) -> Response:
     """When the steps, tool calls and sub-runs of a run began and ended; of very many, neighbours as one."""
     try:
-        state = await spans_of(request).state(run_id)
+        state = await spans_of(request).state(asked.run_id)
     except RunNotFound:
-        run = await served.store.get_run(run_id)
+        run = await services_of(request).store.get_run(asked.run_id)
         if run is None or run.row.status != "queued":
             raise
         # It has not begun: there is nothing to tell yet.

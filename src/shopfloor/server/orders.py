@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import anyio.to_thread
 import msgspec
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
-from shopfloor.server.answers import Served, Working, answer, says
-from shopfloor.server.bodies import AnswerOrder, CancelOrder, RunOrder, body_of, takes
-from shopfloor.server.parameters import RunId, api_router
+from shopfloor.server.answers import answer, says, services_of, works_of
+from shopfloor.server.bodies import AnswerOrder, CancelOrder, RunOrder, body_of
+from shopfloor.server.operations import Operations
+from shopfloor.server.parameters import NoParams, RunParams
 from shopfloor.server.shapes import CancelAnswer, Catalogue, ProviderList, RunAnswer, shown_status
 from shopfloor.server.workers import owned_run
 
@@ -17,58 +18,62 @@ _run_order = msgspec.json.Decoder(RunOrder)
 _cancel_order = msgspec.json.Decoder(CancelOrder)
 _answer_order = msgspec.json.Decoder(AnswerOrder)
 
-router = api_router("/api")
+operations = Operations()
 
 
-@router.post(
-    "/runs", responses=says(RunAnswer, "It is kept, and begins as soon as it can."), openapi_extra=takes(RunOrder)
-)
-async def make_run(request: Request, works: Working) -> Response:
+@operations("POST", "/api/runs", says(RunAnswer, "It is kept, and begins as soon as it can."), body=RunOrder)
+async def make_run(request: Request, _: NoParams) -> Response:
     """Has a worker run, whoever watches."""
+    works = works_of(request)
     order = await body_of(request, _run_order)
     return answer(RunAnswer(await works.dispatch(order.asked())))
 
 
-@router.post(
-    "/runs/{run_id}/cancel",
-    responses=says(CancelAnswer, "It ends as soon as it can."),
-    openapi_extra=takes(CancelOrder, required=False),
+@operations(
+    "POST",
+    "/api/runs/{run_id}/cancel",
+    says(CancelAnswer, "It ends as soon as it can."),
+    RunParams,
+    body=CancelOrder,
+    body_required=False,
 )
-async def cancel_run(request: Request, run_id: RunId, served: Served, works: Working) -> Response:
+async def cancel_run(request: Request, asked: RunParams) -> Response:
     """Ends a run; what was recorded of it stays."""
+    works = works_of(request)
     order = await body_of(request, _cancel_order) if await request.body() else CancelOrder()
-    await works.cancel(run_id, reason=order.reason or "somebody cancelled it")
-    run = await owned_run(served.store, run_id)
-    return answer(CancelAnswer(run_id, shown_status(run.row.status)))
+    await works.cancel(asked.run_id, reason=order.reason or "somebody cancelled it")
+    run = await owned_run(services_of(request).store, asked.run_id)
+    return answer(CancelAnswer(asked.run_id, shown_status(run.row.status)))
 
 
-@router.post(
-    "/runs/{run_id}/answer", responses=says(RunAnswer, "The run has the answer."), openapi_extra=takes(AnswerOrder)
+@operations(
+    "POST", "/api/runs/{run_id}/answer", says(RunAnswer, "The run has the answer."), RunParams, body=AnswerOrder
 )
-async def answer_run(request: Request, run_id: RunId, works: Working) -> Response:
+async def answer_run(request: Request, asked: RunParams) -> Response:
     """Answers what a run waits for; the first answer counts."""
+    works = works_of(request)
     order = await body_of(request, _answer_order)
-    await works.answer(run_id, [order.as_result()])
-    return answer(RunAnswer(run_id))
+    await works.answer(asked.run_id, [order.as_result()])
+    return answer(RunAnswer(asked.run_id))
 
 
-@router.get("/providers", responses=says(ProviderList, "The agents and model APIs, and which of them are there."))
-async def list_providers(served: Served) -> Response:
+@operations("GET", "/api/providers", says(ProviderList, "The agents and model APIs, and which of them are there."))
+async def list_providers(request: Request, _: NoParams) -> Response:
     """Whom a task can be handed to on the server's machine, and what each can do."""
+    served = services_of(request)
     found = await anyio.to_thread.run_sync(served.providers) if served.providers else []
     return answer(ProviderList(found, [one.name for one in found if one.usable]))
 
 
-@router.post("/runs/{run_id}/resume", responses=says(RunAnswer, "It goes on as soon as it can."))
-async def resume_run(run_id: RunId, works: Working) -> Response:
-    """Has a run gone on with that has not ended and that nobody is at, as where its host is gone."""
-    await works.resume(run_id)
-    return answer(RunAnswer(run_id))
+@operations("POST", "/api/runs/{run_id}/resume", says(RunAnswer, "It goes on as soon as it can."), RunParams)
+async def resume_run(request: Request, asked: RunParams) -> Response:
+    """Resumes a run that has not ended and has no host, for example because its host was killed."""
+    await works_of(request).resume(asked.run_id)
+    return answer(RunAnswer(asked.run_id))
 
 
-@router.get("/workers", responses=says(Catalogue, "The workers, by their slugs."))
-async def list_catalogue(served: Served) -> Response:
+@operations("GET", "/api/workers", says(Catalogue, "The workers, by their slugs."))
+async def list_catalogue(request: Request, _: NoParams) -> Response:
     """The workers that can be run here, and what each takes."""
-    if served.works is None:
-        return answer(Catalogue([], []))
-    return answer(Catalogue(served.works.workers(), served.works.bare()))
+    works = services_of(request).works
+    return answer(Catalogue(works.workers(), works.bare()) if works else Catalogue([], []))

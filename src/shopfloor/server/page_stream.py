@@ -7,19 +7,20 @@ from collections.abc import AsyncGenerator
 import anyio
 import anyio.to_thread
 import msgspec
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import RunNotFound
 from shopfloor.log import Delta, Entry
 from shopfloor.ports import Changes, Gone, LogReader
 from shopfloor.record import Reset
-from shopfloor.server.answers import Served, streams
+from shopfloor.server.answers import services_of, streams
 from shopfloor.server.limits import LOOP_BYTES, QUEUED_CHECK_SECONDS
-from shopfloor.server.parameters import FollowedRuns, LastEventId, api_router, followed_runs
+from shopfloor.server.operations import Operations
+from shopfloor.server.parameters import PageStreamParams, followed_runs
 from shopfloor.server.services import Services
 from shopfloor.server.shapes import Problem, item_of
-from shopfloor.server.sse import EventStream, Frames, closing, frame
+from shopfloor.server.sse import Frames, closing, frame
 from shopfloor.server.streams import can_go_on, event_stream
 from shopfloor.views import brief
 
@@ -35,19 +36,14 @@ _PAGE_STREAM = (
     "there will be no more, and with `error` where there is no such run. The `id` says where all of them are."
 )
 
-router = api_router("/api")
+operations = Operations()
 
 
-@router.get(
-    "/stream",
-    response_class=Response,
-    responses=streams(_PAGE_STREAM),
-)
-async def stream_page(
-    request: Request, served: Served, runs: FollowedRuns = "", last_event_id: LastEventId = None
-) -> EventStream:
+@operations("GET", "/api/stream", streams(_PAGE_STREAM), PageStreamParams)
+async def stream_page(request: Request, asked: PageStreamParams) -> Response:
     """All that a page shows live, over one connection."""
-    places = followed_runs(last_event_id or runs)
+    served = services_of(request)
+    places = followed_runs(asked.last_event_id or asked.runs)
     followed = [_page_log_frames(served, run_id, places) for run_id in tuple(places)]
     return event_stream(request, served, _row_frames(served.changes, served.logs), *followed)
 

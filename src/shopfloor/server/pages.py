@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from html import escape
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -16,6 +16,7 @@ from shopfloor.server.auth import COOKIE, LOGIN
 from shopfloor.server.docs import description_page
 from shopfloor.server.html import DOCS, notice, page
 from shopfloor.server.limits import SESSION_SECONDS
+from shopfloor.server.openapi import OPENAPI, document_of, openapi_document
 from shopfloor.server.page_files import ASK_AGAIN, ASSETS, FOR_EVER, INDEX, page_of
 from shopfloor.server.page_style import PAGE_STYLE, STYLE
 from shopfloor.server.services import Services
@@ -82,8 +83,7 @@ def own_path(said: str) -> str:
 
 
 async def describe(request: Request) -> Response:
-    described: dict[str, Any] = request.app.openapi()
-    return page("The API · Shopfloor", f"<main>\n{description_page(described)}\n</main>")
+    return page("The API · Shopfloor", f"<main>\n{description_page(document_of(request))}\n</main>")
 
 
 async def style(request: Request) -> Response:
@@ -96,5 +96,6 @@ ROUTES: Final = (
     Route(f"/{ICON}", icon),
     Route(LOGIN, log_in),
     Route(DOCS, describe),
+    Route(OPENAPI, openapi_document),
     Route(STYLE, style),
 )

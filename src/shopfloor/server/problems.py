@@ -13,8 +13,6 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 import msgspec
-from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -72,33 +70,8 @@ def logged(error: Exception) -> ShopfloorError:
     return error
 
 
-def answer_problems(app: FastAPI) -> None:
-    """Makes the app say its errors in our shape."""
-    app.add_exception_handler(ShopfloorError, _ours)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _of_framework)
-
-
 async def _ours(request: Request, error: Exception) -> Response:
     return problem_of(error, request.scope)
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    found = cast("RequestValidationError", error).errors()
-    return problem_of(InvalidParameter("; ".join(_complaint(one) for one in found), hint=_HINT), request.scope)
-
-
-def _complaint(found: Any) -> str:
-    """What is wrong with a parameter, beginning with its name."""
-    if found["type"] == "json_invalid":
-        return "body: it is not JSON"
-    where = [str(part) for part in found["loc"]]
-    # `query.limit` is `limit` to whoever wrote it; a body's field is named as such.
-    name = ".".join(where if where[0] == "body" else where[1:]) or where[0]
-    if found["type"] == "value_error":
-        # A validator of ours has said it.
-        return f"{name}: {found['ctx']['error']}"
-    return f"{name}: {found['msg'][:1].lower()}{found['msg'][1:]}"
 
 
 async def _of_framework(request: Request, error: Exception) -> Response:
@@ -116,3 +89,7 @@ async def _of_framework(request: Request, error: Exception) -> Response:
             return problem_of(InvalidParameter(f"body: {refused.detail}", hint=_HINT), request.scope)
         case status:
             return problem(status, "refused", str(refused.detail), None, refused.headers, scope=request.scope)
+
+
+HANDLERS: Final[Mapping[Any, Any]] = {ShopfloorError: _ours, HTTPException: _of_framework}
+"""What makes the app say its errors in our shape."""

@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
+import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import Forbidden, RunNotFound
-from shopfloor.server.answers import Served, answer, says
-from shopfloor.server.parameters import Force, PinBody, RunId, api_router
+from shopfloor.server.answers import answer, says, services_of
+from shopfloor.server.bodies import PinRequest, body_of
+from shopfloor.server.operations import Operations
+from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
 from shopfloor.server.shapes import ChannelItem, ChannelList, Deleted, Health, WorkerItem, item_of
 from shopfloor.server.workers import owned_run
 
-router = api_router("/api")
+_pin_request = msgspec.json.Decoder(PinRequest)
+
+operations = Operations()
 
 
-@router.post("/runs/{run_id}/pin", responses=says(WorkerItem, "The run as it is now."))
-async def pin_run(run_id: RunId, body: PinBody, served: Served) -> Response:
+@operations("POST", "/api/runs/{run_id}/pin", says(WorkerItem, "The run as it is now."), RunParams, body=PinRequest)
+async def pin_run(request: Request, asked: RunParams) -> Response:
     """Keeps a run when old ones are pruned, or no longer."""
-    if not await served.store.pin(run_id, pinned=body.pinned):
-        raise RunNotFound(f"there is no run {run_id}")
-    await served.changes.tell(run_id)
-    return answer(item_of(await owned_run(served.store, run_id), served.logs))
+    served = services_of(request)
+    body = await body_of(request, _pin_request)
+    if not await served.store.pin(asked.run_id, pinned=body.pinned):
+        raise RunNotFound(f"there is no run {asked.run_id}")
+    await served.changes.tell(asked.run_id)
+    return answer(item_of(await owned_run(served.store, asked.run_id), served.logs))
 
 
-@router.delete("/runs/{run_id}", responses=says(Deleted, "What is gone."))
-async def delete_run(run_id: RunId, served: Served, force: Force = False) -> Response:  # noqa: FBT002 - a parameter of the request
+@operations("DELETE", "/api/runs/{run_id}", says(Deleted, "What is gone."), DeleteParams)
+async def delete_run(request: Request, asked: DeleteParams) -> Response:
     """Deletes a run that has ended, and its sub-runs; one that failed only by force."""
-    if served.delete_run is None:
+    delete = services_of(request).delete_run
+    if delete is None:
         raise Forbidden("runs cannot be deleted here")
-    return answer(Deleted(await served.delete_run(run_id, force=force)))
+    return answer(Deleted(await delete(asked.run_id, force=asked.force)))
 
 
-@router.get("/channels", responses=says(ChannelList, "The channels."))
-async def list_channels(served: Served) -> Response:
+@operations("GET", "/api/channels", says(ChannelList, "The channels."))
+async def list_channels(request: Request, _: NoParams) -> Response:
     """Where runs came from."""
-    channels = await served.store.channels()
+    channels = await services_of(request).store.channels()
     return answer(ChannelList([ChannelItem(channel.id, channel.name) for channel in channels]))
 
 
-@router.get("/health", responses=says(Health, "It runs."))
-async def health(served: Served) -> Response:
+@operations("GET", "/api/health", says(Health, "It runs."))
+async def health(request: Request, _: NoParams) -> Response:
     """Whether the server runs, and which one it is."""
-    return answer(Health(served.version))
+    return answer(Health(services_of(request).version))

@@ -11,13 +11,13 @@ from typing import Any
 
 import anyio
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from shopfloor.errors import ConflictError
 from shopfloor.server.limits import SHUTDOWN_SECONDS
 
 
-async def serve(app: FastAPI, host: str, port: int, on_started: Callable[[str], None]) -> None:
+async def serve(app: Starlette, host: str, port: int, on_started: Callable[[str], None]) -> None:
     """Serves until SIGINT or SIGTERM, or until it is cancelled; both end open requests first.
 
     `on_started` is told the address, with the port that was found where `port` is 0. Run it on uvloop.

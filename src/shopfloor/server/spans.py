@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import anyio.to_thread
 import msgspec
-from fastapi import Request
+from starlette.requests import Request
 
 from shopfloor.errors import InvalidEvent
 from shopfloor.log import Entry, Event, decode

@@ -7,16 +7,17 @@ from contextlib import AbstractContextManager, suppress
 
 import anyio
 import msgspec
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import InvalidEvent, RunNotFound
 from shopfloor.limits import SHARED_CHUNKS
 from shopfloor.log import Delta, Entry, RunStarted, decode
 from shopfloor.record import Reset
-from shopfloor.server.answers import Served, streams
+from shopfloor.server.answers import services_of, streams
 from shopfloor.server.limits import SHARED_EVENTS
-from shopfloor.server.parameters import AfterSeq, LastEventId, RunId, api_router, event_place
+from shopfloor.server.operations import Operations
+from shopfloor.server.parameters import RunStreamParams
 from shopfloor.server.services import Services
 from shopfloor.server.sse import EventStream, Frames, closing, frame, log_frame
 from shopfloor.server.tree_requests import Followed, follow_tree
@@ -34,36 +35,26 @@ _RUN_STREAM = (
     "`event: end` when there will be no more."
 )
 
-router = api_router("/api")
+operations = Operations()
 
 
-@router.get(
-    "/runs/{run_id}/stream",
-    response_class=Response,
-    responses=streams(_RUN_STREAM),
-)
-async def stream_run(
-    request: Request, run_id: RunId, served: Served, after: AfterSeq = 0, last_event_id: LastEventId = None
-) -> EventStream:
+@operations("GET", "/api/runs/{run_id}/stream", streams(_RUN_STREAM), RunStreamParams)
+async def stream_run(request: Request, asked: RunStreamParams) -> Response:
     """A run's log as server-sent events: what is there, and then what comes."""
-    frames = await _frames_of(served, run_id, event_place(last_event_id, after))
+    served = services_of(request)
+    frames = await _frames_of(served, asked.run_id, asked.last_seq)
     return event_stream(request, served, frames)
 
 
-@router.post(
-    "/runs/{run_id}/attach",
-    response_class=Response,
-    responses=streams(_RUN_STREAM),
-)
-async def attach_to_run(
-    request: Request, run_id: RunId, served: Served, after: AfterSeq = 0, last_event_id: LastEventId = None
-) -> EventStream:
+@operations("POST", "/api/runs/{run_id}/attach", streams(_RUN_STREAM), RunStreamParams)
+async def attach_to_run(request: Request, asked: RunStreamParams) -> Response:
     """The same stream for the client that executes the run, in place of a connection of `execute` that has ended.
 
     Closing it cancels the run, as closing `execute` does, unless the run waits for somebody.
     """
-    frames = await _frames_of(served, run_id, event_place(last_event_id, after))
-    return event_stream(request, served, frames, within=watchers_of(request).watching(run_id))
+    served = services_of(request)
+    frames = await _frames_of(served, asked.run_id, asked.last_seq)
+    return event_stream(request, served, frames, within=watchers_of(request).watching(asked.run_id))
 
 
 async def _frames_of(served: Services, run_id: str, after: int) -> Frames:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 import anyio.abc
-from fastapi import Request
+from starlette.requests import Request
 
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.server.services import Services

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from typing import Annotated, Literal, cast
+from typing import Literal, cast
 
 import anyio.to_thread
-from fastapi import Query
+from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import RunNotFound
 from shopfloor.ports import RunFilter, RunItem, Store
-from shopfloor.server.answers import Served, answer, says
+from shopfloor.server.answers import answer, says, services_of
 from shopfloor.server.awaiting import awaited
-from shopfloor.server.limits import TIMELINE_DEFAULT, TRANSCRIPT_BYTES
-from shopfloor.server.parameters import AfterId, AgentId, EventLimit, ListQuery, WithTranscript, WorkerId, api_router
+from shopfloor.server.limits import TRANSCRIPT_BYTES
+from shopfloor.server.operations import Operations
+from shopfloor.server.parameters import DetailParams, ListParams, TimelineParams, utc
 from shopfloor.server.shapes import (
     WorkerDetail,
     WorkerEvent,
@@ -27,12 +28,13 @@ from shopfloor.server.shapes import (
 
 _GZIP = 16 + zlib.MAX_WBITS
 
-router = api_router("/api/agents/workers")
+operations = Operations()
 
 
-@router.get("", responses=says(WorkerList, "A page of runs, newest first."))
-async def list_workers(asked: Annotated[ListQuery, Query()], served: Served) -> Response:
+@operations("GET", "/api/agents/workers", says(WorkerList, "A page of runs, newest first."), ListParams)
+async def list_workers(request: Request, asked: ListParams) -> Response:
     """The runs of an owner, or of all of them, across all channels."""
+    served = services_of(request)
     wanted = RunFilter(
         agent_id=asked.agent_id,
         statuses=inside_statuses(asked.status),
@@ -41,8 +43,8 @@ async def list_workers(asked: Annotated[ListQuery, Query()], served: Served) -> 
         parent_run_id=asked.parent,
         roots=asked.roots or None,
         name=asked.worker,
-        started_after=asked.since,
-        started_before=asked.until,
+        started_after=utc("since", asked.since),
+        started_before=utc("until", asked.until),
         search=_words(asked.q),
     )
     page = await served.store.list_runs(wanted, limit=asked.limit, offset=asked.offset, cursor=asked.cursor)
@@ -54,18 +56,14 @@ def _words(said: str | None) -> str | None:
     return " ".join(said.replace("\0", " ").split()) or None if said else None
 
 
-@router.get("/detail", responses=says(WorkerDetail, "The run."))
-async def worker_detail(
-    worker_id: WorkerId,
-    served: Served,
-    agent_id: AgentId = None,
-    transcript: WithTranscript = True,  # noqa: FBT002 - a parameter of the request
-) -> Response:
+@operations("GET", "/api/agents/workers/detail", says(WorkerDetail, "The run."), DetailParams)
+async def worker_detail(request: Request, asked: DetailParams) -> Response:
     """A run with its result and its transcript."""
-    run = await owned_run(served.store, worker_id, agent_id)
-    if not (transcript and run.row.ended and run.has_transcript):
+    served = services_of(request)
+    run = await owned_run(served.store, asked.worker_id, asked.agent_id)
+    if not (asked.transcript and run.row.ended and run.has_transcript):
         return answer(detail_of(run, served.logs, awaits=await awaited(served.store, served.logs, run)))
-    packed = await served.store.archive(worker_id)
+    packed = await served.store.archive(asked.worker_id)
     if packed is None:
         return answer(detail_of(run, served.logs))
     # Unpacking many megabytes is not for the loop that everybody waits on.
@@ -87,22 +85,19 @@ def unpack(packed: bytes, most: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, s
     return data, None
 
 
-@router.get("/events", responses=says(WorkerEvents, "Rows of the timeline, oldest first."))
-async def worker_events(
-    worker_id: WorkerId,
-    served: Served,
-    agent_id: AgentId = None,
-    limit: EventLimit = TIMELINE_DEFAULT,
-    after: AfterId = 0,
-) -> Response:
+@operations(
+    "GET", "/api/agents/workers/events", says(WorkerEvents, "Rows of the timeline, oldest first."), TimelineParams
+)
+async def worker_events(request: Request, asked: TimelineParams) -> Response:
     """The timeline of a run: also while it is running."""
-    await owned_run(served.store, worker_id, agent_id)
-    rows = await served.store.timeline(worker_id, limit=limit + 1, after=after)
+    store = services_of(request).store
+    await owned_run(store, asked.worker_id, asked.agent_id)
+    rows = await store.timeline(asked.worker_id, limit=asked.limit + 1, after=asked.after)
     events = [
         WorkerEvent(row.id, cast("_EventType", row.event_type), row.data, row.created_at, row.seq)
-        for row in rows[:limit]
+        for row in rows[: asked.limit]
     ]
-    return answer(WorkerEvents(events, more=len(rows) > limit))
+    return answer(WorkerEvents(events, more=len(rows) > asked.limit))
 
 
 _EventType = Literal["status", "tool_started", "tool_completed", "error"]

@@ -13,7 +13,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List Workers
+         * List workers
          * @description The runs of an owner, or of all of them, across all channels.
          */
         get: operations["list_workers"];
@@ -33,7 +33,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Worker Detail
+         * Worker detail
          * @description A run with its result and its transcript.
          */
         get: operations["worker_detail"];
@@ -53,7 +53,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Worker Events
+         * Worker events
          * @description The timeline of a run: also while it is running.
          */
         get: operations["worker_events"];
@@ -73,7 +73,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Run Log
+         * Run log
          * @description A page of a run's log, as it was written, or briefly.
          */
         get: operations["run_log"];
@@ -93,7 +93,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Download Log
+         * Download log
          * @description A run's log as a file: its bytes as they are, and as many as there are now.
          */
         get: operations["download_log"];
@@ -113,7 +113,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Find In Log
+         * Find in log
          * @description Finds a text in the values of a run's events. A long log is searched in several goes.
          */
         get: operations["find_in_log"];
@@ -133,7 +133,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Run Spans
+         * Run spans
          * @description When the steps, tool calls and sub-runs of a run began and ended; of very many, neighbours as one.
          */
         get: operations["run_spans"];
@@ -155,7 +155,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Pin Run
+         * Pin run
          * @description Keeps a run when old ones are pruned, or no longer.
          */
         post: operations["pin_run"];
@@ -176,7 +176,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Delete Run
+         * Delete run
          * @description Deletes a run that has ended, and its sub-runs; one that failed only by force.
          */
         delete: operations["delete_run"];
@@ -193,7 +193,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List Channels
+         * List channels
          * @description Where runs came from.
          */
         get: operations["list_channels"];
@@ -235,7 +235,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make Run
+         * Make run
          * @description Has a worker run, whoever watches.
          */
         post: operations["make_run"];
@@ -255,7 +255,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancel Run
+         * Cancel run
          * @description Ends a run; what was recorded of it stays.
          */
         post: operations["cancel_run"];
@@ -275,7 +275,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Answer Run
+         * Answer run
          * @description Answers what a run waits for; the first answer counts.
          */
         post: operations["answer_run"];
@@ -293,7 +293,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List Providers
+         * List providers
          * @description Whom a task can be handed to on the server's machine, and what each can do.
          */
         get: operations["list_providers"];
@@ -315,8 +315,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Resume Run
-         * @description Has a run gone on with that has not ended and that nobody is at, as where its host is gone.
+         * Resume run
+         * @description Resumes a run that has not ended and has no host, for example because its host was killed.
          */
         post: operations["resume_run"];
         delete?: never;
@@ -333,7 +333,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List Catalogue
+         * List catalogue
          * @description The workers that can be run here, and what each takes.
          */
         get: operations["list_catalogue"];
@@ -355,7 +355,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Execute Worker
+         * Execute worker
          * @description Runs a worker, or goes on with a run that waits, and tells what happens. Who closes it early ends the run.
          */
         post: operations["execute_worker"];
@@ -373,7 +373,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Stream Run
+         * Stream run
          * @description A run's log as server-sent events: what is there, and then what comes.
          */
         get: operations["stream_run"];
@@ -395,7 +395,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Attach To Run
+         * Attach to run
          * @description The same stream for the client that executes the run, in place of a connection of `execute` that has ended.
          *
          *     Closing it cancels the run, as closing `execute` does, unless the run waits for somebody.
@@ -415,7 +415,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Stream Page
+         * Stream page
          * @description All that a page shows live, over one connection.
          */
         get: operations["stream_page"];
@@ -431,14 +431,6 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /**
-         * PinBody
-         * @description Whether a run is kept when old ones are pruned.
-         */
-        PinBody: {
-            /** Pinned */
-            pinned: boolean;
-        };
         /**
          * ProblemAnswer
          * @description Every error is said like this.
@@ -1004,6 +996,13 @@ export interface components {
              * @default null
              */
             cwd?: string | null;
+        };
+        /**
+         * PinRequest
+         * @description Whether a run is kept when old ones are pruned.
+         */
+        PinRequest: {
+            pinned: boolean;
         };
         /**
          * CancelOrder
@@ -1745,7 +1744,7 @@ export interface operations {
                 /** @description After so many, newest first. */
                 offset?: number;
                 /** @description In this state. */
-                status?: "all" | "queued" | "running" | "waiting" | "done" | "failed" | "cancelled";
+                status?: "all" | "cancelled" | "done" | "failed" | "queued" | "running" | "waiting";
                 /** @description Of this type. */
                 worker_type?: string | null;
                 /** @description From this channel. */
@@ -2021,7 +2020,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["PinBody"];
+                "application/json": components["schemas"]["PinRequest"];
             };
         };
         responses: {
@@ -2381,7 +2380,7 @@ export interface operations {
             };
             header?: {
                 /** @description Where a stream was cut: the `id` of the last event received. */
-                "last-event-id"?: string | null;
+                "Last-Event-ID"?: string | null;
             };
             path: {
                 /** @description A run. */
@@ -2423,7 +2422,7 @@ export interface operations {
             };
             header?: {
                 /** @description Where a stream was cut: the `id` of the last event received. */
-                "last-event-id"?: string | null;
+                "Last-Event-ID"?: string | null;
             };
             path: {
                 /** @description A run. */
@@ -2465,7 +2464,7 @@ export interface operations {
             };
             header?: {
                 /** @description Where a stream was cut: the `id` of the last event received. */
-                "last-event-id"?: string | null;
+                "Last-Event-ID"?: string | null;
             };
             path?: never;
             cookie?: never;

@@ -1,0 +1,131 @@
+"""Operations of the API: each declares its address, parameters, body and responses, for requests and OpenAPI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from shopfloor.errors import InvalidParameter
+from shopfloor.server.parameters import HEADERS, NoParams
+
+P = TypeVar("P", bound=Struct)
+Method = Literal["GET", "POST", "DELETE"]
+Responses = Mapping[str, dict[str, Any]]
+
+_HINT: Final = "see /api/docs for what there is"
+_PATH_NAMES: Final = re.compile(r"\{(\w+)\}")
+_LOCATED: Final = re.compile(r"(?P<problem>.*) - at `\$\.(?P<name>\w+)`", re.DOTALL)
+_SHOWN_CHARS: Final = 40
+_MISSING: Final = re.compile(r"Object missing required field `(?P<name>\w+)`")
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One operation of the API. Its function's name is its id, its docstring is its description."""
+
+    method: Method
+    path: str
+    params: type[Struct]
+    responses: Responses
+    body: Any
+    """The type of the request body; None where the operation takes none."""
+    body_required: bool
+    endpoint: Callable[[Request, Any], Awaitable[Response]]
+
+    @property
+    def id(self) -> str:
+        return self.endpoint.__name__
+
+    @property
+    def path_names(self) -> frozenset[str]:
+        return frozenset(_PATH_NAMES.findall(self.path))
+
+    def route(self) -> Route:
+        parse = _ParameterParser(self)
+
+        async def respond(request: Request) -> Response:
+            return await self.endpoint(request, parse(request))
+
+        route = Route(self.path, respond, methods=[self.method], name=self.id)
+        # A HEAD request of a stream would never end.
+        route.methods = {self.method}
+        return route
+
+
+class Operations:
+    """The operations of a module, in the order of their declaration."""
+
+    def __init__(self) -> None:
+        self.all: list[Operation] = []
+
+    def __call__(
+        self,
+        method: Method,
+        path: str,
+        responses: Responses,
+        params: type[P] = NoParams,
+        *,
+        body: Any = None,
+        body_required: bool = True,
+    ) -> Callable[[Callable[[Request, P], Awaitable[Response]]], Callable[[Request, P], Awaitable[Response]]]:
+        """Declare the decorated function as an operation. It is called with the request and the checked parameters."""
+
+        def declare(endpoint: Callable[[Request, P], Awaitable[Response]]) -> Any:
+            self.all.append(
+                Operation(
+                    method=method,
+                    path=path,
+                    params=params,
+                    responses=responses,
+                    body=body,
+                    body_required=body_required,
+                    endpoint=endpoint,
+                )
+            )
+            return endpoint
+
+        return declare
+
+
+class _ParameterParser:
+    """Makes the parameters of an operation from a request. Refuses unknown and repeated query parameters."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._params = operation.params
+        names = [field.name for field in msgspec.structs.fields(operation.params)]
+        self._headers = {name: HEADERS[name] for name in names if name in HEADERS}
+        self._query = frozenset(names) - operation.path_names - HEADERS.keys()
+
+    def __call__(self, request: Request) -> Any:
+        values: dict[str, str] = dict(request.path_params)
+        for name, value in request.query_params.multi_items():
+            if name not in self._query:
+                # A filter that is ignored would be worse than an error.
+                known = f"there are {', '.join(sorted(self._query))}" if self._query else "there are none"
+                raise InvalidParameter(f"{name}: there is no such parameter", hint=known)
+            if name in values:
+                raise InvalidParameter(f"{name}: given more than once")
+            values[name] = value
+        for name, header in self._headers.items():
+            if (value := request.headers.get(header)) is not None:
+                values[name] = value
+        try:
+            return msgspec.convert(values, self._params, strict=False)
+        except msgspec.ValidationError as error:
+            raise InvalidParameter(_parameter_problem(str(error), values), hint=_HINT) from error
+
+
+def _parameter_problem(message: str, values: Mapping[str, str]) -> str:
+    """Say a problem that msgspec found with the parameter's name first, and with its value."""
+    if missing := _MISSING.fullmatch(message):
+        return f"{missing['name']}: missing"
+    if located := _LOCATED.fullmatch(message):
+        name, problem = located["name"], located["problem"].partition(", got `")[0]
+        return f"{name}: {problem[:1].lower()}{problem[1:]}, got {values[name][:_SHOWN_CHARS]!r}"
+    return message
