@@ -12,6 +12,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
+from tools.database_schema import schema_of_migrations
 
 from shopfloor.adapters.sqlite import SqliteStore, database, queries, schema
 from shopfloor.errors import DatabaseTooNew, StoreError
@@ -205,3 +206,7 @@ def test_a_timeline_is_found_by_an_index_and_not_by_reading_every_row(tmp_path: 
         plan = " ".join(str(row[-1]) for row in connection.execute(query, (RUN,)))
     connection.close()
     assert "USING INDEX idx_worker_events_worker (worker_id=?)" in plan
+
+
+def test_a_new_database_is_what_all_migrations_make_together() -> None:
+    assert schema_of_migrations() == database.SCHEMA.read_text(encoding="utf-8"), "run `make docs`"

@@ -41,6 +41,8 @@ _PRAGMAS: Final = (
 )
 HEAD: Final = "0009"
 """The newest migration that this program knows."""
+SCHEMA: Final = Path(__file__).with_name("schema.sql")
+"""What all migrations together make, for a new database."""
 _SURROUNDINGS: Final = frozenset(
     {
         *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM),
@@ -138,21 +140,42 @@ def _version(engine: Engine) -> str | None:
 
 
 def _migrate(engine: Engine) -> None:
-    # Loaded only where there is something to migrate: it takes longer than all else here.
-    from alembic import command
-    from alembic.config import Config
-
+    """Create the tables in an empty database, or update those of an older version."""
     version = _version(engine)
     if version is not None and version > HEAD:
         raise DatabaseTooNew(
             f"the database has version {version}, and this program knows {HEAD} at most",
             hint="use the newer Shopfloor that made it, or another SHOPFLOOR_STORAGE",
         )
+    with engine.connect() as connection, _writing(connection):
+        if _is_empty(connection):
+            driver(connection).executescript(f"BEGIN IMMEDIATE;\n{SCHEMA.read_text(encoding='utf-8')}COMMIT;")
+        else:
+            with connection.begin():
+                _upgrade(connection)
+
+
+def _is_empty(connection: Connection) -> bool:
+    return driver(connection).execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
+
+
+def _upgrade(connection: Connection) -> None:
+    # Loaded only where there is something to upgrade: it takes longer than all else here.
+    from alembic import command
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def migrate_file(path: Path) -> None:
+    """Make a database by the migrations alone, one after the other."""
+    engine = open_engine(path)
     with engine.connect() as connection, _writing(connection), connection.begin():
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        _upgrade(connection)
+    engine.dispose()
 
 
 @contextmanager
