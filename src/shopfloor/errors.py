@@ -20,8 +20,10 @@
     │   ├── ProviderNotFound        no provider of that name
     │   ├── RunNotFound             no run of that name
     │   ├── WorkerNotFound          no worker of that name
+    │   ├── ProjectNotFound         no project of that name
     │   └── FileMissing             no transcript file of that name
     ├── ConflictError               what was asked does not fit how things stand
+    │   ├── AmbiguousWorker         several projects have a worker of that slug
     │   ├── LogBusy                 another process writes this log
     │   ├── LogExists               a new run asked for a log that is already there
     │   ├── LogClosed               the recorder was closed
@@ -175,6 +177,10 @@ class WorkerNotFound(NotFoundError):
     code = "not_found_error"
 
 
+class ProjectNotFound(NotFoundError):
+    code = "project_not_found"
+
+
 class FileMissing(NotFoundError):
     code = "file_not_found"
 
@@ -183,6 +189,10 @@ class ConflictError(ShopfloorError):
     code = "conflict"
     status = 409
     exit_code = 5
+
+
+class AmbiguousWorker(ConflictError):
+    code = "ambiguous_worker"
 
 
 class LogBusy(ConflictError):

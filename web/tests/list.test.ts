@@ -96,7 +96,7 @@ test("where the searched words stand", () => {
 
 test("what a list can be narrowed to: what there is, what came by, and what is chosen", () => {
   const seen = [run("a", { name: "command", channel_id: "cli", channel_name: "Shell" }), run("b", { channel_id: null })];
-  const worker = { slug: "zebra", name: "Zebra", description: null, worker_type: "builtin", input_schema: {}, tools: [], client_tools: [] };
+  const worker = { slug: "zebra", project: null, name: "Zebra", description: null, worker_type: "builtin", input_schema: {}, tools: [], client_tools: [] };
   expect(workerChoices({ workers: [worker] }, seen, "gone").map((one) => one.value)).toEqual(["command", "gone", "hello", "zebra"]);
   expect(workerChoices(undefined, [], undefined)).toEqual([]);
   expect(channelChoices([{ id: "C1", name: "general" }, { id: "C2", name: null }], seen, "old")).toEqual([
@@ -112,7 +112,7 @@ test("how many there are, in words", () => {
 });
 
 test("workers are found by their name first, then by what is said of them", () => {
-  const worker = (slug: string, description: string | null = null) => ({ slug, name: slug, description, worker_type: "builtin", input_schema: {}, tools: [], client_tools: [] });
+  const worker = (slug: string, description: string | null = null) => ({ slug, project: null, name: slug, description, worker_type: "builtin", input_schema: {}, tools: [], client_tools: [] });
   const all = [worker("parent", "Calls a child"), worker("child"), worker("Form", "One of everything")];
   const found = (words: string) => matching(all, words).map((one) => one.slug);
   expect(found("")).toEqual(["parent", "child", "Form"]);

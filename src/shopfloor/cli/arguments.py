@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from shopfloor.cli.style import safe
 from shopfloor.errors import InvalidEvent, UsageError, folder_gone
@@ -35,6 +35,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"`{self.prog} --help` shows what it takes")
+
+
+class CommandParser(Parser):
+    """The parser of a command inside a command, as `workers list` is."""
+
+    def __init__(self, *, prog: str, summary: str, examples: str, **_: Any) -> None:
+        super().__init__(prog.removeprefix("shopfloor "), summary, examples=examples)
+        # An option that stands before the inner command keeps its value.
+        for action in self._actions:
+            if action.dest in ("storage", "debug"):
+                action.default = argparse.SUPPRESS
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:

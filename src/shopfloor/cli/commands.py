@@ -16,6 +16,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "answer": "Give a run what it waits for",
         "cancel": "End a run before its time",
         "workers": "List the workers that there are, check them, make new ones",
+        "projects": "List the folders whose workers a server serves, add and remove them",
         "providers": "List the agents and model APIs that a task can be handed to",
     },
     "Read what they did": {

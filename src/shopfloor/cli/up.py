@@ -17,7 +17,7 @@ from shopfloor.engine import Catalogue, default_folders
 from shopfloor.errors import UsageError
 from shopfloor.limits import HOST_SLOTS
 from shopfloor.record import Storage
-from shopfloor.wiring import Workers, serve_storage
+from shopfloor.wiring import Workers, open_projects, serve_storage
 
 EXAMPLES = """\
   shopfloor up                        serve on 127.0.0.1:7420; the first line is a link to log in
@@ -104,7 +104,8 @@ def _slots() -> int:
 
 def _count(storage: Storage, workers: Workers) -> str:
     """How many workers there are, for who starts us."""
-    found = Catalogue(default_folders(storage.root, workers.folders), workers.modules).all()
+    projects = open_projects(storage).all
+    found = Catalogue(default_folders(storage.root, workers.folders), workers.modules, projects=projects).all()
     broken = sum(1 for worker in found if worker.problems)
     sound = len(found) - broken
     said = f"{sound:,} workers can be run" if sound != 1 else "1 worker can be run"

@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from shopfloor.cli.arguments import Parser, add_color, folder_of, storage_of
+from shopfloor.cli.arguments import CommandParser, Parser, add_color, folder_of, storage_of
 from shopfloor.cli.style import Style, one_line, safe
 from shopfloor.cli.worker_tree import lines_of
 from shopfloor.cli.workers_new import new_worker, server_of
@@ -24,7 +24,7 @@ from shopfloor.engine import (
     input_schema,
 )
 from shopfloor.errors import FileMissing
-from shopfloor.wiring import surroundings
+from shopfloor.wiring import open_projects, surroundings
 
 EXAMPLES = """\
   shopfloor workers list                   what can be run here
@@ -49,20 +49,9 @@ _NEW = """\
   shopfloor workers new mine --in ~/team  in another folder"""
 
 
-class _Part(Parser):
-    """The parser of one of the commands in here."""
-
-    def __init__(self, *, prog: str, summary: str, examples: str, **_: Any) -> None:
-        super().__init__(prog.removeprefix("shopfloor "), summary, examples=examples)
-        # What was said before the command shall not be unsaid by it.
-        for action in self._actions:
-            if action.dest in ("storage", "debug"):
-                action.default = argparse.SUPPRESS
-
-
 def parser(name: str, summary: str) -> argparse.ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
-    parts = parser.add_subparsers(dest="part", metavar="COMMAND", required=True, parser_class=_Part)
+    parts = parser.add_subparsers(dest="part", metavar="COMMAND", required=True, parser_class=CommandParser)
 
     def part(name: str, summary: str, examples: str) -> argparse.ArgumentParser:
         return parts.add_parser(name, help=summary, summary=summary, examples=examples)
@@ -104,7 +93,8 @@ def catalogue_of(args: argparse.Namespace) -> Catalogue:
     named: list[str] = args.workers
     folders = [folder_of(where) for where in named if _is_folder(where)]
     modules = [where for where in named if not _is_folder(where)]
-    return Catalogue(default_folders(storage_of(args).root, folders), modules)
+    storage = storage_of(args)
+    return Catalogue(default_folders(storage.root, folders), modules, projects=open_projects(storage).all)
 
 
 def _is_folder(where: str) -> bool:
@@ -145,10 +135,10 @@ def _list(args: argparse.Namespace) -> int:
 
 def table(workers: Sequence[Worker], style: Style, width: int) -> Iterator[str]:
     """One line each: slug, type, where from, description."""
-    slugs = max([len(worker.definition.slug) for worker in workers], default=0)
+    slugs = max([len(worker.reference) for worker in workers], default=0)
     origins = max([len(_origin(worker)) for worker in workers], default=0)
     for worker in workers:
-        slug = style.paint(safe(worker.definition.slug).ljust(slugs), "bold")
+        slug = style.paint(safe(worker.reference).ljust(slugs), "bold")
         kind = _kind(worker).ljust(6)
         origin = style.paint(safe(_origin(worker)).ljust(origins), "dim")
         said = worker.definition.description or ""
@@ -184,7 +174,8 @@ def _from_here(path: Path) -> str:
 def _as_json(worker: Worker) -> dict[str, Any]:
     definition = worker.definition
     return {
-        "slug": definition.slug,
+        "slug": worker.reference,
+        "project": worker.project.name if worker.project else None,
         "name": definition.name,
         "description": definition.description,
         "type": _kind(worker),
@@ -261,7 +252,8 @@ def _new(args: argparse.Namespace) -> int:
     # A server has its own --workers, and `run` takes none beside it.
     where = "" if server or into == Path.cwd() / "workers" else f" --workers {quote(_from_here(into))}"
     if server and not known:
-        again = f"start it again with `--workers {quote(str(into))}`"
+        add = f"shopfloor projects add {quote(_from_here(into.parent))}"
+        again = f"`{add}` adds it" if into.name == "workers" else f"start it again with `--workers {quote(str(into))}`"
         print(f"the server at {server.url} does not look in this folder: {again}")
     print(f"try it: shopfloor run {args.slug} -i NAME=Ada{where}")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from operator import is_
 from pathlib import Path
 
 import msgspec
@@ -23,7 +24,7 @@ class Definitions:
         self._catalogue = catalogue
         self._held: dict[str, Definition] = {}
         """The runs that wait for their definition, as far as this process has looked at them."""
-        self._compared: dict[str, Worker | None] = {}
+        self._compared: dict[str, list[Worker]] = {}
         """The workers that these were last compared with: one that is still the same has not come back."""
 
     def look_up(self, definition: Definition, *, ordered: str | None = None) -> Worker | DefinitionChange | None:
@@ -34,7 +35,9 @@ class Definitions:
         if definition.function is None:
             return None
         worker = self._catalogue.ordered(definition.slug, ordered) if ordered else None
-        worker = worker or self._find(definition.slug)
+        if worker is None:
+            found = self._find_all(definition.slug)
+            worker = _unchanged(definition, found) or next(iter(found), None)
         return change_of(definition, worker) or worker
 
     def hold(self, run_id: str, definition: Definition) -> None:
@@ -47,11 +50,11 @@ class Definitions:
 
     def release(self) -> list[str]:
         """Forget the runs whose workers are back, and give them."""
-        workers = {slug: self._find(slug) for slug in {one.slug for one in self._held.values()}}
-        fresh = {slug for slug, one in workers.items() if slug not in self._compared or self._compared[slug] is not one}
+        workers = {slug: self._find_all(slug) for slug in {one.slug for one in self._held.values()}}
+        fresh = {slug for slug, found in workers.items() if not _are_same(found, self._compared.get(slug))}
         self._compared = workers
         held = [(run_id, one) for run_id, one in self._held.items() if one.slug in fresh] if fresh else []
-        released = [run_id for run_id, one in held if change_of(one, workers[one.slug]) is None]
+        released = [run_id for run_id, one in held if _unchanged(one, workers[one.slug])]
         for run_id in released:
             self.forget(run_id)
         return released
@@ -59,12 +62,21 @@ class Definitions:
     def forget(self, run_id: str) -> None:
         self._held.pop(run_id, None)
 
-    def _find(self, slug: str) -> Worker | None:
+    def _find_all(self, slug: str) -> list[Worker]:
         try:
-            return self._catalogue.find(slug)
+            return self._catalogue.find_all(slug)
         except ShopfloorError as error:
             problem = Problem(Path(slug), 1, error.message)
-            return Worker(definition=Definition(slug=slug), origin=slug, problems=(problem,))
+            return [Worker(definition=Definition(slug=slug), origin=slug, problems=(problem,))]
+
+
+def _unchanged(definition: Definition, found: list[Worker]) -> Worker | None:
+    """The worker that still is what the run began with, among those that have its slug."""
+    return next((worker for worker in found if change_of(definition, worker) is None), None)
+
+
+def _are_same(found: list[Worker], before: list[Worker] | None) -> bool:
+    return before is not None and len(found) == len(before) and all(map(is_, found, before))
 
 
 def definition_of(first: RunStarted) -> Definition | None:

@@ -70,7 +70,7 @@ class LocalWorks:
 
     def order_of(self, asked: Asked) -> Dispatch:
         """The order that this asks for, if the worker is there and can take that input."""
-        worker = self._catalogue.get(asked.worker)
+        worker = self._catalogue.get(asked.worker, near=asked.cwd)
         given = checked_input(worker.definition, asked.input)
         if worker.worker_type != BUILTIN:
             self.check(worker.worker_type, given)
@@ -92,7 +92,7 @@ class LocalWorks:
             parent_run_id=asked.parent_run_id,
             root_run_id=asked.root_run_id or run_id,
             depth=asked.depth,
-            cwd=asked.cwd,
+            cwd=asked.cwd or (worker.project.folder if worker.project else None),
             idempotency_key=asked.idempotency_key,
             client_wait_seconds=asked.client_wait_seconds,
         )
@@ -203,7 +203,8 @@ def _task(worker: Worker, given: dict[str, Any]) -> str:
 def _info(worker: Worker) -> WorkerInfo:
     definition = worker.definition
     return WorkerInfo(
-        slug=definition.slug,
+        slug=worker.reference,
+        project=worker.project.name if worker.project else None,
         name=definition.name,
         description=definition.description,
         worker_type=worker.worker_type,

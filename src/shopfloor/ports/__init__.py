@@ -22,6 +22,7 @@ from shopfloor.ports.hosts import Hosts
 from shopfloor.ports.logs import Changes, Gone, Log, LogCopy, LogReader, Logs, child_towards, parent_of
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
 from shopfloor.ports.processes import Child, Command, Exit, Piece, Processes, StreamName
+from shopfloor.ports.projects import Project, Projects
 from shopfloor.ports.queue import ANSWER, Dispatch, Order, Queue, queued_row
 from shopfloor.ports.store import (
     Change,
@@ -68,6 +69,8 @@ __all__ = [
     "OwnTool",
     "Piece",
     "Processes",
+    "Project",
+    "Projects",
     "Provider",
     "ProviderInfo",
     "Queue",

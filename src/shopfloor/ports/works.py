@@ -41,6 +41,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that can be run here."""
 
     slug: str
+    """What a caller names it by: `<project>/<slug>` where the slug alone is ambiguous."""
+    project: str | None
     name: str | None
     description: str | None
     worker_type: str

@@ -30,6 +30,7 @@ class Storage:
         self.database = root / "shopfloor.db"
         self.announcements = root / "announcements"
         self.tokens = root / "tokens.json"
+        self.projects = root / "projects.json"
         self.server_lock = root / "server.lock"
         self.server_address = root / "server.json"
 

@@ -31,7 +31,9 @@ _decoder: msgspec.json.Decoder[Execution] = msgspec.json.Decoder(Execution)
 operations = Operations()
 
 
-@operations("POST", "/api/agents/{slug}/execute", streams(_EXECUTION, ExecutionProblem), ExecuteParams, body=Execution)
+@operations(
+    "POST", "/api/agents/{slug:path}/execute", streams(_EXECUTION, ExecutionProblem), ExecuteParams, body=Execution
+)
 async def execute_worker(request: Request, params: ExecuteParams) -> Response:
     """Runs a worker, or goes on with a run that waits, and tells what happens. Who closes it early ends the run."""
     served, works = services_of(request), works_of(request)
@@ -55,7 +57,7 @@ async def execute_worker(request: Request, params: ExecuteParams) -> Response:
 async def _continued(logs: LogReader, works: Works, slug: str, asked: ContinueExecution) -> StreamState:
     """Hands the results over; the state of the stream that asked for them."""
     run_id = checked_run_id(asked.execution_id)
-    if await worker_of(logs, run_id) != slug:
+    if await worker_of(logs, run_id) != slug.rpartition("/")[2]:
         raise RunNotFound(f"{slug} has no execution {run_id}", hint="name the worker that was executed")
     results = [one.as_result() for one in asked.tool_results]
     answered = {one.call_id for one in results}

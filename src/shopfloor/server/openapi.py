@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -24,12 +25,13 @@ _ABOUT: Final = (
     "Errors are a `ProblemAnswer`; where a worker was to be executed, an `ExecutionProblem`."
 )
 _REF: Final = ref("{name}")
+_CONVERTOR: Final = re.compile(r":\w+(?=\})")
 
 
 def openapi(operations: Iterable[Operation], version: str) -> Document:
     paths: dict[str, Document] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+        paths.setdefault(_CONVERTOR.sub("", operation.path), {})[operation.method.lower()] = _described(operation)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Shopfloor", "description": _ABOUT, "version": version},

@@ -20,7 +20,7 @@ Method = Literal["GET", "POST", "DELETE"]
 Responses = Mapping[str, dict[str, Any]]
 
 _HINT: Final = "see /api/docs for what there is"
-_PATH_NAMES: Final = re.compile(r"\{(\w+)\}")
+_PATH_NAMES: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 _LOCATED: Final = re.compile(r"(?P<problem>.*) - at `\$\.(?P<name>\w+)`", re.DOTALL)
 _SHOWN_CHARS: Final = 40
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>\w+)`")

@@ -31,7 +31,7 @@ from shopfloor.server.shapes import ExecutionProblem, Problem, ProblemAnswer
 
 _log = logging.getLogger("shopfloor.server")
 _HINT = "see /api/docs for what there is"
-_EXECUTIONS: Final = re.compile(r"/api/agents/[^/]+/execute")
+_EXECUTIONS: Final = re.compile(r"/api/agents/.+/execute")
 
 
 def problem(

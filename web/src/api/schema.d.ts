@@ -801,6 +801,7 @@ export interface components {
          */
         WorkerInfo: {
             slug: string;
+            project: string | null;
             name: string | null;
             description: string | null;
             worker_type: string;

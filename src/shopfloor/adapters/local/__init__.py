@@ -5,6 +5,7 @@ from shopfloor.adapters.local.hosts import LocalHosts
 from shopfloor.adapters.local.live import Live
 from shopfloor.adapters.local.logs import LocalLogs
 from shopfloor.adapters.local.processes import LocalProcesses
+from shopfloor.adapters.local.projects import LocalProjects
 from shopfloor.adapters.local.reader import LocalLogReader
 
-__all__ = ["Live", "LocalHost", "LocalHosts", "LocalLogReader", "LocalLogs", "LocalProcesses"]
+__all__ = ["Live", "LocalHost", "LocalHosts", "LocalLogReader", "LocalLogs", "LocalProcesses", "LocalProjects"]

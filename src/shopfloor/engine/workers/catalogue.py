@@ -15,9 +15,12 @@ from shopfloor.engine.workers.loading import load_file, load_module
 from shopfloor.engine.workers.parsing import PROMPTS_FOLDER, WORKER_FILE, parse_worker
 from shopfloor.engine.workers.problems import Problem, closest, invalid_worker
 from shopfloor.engine.workers.python import PythonWorker
-from shopfloor.errors import InvalidWorker, ShopfloorError, WorkerNotFound, folder_gone
+from shopfloor.errors import AmbiguousWorker, InvalidWorker, ShopfloorError, WorkerNotFound, folder_gone
+from shopfloor.ports import Project
 
 PYTHON_FILE = "worker.py"
+WORKERS_FOLDER = "workers"
+"""The folder of a project that has its workers."""
 ENTRY_POINTS = "shopfloor.workers"
 EXAMPLE_WORKERS = Path(__file__).parents[2] / "examples" / "workers"
 """Workers that are packaged with Shopfloor."""
@@ -37,6 +40,10 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     worker_type: str = BUILTIN
     """Or the provider, where it is nothing but that."""
+    project: Project | None = None
+    """The project that it belongs to; None for a worker from anywhere else."""
+    reference: str = ""
+    """What callers name it by: its slug, or `<project>/<slug>` where the slug is ambiguous."""
     as_data: Any = None
     """The definition as a run's log keeps it."""
     hash: str = ""
@@ -46,6 +53,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         # Once, and not for every run.
         msgspec.structs.force_setattr(self, "as_data", msgspec.to_builtins(self.definition))
         msgspec.structs.force_setattr(self, "hash", definition_hash(self.definition))
+        if not self.reference:
+            msgspec.structs.force_setattr(self, "reference", self.definition.slug)
 
 
 def default_folders(storage_root: Path, named: Sequence[Path] = ()) -> list[Path]:
@@ -54,7 +63,7 @@ def default_folders(storage_root: Path, named: Sequence[Path] = ()) -> list[Path
         here = Path.cwd()
     except FileNotFoundError as error:
         raise folder_gone() from error
-    return [*named, here / "workers", storage_root.parent / "workers", EXAMPLE_WORKERS]
+    return [*named, here / WORKERS_FOLDER, storage_root.parent / WORKERS_FOLDER, EXAMPLE_WORKERS]
 
 
 class Catalogue:
@@ -62,34 +71,49 @@ class Catalogue:
 
     `modules` are names of modules or Python files that somebody named: theirs come first, and one that cannot be
     loaded is an error at once. `bare` are those that stand for a provider: they can be run, and are listed by
-    themselves.
+    themselves. Workers of `projects` come after those of the folders and before the packaged ones; a slug that several
+    projects have is named as `<project>/<slug>`.
     """
 
-    def __init__(self, folders: Sequence[Path], modules: Sequence[str] = (), bare: Sequence[Definition] = ()) -> None:
-        self._folders = list(dict.fromkeys(folders))
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        modules: Sequence[str] = (),
+        bare: Sequence[Definition] = (),
+        *,
+        projects: Callable[[], Sequence[Project]] = tuple,
+    ) -> None:
+        self._folders = [folder for folder in dict.fromkeys(folders) if folder != EXAMPLE_WORKERS]
+        self._packaged = [EXAMPLE_WORKERS] if EXAMPLE_WORKERS in folders else []
+        self._projects = projects
         self._modules = list(modules)
         self._bare = {
             one.slug: Worker(definition=one, origin=f"provider {one.slug}", worker_type=one.slug) for one in bare
         }
         self._read: dict[str, tuple[Fingerprint, tuple[Worker, ...]]] = {}
         self._named = {name: _in_module(load_module(name), name) for name in modules if not name.endswith(".py")}
+        self._in_projects: dict[tuple[Project, str], tuple[tuple[Worker, ...], tuple[Worker, ...]]] = {}
+        """The workers of projects, with those of the folder that they were made from."""
         self._installed: list[Worker] | None = None
         self._found: dict[str, Worker] = {}
         """What was found last, by slug."""
         for name in self._modules:
             self._of_module(name)
 
-    def get(self, slug: str) -> Worker:
-        """Raises `WorkerNotFound`, or `InvalidWorker` where there is one that cannot be run."""
-        found = self.find(slug)
+    def get(self, slug: str, *, near: str | None = None) -> Worker:
+        """Return the worker of that slug, or of that project and slug. Among projects, prefer the one at `near`.
+
+        Raises `WorkerNotFound`, `AmbiguousWorker`, or `InvalidWorker` where there is one that cannot be run.
+        """
+        found = self.find(slug, near=near)
         if found is None:
-            slugs = [worker.definition.slug for worker in self.all()]
+            slugs = [worker.reference for worker in self.all()]
             close = closest(slug, slugs)
             there = (
                 f"there are: {', '.join(slugs)}" if slugs else "there are none yet: `shopfloor workers new` makes one"
             )
             # For who has it in a folder that is not among them; a slip of the pen has nothing to do with folders.
-            looked = [str(folder) for folder in self._folders if folder != EXAMPLE_WORKERS and folder.is_dir()]
+            looked = [str(folder) for folder in self._folders if folder.is_dir()]
             where = f"; looked in {', '.join(looked)}" if looked else ""
             raise WorkerNotFound(
                 f"there is no worker `{slug}`", hint=f"did you mean `{close}`? {there}" if close else there + where
@@ -103,31 +127,60 @@ class Catalogue:
         found = self._found.get(slug)
         return found if found is not None and found.hash == definition_hash else None
 
-    def find(self, slug: str) -> Worker | None:
-        """The one of that slug, whatever is wrong with it."""
-        found = self._find(slug)
-        if found is not None and not found.problems:
-            self._found[slug] = found
+    def find(self, slug: str, *, near: str | None = None) -> Worker | None:
+        """Return the worker, whatever is wrong with it. Raises `AmbiguousWorker`."""
+        found = self.find_all(slug)
+        if len(found) > 1:
+            found = [worker for worker in found if worker.project and worker.project.folder == near] or found
+        if len(found) > 1:
+            names = ", ".join(f"{worker.project.name}/{slug}" for worker in found if worker.project)
+            raise AmbiguousWorker(f"several projects have a worker `{slug}`", hint=f"name one of {names}")
+        return found[0] if found else None
+
+    def find_all(self, slug: str) -> list[Worker]:
+        """Return the workers that a slug can mean: more than one where several projects have it."""
+        found = self._find_all(slug)
+        for worker in found:
+            if not worker.problems:
+                self._found[worker.definition.slug] = worker
         return found
 
-    def _find(self, slug: str) -> Worker | None:
+    def _find_all(self, slug: str) -> list[Worker]:
+        project, separator, inner = slug.rpartition("/")
+        if separator:
+            return [
+                worker
+                for one in self._projects()
+                if one.name == project and is_slug(inner)
+                for worker in self._of_project(one, inner)
+            ]
         for name in self._modules:
             for worker in self._of_module(name):
                 if worker.definition.slug == slug:
-                    return worker
+                    return [worker]
         if is_slug(slug):
             for folder in self._folders:
-                for worker in self._of_folder(f"{folder}/{slug}"):
-                    return worker
-        installed = next((worker for worker in self._of_packages() if worker.definition.slug == slug), None)
-        return installed or self._bare.get(slug)
+                if found := self._of_folder(f"{folder}/{slug}"):
+                    return list(found)
+            if found := [worker for one in self._projects() for worker in self._of_project(one, slug)]:
+                return found
+            for folder in self._packaged:
+                if found := self._of_folder(f"{folder}/{slug}"):
+                    return list(found)
+        installed = [worker for worker in self._of_packages() if worker.definition.slug == slug]
+        return installed[:1] or [worker for worker in (self._bare.get(slug),) if worker]
 
     def all(self) -> list[Worker]:
-        """Every worker by its slug, also those that cannot be run."""
+        """Return every worker by what it is named by, also those that cannot be run."""
         found: dict[str, Worker] = {}
         for worker in self._every():
-            found.setdefault(worker.definition.slug, worker)
-        return [found[slug] for slug in sorted(found)]
+            slug = worker.definition.slug
+            if worker.project is None or [one.folder for one in self.find_all(slug)] == [worker.folder]:
+                found.setdefault(slug, worker)
+            else:
+                name = f"{worker.project.name}/{slug}"
+                found[name] = msgspec.structs.replace(worker, reference=name)
+        return [found[name] for name in sorted(found)]
 
     def bare(self) -> list[Worker]:
         """Those that stand for a provider, and for which no worker of the same slug stands."""
@@ -137,6 +190,12 @@ class Catalogue:
         for name in self._modules:
             yield from self._of_module(name)
         for folder in self._folders:
+            for inside in _folders_in(folder):
+                yield from self._of_folder(str(inside))
+        for project in self._projects():
+            for inside in _folders_in(Path(project.folder) / WORKERS_FOLDER):
+                yield from self._of_project(project, inside.name)
+        for folder in self._packaged:
             for inside in _folders_in(folder):
                 yield from self._of_folder(str(inside))
         yield from self._of_packages()
@@ -159,6 +218,16 @@ class Catalogue:
 
     def _of_folder(self, folder: str) -> tuple[Worker, ...]:
         return self._kept(folder, lambda: _in_folder(Path(folder)))
+
+    def _of_project(self, project: Project, slug: str) -> tuple[Worker, ...]:
+        """Return the worker of a project; one in a folder that is searched anyway is named by its slug alone."""
+        folder = f"{project.folder}/{WORKERS_FOLDER}/{slug}"
+        found = self._of_folder(folder)
+        key = (project, folder)
+        if key not in self._in_projects or self._in_projects[key][0] is not found:
+            owned = tuple(msgspec.structs.replace(worker, project=project) for worker in found)
+            self._in_projects[key] = (found, owned)
+        return self._in_projects[key][1]
 
     def _kept(self, path: str, read: Callable[[], tuple[Worker, ...]]) -> tuple[Worker, ...]:
         """What was read there, read again only where a file changed."""

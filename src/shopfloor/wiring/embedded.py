@@ -1,14 +1,13 @@
-"""The composition root: the only place that names adapters."""
+"""Everything on this machine: files, SQLite, child processes."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import math
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -17,20 +16,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shopfloor.adapters.local import Live, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
-from shopfloor.errors import ServerRunning, ServerUnreachable, UnsupportedOption, UsageError, storage_error
+from shopfloor.errors import ServerRunning, ServerUnreachable, UnsupportedOption, storage_error
 from shopfloor.limits import (
     CLIENT_WAIT_SECONDS,
-    DISK_LOW_WATER_BYTES,
     EXECUTE_GRACE_SECONDS,
-    HOST_SLOTS,
     IDLE_SECONDS,
     LEAVING_SECONDS,
     SERVER_STOP_SECONDS,
 )
 from shopfloor.log import Delta
-from shopfloor.ports import AgentExit, LogReader, Logs, Processes, ProviderInfo, Queue, Store
+from shopfloor.ports import AgentExit, LogReader, Logs, Processes, Projects, ProviderInfo, Queue, Store
 from shopfloor.record import Durability, Masking, Storage, lock, open_for_append, write_private
 from shopfloor.version import __version__
+from shopfloor.wiring.settings import Workers, low_water_bytes, seconds_setting
 
 if TYPE_CHECKING:
     from shopfloor.client import Address, Api, Client
@@ -63,27 +61,8 @@ def local_shop(
 ) -> Generator[Shop]:
     """Everything on this machine, in this process. `alone`: the process is there for this host's own runs only."""
     with LocalHost(storage, alone=alone) as host:
-        logs = LocalLogs(storage, durability=durability, mask=mask, low_water=_low_water(), live=live)
+        logs = LocalLogs(storage, durability=durability, mask=mask, low_water=low_water_bytes(), live=live)
         yield Shop(host.id, logs, LocalProcesses(host))
-
-
-def _seconds(name: str, text: str | None, default: float) -> float:
-    """A number of seconds that the environment sets under a name."""
-    try:
-        seconds = float(text or default)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise UsageError(f"{name} is {text!r}, not a number of seconds", hint=f"unset it, or set e.g. {default:g}")
-    return seconds
-
-
-def _low_water() -> int:
-    name, example = "SHOPFLOOR_DISK_LOW_WATER", str(DISK_LOW_WATER_BYTES)
-    size = os.environ.get(name) or example
-    if not size.isdecimal():
-        raise UsageError(f"{name} is {size!r}, not a number of bytes", hint=f"unset it, or set e.g. {example}")
-    return int(size)
 
 
 class Office(msgspec.Struct, frozen=True):
@@ -113,10 +92,10 @@ class Office(msgspec.Struct, frozen=True):
             providers=find_providers,
             page=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
-            execute_grace_seconds=_seconds(
+            execute_grace_seconds=seconds_setting(
                 "SHOPFLOOR_EXECUTE_GRACE", os.environ.get("SHOPFLOOR_EXECUTE_GRACE"), EXECUTE_GRACE_SECONDS
             ),
-            client_wait_seconds=_seconds(
+            client_wait_seconds=seconds_setting(
                 "SHOPFLOOR_CLIENT_WAIT", os.environ.get("SHOPFLOOR_CLIENT_WAIT"), CLIENT_WAIT_SECONDS
             ),
         )
@@ -152,21 +131,6 @@ class Works(msgspec.Struct, frozen=True):
     """Loads what is slow to load; for a thread of its own."""
 
 
-class Workers(msgspec.Struct, frozen=True, kw_only=True):
-    """Where workers are found, and how many runs may be worked on at once."""
-
-    folders: tuple[Path, ...] = ()
-    modules: tuple[str, ...] = ()
-    slots: int = HOST_SLOTS
-
-    @classmethod
-    def named(cls, names: Sequence[str], *, slots: int = HOST_SLOTS) -> Workers:
-        """What somebody named: folders of workers, Python files, or modules."""
-        folders = [Path(name).expanduser().absolute() for name in names if Path(name).expanduser().is_dir()]
-        modules = [name for name in names if not Path(name).expanduser().is_dir()]
-        return cls(folders=tuple(folders), modules=tuple(modules), slots=slots)
-
-
 @asynccontextmanager
 async def local_works(
     office: Office,
@@ -190,7 +154,8 @@ async def local_works(
 
     storage = office.storage
     folders = default_folders(storage.root, workers.folders)
-    catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES))
+    projects = open_projects(storage).all
+    catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES), projects=projects)
     models = LocalModels() if script is None else LocalModels(script=script, piece_seconds=0)
     reader = LocalLogReader(storage, live=office.live)
     own = nullcontext(shop) if shop else local_shop(storage, mask=mask, live=office.live, alone=alone)
@@ -228,6 +193,12 @@ async def local_works(
             yield Works(host, works, models.warm_up)
         finally:
             await models.aclose()
+
+
+def open_projects(storage: Storage) -> Projects:
+    from shopfloor.adapters.local import LocalProjects
+
+    return LocalProjects(storage)
 
 
 def log_reader(office: Office) -> LogReader:
@@ -407,6 +378,7 @@ async def serve_storage(
 
     with the_one_server(storage):
         token = Tokens(storage.tokens).admin_token()
+        open_projects(storage).add(str(Path.cwd()))
 
         def started(url: str) -> None:
             write_private(storage.server_address, msgspec.json.encode(Address(url, token)))
