@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.colours import named, rgb
 from tests.browser.conftest import Archive
 from tests.browser.parts import row, timeline, transcript
@@ -119,6 +119,25 @@ def test_a_deep_link_to_an_event_reveals_it_in_the_timeline(
     expect(shown_row(page, told)).to_be_in_viewport()
     expect(shown_row(page, told).get_by_role("button")).to_have_attribute("aria-current", "true")
     expect(transcript(page).locator('[data-seq][aria-current="true"]')).to_be_in_viewport()
+
+
+@pytest.mark.req("WT-67")
+def test_a_deep_link_stays_in_sight_when_the_chart_above_is_loaded_later(tabs: Tabs, archive: Archive) -> None:
+    context = tabs.context()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    context.route("**/spans", hold)
+    run_id = archive.stories.everything
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={run_id}&event=20", context=context)
+    expect(shown_row(page, 20)).to_be_in_viewport()
+    for route in held:
+        route.continue_()
+    bars = page.get_by_role("img", name="Where the time went").or_(page.get_by_role("list", name="Where the time went"))
+    expect(bars).to_be_visible()
+    expect(shown_row(page, 20)).to_be_in_viewport()
 
 
 def test_a_deep_link_into_a_run_that_goes_on_stays_at_its_event(tabs: Tabs, server: Server, owner: str) -> None:

@@ -43,13 +43,22 @@ export function Rows({ rows, cancelled, chosen, follows, onEvent, onShown, more,
   });
   const shown = list.getVirtualItems();
 
+  /** The row that was brought into sight, until the reader moves. */
+  const revealed = useRef<number>(undefined);
+  const moved = () => {
+    revealed.current = undefined;
+  };
+
   useEffect(() => {
     const at = scroller.current;
-    if (!tails || !at) return;
-    const toEnd = () => atEnd.current && list.scrollToIndex(rows.length - 1, { align: "end" });
-    toEnd();
-    // The chart above grows, too.
-    const watch = new ResizeObserver(toEnd);
+    if (!at) return;
+    const settle = () => {
+      if (tails && atEnd.current) list.scrollToIndex(rows.length - 1, { align: "end" });
+      else if (revealed.current !== undefined) list.scrollToIndex(revealed.current, { align: "auto" });
+    };
+    settle();
+    // The chart above grows when it is loaded, and takes its room from the rows.
+    const watch = new ResizeObserver(settle);
     watch.observe(at);
     return () => watch.disconnect();
   }, [list, rows.length, tails]);
@@ -64,6 +73,7 @@ export function Rows({ rows, cancelled, chosen, follows, onEvent, onShown, more,
     before.current = chosen;
     if (toShow.current === undefined || told < 0 || !isLoaded) return;
     toShow.current = undefined;
+    revealed.current = told;
     list.scrollToIndex(told, { align: "auto" });
     scroller.current?.scrollIntoView({ block: "nearest" });
     onShown();
@@ -77,6 +87,9 @@ export function Rows({ rows, cancelled, chosen, follows, onEvent, onShown, more,
   return (
     <div
       ref={scroller}
+      onWheel={moved}
+      onPointerDown={moved}
+      onKeyDown={moved}
       // Only a reader moves it away from the end; what is added below does not.
       onScroll={({ currentTarget: at }) => {
         atEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < END_PX;
