@@ -427,7 +427,7 @@ class Host:
 
     # Those that wait.
 
-    def _idle(self, attempt: Attempt) -> None:
+    def _idle(self) -> None:
         if self._duty == "own":
             # Nobody would take it up again.
             return
