@@ -215,6 +215,12 @@ IDLE_RUNS: Final = 100
 """How many such runs are kept in memory; with more, those that have waited longest are let go first."""
 ENGINE_PAUSE_SECONDS: Final = 0.5
 """How often a host looks for orders that nobody told it of."""
+LOOP_CHECK_SECONDS: Final = 0.5
+"""How often the watchdog looks whether the event loop answers."""
+LOOP_STALL_SECONDS: Final = 3.0
+"""How long code of a worker may block the event loop before the watchdog reports it."""
+POISON_ATTEMPTS: Final = 3
+"""After so many attempts in a row that were lost while the run blocked the event loop, it fails as `poisoned`."""
 STOPPED_HOST_SECONDS: Final = 10.0
 """How long a host that does nothing but one run has to take up a cancel, before it is ended."""
 SERVER_STOP_SECONDS: Final = 20.0

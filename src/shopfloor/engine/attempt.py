@@ -163,6 +163,11 @@ class Attempt:
                 )
                 return entry
 
+    def append_now(self, payload: Payload) -> None:
+        """Append from another thread, while the loop is blocked. The journal of this attempt does not get it."""
+        if not self.leash.loose:
+            self._log.append_now(payload)
+
     def tell(self, trying: Trying, message_id: str, **piece: Any) -> None:
         """Passes on a piece of a message that is being made."""
         self._log.tell(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from shopfloor.engine.output import TextTail
+from shopfloor.engine.watchdog import is_loop_blocked
 from shopfloor.errors import ExecutionCancelled, InvalidEvent
 from shopfloor.limits import COMMAND_OUTPUT_CHARS, JOURNAL_PAGE_EVENTS
 from shopfloor.log import (
@@ -117,14 +118,22 @@ class Journal(msgspec.Struct):
     covers: Covers | None = None
     """What the usage and the cost of its agents' steps are of."""
 
+    blocked_attempts: int = 0
+    """How many attempts in a row, up to the newest, were lost while the run blocked the event loop."""
+    is_blocked: bool = False
+    """Whether the last event says that the run blocks the event loop."""
+
     def take(self, event: Event) -> None:
         self.last_seq = event.seq
+        # Whatever follows the note shows that the loop went on: then the run is not what ended the host.
+        was_blocked, self.is_blocked = self.is_blocked, is_loop_blocked(event.payload)
         self.waits = waits_step(self.waits, event)
         self.partial.take(event)
         place = Place(event.path, event.iteration)
         match event.payload:
             case RunStarted() as started:
                 self.attempt = started.attempt
+                self.blocked_attempts = self.blocked_attempts + 1 if was_blocked else 0
                 self._settle_cut_off()
                 if self.first is None:
                     self.first, self.parent_run_id, self.started_at = started, event.parent_run_id, event.timestamp
