@@ -56,6 +56,7 @@
     │   ├── BudgetExceeded          it has spent what it was allowed to
     │   ├── TurnsExceeded           it has used the turns that it was allowed
     │   ├── OutcomeUnknown          a crash cut off a step that must not be done twice
+    │   ├── TreeLimit               a sub-run too many, or too deep, for its tree
     │   ├── Poisoned                its code blocked the event loop of several hosts in a row
     │   ├── DefinitionChanged       a worker in Python that asks for other steps than the log has, or has changed
     │   ├── AnswerTimeout           nobody answered in time
@@ -349,6 +350,10 @@ class TurnsExceeded(RunFailed):
 
 class OutcomeUnknown(RunFailed):
     code = "outcome_unknown"
+
+
+class TreeLimit(RunFailed):
+    code = "tree_limit"
 
 
 class Poisoned(RunFailed):

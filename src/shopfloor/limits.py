@@ -289,10 +289,20 @@ SLUG_CHARS: Final = 100
 """How long a worker's slug may be."""
 WORKER_FUNCTIONS: Final = 1_000
 """Of how many workers what is computed from their definition is kept."""
+ORDERS_AT_ONCE: Final = 64
+"""To how many runs orders are handed at once."""
 ORDER_PATIENCE_SECONDS: Final = 60.0
 """How long an order of a run that nobody knows is kept: it may yet be dispatched."""
 SUB_RUN_DEPTH: Final = 32
 """How many runs may be above a run."""
+TREE_OPEN_RUNS: Final = 2_000
+"""How many runs of a tree may be open at once: queued, running or waiting."""
+TREE_PATIENCE_SECONDS: Final = 5.0
+"""How long a sub-run waits for room in a full tree, before its caller is refused."""
+TREE_CHECK_SECONDS: Final = 0.2
+"""How often the open runs of a full tree are counted."""
+TREES_COUNTED: Final = 1_000
+"""Of how many trees a host remembers the number of open runs."""
 MALLOC_MMAP_BYTES: Final = 256 * 1024
 """Values from this size on have memory of their own, which a server gives back as soon as they are freed."""
 MALLOC_ARENAS: Final = 2
