@@ -58,6 +58,8 @@
     │   ├── BudgetExceeded          it has spent what it was allowed to
     │   ├── TurnsExceeded           it has used the turns that it was allowed
     │   ├── OutcomeUnknown          a crash cut off a step that must not be done twice
+    │   ├── TreeLimit               a sub-run too many, or too deep, for its tree
+    │   ├── Poisoned                its code blocked the event loop of several hosts in a row
     │   ├── DefinitionChanged       a worker in Python that asks for other steps than the log has, or has changed
     │   ├── AnswerTimeout           nobody answered in time
     │   ├── HostStopped             the host was stopped in the middle of a step
@@ -358,6 +360,14 @@ class TurnsExceeded(RunFailed):
 
 class OutcomeUnknown(RunFailed):
     code = "outcome_unknown"
+
+
+class TreeLimit(RunFailed):
+    code = "tree_limit"
+
+
+class Poisoned(RunFailed):
+    code = "poisoned"
 
 
 class DefinitionChanged(RunFailed):

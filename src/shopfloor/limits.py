@@ -41,6 +41,8 @@ READ_CHUNK_BYTES: Final = 256 * 1024
 """How much of a log is read at once."""
 SHARED_CHUNKS: Final = 64
 """How many chunks of logs are kept for those who read the same."""
+SHARED_CHUNK_BYTES: Final = 512 * 1024
+"""The largest chunk that is kept so. A chunk with one long line can be many megabytes."""
 PROBE_CHUNK_BYTES: Final = 4 * 1024
 """How much of it is read to find a line's end."""
 FOLLOW_FASTEST_SECONDS: Final = 0.02
@@ -199,8 +201,8 @@ RATE_LIMIT_WAIT_SECONDS: Final = 3600.0
 """The longest of such waits."""
 TOOL_OUTPUT_BYTES: Final = 8 * 1024 * 1024
 """The most that a tool may give."""
-COMMAND_OUTPUT_BYTES: Final = 1024 * 1024
-"""How much of what a command step printed its variable gets: the end of it."""
+COMMAND_OUTPUT_CHARS: Final = 1024 * 1024
+"""How much of a command step's standard output later steps get: the end of it. The log has all of it."""
 ARGUMENT_BYTES: Final = 128 * 1024 - 1024
 """The longest value that a command is given: Linux takes 128 KiB for one argument or variable, with its name."""
 LOOP_ROUNDS: Final = 100_000
@@ -213,6 +215,12 @@ IDLE_RUNS: Final = 100
 """How many such runs are kept in memory; with more, those that have waited longest are let go first."""
 ENGINE_PAUSE_SECONDS: Final = 0.5
 """How often a host looks for orders that nobody told it of."""
+LOOP_CHECK_SECONDS: Final = 0.5
+"""How often the watchdog looks whether the event loop answers."""
+LOOP_STALL_SECONDS: Final = 3.0
+"""How long code of a worker may block the event loop before the watchdog reports it."""
+POISON_ATTEMPTS: Final = 3
+"""After so many attempts in a row that were lost while the run blocked the event loop, it fails as `poisoned`."""
 STOPPED_HOST_SECONDS: Final = 10.0
 """How long a host that does nothing but one run has to take up a cancel, before it is ended."""
 SERVER_STOP_SECONDS: Final = 20.0
@@ -281,9 +289,23 @@ SLUG_CHARS: Final = 100
 """How long a worker's slug may be."""
 WORKER_FUNCTIONS: Final = 1_000
 """Of how many workers what is computed from their definition is kept."""
+ORDERS_AT_ONCE: Final = 64
+"""To how many runs orders are handed at once."""
 ORDER_PATIENCE_SECONDS: Final = 60.0
 """How long an order of a run that nobody knows is kept: it may yet be dispatched."""
 SUB_RUN_DEPTH: Final = 32
 """How many runs may be above a run."""
+TREE_OPEN_RUNS: Final = 2_000
+"""How many runs of a tree may be open at once: queued, running or waiting."""
+TREE_PATIENCE_SECONDS: Final = 5.0
+"""How long a sub-run waits for room in a full tree, before its caller is refused."""
+TREE_CHECK_SECONDS: Final = 0.2
+"""How often the open runs of a full tree are counted."""
+TREES_COUNTED: Final = 1_000
+"""Of how many trees a host remembers the number of open runs."""
+MALLOC_MMAP_BYTES: Final = 256 * 1024
+"""Values from this size on have memory of their own, which a server gives back as soon as they are freed."""
+MALLOC_ARENAS: Final = 2
+"""In how many places the threads of a server allocate smaller values."""
 REQUEST_BYTES: Final = 10 * 1024 * 1024
 """The largest body of a request."""

@@ -326,6 +326,8 @@ async def test_open_runs_are_those_without_an_end(store: Store) -> None:
     await keep(store, ended, failed, running, waiting)
     assert set(await store.open_runs()) == {running[0].run_id, waiting[0].run_id}
     assert await store.known_runs() == {events[0].run_id for events in (ended, failed, running, waiting)}
+    root = running[0].run_id
+    assert (await store.open_in_tree(root), await store.open_in_tree(ended[0].run_id)) == (1, 0)
 
 
 # Lists

@@ -99,6 +99,9 @@ class TrappedLog:
     async def force(self) -> None:
         await self._log.force()
 
+    def append_now(self, payload: Payload) -> Entry:
+        return self._log.append_now(payload)
+
     def tell(self, delta: Delta) -> None:
         self._log.tell(delta)
 

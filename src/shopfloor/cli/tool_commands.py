@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import anyio.abc
 from shopfloor.cli.style import safe
 from shopfloor.errors import ToolFailed, UsageError
 from shopfloor.limits import TOOL_COMPLAINT_CHARS
+from shopfloor.ports import child_environment
 
 if TYPE_CHECKING:
     from shopfloor.cli.ordering import Taken
@@ -42,7 +44,7 @@ def handler_of(command: str) -> Handler:
 
     async def handle(args: Any) -> Any:
         # Left early, as by Ctrl-C, it is killed.
-        async with await anyio.open_process(command) as process:
+        async with await anyio.open_process(command, env=child_environment(os.environ)) as process:
             printed, complained = await _spoken_with(process, json.dumps(args, ensure_ascii=False).encode())
             code = await process.wait()
         if code != 0:

@@ -13,6 +13,7 @@ import anyio
 
 from shopfloor.cli.arguments import Parser, duration_seconds, port_number, positive, storage_of
 from shopfloor.cli.leaving import leave_tasks
+from shopfloor.cli.memory import return_freed_memory
 from shopfloor.engine import Catalogue, default_folders
 from shopfloor.errors import UsageError
 from shopfloor.limits import HOST_SLOTS
@@ -60,6 +61,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 def run(args: Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="shopfloor: %(message)s", stream=sys.stderr)
+    return_freed_memory()
     storage = storage_of(args)
     workers = Workers.named(args.workers, slots=args.slots or _slots())
     found = _count(storage, workers)

@@ -89,7 +89,7 @@ class Attempt:
         log: Log,
         *,
         slot: Slot,
-        on_idle: Callable[[Attempt], None],
+        on_idle: Callable[[], None],
         cancel_tree: Callable[[Attempt, str], Awaitable[None]],
         leaving_seconds: float = LEAVING_SECONDS,
     ) -> None:
@@ -101,7 +101,8 @@ class Attempt:
         self.failure: RunFailed | StorageError | None = None
         self.left = asyncio.Event()
         """Set when it is to be left, whatever for."""
-        self.occupancy = Occupancy(slot, on_idle=lambda: on_idle(self), left=lambda: self.leaving is not None)
+        # No reference back to the attempt: it would keep the input and the results in memory until a full collection.
+        self.occupancy = Occupancy(slot, on_idle=on_idle, left=self.left.is_set)
         self.working, self.waiting, self.pause = self.occupancy.working, self.occupancy.waiting, self.occupancy.pause
         self._log = log
         self._cancel_tree = cancel_tree
@@ -161,6 +162,11 @@ class Attempt:
                     )
                 )
                 return entry
+
+    def append_now(self, payload: Payload) -> None:
+        """Append from another thread, while the loop is blocked. The journal of this attempt does not get it."""
+        if not self.leash.loose:
+            self._log.append_now(payload)
 
     def tell(self, trying: Trying, message_id: str, **piece: Any) -> None:
         """Passes on a piece of a message that is being made."""

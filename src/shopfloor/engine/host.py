@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,7 @@ from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.slots import HostSlot, Slots
 from shopfloor.engine.steps.tools import tools_of
 from shopfloor.engine.subruns import SubRuns
+from shopfloor.engine.watchdog import Watchdog, current_run
 from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange
 from shopfloor.engine.workers.definition import Definition
@@ -36,6 +38,7 @@ from shopfloor.errors import (
     AgentFailed,
     LogBusy,
     OutcomeUnknown,
+    Poisoned,
     RunEnded,
     ShopfloorError,
     StepFailed,
@@ -50,9 +53,10 @@ from shopfloor.limits import (
     IDLE_RUNS,
     IDLE_SECONDS,
     LEAVING_SECONDS,
+    POISON_ATTEMPTS,
     RUN_RETRY_SECONDS,
 )
-from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted
+from shopfloor.log import FORMAT, AssistantMessage, RunCompleted, RunError, RunStarted
 from shopfloor.ports import Dispatch, Hosts, LogReader, Logs, Models, Processes, Queue, parent_of
 from shopfloor.record import Storage, is_locked
 
@@ -112,6 +116,7 @@ class Host:
         self._tasks: anyio.abc.TaskGroup
         works.attended = lambda run_id: self.has(run_id) or is_locked(storage.log_path(run_id))
         self._sub_runs = SubRuns(self, reader=reader, queue=queue, works=works)
+        self.watchdog = Watchdog(self._note_blocked)
         self._orders = Orders(self, storage=storage, hosts=hosts, reader=reader, queue=queue, works=works)
 
     def wake(self) -> None:
@@ -135,18 +140,19 @@ class Host:
 
     async def run(self, *, started: Callable[[], Awaitable[None]] | None = None) -> None:
         """Goes on until it is cancelled; then every run is left so that it can be gone on with."""
-        async with anyio.create_task_group() as self._tasks:
-            try:
-                if started is not None:
-                    await started()
-                while True:
-                    self._news = anyio.Event()
-                    await self._look()
-                    with anyio.move_on_after(ENGINE_PAUSE_SECONDS):
-                        await self._news.wait()
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await self._leave_all()
+        with self.watchdog.running():
+            async with anyio.create_task_group() as self._tasks:
+                try:
+                    if started is not None:
+                        await started()
+                    while True:
+                        self._news = anyio.Event()
+                        await self._look()
+                        with anyio.move_on_after(ENGINE_PAUSE_SECONDS):
+                            await self._news.wait()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await self._leave_all()
 
     async def _leave_all(self) -> None:
         self._stopping = True
@@ -315,6 +321,7 @@ class Host:
                 leaving_seconds=self._leaving_seconds,
             )
             self._live[run_id] = attempt
+            current_run.set(run_id)
             try:
                 await self._begin_attempt(attempt, started, order, cancel)
                 if isinstance(worker, DefinitionChange) and definition is not None and attempt.leaving is None:
@@ -349,6 +356,13 @@ class Host:
                 OutcomeUnknown(
                     "its log was lost while it was worked on: what it had done is not known",
                     hint="look at what it did before you start it again",
+                )
+            )
+        if attempt.journal.blocked_attempts >= POISON_ATTEMPTS:
+            attempt.fail(
+                Poisoned(
+                    f"its code blocked the event loop of {POISON_ATTEMPTS} hosts in a row, until they were stopped",
+                    hint="its log says where; `await` something there, or make it a plain function and a `run.step`",
                 )
             )
         self._on_record.add(run_id)
@@ -425,9 +439,16 @@ class Host:
         if started:
             await self._queue.started(started)
 
+    def _note_blocked(self, run_id: str, note: AssistantMessage) -> None:
+        """Write into the log of a run that it blocks the event loop. Called by the watchdog's thread."""
+        attempt = self._live.get(run_id)
+        if attempt is not None:
+            with suppress(ShopfloorError, OSError):
+                attempt.append_now(note)
+
     # Those that wait.
 
-    def _idle(self, attempt: Attempt) -> None:
+    def _idle(self) -> None:
         if self._duty == "own":
             # Nobody would take it up again.
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -94,21 +94,6 @@ class Interpreter:
         self._definition = definition
         self._given = given
         self._tools = tools_of(definition)
-        self._doers: dict[type[Step], Callable[[str, Any, Scope, Place], Awaitable[None]]] = {
-            StartThread: self._start_thread,
-            AddMessage: self._add_message,
-            NextMessage: self._next_message,
-            SerializeThread: self._serialize,
-            CallTool: self._call_tool,
-            CommandStep: self._command,
-            Agent: self._agent,
-            RunWorker: self._run_worker,
-            Custom: self._custom,
-            Parallel: self._parallel,
-            ForEach: self._for_each,
-            While: self._while,
-            Terminal: self._terminal,
-        }
 
     async def run(self) -> Any:
         definition = self._definition
@@ -124,7 +109,7 @@ class Interpreter:
 
     async def _step(self, name: str, step: Step, scope: Scope) -> None:
         place = Place(scope.inner(segment_of(name)).path, scope.iteration)
-        await self._doers[type(step)](name, step, scope, place)
+        await self._DOERS[type(step)](self, name, step, scope, place)
 
     async def _compose(
         self,
@@ -390,6 +375,24 @@ class Interpreter:
     def _set(self, name: str | None, value: Any, scope: Scope) -> None:
         if name is not None:
             scope.values[name] = value
+
+    # By functions, not by bound methods: a reference of the interpreter to itself would keep its values in memory until
+    # a full collection.
+    _DOERS: ClassVar[dict[type[Step], Callable[[Interpreter, str, Any, Scope, Place], Awaitable[None]]]] = {
+        StartThread: _start_thread,
+        AddMessage: _add_message,
+        NextMessage: _next_message,
+        SerializeThread: _serialize,
+        CallTool: _call_tool,
+        CommandStep: _command,
+        Agent: _agent,
+        RunWorker: _run_worker,
+        Custom: _custom,
+        Parallel: _parallel,
+        ForEach: _for_each,
+        While: _while,
+        Terminal: _terminal,
+    }
 
 
 def finished(result: dict[str, Any]) -> Finished:

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from shopfloor.engine.output import TextTail
+from shopfloor.engine.watchdog import is_loop_blocked
 from shopfloor.errors import ExecutionCancelled, InvalidEvent
-from shopfloor.limits import JOURNAL_PAGE_EVENTS
+from shopfloor.limits import COMMAND_OUTPUT_CHARS, JOURNAL_PAGE_EVENTS
 from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
@@ -21,6 +23,7 @@ from shopfloor.log import (
     Session,
     StepCompleted,
     StepStarted,
+    TextBlock,
     ToolCall,
     ToolResult,
     Usage,
@@ -33,6 +36,8 @@ from shopfloor.views import DEFINITION_CHANGED, PartialMessages, Waits, added, w
 
 AGENT = "agent"
 """The kind of a step that an agent does."""
+COMMAND = "command"
+"""The kind of a step that runs a command."""
 _FAR = 2**53
 """After any event."""
 
@@ -79,6 +84,8 @@ class StepRecord(msgspec.Struct):
     """For an agent: what its messages say that the sitting that goes on has spent; its total takes their place."""
     open_calls: dict[str, None] = {}
     """For an agent: its calls of tools without a result."""
+    stdout: TextTail = msgspec.field(default_factory=lambda: TextTail(COMMAND_OUTPUT_CHARS))
+    """For a command: the end of its standard output."""
 
 
 class Journal(msgspec.Struct):
@@ -111,14 +118,22 @@ class Journal(msgspec.Struct):
     covers: Covers | None = None
     """What the usage and the cost of its agents' steps are of."""
 
+    blocked_attempts: int = 0
+    """How many attempts in a row, up to the newest, were lost while the run blocked the event loop."""
+    is_blocked: bool = False
+    """Whether the last event says that the run blocks the event loop."""
+
     def take(self, event: Event) -> None:
         self.last_seq = event.seq
+        # Whatever follows the note shows that the loop went on: then the run is not what ended the host.
+        was_blocked, self.is_blocked = self.is_blocked, is_loop_blocked(event.payload)
         self.waits = waits_step(self.waits, event)
         self.partial.take(event)
         place = Place(event.path, event.iteration)
         match event.payload:
             case RunStarted() as started:
                 self.attempt = started.attempt
+                self.blocked_attempts = self.blocked_attempts + 1 if was_blocked else 0
                 self._settle_cut_off()
                 if self.first is None:
                     self.first, self.parent_run_id, self.started_at = started, event.parent_run_id, event.timestamp
@@ -135,13 +150,8 @@ class Journal(msgspec.Struct):
                 place, said
             ):
                 self._note_session(place, said)
-            case AssistantMessage() as message if is_piece(message):
-                # No part of the thread: the whole message is, if it follows.
-                pass
             case (UserMessage() | AssistantMessage()) as message:
-                self.said.setdefault(place, []).append(message)
-                if isinstance(message, AssistantMessage):
-                    self.spent = self.spent.plus(message.usage, message.cost)
+                self._note_message(place, message)
             case ToolCall() as call:
                 self.said.setdefault(place, []).append(call)
                 self.calls[call.call_id] = (place, call)
@@ -199,6 +209,21 @@ class Journal(msgspec.Struct):
         if isinstance(said, ToolCall | ToolResult) and said.fidelity == "router":
             return False
         return place in self.steps and self.steps[place].kind == AGENT
+
+    def _note_message(self, place: Place, message: UserMessage | AssistantMessage) -> None:
+        step = self.steps.get(place)
+        if step is not None and step.kind == COMMAND:
+            # Of a command's output only the end: later steps get no more, and the whole may be gigabytes.
+            texts = (block for block in message.blocks if isinstance(block, TextBlock))
+            for text in (block.text for block in texts if block.stream == "stdout"):
+                step.stdout.add(text)
+            return
+        if isinstance(message, AssistantMessage) and is_piece(message):
+            # No part of the thread: the whole message is, if it follows.
+            return
+        self.said.setdefault(place, []).append(message)
+        if isinstance(message, AssistantMessage):
+            self.spent = self.spent.plus(message.usage, message.cost)
 
     def _note_session(self, place: Place, said: Said) -> None:
         """An agent may tell only late in which session it is."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
+import anyio
 import anyio.to_thread
 
 from shopfloor.engine.attempt import Attempt
@@ -16,7 +18,7 @@ from shopfloor.engine.journal import last_event
 from shopfloor.engine.orphans import can_go_on, end_orphan
 from shopfloor.engine.works import LocalWorks
 from shopfloor.errors import LogClosed, RunEnded, ShopfloorError, StorageError
-from shopfloor.limits import ORDER_PATIENCE_SECONDS, STOPPED_HOST_SECONDS
+from shopfloor.limits import ORDER_PATIENCE_SECONDS, ORDERS_AT_ONCE, STOPPED_HOST_SECONDS
 from shopfloor.log import RunCompleted, timestamp_of
 from shopfloor.ports import Dispatch, Hosts, LogReader, Order, Queue
 from shopfloor.record import Storage
@@ -78,17 +80,30 @@ class Orders:
 
     async def obey(self) -> None:
         done = [number for number, attempt in self._recorded.items() if attempt.on_disk]
+        by_run: dict[str, list[tuple[int, Order]]] = {}
         for number, order in await self._queue.orders():
-            if number in self._recorded:
-                continue
-            try:
-                done += await self._obey(number, order)
-            except (ShopfloorError, OSError) as error:
-                # One that cannot be taken up now must not keep the others waiting.
-                _log.warning("an order of run %s waits: %s", order.run_id, error)
+            if number not in self._recorded:
+                by_run.setdefault(order.run_id, []).append((number, order))
+        # Several runs at once: a cancelled tree may have thousands of them, and each waits for the database.
+        limiter = anyio.CapacityLimiter(ORDERS_AT_ONCE)
+        async with anyio.create_task_group() as tasks:
+            for orders in by_run.values():
+                tasks.start_soon(self._obey_all, orders, done, limiter)
         await self._queue.done(done)
         for number in done:
             self._recorded.pop(number, None)
+
+    async def _obey_all(
+        self, orders: Sequence[tuple[int, Order]], done: list[int], limiter: anyio.CapacityLimiter
+    ) -> None:
+        """The orders of one run, in order. Adds to `done` those that are done with by this."""
+        async with limiter:
+            for number, order in orders:
+                try:
+                    done += await self._obey(number, order)
+                except (ShopfloorError, OSError) as error:
+                    # One that cannot be taken up now must not keep the others waiting.
+                    _log.warning("an order of run %s waits: %s", order.run_id, error)
 
     async def _obey(self, number: int, order: Order) -> list[int]:
         """Those that are done with by this."""

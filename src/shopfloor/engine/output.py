@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import codecs
+from collections import deque
 
 from shopfloor.limits import MASK_HOLD_BYTES, OUTPUT_JOIN_BYTES, RESULT_TAIL_BYTES
 from shopfloor.log import TextBlock
@@ -72,6 +73,27 @@ class Output:
             # Before the cut, which could leave the half of a secret that no longer looks like one.
             text = self._mask.text(text)
         return text.encode()[-RESULT_TAIL_BYTES:].decode("utf-8", "ignore")
+
+
+class TextTail:
+    """The end of a text that comes in pieces, at most `limit_chars` long."""
+
+    def __init__(self, limit_chars: int) -> None:
+        self._limit_chars = limit_chars
+        self._pieces: deque[str] = deque()
+        self._size = 0
+        self.is_truncated = False
+        """Whether text was dropped from the beginning."""
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+        self._size += len(text)
+        self.is_truncated = self.is_truncated or self._size > self._limit_chars
+        while self._size - len(self._pieces[0]) >= self._limit_chars:
+            self._size -= len(self._pieces.popleft())
+
+    def text(self) -> str:
+        return "".join(self._pieces)[-self._limit_chars :]
 
 
 def _torn_character(data: bytes) -> int:

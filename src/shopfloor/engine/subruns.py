@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Protocol
 
 import anyio
@@ -9,9 +12,10 @@ import anyio
 from shopfloor.engine.attempt import Attempt, EndedBadly, StepResult, Trying
 from shopfloor.engine.duty import Duty
 from shopfloor.engine.journal import outcome_of, summed
+from shopfloor.engine.tree_limit import TreeLimiter
 from shopfloor.engine.works import LocalWorks
-from shopfloor.errors import ConflictError, StepFailed
-from shopfloor.limits import SUB_RUN_DEPTH
+from shopfloor.errors import ConflictError, StepFailed, TreeLimit
+from shopfloor.limits import SUB_RUN_DEPTH, TREE_OPEN_RUNS
 from shopfloor.log import RunCompleted, Usage, new_run_id, now
 from shopfloor.ports import Asked, Dispatch, LogReader, Order, Queue
 from shopfloor.views import added
@@ -36,6 +40,7 @@ class SubRuns:
         self._reader = reader
         self._queue = queue
         self._works = works
+        self._limiter = TreeLimiter(works.open_in_tree, limit=TREE_OPEN_RUNS)
 
     async def call(self, attempt: Attempt, trying: Trying, worker: str, given: dict[str, Any]) -> StepResult:
         first = attempt.journal.first
@@ -44,7 +49,7 @@ class SubRuns:
         outcome = await outcome_of(self._reader, child) if child is not None else None
         depth = int((first.parent or {}).get("depth", 0) if first else 0) + 1
         if depth > SUB_RUN_DEPTH:
-            raise StepFailed(
+            raise TreeLimit(
                 f"{worker!r} would be {depth} runs deep, and {SUB_RUN_DEPTH} is the most", hint="does it call itself?"
             )
         if outcome is None:
@@ -85,20 +90,19 @@ class SubRuns:
         except anyio.get_cancelled_exc_class():
             if attempt.leaving not in ("suspended", "stopped"):
                 stopped = attempt.cancellation.reason or attempt.journal.stop_reason(trying.place)
-                with anyio.CancelScope(shield=True):
-                    await self._cancel(child, stopped or "its parent went on without it")
+                await _to_its_end(self._cancel(child, stopped or "its parent went on without it"))
             raise
 
     async def _order_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> None:
         order = self._works.order_of(asked)
-        if not known:
+        if known:
+            # An earlier attempt has ordered it, and it may still be queued.
+            with suppress(ConflictError):
+                await self._host.take_in(order)
+            return
+        async with self._limiter.admitted(order.root_run_id):
             await attempt.child_started(trying, order.run_id, asked.worker, asked.input)
-        try:
             await self._host.take_in(order)
-        except ConflictError:
-            # An earlier attempt has ordered it, and it is still queued.
-            if not known:
-                raise
 
     async def cancel_open(self, attempt: Attempt) -> None:
         """Sub-runs that nobody waits for any more when this run ends go with it."""
@@ -116,3 +120,17 @@ class SubRuns:
         order = Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
         await self._queue.put(order)
         self._host.wake()
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await work that must not be cut off, in a task that is being cancelled.
+
+    A shield is not enough: `asyncio.gather` cancels the tasks of a worker directly, and once more for each time that it
+    is told to. A sub-run whose cancellation was lost so would wait for ever.
+    """
+    task = asyncio.create_task(work)
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
+    task.result()

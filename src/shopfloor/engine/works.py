@@ -97,6 +97,9 @@ class LocalWorks:
             client_wait_seconds=asked.client_wait_seconds,
         )
 
+    async def open_in_tree(self, root_run_id: str) -> int:
+        return await self._store.open_in_tree(root_run_id)
+
     async def knows(self, run_id: str) -> bool:
         return await self._store.get_run(run_id) is not None
 

@@ -160,7 +160,8 @@ class _Ended(_StepPayload, frozen=True, kw_only=True):
     retryable: bool | None = None
     """Whether the same step could end well another time."""
     result: Any = None
-    """What it gave; for a command `exit_code`, and `signal` where one killed it."""
+    """What it gave; for a command `exit_code`, `signal` where one killed it, and `stdout_truncated` where later steps
+    got only the end of its output."""
     usage: Usage | None = None
     """Tokens of this step."""
     cost: Cost | None = None

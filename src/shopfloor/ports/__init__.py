@@ -21,7 +21,7 @@ from shopfloor.ports.agents import (
 from shopfloor.ports.hosts import Hosts
 from shopfloor.ports.logs import Changes, Gone, Log, LogCopy, LogReader, Logs, child_towards, parent_of
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
-from shopfloor.ports.processes import Child, Command, Exit, Piece, Processes, StreamName
+from shopfloor.ports.processes import Child, Command, Exit, Piece, Processes, StreamName, child_environment
 from shopfloor.ports.projects import Project, Projects
 from shopfloor.ports.queue import ANSWER, Dispatch, Order, Queue, queued_row
 from shopfloor.ports.store import (
@@ -92,6 +92,7 @@ __all__ = [
     "Typed",
     "WorkerInfo",
     "Works",
+    "child_environment",
     "child_towards",
     "parent_of",
     "queued_row",

@@ -51,6 +51,10 @@ class Log(Protocol):
         """Returns when all that was appended is on disk."""
         ...
 
+    def append_now(self, payload: Payload) -> Entry:
+        """Append without the event loop, from any thread."""
+        ...
+
     def tell(self, delta: Delta) -> None:
         """Passes on text as it is being typed, to whoever follows with deltas. It is not kept."""
         ...

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -11,9 +12,21 @@ from shopfloor.log import EndedProcess
 
 StreamName = Literal["stdout", "stderr"]
 
+_OWN_PREFIX: Final = "SHOPFLOOR_"
+_INHERITED: Final = frozenset({"SHOPFLOOR_STORAGE"})
+"""Variables of ours that children get on purpose: a `shopfloor` inside a command works on the same storage."""
+
+
+def child_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Give what a child gets of our environment: everything but our own settings and secrets.
+
+    `SHOPFLOOR_TOKEN` and the keys of models would otherwise be in the log of every command that prints its environment.
+    """
+    return {name: value for name, value in env.items() if not name.startswith(_OWN_PREFIX) or name in _INHERITED}
+
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to run. `env` is added to our own environment."""
+    """A program to run. `env` is added to what children get of our own environment."""
 
     argv: list[str]
     cwd: str

@@ -131,6 +131,10 @@ class Store(Protocol):
         """The runs whose rows say that they have not ended."""
         ...
 
+    async def open_in_tree(self, root_run_id: str) -> int:
+        """Count the runs of a tree whose rows say that they have not ended, with the root."""
+        ...
+
     async def unattended(self) -> list[OpenRun]:
         """Those of them that need a host: begun, and not waiting for somebody outside."""
         ...

@@ -23,6 +23,7 @@ from shopfloor.limits import (
     LOG_LINE_BYTES,
     PROBE_CHUNK_BYTES,
     READ_CHUNK_BYTES,
+    SHARED_CHUNK_BYTES,
     SHARED_CHUNKS,
 )
 from shopfloor.log import PAYLOAD_TYPES, Entry, RunCompleted
@@ -150,7 +151,7 @@ class Cursor:
             self._offset, self.seq, self._mark = chunk.offset, chunk.seq, chunk.mark
             return chunk.entries
         began, entries = self._offset, self._read()
-        if self._mark and self._offset - began > READ_CHUNK_BYTES // 2:
+        if self._mark and READ_CHUNK_BYTES // 2 < self._offset - began <= SHARED_CHUNK_BYTES:
             self._shared.keep(place, _Chunk(entries, self._offset, self.seq, self._mark))
         return entries
 

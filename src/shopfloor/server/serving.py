@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Generator
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -17,10 +18,17 @@ from shopfloor.errors import ConflictError
 from shopfloor.server.limits import SHUTDOWN_SECONDS
 
 
-async def serve(app: Starlette, host: str, port: int, on_started: Callable[[str], None]) -> None:
+async def serve(
+    app: Starlette,
+    host: str,
+    port: int,
+    on_started: Callable[[str], None],
+    on_signal: Callable[[], None] | None = None,
+) -> None:
     """Serves until SIGINT or SIGTERM, or until it is cancelled; both end open requests first.
 
-    `on_started` is told the address, with the port that was found where `port` is 0. Run it on uvloop.
+    `on_started` is told the address, with the port that was found where `port` is 0. `on_signal` is
+    called for each signal, by the signal's handler: also while the loop is blocked. Run it on uvloop.
     """
     listening = _listen(host, port)
     config = uvicorn.Config(
@@ -34,7 +42,7 @@ async def serve(app: Starlette, host: str, port: int, on_started: Callable[[str]
         proxy_headers=False,
         timeout_graceful_shutdown=round(SHUTDOWN_SECONDS),
     )
-    server = _Server(config, app.state.stopping, lambda: on_started(_address(listening, host)))
+    server = _Server(config, app.state.stopping, lambda: on_started(_address(listening, host)), on_signal)
     with contextlib.closing(listening):
         async with anyio.create_task_group() as group:
             ended = anyio.Event()
@@ -69,10 +77,17 @@ def _address(listening: socket.socket, host: str) -> str:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, stopping: anyio.Event, on_started: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        stopping: anyio.Event,
+        on_started: Callable[[], None],
+        on_signal: Callable[[], None] | None,
+    ) -> None:
         super().__init__(config)
         self._stopping = stopping
         self._on_started = on_started
+        self._on_signal = on_signal
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -83,6 +98,11 @@ class _Server(uvicorn.Server):
         # Streams would go on for ever: they are told before anybody waits for them.
         self._stopping.set()
         await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._on_signal is not None:
+            self._on_signal()
+        super().handle_exit(sig, frame)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import InvalidEvent, RunNotFound
-from shopfloor.limits import SHARED_CHUNKS
+from shopfloor.limits import SHARED_CHUNK_BYTES, SHARED_CHUNKS
 from shopfloor.log import Delta, Entry, RunStarted, decode
 from shopfloor.record import Reset
 from shopfloor.server.answers import services_of, streams
@@ -104,6 +104,8 @@ def _framed(batch: list[Followed]) -> bytes:
     if known is not None and known[0] is batch:
         return known[1]
     frames = b"".join([_run_part(one) for one in batch])
+    if len(frames) > 2 * SHARED_CHUNK_BYTES:
+        return frames
     _frames[id(batch)] = (batch, frames)
     if len(_frames) > SHARED_CHUNKS:
         _frames.popitem(last=False)

@@ -403,7 +403,7 @@ async def serve_storage(
                 tasks.start_soon(keeper)
                 tasks.start_soon(partial(anyio.to_thread.run_sync, works.warm_up, abandon_on_cancel=True))
                 app = create_app(office.services(works.works, allowed_hosts=allowed_hosts))
-                await serve(app, host, port, started)
+                await serve(app, host, port, started, works.host.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             # What the last runs wrote while they were being left is listed too.
             await office.ingest.catch_up()

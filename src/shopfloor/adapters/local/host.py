@@ -17,6 +17,7 @@ from shopfloor.adapters.local import minder
 from shopfloor.adapters.local.hosts import HostCard
 from shopfloor.errors import MinderLost, storage_error
 from shopfloor.limits import KILL_GRACE_SECONDS, MINDER_GRACE_SECONDS, SWEEP_PAUSE_SECONDS
+from shopfloor.ports import child_environment
 from shopfloor.record import Storage, is_locked, lock, make_folder, open_for_append
 
 
@@ -54,7 +55,7 @@ class LocalHost:
     def _start_minder(self) -> subprocess.Popen[bytes]:
         limits = (MINDER_GRACE_SECONDS, KILL_GRACE_SECONDS, SWEEP_PAUSE_SECONDS)
         # Without our markers, and in a session of its own: it must outlive us, and whoever runs us.
-        env = {key: value for key, value in os.environ.items() if key not in minder.MARKERS}
+        env = child_environment(os.environ)
         try:
             return subprocess.Popen(
                 [sys.executable, "-I", str(Path(minder.__file__)), self.id, *map(str, limits)],

@@ -64,6 +64,11 @@ class LocalLog:
     async def force(self) -> None:
         await _on_disk_time(self.recorder.sync_pending)
 
+    def append_now(self, payload: Payload) -> Entry:
+        entry = self.recorder.append(payload)
+        self._live.wake(self.run_id)
+        return entry
+
     def tell(self, delta: Delta) -> None:
         # In pieces a secret cannot be seen: where something is to be masked, only the whole is told, by the log.
         if self.mask is None:

@@ -31,7 +31,7 @@ from shopfloor.limits import (
     SWEEP_PAUSE_SECONDS,
 )
 from shopfloor.log import EndedProcess
-from shopfloor.ports import Command, Exit, Piece, StreamName
+from shopfloor.ports import Command, Exit, Piece, StreamName, child_environment
 
 # The gate: a shell that waits for a word on a pipe of ours and then becomes the program. So the pid is known, and on
 # record, before the program does anything; and should we die before the word, it never runs.
@@ -178,7 +178,7 @@ class LocalProcesses:
     def _spawn(self, command: Command, run_id: str, mark: str) -> tuple[subprocess.Popen[bytes], int]:
         """The process, waiting at its gate, and our end of the gate."""
         marks = dict(zip(minder.MARKERS, (self._host.id, run_id, mark), strict=True))
-        env = {**os.environ, **command.env, **marks}
+        env = {**child_environment(os.environ), **command.env, **marks}
         if not Path(command.cwd).is_dir():
             raise CommandNotFound(f"there is no folder {command.cwd}", hint="name one that exists with --cwd")
         if shutil.which(command.argv[0], path=env.get("PATH")) is None:

@@ -56,6 +56,8 @@ class LocalLogReader:
         if before is not None and not after:
             # The page above `before` is the last of what stands before it.
             last = last_entry(path)
+            if limit == 1 and last is not None and last.seq < before:
+                return [last]
             after = max(0, min(before, last.seq + 1 if last else 0) - 1 - limit)
         return await anyio.to_thread.run_sync(
             lambda: list(read(path, after=after, before=before, limit=limit, report=_pass_on))

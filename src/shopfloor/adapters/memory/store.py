@@ -113,6 +113,10 @@ class MemoryStore:
         """The runs whose rows say that they have not ended."""
         return [run_id for run_id, kept in self._runs.items() if not kept.row.ended]
 
+    async def open_in_tree(self, root_run_id: str) -> int:
+        """Count the runs of a tree whose rows say that they have not ended."""
+        return sum(not kept.row.ended and kept.row.root_run_id == root_run_id for kept in self._runs.values())
+
     async def unattended(self) -> list[OpenRun]:
         """Those of them that need a host: begun, and not waiting for somebody outside."""
         rows = [kept.row for kept in self._runs.values()]

@@ -12,7 +12,7 @@ from pathlib import Path
 from shopfloor.adapters.providers.apis import API_KEYS
 from shopfloor.adapters.providers.registry import NAMES, provider
 from shopfloor.limits import AGENT_VERSION_SECONDS
-from shopfloor.ports import Capabilities, Provider, ProviderInfo
+from shopfloor.ports import Capabilities, Provider, ProviderInfo, child_environment
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
 
@@ -50,7 +50,7 @@ def _version(path: str, env: Mapping[str, str]) -> tuple[str | None, str | None]
         ended = subprocess.run(
             [path, "--version"],
             capture_output=True,
-            env=dict(env),
+            env=child_environment(env),
             stdin=subprocess.DEVNULL,
             timeout=AGENT_VERSION_SECONDS,
             check=False,

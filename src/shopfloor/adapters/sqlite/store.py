@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 import msgspec
-from sqlalchemy import Connection, Engine, delete, select, update
+from sqlalchemy import Connection, Engine, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.exc import OperationalError
 
@@ -129,6 +129,11 @@ class SqliteStore:
 
     async def open_runs(self) -> list[str]:
         return await self._ids(select(worker_runs.c.id).where(worker_runs.c.completed_at.is_(None)))
+
+    async def open_in_tree(self, root_run_id: str) -> int:
+        runs = worker_runs.c
+        query = select(func.count()).where(runs.completed_at.is_(None), runs.root_run_id == root_run_id)
+        return await self.read(lambda connection: connection.execute(query).scalar_one())
 
     async def unattended(self) -> list[OpenRun]:
         runs = worker_runs.c

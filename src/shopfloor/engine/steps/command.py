@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import anyio.lowlevel
@@ -10,15 +9,13 @@ import msgspec
 
 from shopfloor.engine.attempt import Attempt, EndedBadly, StepResult, Trying
 from shopfloor.engine.cancel import Cancellation
-from shopfloor.engine.journal import Place, Said
+from shopfloor.engine.journal import COMMAND, Place
 from shopfloor.engine.output import Output
 from shopfloor.engine.steps.serving import Serving, StepCommand, complaint, exit_result
 from shopfloor.engine.steps.stopping import stopped_when_left
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import StepFailed, StorageError
-from shopfloor.limits import COMMAND_OUTPUT_BYTES
-from shopfloor.log import AssistantMessage, TextBlock, UserMessage
-from shopfloor.ports import Processes
+from shopfloor.ports import Exit, Processes
 
 
 class CommandResult(msgspec.Struct, frozen=True):
@@ -26,6 +23,8 @@ class CommandResult(msgspec.Struct, frozen=True):
 
     stdout: str
     exit_code: int
+    truncated: bool = False
+    """Whether `stdout` is only the end of what the command printed. The log has all of it."""
 
 
 class CommandWork:
@@ -46,9 +45,10 @@ class CommandWork:
         self._timeout = timeout
         self._allow_failure = allow_failure
 
-    async def run(self, place: Place, *, name: str, retry: Retry | None = None, kind: str = "command") -> CommandResult:
+    async def run(self, place: Place, *, name: str, retry: Retry | None = None, kind: str = COMMAND) -> CommandResult:
         ended = await self._attempt.step(place, self._work, name=name, kind=kind, retry=retry, starts_itself=True)
-        return CommandResult(stdout_of(self._attempt.said(place)), int(ended["exit_code"]))
+        stdout = self._attempt.journal.steps[place].stdout
+        return CommandResult(stdout.text(), int(ended["exit_code"]), truncated=stdout.is_truncated)
 
     async def _work(self, trying: Trying) -> StepResult:
         cancellation = Cancellation()
@@ -71,21 +71,16 @@ class CommandWork:
             raise StepFailed(serving.failure.message, hint=serving.failure.hint)
         if cancellation.reason is not None:
             raise StepFailed(cancellation.reason)
-        result = StepResult(exit_result(ended), ended_processes=ended.ended_processes if ended else None)
+        result = StepResult(
+            self._result_of(trying.place, ended), ended_processes=ended.ended_processes if ended else None
+        )
         wrong = complaint(ended)
         if wrong is not None and not self._allow_failure:
             raise EndedBadly(StepFailed(f"the command failed: {wrong}"), result)
         return result
 
-
-def stdout_of(said: Sequence[Said]) -> str:
-    """What the newest try of a command printed; of very much, the end."""
-    begun = max((n for n, one in enumerate(said) if isinstance(one, UserMessage)), default=0)
-    texts = [
-        block.text
-        for one in said[begun:]
-        if isinstance(one, AssistantMessage)
-        for block in one.blocks
-        if isinstance(block, TextBlock) and block.stream == "stdout"
-    ]
-    return "".join(texts)[-COMMAND_OUTPUT_BYTES:]
+    def _result_of(self, place: Place, ended: Exit | None) -> dict[str, int | str | bool] | None:
+        result = exit_result(ended)
+        if result is not None and self._attempt.journal.steps[place].stdout.is_truncated:
+            result["stdout_truncated"] = True
+        return result

@@ -1,0 +1,93 @@
+"""A worker in Python that blocks the event loop: it is reported, the server can be stopped, and the run fails at last."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from tests.cli.test_run import wait_until
+from tests.faults.engine_server import Server, Shop
+
+from shopfloor.engine.watchdog import is_loop_blocked
+from shopfloor.limits import POISON_ATTEMPTS
+
+WORKERS = """
+import asyncio
+import time
+from shopfloor import Run, worker
+
+@worker(slug="spinning")
+async def spinning(run: Run):
+    await asyncio.gather(spin(), asyncio.sleep(0))
+
+async def spin():
+    while True:
+        pass
+
+@worker(slug="slow")
+async def slow(run: Run):
+    if run.attempt == 1:
+        time.sleep(4.5)
+    return (await run.command("echo went on")).stdout
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    shop = Shop(tmp_path)
+    (tmp_path / "blocking.py").write_text(WORKERS)
+    return shop
+
+
+def blocked(shop: Shop, run_id: str) -> int:
+    """How many notes the log has that the run blocks the loop."""
+    return sum(is_loop_blocked(event.payload) for event in shop.events(run_id))
+
+
+def stopped(server: Server) -> tuple[int, str]:
+    """Stop a server with TERM; give its exit code and what it said."""
+    server.process.send_signal(signal.SIGTERM)
+    _, said = server.process.communicate(timeout=30)
+    return server.process.returncode, said.decode()
+
+
+@pytest.mark.req("SF-5")
+def test_a_run_that_blocks_the_event_loop_is_named_stopped_and_fails_in_the_end(shop: Shop):
+    words = ("--workers", str(shop.folder / "blocking.py"))
+    with shop.up(*words) as server:
+        slow = server.post("/api/runs", worker="slow", input={})["run_id"]
+        wait_until(lambda: shop.outcome(slow), "the slow run to end", 60)
+        beside = server.dispatch("question")
+        wait_until(lambda: shop.open_calls(beside), "the other run to wait", 60)
+        child = server.dispatch("command")
+        wait_until(shop.children, "the command to run", 60)
+        run_id = server.post("/api/runs", worker="spinning", input={})["run_id"]
+        wait_until(lambda: blocked(shop, run_id) == 1, "the first note", 60)
+        code, said = stopped(server)
+    assert code == 70
+    assert re.search(rf"blocking.py:1[12], in spin \(run {run_id}\)", said), said
+    assert re.search(r'File ".*blocking.py", line 1[12] in spin', said), said
+    wait_until(lambda: shop.children() == [], "the command to be ended with its host")
+    # One that blocked the loop for a while, and went on, is only told of.
+    assert blocked(shop, slow) == 1
+    outcome = shop.outcome(slow)
+    assert outcome is not None
+    assert outcome.status == "completed"
+    for attempt in range(2, POISON_ATTEMPTS + 1):
+        with shop.up(*words) as server:
+            wait_until(lambda attempt=attempt: blocked(shop, run_id) == attempt, "the next note", 60)
+            server.kill()
+    with shop.up(*words) as server:
+        wait_until(lambda: shop.outcome(run_id), "the outcome", 60)
+        for call_id in shop.open_calls(beside):
+            server.post(f"/api/runs/{beside}/answer", call_id=call_id, answer="answered")
+        ended = shop.all_ended()
+        assert ended[beside].status == "completed"
+        assert ended[run_id].status == "failed"
+        error = ended[run_id].error
+        assert error is not None
+        assert (error.code, "its log says where" in (error.hint or "")) == ("poisoned", True)
+        assert ended[child].status == "failed"
+        assert server.stop() == 0
