@@ -3,7 +3,15 @@
 from shopfloor.record.attendance import is_attended, is_host_alive
 from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
-from shopfloor.record.files import is_locked, lock, lock_file, make_folder, open_for_append, write_private
+from shopfloor.record.files import (
+    force_to_disk,
+    is_locked,
+    lock,
+    lock_file,
+    make_folder,
+    open_for_append,
+    write_private,
+)
 from shopfloor.record.masking import MASK, Hook, Masking
 from shopfloor.record.reader import Cursor, Problem, Report, Reset, SharedReads, follow, last_entry, read, whole_bytes
 from shopfloor.record.recorder import Recorder, RecorderStats
@@ -29,6 +37,7 @@ __all__ = [
     "SubscriberStats",
     "Subscription",
     "follow",
+    "force_to_disk",
     "is_attended",
     "is_host_alive",
     "is_locked",

@@ -70,6 +70,16 @@ class Storage:
         whole = data[: data.rfind(b"\n") + 1]
         return [word for word in whole.decode("ascii", "replace").split() if is_run_id(word)], place + len(whole)
 
+    def set_database_aside(self) -> Path:
+        """Rename the database, and what SQLite keeps beside it, so that a new one can be made; give its new path."""
+        number = 1
+        while (aside := self.database.with_name(f"{self.database.name}.damaged-{number}")).exists():
+            number += 1
+        for end in ("-wal", "-shm", ""):
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{self.database}{end}").rename(f"{aside}{end}")
+        return aside
+
     def run_ids(self) -> Iterator[str]:
         """The runs that have a log, in no order."""
         return (name.removesuffix(".jsonl") for name in self._names())
