@@ -29,7 +29,7 @@ from shopfloor.limits import (
 )
 from shopfloor.log import Delta
 from shopfloor.ports import AgentExit, LogReader, Logs, Processes, ProviderInfo, Queue, Store
-from shopfloor.record import Durability, Masking, Storage, lock, open_for_append, write_private
+from shopfloor.record import Durability, Masking, Storage, lock, open_for_append, refuse_shared, write_private
 from shopfloor.version import __version__
 
 if TYPE_CHECKING:
@@ -366,6 +366,7 @@ async def open_client(
 @contextmanager
 def the_one_server(storage: Storage) -> Generator[None]:
     """Holds the storage's place for a server; the lock goes with the process, whatever ends it."""
+    refuse_shared(storage.root)
     try:
         descriptor = open_for_append(storage.server_lock)
     except OSError as error:

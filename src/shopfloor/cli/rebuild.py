@@ -25,8 +25,8 @@ def run(args: Namespace) -> int:
     async def rebuild() -> tuple[int, int]:
         async with local_office(storage) as office:
             await office.store.check()
-            await office.store.clear_views()
             await finish_deletions(storage, office.store, office.queue)
+            await office.store.clear_views()
             events = await office.ingest.catch_up(everything=True)
             await office.queue.show_queued()
             return events, len(await office.store.known_runs())

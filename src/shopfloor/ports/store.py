@@ -157,7 +157,7 @@ class Store(Protocol):
         ...
 
     async def half_deleted(self) -> list[str]:
-        """The runs that have a tombstone and a row: a crash cut their deletion off."""
+        """The runs that have a tombstone and still a row or an idempotency key: a crash cut their deletion off."""
         ...
 
     async def delete(self, run_id: str) -> None:

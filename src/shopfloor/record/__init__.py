@@ -13,6 +13,7 @@ from shopfloor.record.files import (
     write_private,
 )
 from shopfloor.record.masking import MASK, Hook, Masking
+from shopfloor.record.ownership import refuse_shared
 from shopfloor.record.reader import Cursor, Problem, Report, Reset, SharedReads, follow, last_entry, read, whole_bytes
 from shopfloor.record.recorder import Recorder, RecorderStats
 from shopfloor.record.repair import Repair, torn_files
@@ -47,6 +48,7 @@ __all__ = [
     "make_folder",
     "open_for_append",
     "read",
+    "refuse_shared",
     "torn_files",
     "whole_bytes",
     "write_private",

@@ -116,7 +116,7 @@ class MemoryStore:
     async def unattended(self) -> list[OpenRun]:
         """Those of them that need a host: begun, and not waiting for somebody outside."""
         rows = [kept.row for kept in self._runs.values()]
-        return [OpenRun(row.id, row.host) for row in rows if not row.ended and row.attempt and not row.outside]
+        return [OpenRun(row.id, row.host) for row in rows if not row.ended and row.last_seq and not row.outside]
 
     async def due(self, now: str) -> list[str]:
         """The runs of which a wait has ended by that time."""

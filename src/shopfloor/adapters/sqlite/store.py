@@ -22,6 +22,7 @@ from shopfloor.adapters.sqlite.intake import Intake
 from shopfloor.adapters.sqlite.rows import item_of, timeline_item_of
 from shopfloor.adapters.sqlite.schema import (
     channels,
+    dispatch_keys,
     pins,
     settings,
     tombstones,
@@ -140,7 +141,9 @@ class SqliteStore:
 
     async def unattended(self) -> list[OpenRun]:
         runs = worker_runs.c
-        query = select(runs.id, runs.host).where(runs.completed_at.is_(None), runs.attempt > 0, runs.outside.is_(False))
+        query = select(runs.id, runs.host).where(
+            runs.completed_at.is_(None), runs.last_seq > 0, runs.outside.is_(False)
+        )
         found = await self.read(lambda connection: connection.execute(query).all())
         return [OpenRun(row.id, row.host) for row in found]
 
@@ -154,7 +157,9 @@ class SqliteStore:
         return set(await self._ids(select(tombstones.c.worker_id)))
 
     async def half_deleted(self) -> list[str]:
-        return await self._ids(select(worker_runs.c.id).where(worker_runs.c.id.in_(select(tombstones.c.worker_id))))
+        buried = select(tombstones.c.worker_id)
+        rows = select(worker_runs.c.id).where(worker_runs.c.id.in_(buried))
+        return await self._ids(rows.union(select(dispatch_keys.c.run_id).where(dispatch_keys.c.run_id.in_(buried))))
 
     async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
         runs = worker_runs.c
