@@ -15,6 +15,7 @@ from tests.contract.test_queue import answer, dispatch, statuses
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import DatabaseLost, StoreError
 from shopfloor.limits import INTAKE_BYTES
+from shopfloor.ports import Dispatch, KeyedRun, Order
 
 pytestmark = pytest.mark.anyio
 
@@ -29,11 +30,24 @@ def lose_database(folder: Path) -> None:
         path.unlink()
 
 
+class Logs:
+    """What logs know: these runs have begun, each with its id as its idempotency key."""
+
+    def __init__(self, runs: Collection[str] = ()) -> None:
+        self._runs = runs
+
+    def has(self, entry: Dispatch | Order) -> bool:
+        return entry.run_id in self._runs
+
+    def keyed(self) -> list[KeyedRun]:
+        return [KeyedRun(run_id, run_id, "builder", {"what": "c"}) for run_id in self._runs]
+
+
 async def opened(folder: Path, *, recorded: Collection[str] = ()) -> tuple[SqliteQueue, SqliteStore]:
     """A queue as every process opens it. `recorded` are the runs whose logs have what was asked."""
     store = await SqliteStore.open(folder / "shopfloor.db")
     queue = SqliteQueue(store)
-    await queue.recover(lambda entry: entry.run_id in recorded)
+    await queue.recover(Logs(recorded))
     return queue, store
 
 
@@ -59,6 +73,7 @@ async def test_a_lost_database_loses_no_dispatch_and_no_message(tmp_path: Path) 
     assert [host for _, host in await queue.claimed() if host == "alive"] == ["alive"]
     assert [order for _, order in await queue.orders()] == [answer(second.run_id)]
     assert await queue.dispatch(dispatch("a", idempotency_key="k")) == first.run_id
+    assert await queue.dispatch(dispatch("c", idempotency_key=begun.run_id)) == begun.run_id
     await store.close()
     # The new database has all of it now: nothing comes a second time, whoever opens it.
     queue, store = await opened(tmp_path)
@@ -87,7 +102,7 @@ async def test_an_older_copy_of_the_database_gets_what_it_does_not_know(tmp_path
     await store.close()
     copy = (tmp_path / "shopfloor.db").read_bytes()
     queue, store = await opened(tmp_path)
-    await queue.recover(lambda entry: False, is_idle=True)
+    await queue.recover(Logs(), is_idle=True)
     await queue.dispatch(new)
     await store.close()
     (tmp_path / "shopfloor.db").write_bytes(copy)
@@ -119,13 +134,13 @@ async def test_what_logs_have_is_dropped_when_there_is_much_of_it_or_nothing_els
         await queue.dispatch(order)
     assert len(kept(tmp_path)) > INTAKE_BYTES
     await queue.started([order.run_id for order in large[1:]])
-    await queue.recover(lambda entry: False)
+    await queue.recover(Logs())
     assert large[0].run_id in kept(tmp_path)
     assert not any(order.run_id in kept(tmp_path) for order in large[1:])
     await queue.started([large[0].run_id])
-    await queue.recover(lambda entry: False)
+    await queue.recover(Logs())
     assert large[0].run_id in kept(tmp_path)
-    await queue.recover(lambda entry: False, is_idle=True)
+    await queue.recover(Logs(), is_idle=True)
     assert large[0].run_id not in kept(tmp_path)
     await store.close()
 
@@ -151,7 +166,7 @@ async def test_an_intake_that_somebody_deleted_is_made_again_from_the_database(t
     await queue.dispatch(first)
     (tmp_path / "intake.jsonl").unlink()
     await queue.dispatch(second)
-    await queue.recover(lambda entry: False)
+    await queue.recover(Logs())
     await store.close()
     lose_database(tmp_path)
     queue, store = await opened(tmp_path)
@@ -184,7 +199,7 @@ async def test_processes_that_dispatch_and_compact_at_once_lose_nothing(tmp_path
             await queue.dispatch(order)
             made.append(order.run_id)
             if n % 4 == number:
-                await queue.recover(lambda entry: False, is_idle=True)
+                await queue.recover(Logs(), is_idle=True)
         await store.close()
 
     threads = [threading.Thread(target=anyio.run, args=(process, number)) for number in range(4)]

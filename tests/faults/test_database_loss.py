@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -108,9 +109,11 @@ class Load:
             thread.join()
 
 
-FAULTS = [damage_header, damage_middle, damage_wal, truncate, delete, replace]
+LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
+FAULTS = [damage_middle, delete, *([damage_header, damage_wal, truncate, replace] if LONG else [])]
 
 
+@pytest.mark.req("SF-3")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_what_was_acknowledged_survives_the_loss_of_the_database(shop: Shop, fault: Callable[[Path], None]) -> None:
     with shop.up(*SLOTS) as server:
@@ -121,7 +124,7 @@ def test_what_was_acknowledged_survives_the_loss_of_the_database(shop: Shop, fau
         fault(shop.storage.database)
         # Whatever is asked of the server now is done, or refused with a reason that says what to do.
         wait_until(
-            lambda: load.refused or server.process.poll() is not None or len(load.acknowledged) > 400, "refusals"
+            lambda: load.refused or server.process.poll() is not None or len(load.acknowledged) > 120, "refusals"
         )
         load.end()
         for answer in load.refused:
@@ -152,3 +155,71 @@ def test_what_was_acknowledged_survives_the_loss_of_the_database(shop: Shop, fau
         server.stop()
     # Nothing was done twice: each run has noted its beginning once.
     assert shop.noted()["before reading"] == len(shop.runs()) - 1
+
+
+@pytest.mark.req("SF-3")
+def test_what_was_asked_without_a_server_survives_too(shop: Shop) -> None:
+    workers = ("--workers", str(shop.folder / "workers"))
+    given = ("-i", f"NOTES={shop.notes}", "-i", f"GO={shop.go}")
+    with shop.up() as server:
+        answered, unanswered = server.dispatch("question"), server.dispatch("question")
+        wait_until(lambda: shop.open_calls(answered) and shop.open_calls(unanswered), "the questions")
+        server.stop()
+    said = command(shop, "answer", answered, "yes")
+    assert said.returncode == 0, said.stderr
+    dispatched = command(shop, "dispatch", "reading", *given, *workers, "-q").stdout.strip()
+    assert dispatched, "the id of the run"
+    delete(shop.storage.database)
+    shop.go.touch()
+    # No rebuild: a new database takes in what the intake has, whoever opens it first.
+    listed = command(shop, "list", "--json").stdout
+    assert all(run_id in listed for run_id in (answered, unanswered, dispatched))
+    with shop.up() as server:
+        wait_until(lambda: shop.outcome(answered) and shop.outcome(dispatched), "what was asked for", 60)
+        assert shop.open_calls(unanswered)
+        server.stop()
+
+
+@pytest.mark.req("SF-5")
+def test_a_deleted_storage_folder_ends_the_server_with_the_reason(shop: Shop) -> None:
+    with shop.up(*SLOTS) as server:
+        load = Load(server)
+        wait_until(lambda: len(load.acknowledged) >= 5, "dispatches")
+        moved = shop.folder / "moved"
+        shop.storage.root.rename(moved)
+        shutil.rmtree(moved)
+        _, said = server.process.communicate(timeout=60)
+        load.end()
+        assert server.process.returncode == 6
+        assert "error[storage_lost]" in said.decode()
+        assert str(shop.storage.root) in said.decode()
+        assert "Traceback" not in said.decode()
+        assert {answer.status_code for answer in load.refused} <= {httpx.codes.SERVICE_UNAVAILABLE}
+        assert len(said.decode().splitlines()) < 200
+
+
+def test_a_running_server_keeps_rebuild_out(shop: Shop) -> None:
+    with shop.up() as server:
+        refused = command(shop, "rebuild")
+        assert (refused.returncode, "error[server_running]" in refused.stderr) == (5, True)
+        server.stop()
+
+
+@pytest.mark.req("SF-7")
+def test_a_run_without_a_readable_beginning_does_not_wait_for_an_answer(shop: Shop) -> None:
+    with shop.up() as server:
+        run_id = server.dispatch("question")
+        wait_until(lambda: shop.open_calls(run_id), "the question")
+        (call_id,) = shop.open_calls(run_id)
+        overwrite(shop.storage.log_path(run_id), 0, 40)
+        refused = server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": call_id, "answer": "yes"})
+        assert refused.json()["error"]["code"] == "transcript_broken"
+        assert f"shopfloor cancel {run_id}" in refused.json()["error"]["hint"]
+        server.kill()
+    rebuilt = command(shop, "rebuild")
+    assert rebuilt.returncode == 0, rebuilt.stderr
+    assert "waiting" not in command(shop, "list", "--json").stdout
+    outcome = shop.outcome(run_id)
+    assert outcome is not None
+    assert outcome.error is not None
+    assert outcome.error.code == "transcript_broken"

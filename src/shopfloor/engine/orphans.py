@@ -50,7 +50,7 @@ def end_orphan(storage: Storage, run_id: str, *, cancelled: str | None = None, f
     path = storage.log_path(run_id)
     partial = PartialMessages()
     run = outline(_watched(partial, (decode(entry.raw) for entry in read(path, report=lambda problem: None))))
-    if not run.run_id or run.is_ended:
+    if not run.events or run.is_ended:
         return False
     if not run.attempt:
         broken = "the beginning of its log cannot be read: nobody can go on with it"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import Protocol
 
 import anyio
@@ -12,8 +12,8 @@ import anyio
 from shopfloor.engine.retention import erase
 from shopfloor.errors import FileMissing, InvalidEvent, ShopfloorError, StorageError, StorageLost
 from shopfloor.limits import STORAGE_CHECK_SECONDS
-from shopfloor.log import RunCompleted, ToolResult, decode
-from shopfloor.ports import Dispatch, Order, Queue, Store
+from shopfloor.log import Payload, RunCompleted, RunStarted, ToolResult, UnknownPayload, decode
+from shopfloor.ports import Dispatch, KeyedRun, Order, Queue, Store
 from shopfloor.record import Storage, read
 
 _log = logging.getLogger("shopfloor.engine")
@@ -21,23 +21,34 @@ _log = logging.getLogger("shopfloor.engine")
 
 async def recover(storage: Storage, queue: Queue, *, is_idle: bool = False) -> int:
     """Queue again what was acknowledged before the database was lost; give how many dispatches and messages."""
-    return await queue.recover(partial(_is_recorded, storage), is_idle=is_idle)
+    return await queue.recover(_Recorded(storage), is_idle=is_idle)
 
 
-def _is_recorded(storage: Storage, entry: Dispatch | Order) -> bool:
-    try:
-        for line in read(storage.log_path(entry.run_id), report=lambda problem: None):
-            if isinstance(entry, Dispatch):
-                return True
-            payload = decode(line.raw).payload
-            if isinstance(payload, RunCompleted):
+class _Recorded:
+    """What the logs of a storage know of what was asked."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def has(self, entry: Dispatch | Order) -> bool:
+        for payload in self._payloads(entry.run_id):
+            if isinstance(entry, Dispatch) or isinstance(payload, RunCompleted):
                 return True
             if isinstance(payload, ToolResult) and payload.call_id == entry.body.get("call_id"):
                 return True
-    except (FileMissing, InvalidEvent, StorageError):
-        # No log, or none to be read: the engine finds out when it takes the entry up.
-        pass
-    return False
+        return False
+
+    def keyed(self) -> Iterator[KeyedRun]:
+        for run_id in self._storage.run_ids():
+            first = next(self._payloads(run_id), None)
+            if isinstance(first, RunStarted) and first.idempotency_key is not None:
+                yield KeyedRun(first.idempotency_key, run_id, first.name, first.input or {})
+
+    def _payloads(self, run_id: str) -> Iterator[Payload | UnknownPayload]:
+        """What the log of a run has, as far as it can be read; nothing where there is no log."""
+        with suppress(FileMissing, InvalidEvent, StorageError):
+            for entry in read(self._storage.log_path(run_id), report=lambda problem: None):
+                yield decode(entry.raw).payload
 
 
 async def finish_deletions(storage: Storage, store: Store, queue: Queue) -> int:

@@ -22,7 +22,7 @@ from shopfloor.ports.hosts import Hosts
 from shopfloor.ports.logs import Changes, Gone, Log, LogCopy, LogReader, Logs, child_towards, parent_of
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
 from shopfloor.ports.processes import Child, Command, Exit, Piece, Processes, StreamName
-from shopfloor.ports.queue import ANSWER, Dispatch, IsRecorded, Order, Queue, queued_row
+from shopfloor.ports.queue import ANSWER, Dispatch, KeyedRun, Order, Queue, Recorded, queued_row
 from shopfloor.ports.store import (
     Change,
     Channel,
@@ -55,7 +55,7 @@ __all__ = [
     "Folded",
     "Gone",
     "Hosts",
-    "IsRecorded",
+    "KeyedRun",
     "Launch",
     "Log",
     "LogCopy",
@@ -72,6 +72,7 @@ __all__ = [
     "Provider",
     "ProviderInfo",
     "Queue",
+    "Recorded",
     "Reply",
     "ReplyDelta",
     "Report",

@@ -18,7 +18,7 @@ from shopfloor.adapters.sqlite.rows import columns_of
 from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
 from shopfloor.errors import ConflictError
-from shopfloor.ports import Dispatch, IsRecorded, Order, queued_row
+from shopfloor.ports import Dispatch, Order, Recorded, queued_row
 from shopfloor.views import RunRow
 
 T = TypeVar("T")
@@ -57,6 +57,7 @@ _QUEUED: Final = "SELECT body FROM dispatches ORDER BY num"
 _WAITING: Final = "SELECT host, body FROM dispatches ORDER BY num"
 _INTAKE: Final = "SELECT value FROM settings WHERE name = 'intake'"
 _KEEP_INTAKE: Final = "INSERT OR REPLACE INTO settings (name, value) VALUES ('intake', ?)"
+_ANY_RUN: Final = "SELECT 1 FROM worker_runs LIMIT 1"
 _BURIED: Final = "SELECT worker_id FROM tombstones"
 _KEEP_LOST: Final = "INSERT INTO dispatches (run_id, host, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _KEEP_LOST_KEY: Final = f"{_KEEP_KEY} ON CONFLICT DO NOTHING"
@@ -155,14 +156,14 @@ class SqliteQueue:
         if rows:
             await self._write(job)
 
-    async def recover(self, is_recorded: IsRecorded, *, is_idle: bool = False) -> int:
+    async def recover(self, recorded: Recorded, *, is_idle: bool = False) -> int:
         def has_work(database: sqlite3.Connection) -> bool:
             is_known = database.execute(_INTAKE).fetchone() == (self._intake.name(),)
             return not is_known or self._intake.is_grown or (is_idle and not self._intake.is_empty)
 
         def job(database: sqlite3.Connection) -> int:
             is_known = database.execute(_INTAKE).fetchone() == (self._intake.name(),)
-            recovered = 0 if is_known else _recover(database, self._intake.lines(), is_recorded)
+            recovered = 0 if is_known else _recover(database, self._intake.lines(), recorded)
             database.execute(_KEEP_INTAKE, (self._intake.replace(_live_lines(database)),))
             return recovered
 
@@ -178,12 +179,16 @@ class SqliteQueue:
         return answers
 
 
-def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], is_recorded: IsRecorded) -> int:
+def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], recorded: Recorded) -> int:
     """Keep what a lost database had and no log has; give how many dispatches and messages that is."""
+    if database.execute(_ANY_RUN).fetchone() is None:
+        # A new database: keys that were used must not make a second run.
+        for run in recorded.keyed():
+            database.execute(_KEEP_LOST_KEY, (run.key, run.run_id, _digest(run.worker, run.input)))
     buried = {run_id for (run_id,) in database.execute(_BURIED)}
     recovered = 0
     for line in lines:
-        if (entry := line.dispatch or line.message) is None or entry.run_id in buried or is_recorded(entry):
+        if (entry := line.dispatch or line.message) is None or entry.run_id in buried or recorded.has(entry):
             continue
         if isinstance(entry, Order):
             recovered += database.execute(_PUT, (entry.run_id, entry.id, _encode(entry))).rowcount
@@ -307,7 +312,11 @@ def _asked(order: Dispatch) -> bytes:
     """What is asked for, told apart from anything else."""
     if order.idempotency_key is None:
         return b""
-    return hashlib.sha256(msgspec.json.encode((order.worker, order.input), order="deterministic")).digest()
+    return _digest(order.worker, order.input)
+
+
+def _digest(worker: str, given: dict[str, Any]) -> bytes:
+    return hashlib.sha256(msgspec.json.encode((worker, given), order="deterministic")).digest()
 
 
 def _the_same(key: str, asked: bytes, known: tuple[str, bytes]) -> str | ConflictError:
