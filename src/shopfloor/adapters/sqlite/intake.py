@@ -37,6 +37,14 @@ class IntakeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The id of a run that was deleted: lines of that run before this one no longer count."""
 
 
+class IntakeMark(msgspec.Struct, frozen=True, array_like=True):
+    """What the database remembers of the file that it has taken in, as that was after the last compaction."""
+
+    name: str
+    size_bytes: int
+    lines: int
+
+
 _decode = msgspec.json.Decoder(IntakeLine).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -60,7 +68,6 @@ class Intake:
         self._descriptor: int | None = None
         self._size_before: int | None = None
         """How large the file was before the write that is not committed yet."""
-        self._compacted_size = 0
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="shopfloor-intake")
         self._flushing: Future[None] | None = None
 
@@ -74,14 +81,13 @@ class Intake:
 
     @property
     def is_empty(self) -> bool:
-        return self._size() <= len(_header(""))
+        return self.size() <= len(_header(""))
 
-    @property
-    def is_grown(self) -> bool:
-        """Whether it is time to compact the file."""
-        return self._size() > max(INTAKE_BYTES, 2 * self._compacted_size)
+    def is_grown(self, compacted_size: int) -> bool:
+        """Whether it is time to compact the file, which had that size after the last time."""
+        return self.size() > max(INTAKE_BYTES, 2 * compacted_size)
 
-    def _size(self) -> int:
+    def size(self) -> int:
         try:
             return self._path.stat().st_size
         except OSError:
@@ -175,20 +181,16 @@ class Intake:
         except OSError as error:
             raise storage_error(error, f"cannot read {self._path}", reading=True) from error
 
-    def replace(self, lines: Iterable[bytes]) -> str:
-        """Put a new file with these lines in the place of the old one; gives its name.
-
-        For a write transaction only, which has added nothing.
-        """
+    def replace(self, lines: list[bytes]) -> IntakeMark:
+        """Put a new file with these lines in the place of the old one. For a write transaction only."""
         name = uuid4().hex
         self._locked()
         try:
             content = _header(name) + b"".join(lines)
             write_private(self._path, content, durable=True)
-            self._compacted_size = len(content)
         finally:
             self._forget()
-        return name
+        return IntakeMark(name, len(content), len(lines))
 
     def close(self) -> None:
         self._forget()

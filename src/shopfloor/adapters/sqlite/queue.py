@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from shopfloor.adapters.sqlite.database import driver
-from shopfloor.adapters.sqlite.intake import IntakeLine, dispatch_line, message_line
+from shopfloor.adapters.sqlite.intake import IntakeLine, IntakeMark, dispatch_line, message_line
 from shopfloor.adapters.sqlite.rows import columns_of
 from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
 _decode_dispatch = msgspec.json.Decoder(Dispatch).decode
+_decode_mark = msgspec.json.Decoder(IntakeMark).decode
 _decode_order = msgspec.json.Decoder(Order).decode
 
 # As text for the driver, which keeps them prepared: thousands of runs a second come this way. Many rows to a statement:
@@ -57,6 +58,7 @@ _QUEUED: Final = "SELECT body FROM dispatches ORDER BY num"
 _WAITING: Final = "SELECT host, body FROM dispatches ORDER BY num"
 _INTAKE: Final = "SELECT value FROM settings WHERE name = 'intake'"
 _KEEP_INTAKE: Final = "INSERT OR REPLACE INTO settings (name, value) VALUES ('intake', ?)"
+_COUNT: Final = "SELECT (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM orders)"
 _ANY_RUN: Final = "SELECT 1 FROM worker_runs LIMIT 1"
 _BURIED: Final = "SELECT worker_id FROM tombstones"
 _KEEP_LOST: Final = "INSERT INTO dispatches (run_id, host, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -158,17 +160,27 @@ class SqliteQueue:
 
     async def recover(self, recorded: Recorded, *, is_idle: bool = False) -> int:
         def has_work(database: sqlite3.Connection) -> bool:
-            is_known = database.execute(_INTAKE).fetchone() == (self._intake.name(),)
-            return not is_known or self._intake.is_grown or (is_idle and not self._intake.is_empty)
+            mark = self._known_intake(database)
+            if mark is None or self._intake.is_grown(mark.size_bytes):
+                return True
+            is_changed = self._intake.size() != mark.size_bytes or database.execute(_COUNT).fetchone() != (mark.lines,)
+            return is_idle and is_changed
 
         def job(database: sqlite3.Connection) -> int:
-            is_known = database.execute(_INTAKE).fetchone() == (self._intake.name(),)
+            is_known = self._known_intake(database) is not None
             recovered = 0 if is_known else _recover(database, self._intake.lines(), recorded)
-            database.execute(_KEEP_INTAKE, (self._intake.replace(_live_lines(database)),))
+            mark = self._intake.replace(list(_live_lines(database)))
+            database.execute(_KEEP_INTAKE, (_encode(mark).decode(),))
             return recovered
 
         # Asked first: most of the time nobody has to wait for the write lock.
         return await self._write(job) if await self._read(has_work) else 0
+
+    def _known_intake(self, database: sqlite3.Connection) -> IntakeMark | None:
+        """The mark of the intake, if it is the one that this database has taken in."""
+        found = database.execute(_INTAKE).fetchone()
+        mark = None if found is None else _decode_mark(found[0])
+        return mark if mark is not None and mark.name == self._intake.name() else None
 
     def _take_in(self, connection: Connection, orders: list[_Kept]) -> list[str | ConflictError]:
         answers = _take_in(connection, orders)
