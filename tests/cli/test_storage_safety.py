@@ -17,7 +17,7 @@ NOBODY = 65534
 COMMANDS = [("list",), ("up", "--port", "0"), ("rebuild",), ("dispatch", "hello")]
 
 
-@pytest.mark.req("SF-6")
+@pytest.mark.req("SF-10")
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 def test_a_storage_that_everybody_can_write_is_refused(
     shopfloor: Cli, env: dict[str, str], words: tuple[str, ...]
@@ -32,7 +32,7 @@ def test_a_storage_that_everybody_can_write_is_refused(
     assert not (folder / "tokens.json").exists()
 
 
-@pytest.mark.req("SF-6")
+@pytest.mark.req("SF-10")
 @pytest.mark.parametrize(
     ("mode", "group", "is_refused"),
     [(0o700, None, False), (0o755, None, False), (0o770, NOBODY, True), (0o702, None, True), (0o1777, None, True)],
@@ -50,7 +50,7 @@ def test_who_may_write_a_storage(tmp_path: Path, mode: int, group: int | None, i
         refuse_shared(folder)
 
 
-@pytest.mark.req("SF-5")
+@pytest.mark.req("SF-9")
 def test_a_damaged_database_is_an_error_that_says_what_to_do_and_rebuild_does_it(
     shopfloor: Cli, env: dict[str, str]
 ) -> None:

@@ -55,7 +55,7 @@ def kept(folder: Path) -> str:
     return (folder / "intake.jsonl").read_text()
 
 
-@pytest.mark.req("SF-3")
+@pytest.mark.req("SF-7")
 async def test_a_lost_database_loses_no_dispatch_and_no_message(tmp_path: Path) -> None:
     queue, store = await opened(tmp_path)
     first, second, begun = dispatch("a", idempotency_key="k"), dispatch("b"), dispatch("c")
@@ -81,7 +81,7 @@ async def test_a_lost_database_loses_no_dispatch_and_no_message(tmp_path: Path) 
     await store.close()
 
 
-@pytest.mark.req("SF-3")
+@pytest.mark.req("SF-7")
 async def test_a_deleted_run_does_not_come_back_with_the_intake(tmp_path: Path) -> None:
     queue, store = await opened(tmp_path)
     gone, stays = dispatch("gone"), dispatch("stays")

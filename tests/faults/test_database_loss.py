@@ -113,7 +113,7 @@ LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
 FAULTS = [damage_middle, delete, *([damage_header, damage_wal, truncate, replace] if LONG else [])]
 
 
-@pytest.mark.req("SF-3")
+@pytest.mark.req("SF-7")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_what_was_acknowledged_survives_the_loss_of_the_database(shop: Shop, fault: Callable[[Path], None]) -> None:
     with shop.up(*SLOTS) as server:
@@ -157,7 +157,7 @@ def test_what_was_acknowledged_survives_the_loss_of_the_database(shop: Shop, fau
     assert shop.noted()["before reading"] == len(shop.runs()) - 1
 
 
-@pytest.mark.req("SF-3")
+@pytest.mark.req("SF-7")
 def test_what_was_asked_without_a_server_survives_too(shop: Shop) -> None:
     workers = ("--workers", str(shop.folder / "workers"))
     given = ("-i", f"NOTES={shop.notes}", "-i", f"GO={shop.go}")
@@ -180,7 +180,7 @@ def test_what_was_asked_without_a_server_survives_too(shop: Shop) -> None:
         server.stop()
 
 
-@pytest.mark.req("SF-5")
+@pytest.mark.req("SF-9")
 def test_a_deleted_storage_folder_ends_the_server_with_the_reason(shop: Shop) -> None:
     with shop.up(*SLOTS) as server:
         load = Load(server)
@@ -205,7 +205,7 @@ def test_a_running_server_keeps_rebuild_out(shop: Shop) -> None:
         server.stop()
 
 
-@pytest.mark.req("SF-7")
+@pytest.mark.req("SF-11")
 def test_a_run_without_a_readable_beginning_does_not_wait_for_an_answer(shop: Shop) -> None:
     with shop.up() as server:
         run_id = server.dispatch("question")

@@ -72,7 +72,7 @@ def in_child(storage: Storage, run_id: str, point: int) -> int:
         os._exit(1)
 
 
-@pytest.mark.req("SF-4")
+@pytest.mark.req("SF-8")
 def test_a_kill_at_any_point_of_a_delete_leaves_whole_runs_or_none(tmp_path: Path) -> None:
     prepared = Storage(tmp_path / "prepared")
     root, child, other = new_run_id(), new_run_id(), new_run_id()
@@ -96,7 +96,7 @@ def test_a_kill_at_any_point_of_a_delete_leaves_whole_runs_or_none(tmp_path: Pat
     assert healed == {frozenset({root, child, other}), frozenset({root, other}), frozenset({other})}
 
 
-@pytest.mark.req("SF-4")
+@pytest.mark.req("SF-8")
 def test_a_restart_finishes_a_delete_that_was_cut_off(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     cut_off, other = new_run_id(), new_run_id()
