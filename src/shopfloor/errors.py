@@ -35,6 +35,8 @@
     │   ├── StorageFull             no room, or below the low-water mark
     │   ├── StorageUnwritable       no permission to write
     │   ├── StorageUnreadable       no permission to read
+    │   ├── StorageUnsafe           a storage folder that other users can write
+    │   ├── StorageLost             the storage folder was deleted or replaced
     │   └── StorageFailed           any other failure of the disk
     ├── AccessError                 who asks may not
     │   ├── Unauthorized            no token, or a wrong one
@@ -42,6 +44,8 @@
     ├── ServerUnreachable           no answer from the server that was named
     ├── StoreError                  the database cannot be used
     │   ├── DatabaseTooNew          a later version of Shopfloor made it
+    │   ├── DatabaseDamaged         the file is no sound database
+    │   ├── DatabaseLost            the file was deleted or replaced
     │   └── DatabaseBusy            somebody else holds it for too long
     ├── RunFailed                   why a run did not complete, as its outcome says
     │   ├── ProviderError           whoever powers a step did not do it
@@ -243,6 +247,15 @@ class StorageUnreadable(StorageError):
     code = "storage_unreadable"
 
 
+class StorageUnsafe(StorageError):
+    code = "storage_unsafe"
+
+
+class StorageLost(StorageError):
+    code = "storage_lost"
+    status = 503
+
+
 class StorageFailed(StorageError):
     code = "storage_failed"
 
@@ -275,6 +288,16 @@ class StoreError(ShopfloorError):
 
 class DatabaseTooNew(StoreError):
     code = "database_too_new"
+
+
+class DatabaseDamaged(StoreError):
+    code = "database_damaged"
+    status = 503
+
+
+class DatabaseLost(StoreError):
+    code = "database_lost"
+    status = 503
 
 
 class DatabaseBusy(StoreError):

@@ -83,6 +83,12 @@ DATABASE_PATIENCE_SECONDS: Final = 5.0
 """How long a query waits for a database that somebody else holds."""
 DATABASE_READERS: Final = 8
 """How many queries read at once."""
+INTAKE_BYTES: Final = 4 * 1024 * 1024
+"""The size at which the intake is compacted; it must also have doubled since the last time."""
+INTAKE_IDLE_SECONDS: Final = 60.0
+"""How often a server compacts the intake whatever its size."""
+ANNOUNCEMENT_BYTES: Final = 1024 * 1024
+"""The size at which a server empties the announcements that it has taken up."""
 SEARCH_RUN_CHARS: Final = 64_000_000
 """How much text of a run is indexed for search; `search_stopped_at` says where a longer one was cut."""
 SEARCH_PIECE_CHARS: Final = 8_192
@@ -109,6 +115,8 @@ INGEST_RETRY_SECONDS: Final = 1.0
 """How long to wait after the store could not be written."""
 HOST_CHECK_SECONDS: Final = 1.0
 """How often it is looked whether the hosts of open runs are alive."""
+STORAGE_CHECK_SECONDS: Final = 1.0
+"""How often a server looks whether its storage folder and database are still there."""
 RETENTION_CHECK_SECONDS: Final = 3600.0
 """How often a server that was told to looks for runs to delete."""
 

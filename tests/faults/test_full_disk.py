@@ -18,7 +18,7 @@ def on_small_disk(tmp_path: Path, size: str, script: str, **env: str) -> subproc
     disk.mkdir()
     out.mkdir()
     return subprocess.run(
-        ["unshare", "-rm", "bash", "-c", f'mount -t tmpfs -o size={size} tmpfs "$DISK" || exit 99; {script}'],
+        ["unshare", "-rm", "bash", "-c", f'mount -t tmpfs -o mode=700,size={size} tmpfs "$DISK" || exit 99; {script}'],
         env={
             **os.environ,
             "PATH": f"{BIN}:{os.environ['PATH']}",

@@ -319,3 +319,38 @@ def test_a_run_with_too_much_text_says_where_its_search_stops(storage: Storage, 
         assert shown[-1].strip() == "search stops at event 3: the run has more text than is indexed"
 
     anyio.run(main)
+
+
+def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("shopfloor.engine.ingest.ANNOUNCEMENT_BYTES", 400)
+    runs = [new_run_id() for _ in range(30)]
+
+    async def follow() -> None:
+        store = await SqliteStore.open(storage.database)
+        ingest = Ingest(storage, store)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ingest.run)
+            for run_id in runs:
+                recorder = begin(storage, run_id)
+                storage.announce(run_id)
+                end(recorder)
+                await anyio.sleep(0.01)
+            with anyio.fail_after(30):
+                while await store.known_runs() != set(runs) or storage.announcements.stat().st_size > 400:
+                    await anyio.sleep(0.02)
+            tasks.cancel_scope.cancel()
+        assert await store.place() <= storage.announcements.stat().st_size
+        await store.close()
+        # A list without a server takes up what comes then, and a new database everything.
+        late = new_run_id()
+        storage.announce(late)
+        end(begin(storage, late))
+        for path in (storage.database, storage.root / "new.db"):
+            store = await SqliteStore.open(path)
+            await Ingest(storage, store).catch_up()
+            assert await store.known_runs() == {*runs, late}
+            await store.close()
+
+    anyio.run(follow)

@@ -107,4 +107,5 @@ def test_only_a_file_that_is_at_fault_itself_is_to_be_moved_away(tmp_path: Path)
     path.write_bytes(b"words" * 1000)
     with pytest.raises(StoreError, match="cannot be used as a database: file is not a database") as caught:
         open_database(path)
-    assert caught.value.hint == "move it away; `shopfloor rebuild` makes a new one from the logs"
+    assert caught.value.code == "database_damaged"
+    assert "`shopfloor rebuild`" in str(caught.value.hint)

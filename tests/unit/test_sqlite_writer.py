@@ -86,7 +86,7 @@ def test_one_that_fails_fails_alone(engine: Engine, writer: Writer) -> None:
     futures = waiting(writer, "a", "taken", "b", "taken", "c")
     assert [futures[n].result(PATIENCE) for n in (0, 2, 4)] == ["a", "b", "c"]
     for n in (1, 3):
-        with pytest.raises(sqlite3.IntegrityError):
+        with pytest.raises(StoreError, match="UNIQUE constraint failed"):
             futures[n].result(PATIENCE)
     assert names(engine) == ["a", "b", "c", "taken"]
 

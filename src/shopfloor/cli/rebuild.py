@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 
 import anyio
 
 from shopfloor.cli.arguments import Parser, storage_of
-from shopfloor.errors import ServerRunning
+from shopfloor.engine import finish_deletions
+from shopfloor.errors import DatabaseDamaged, ServerRunning
 from shopfloor.wiring import local_office, the_one_server
 
 EXAMPLES = "  shopfloor rebuild    when the database was lost or is doubted; the logs are the truth"
@@ -22,6 +24,8 @@ def run(args: Namespace) -> int:
 
     async def rebuild() -> tuple[int, int]:
         async with local_office(storage) as office:
+            await office.store.check()
+            await finish_deletions(storage, office.store, office.queue)
             await office.store.clear_views()
             events = await office.ingest.catch_up(everything=True)
             await office.queue.show_queued()
@@ -29,7 +33,12 @@ def run(args: Namespace) -> int:
 
     try:
         with the_one_server(storage):
-            events, runs = anyio.run(rebuild)
+            try:
+                events, runs = anyio.run(rebuild)
+            except DatabaseDamaged as error:
+                aside = storage.set_database_aside()
+                print(f"shopfloor: {error.message}; it is kept as {aside.name}", file=sys.stderr)
+                events, runs = anyio.run(rebuild)
     except ServerRunning as error:
         raise ServerRunning("a server is using these rows", hint="stop it, rebuild, start it again") from error
     print(f"{runs:,} runs from {events:,} events")

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import msgspec
 
-from shopfloor.record import Storage, is_locked
+from shopfloor.record import Storage, is_locked, refuse_shared
 
 _LOGIN = "/login"
 
@@ -34,6 +34,8 @@ def find_server(storage: Storage, *, named: bool = True) -> Address | None:
     """
     if named and (url := os.environ.get("SHOPFLOOR_URL")):
         return address_of(url, os.environ.get("SHOPFLOOR_TOKEN"))
+    # Before anything in there is believed, such as where the server is.
+    refuse_shared(storage.root)
     # A server holds its lock for life; the file alone may be what a crash left.
     if not is_locked(storage.server_lock):
         return None

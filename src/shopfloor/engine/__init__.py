@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.keeper import keep, reconcile, take_over
     from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
+    from shopfloor.engine.recovery import finish_deletions, keep_until_lost, recover
     from shopfloor.engine.retention import delete_run, prunable, prunable_archives, prune, prune_archives
     from shopfloor.engine.run import Run
     from shopfloor.engine.steps.agent import AgentResult
@@ -70,17 +71,20 @@ __all__ = [
     "default_folders",
     "delete_run",
     "end_orphan",
+    "finish_deletions",
     "input_schema",
     "is_orphan",
     "is_required",
     "is_slug",
     "keep",
+    "keep_until_lost",
     "pack",
     "prunable",
     "prunable_archives",
     "prune",
     "prune_archives",
     "reconcile",
+    "recover",
     "run_command",
     "take_over",
     "tool",
@@ -99,6 +103,7 @@ __getattr__ = _lazily(
         "ingest": ("Ingest", "pack"),
         "keeper": ("keep", "reconcile", "take_over"),
         "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),
+        "recovery": ("finish_deletions", "keep_until_lost", "recover"),
         "retention": ("delete_run", "prunable", "prunable_archives", "prune", "prune_archives"),
         "run": ("Run",),
         "agents.asking": ("AgentDesk", "check_order"),

@@ -113,6 +113,7 @@ class Host:
         """Runs whose orders are still kept."""
         self._news = anyio.Event()
         self._stopping = False
+        self._retired = False
         self._tasks: anyio.abc.TaskGroup
         works.attended = lambda run_id: self.has(run_id) or is_locked(storage.log_path(run_id))
         self._sub_runs = SubRuns(self, reader=reader, queue=queue, works=works)
@@ -138,6 +139,15 @@ class Host:
     def busy(self) -> bool:
         return bool(self._begun)
 
+    @property
+    def executing(self) -> bool:
+        """Whether a run is being executed: one that only waits does not count."""
+        return any(not attempt.occupancy.suspendable for attempt in self._live.values())
+
+    def retire(self) -> None:
+        """Look for no more work, since the queue is lost; what is being executed goes on."""
+        self._retired = True
+
     async def run(self, *, started: Callable[[], Awaitable[None]] | None = None) -> None:
         """Goes on until it is cancelled; then every run is left so that it can be gone on with."""
         with self.watchdog.running():
@@ -161,9 +171,12 @@ class Host:
             for attempt in list(self._live.values()):
                 attempt.leave("stopped")
             await anyio.sleep(0.005)
-        await self._forget_started()
+        if not self._retired:
+            await self._forget_started()
 
     async def _look(self) -> None:
+        if self._retired:
+            return
         try:
             await self._forget_started()
             await self._orders.obey()
@@ -230,7 +243,7 @@ class Host:
         return True
 
     def _begin(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None = None) -> None:
-        if not self._stopping:
+        if not (self._stopping or self._retired):
             self._begun.add(run_id)
             self._tasks.start_soon(self._go, run_id, slot, order, cancel)
 

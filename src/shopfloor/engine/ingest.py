@@ -12,7 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from shopfloor.errors import FileMissing, InvalidEvent, StorageError, StoreError
-from shopfloor.limits import INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS, INGEST_RUNS
+from shopfloor.limits import ANNOUNCEMENT_BYTES, INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS, INGEST_RUNS
 from shopfloor.log import Entry, Event, decode
 from shopfloor.ports import Change, Folded, Gone, RunItem, Store
 from shopfloor.record import Cursor, Problem, Reset, Storage, is_locked, read
@@ -139,16 +139,29 @@ class Ingest:
                 await self._begin(everything=True)
                 while True:
                     if not await self.step():
+                        await self._forget_announced()
                         await anyio.sleep(INGEST_PAUSE_SECONDS)
             except* (StoreError, StorageError, OSError):
                 # From what the store has, once more.
                 self._followed.clear()
                 await anyio.sleep(INGEST_RETRY_SECONDS)
 
+    async def _forget_announced(self) -> None:
+        """Empty the announcements when they have become many."""
+        if self._place < ANNOUNCEMENT_BYTES:
+            return
+        # First in the store: should this process end in between, all of the file is looked at once more.
+        await self._store.apply([], place=1)
+        place = self._storage.forget_announced(self._place)
+        if place == self._place:
+            await self._store.apply([], place=place)
+        self._place = place
+
     async def _begin(self, *, everything: bool) -> None:
         self._place = await self._store.place()
         await self._take_up(await self._store.open_runs())
-        if everything:
+        # A store that has taken up nothing is new: the announcements tell only of the newest logs.
+        if everything or not self._place:
             known = await self._store.known_runs() | await self._store.buried()
             for run_id in await anyio.to_thread.run_sync(self._oldest_first, known):
                 self._follow(run_id, RunRow(id=run_id))

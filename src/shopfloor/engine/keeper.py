@@ -11,9 +11,10 @@ import anyio.to_thread
 
 from shopfloor.engine.ingest import Ingest
 from shopfloor.engine.orphans import can_go_on, end_orphan, is_alive, is_orphan
+from shopfloor.engine.recovery import recover
 from shopfloor.engine.retention import prune
 from shopfloor.errors import ShopfloorError
-from shopfloor.limits import HOST_CHECK_SECONDS, RETENTION_CHECK_SECONDS
+from shopfloor.limits import HOST_CHECK_SECONDS, INTAKE_IDLE_SECONDS, RETENTION_CHECK_SECONDS
 from shopfloor.log import now, timestamp_of
 from shopfloor.ports import Queue, Store
 from shopfloor.record import Storage
@@ -73,9 +74,14 @@ async def keep(
 
 
 async def _reconcile_for_ever(storage: Storage, store: Store, queue: Queue, go_on: GoOn | None) -> None:
+    idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
     while True:
         await anyio.sleep(HOST_CHECK_SECONDS)
         try:
+            is_idle = time.monotonic() > idle_at
+            await recover(storage, queue, is_idle=is_idle)
+            if is_idle:
+                idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
             await take_over(storage, queue)
             await reconcile(storage, store, go_on)
         except (ShopfloorError, OSError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 
-from shopfloor.errors import LogBusy, RunEnded
+from shopfloor.errors import LogBusy, RunEnded, TranscriptBroken
 from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
@@ -50,8 +50,11 @@ def end_orphan(storage: Storage, run_id: str, *, cancelled: str | None = None, f
     path = storage.log_path(run_id)
     partial = PartialMessages()
     run = outline(_watched(partial, (decode(entry.raw) for entry in read(path, report=lambda problem: None))))
-    if not run.run_id or run.is_ended:
+    if not run.events or run.is_ended:
         return False
+    if not run.attempt:
+        broken = "the beginning of its log cannot be read: nobody can go on with it"
+        failure = failure or RunError(code=TranscriptBroken.code, message=broken)
     # A log has one writer, and a run one outcome: whoever else is ending this run keeps us out, or has kept us out.
     with contextlib.suppress(LogBusy, RunEnded), Recorder(path, run_id) as recorder:
         storage.announce(run_id)

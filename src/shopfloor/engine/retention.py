@@ -48,7 +48,7 @@ async def _erase_all(storage: Storage, store: Store, queue: Queue, family: list[
     # The children first: what is left after a crash is a family without some of its members, not orphans.
     gone = [item.row.id for item in reversed(family)]
     for one in gone:
-        await _erase(storage, store, one)
+        await erase(storage, store, one)
     await queue.forget(gone)
     # Whoever shows lists is told, also where that is another process. They are gone also where the disk is full.
     with contextlib.suppress(OSError, StorageError):
@@ -57,7 +57,8 @@ async def _erase_all(storage: Storage, store: Store, queue: Queue, family: list[
     return gone
 
 
-async def _erase(storage: Storage, store: Store, run_id: str) -> None:
+async def erase(storage: Storage, store: Store, run_id: str) -> None:
+    """Delete one run. Once the tombstone is written, a restart finishes what a crash cut off."""
     await store.bury(run_id)
     path = storage.log_path(run_id)
     for file in (path, *torn_files(path)):

@@ -11,7 +11,15 @@ from shopfloor.engine.journal import AGENT, read_journal
 from shopfloor.engine.workers.bare import PROMPT
 from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
 from shopfloor.engine.workers.inputs import checked_input, input_schema
-from shopfloor.errors import ConflictError, RunEnded, RunNotFound, RunRunning, StorageFull, UnknownCall
+from shopfloor.errors import (
+    ConflictError,
+    RunEnded,
+    RunNotFound,
+    RunRunning,
+    StorageFull,
+    TranscriptBroken,
+    UnknownCall,
+)
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import RunStarted, decode, new_run_id, now
 from shopfloor.ports import (
@@ -119,6 +127,11 @@ class LocalWorks:
     async def _answers(self, run_id: str, results: list[CallResult]) -> list[Order]:
         """The orders that hand these results to the run which made the calls; none for those it has already."""
         journal = await read_journal(self._reader, run_id)
+        if journal.first is None and journal.calls:
+            raise TranscriptBroken(
+                f"the log of the run {run_id} has no readable beginning: it cannot be gone on with",
+                hint=f"`shopfloor verify {run_id}` names the line; `shopfloor cancel {run_id}` ends the run",
+            )
         if journal.first is None:
             raise RunNotFound(f"there is no run {run_id} that waits for anything")
         for one in results:

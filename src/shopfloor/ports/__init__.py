@@ -23,7 +23,7 @@ from shopfloor.ports.logs import Changes, Gone, Log, LogCopy, LogReader, Logs, c
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
 from shopfloor.ports.processes import Child, Command, Exit, Piece, Processes, StreamName, child_environment
 from shopfloor.ports.projects import Project, Projects
-from shopfloor.ports.queue import ANSWER, Dispatch, Order, Queue, queued_row
+from shopfloor.ports.queue import ANSWER, Dispatch, KeyedRun, Order, Queue, Recorded, queued_row
 from shopfloor.ports.store import (
     Change,
     Channel,
@@ -56,6 +56,7 @@ __all__ = [
     "Folded",
     "Gone",
     "Hosts",
+    "KeyedRun",
     "Launch",
     "Log",
     "LogCopy",
@@ -74,6 +75,7 @@ __all__ = [
     "Provider",
     "ProviderInfo",
     "Queue",
+    "Recorded",
     "Reply",
     "ReplyDelta",
     "Report",

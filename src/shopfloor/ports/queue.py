@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -52,6 +52,25 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
 
 
+class Recorded(Protocol):
+    """What logs know of what was asked. Its methods block."""
+
+    def has(self, entry: Dispatch | Order) -> bool:
+        """Whether the log of a run has taken this up."""
+        ...
+
+    def keyed(self) -> Iterable[KeyedRun]:
+        """Every run that was dispatched with an idempotency key and has a log."""
+        ...
+
+
+class KeyedRun(msgspec.Struct, frozen=True):
+    key: str
+    run_id: str
+    worker: str
+    input: dict[str, Any]
+
+
 class Queue(Protocol):
     async def dispatch(self, order: Dispatch, *, host: str | None = None) -> str:
         """Keeps the order and shows the run as queued, in one transaction; gives the run's id.
@@ -95,6 +114,14 @@ class Queue(Protocol):
 
     async def show_queued(self) -> None:
         """Lists as queued what is queued and has no row: for a rebuild, once the logs have theirs."""
+        ...
+
+    async def recover(self, recorded: Recorded, *, is_idle: bool = False) -> int:
+        """Keep again what was acknowledged and was lost with the store; give how many dispatches and messages that is.
+
+        Where nothing was lost this drops what was kept for that case and logs have by now, when there is much of it
+        or `is_idle` is set. `recorded` is asked in another thread.
+        """
         ...
 
     async def forget(self, run_ids: Collection[str]) -> None:

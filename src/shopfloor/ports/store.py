@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from shopfloor.errors import ShopfloorError
 from shopfloor.views import RunRow, SearchPiece, TimelineRow
 
 
@@ -159,6 +160,10 @@ class Store(Protocol):
         """Writes the tombstone, and nothing else."""
         ...
 
+    async def half_deleted(self) -> list[str]:
+        """The runs that have a tombstone and still a row or an idempotency key: a crash cut their deletion off."""
+        ...
+
     async def delete(self, run_id: str) -> None:
         """Row, timeline, archive and search of a run."""
         ...
@@ -183,6 +188,14 @@ class Store(Protocol):
 
     async def compact(self) -> None:
         """Gives freed space back."""
+        ...
+
+    async def check(self) -> None:
+        """Look through the whole store; raises `DatabaseDamaged` where it is not sound."""
+        ...
+
+    def failure(self) -> ShopfloorError | None:
+        """Why the store cannot be used any more, if it was lost or found damaged; asks no query."""
         ...
 
     async def close(self) -> None: ...

@@ -3,8 +3,17 @@
 from shopfloor.record.attendance import is_attended, is_host_alive
 from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
-from shopfloor.record.files import is_locked, lock, lock_file, make_folder, open_for_append, write_private
+from shopfloor.record.files import (
+    force_to_disk,
+    is_locked,
+    lock,
+    lock_file,
+    make_folder,
+    open_for_append,
+    write_private,
+)
 from shopfloor.record.masking import MASK, Hook, Masking
+from shopfloor.record.ownership import refuse_shared
 from shopfloor.record.reader import Cursor, Problem, Report, Reset, SharedReads, follow, last_entry, read, whole_bytes
 from shopfloor.record.recorder import Recorder, RecorderStats
 from shopfloor.record.repair import Repair, torn_files
@@ -29,6 +38,7 @@ __all__ = [
     "SubscriberStats",
     "Subscription",
     "follow",
+    "force_to_disk",
     "is_attended",
     "is_host_alive",
     "is_locked",
@@ -38,6 +48,7 @@ __all__ = [
     "make_folder",
     "open_for_append",
     "read",
+    "refuse_shared",
     "torn_files",
     "whole_bytes",
     "write_private",

@@ -51,14 +51,23 @@ def open_for_append(path: Path, *, new: bool = False) -> int:
     return descriptor
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """The whole file at once, so that nobody reads half of it, and never for others to read."""
+def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """The whole file at once, so that nobody reads half of it, and never for others to read.
+
+    With `durable` it is on disk, under its name, when this returns.
+    """
     try:
         # Made with mode 0600.
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         with os.fdopen(descriptor, "wb") as new:
             new.write(content)
+            if durable:
+                new.flush()
+                force_to_disk(new.fileno())
         Path(name).replace(path)
+        if durable:
+            names = names_in(str(path.parent))
+            names.make_safe(names.ticket())
     except OSError as error:
         raise storage_error(error, f"cannot write {path}") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -50,6 +51,8 @@ class Storage:
         """Tells who keeps the rows that a log is new, or gone: so nobody has to list a million files to see it."""
         descriptor = open_for_append(self.announcements)
         try:
+            # Shared: any number announce at once, but not while the file is being emptied.
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
             # On a line of its own, also where a full disk cut off the one before.
             line = f"\n{checked_run_id(run_id)}\n".encode()
             if os.write(descriptor, line) != len(line):
@@ -70,6 +73,37 @@ class Storage:
             return [], 0
         whole = data[: data.rfind(b"\n") + 1]
         return [word for word in whole.decode("ascii", "replace").split() if is_run_id(word)], place + len(whole)
+
+    def forget_announced(self, place: int) -> int:
+        """Empty the announcements, if all of them have been taken up; give the place that is the end then.
+
+        One byte stays, so that a place of 0 always means that nothing was ever taken up.
+        """
+        try:
+            descriptor = os.open(self.announcements, os.O_RDWR)
+        except FileNotFoundError:
+            return place
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_size != place:
+                return place
+            os.pwrite(descriptor, b"\n", 0)
+            os.ftruncate(descriptor, 1)
+        except BlockingIOError:
+            return place
+        finally:
+            os.close(descriptor)
+        return 1
+
+    def set_database_aside(self) -> Path:
+        """Rename the database, and what SQLite keeps beside it, so that a new one can be made; give its new path."""
+        number = 1
+        while (aside := self.database.with_name(f"{self.database.name}.damaged-{number}")).exists():
+            number += 1
+        for end in ("-wal", "-shm", ""):
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{self.database}{end}").rename(f"{aside}{end}")
+        return aside
 
     def run_ids(self) -> Iterator[str]:
         """The runs that have a log, in no order."""

@@ -65,7 +65,9 @@ def logged(error: Exception) -> ShopfloorError:
     if not isinstance(error, ShopfloorError):
         _log.error("a request failed unexpectedly", exc_info=error)
         return UnexpectedError("something went wrong in the server", hint="its log says what")
-    if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        _log.error("a request failed: %s", error.message)
+    elif error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("a request failed: %s", error.message, exc_info=error)
     return error
 

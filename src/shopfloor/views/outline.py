@@ -61,7 +61,8 @@ class Outline(msgspec.Struct):
 
     @property
     def state(self) -> RunState:
-        return self.outcome if self.is_ended else "waiting" if self.waits.waiting else "running"
+        # Without its beginning, as where that line is damaged, nobody can answer it or go on with it.
+        return self.outcome if self.is_ended else "waiting" if self.waits.waiting and self.attempt else "running"
 
     def is_waiting(self, step: Step) -> bool:
         """Whether that step waits: for somebody outside, or for the run that it called."""

@@ -167,7 +167,8 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
             case _:
                 pass
     waits = NOTHING if row.ended else waits
-    waiting = waits.waiting
+    # Without its beginning, as where that line is damaged, nobody can answer it or go on with it.
+    waiting = waits.waiting and row.attempt > 0
     return replace(
         row,
         last_seq=last_seq,

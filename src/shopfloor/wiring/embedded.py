@@ -26,7 +26,7 @@ from shopfloor.limits import (
 )
 from shopfloor.log import Delta
 from shopfloor.ports import AgentExit, LogReader, Logs, Processes, Projects, ProviderInfo, Queue, Store
-from shopfloor.record import Durability, Masking, Storage, lock, open_for_append, write_private
+from shopfloor.record import Durability, Masking, Storage, lock, open_for_append, refuse_shared, write_private
 from shopfloor.version import __version__
 from shopfloor.wiring.settings import Workers, low_water_bytes, seconds_setting
 
@@ -104,11 +104,13 @@ class Office(msgspec.Struct, frozen=True):
 @asynccontextmanager
 async def local_office(storage: Storage) -> AsyncGenerator[Office]:
     from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
-    from shopfloor.engine import Ingest
+    from shopfloor.engine import Ingest, recover
 
     store = await SqliteStore.open(storage.database)
     try:
-        yield Office(storage, store, SqliteQueue(store), Ingest(storage, store), Live())
+        queue = SqliteQueue(store)
+        await recover(storage, queue)
+        yield Office(storage, store, queue, Ingest(storage, store), Live())
     finally:
         await store.close()
 
@@ -335,6 +337,7 @@ async def open_client(
 @contextmanager
 def the_one_server(storage: Storage) -> Generator[None]:
     """Holds the storage's place for a server; the lock goes with the process, whatever ends it."""
+    refuse_shared(storage.root)
     try:
         descriptor = open_for_append(storage.server_lock)
     except OSError as error:
@@ -373,8 +376,10 @@ async def serve_storage(
     import anyio.to_thread
 
     from shopfloor.client import Address
-    from shopfloor.engine import keep, take_over
+    from shopfloor.engine import finish_deletions, keep, keep_until_lost, take_over
     from shopfloor.server import Tokens, create_app, serve
+
+    lost: list[Exception] = []
 
     with the_one_server(storage):
         token = Tokens(storage.tokens).admin_token()
@@ -385,19 +390,16 @@ async def serve_storage(
             on_started(url, token)
 
         async with local_office(storage) as office, local_works(office, workers or Workers()) as works:
+            await finish_deletions(storage, office.store, office.queue)
             await take_over(storage, office.queue)
             await office.queue.show_queued()
             async with anyio.create_task_group() as tasks:
 
                 async def keeper() -> None:
-                    await keep(
-                        storage,
-                        office.store,
-                        office.queue,
-                        office.ingest,
-                        keep_seconds=keep_seconds,
-                        go_on=works.host.adopt,
-                    )
+                    kept = (storage, office.store, office.queue, office.ingest)
+                    upkeep = partial(keep, *kept, keep_seconds=keep_seconds, go_on=works.host.adopt)
+                    lost.append(await keep_until_lost(office.store, works.host, upkeep))
+                    tasks.cancel_scope.cancel()
 
                 tasks.start_soon(works.host.run)
                 tasks.start_soon(keeper)
@@ -405,6 +407,8 @@ async def serve_storage(
                 app = create_app(office.services(works.works, allowed_hosts=allowed_hosts))
                 await serve(app, host, port, started, works.host.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
+            if lost:
+                raise lost[0]
             # What the last runs wrote while they were being left is listed too.
             await office.ingest.catch_up()
 

@@ -9,7 +9,7 @@ import msgspec
 
 from shopfloor.adapters.memory.store import MemoryStore
 from shopfloor.errors import ConflictError
-from shopfloor.ports import Change, Dispatch, Order, queued_row
+from shopfloor.ports import Change, Dispatch, Order, Recorded, queued_row
 
 
 class _Kept(msgspec.Struct):
@@ -89,6 +89,10 @@ class MemoryQueue:
     async def _show(self, order: Dispatch) -> None:
         # Where there is a row already, it is past this one.
         await self._store.apply([Change(row=queued_row(order), state=b"", timeline=[])])
+
+    async def recover(self, recorded: Recorded, *, is_idle: bool = False) -> int:
+        # What is only in memory is never lost without its process.
+        return 0
 
     async def forget(self, run_ids: Collection[str]) -> None:
         gone = set(run_ids)

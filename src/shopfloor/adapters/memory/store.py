@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shopfloor.errors import InvalidParameter
+from shopfloor.errors import InvalidParameter, ShopfloorError
 from shopfloor.ports import ANSWER, Change, Channel, Folded, OpenRun, Order, RunFilter, RunItem, RunPage, TimelineItem
 from shopfloor.views import RunRow, Term, beginning_of_id, fold, parse_query, snippet, words_of
 
@@ -120,7 +120,7 @@ class MemoryStore:
     async def unattended(self) -> list[OpenRun]:
         """Those of them that need a host: begun, and not waiting for somebody outside."""
         rows = [kept.row for kept in self._runs.values()]
-        return [OpenRun(row.id, row.host) for row in rows if not row.ended and row.attempt and not row.outside]
+        return [OpenRun(row.id, row.host) for row in rows if not row.ended and row.last_seq and not row.outside]
 
     async def due(self, now: str) -> list[str]:
         """The runs of which a wait has ended by that time."""
@@ -182,6 +182,15 @@ class MemoryStore:
 
     async def compact(self) -> None:
         """Nothing to do: Python gives the space back."""
+
+    async def check(self) -> None:
+        """Memory is sound."""
+
+    def failure(self) -> ShopfloorError | None:
+        return None
+
+    async def half_deleted(self) -> list[str]:
+        return [run_id for run_id in self._runs if run_id in self._buried]
 
     async def close(self) -> None:
         """Nothing to do, any number of times."""

@@ -17,12 +17,22 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeVar, cast
 
+import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import QueuePool
 
+from shopfloor.adapters.sqlite.health import REBUILD, Health
+from shopfloor.adapters.sqlite.intake import Intake
 from shopfloor.adapters.sqlite.search import TEMPORARY_TABLES
-from shopfloor.errors import DatabaseBusy, DatabaseTooNew, ShopfloorError, StoreError, storage_error
+from shopfloor.errors import (
+    DatabaseBusy,
+    DatabaseDamaged,
+    DatabaseTooNew,
+    ShopfloorError,
+    StoreError,
+    storage_error,
+)
 from shopfloor.limits import DATABASE_GROUP_SECONDS, DATABASE_PATIENCE_SECONDS, DATABASE_READERS, LOG_MODE
 from shopfloor.record import lock_file, make_folder, open_for_append
 
@@ -50,6 +60,9 @@ _SURROUNDINGS: Final = frozenset(
     }
 )
 """What SQLite says where the file may well be sound, and what is around it is not."""
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_NOT_OURS: Final = ("no such table", "Could not decode to UTF-8")
+"""What the driver says of content that we never wrote."""
 _MAKING: Final = threading.Lock()
 
 A = TypeVar("A")
@@ -127,10 +140,7 @@ def _refused(error: DatabaseError | sqlite3.DatabaseError, path: Path) -> Shopfl
         return storage_error(OSError(errno.EACCES, "its folder is read-only"), f"cannot use {path}")
     if code in _SURROUNDINGS:
         return readable(error)
-    return StoreError(
-        f"{path} cannot be used as a database: {said}",
-        hint="move it away; `shopfloor rebuild` makes a new one from the logs",
-    )
+    return DatabaseDamaged(f"{path} cannot be used as a database: {said}", hint=REBUILD)
 
 
 def _version(engine: Engine) -> str | None:
@@ -196,8 +206,17 @@ class Writer:
     that it fails alone: a job does nothing but write.
     """
 
-    def __init__(self, engine: Engine, *, group_seconds: float = DATABASE_GROUP_SECONDS) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        health: Health | None = None,
+        intake: Intake | None = None,
+        group_seconds: float = DATABASE_GROUP_SECONDS,
+    ) -> None:
         self._engine = engine
+        self._health = health
+        self._intake = intake
         self._group_seconds = group_seconds
         self._jobs: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._connection: Connection | None = None
@@ -233,7 +252,10 @@ class Writer:
             answers = self._commit(items, alone=alone)
         except BaseException as error:  # noqa: BLE001 - whoever asked is told
             if len(items) == 1:
-                items[0][2].set_exception(_told(error))
+                said = _told(error)
+                if self._health is not None:
+                    self._health.note(said)
+                items[0][2].set_exception(said)
                 return
             for item in items:
                 self._answer([item], alone=True)
@@ -255,17 +277,33 @@ class Writer:
 
     @contextmanager
     def _transaction(self) -> Generator[Connection]:
-        """On a connection that is kept: to get one takes as long as to write."""
-        if self._connection is None:
-            self._connection = self._engine.connect()
-            self._connection.info["writes"] = True
+        """On a connection that is kept: to get one takes as long as to write.
+
+        What the jobs added to the intake is on disk when this ends, and is gone again where the commit failed.
+        """
         try:
+            self._check()
+            if self._connection is None:
+                self._connection = self._engine.connect()
+                self._connection.info["writes"] = True
             with self._connection.begin():
                 yield self._connection
+                if self._intake is not None:
+                    self._intake.begin_write()
+                # As late as possible: nothing is acknowledged that went to a file which is no longer there.
+                self._check()
+            if self._intake is not None:
+                self._intake.end_write()
         except BaseException:
+            if self._intake is not None:
+                self._intake.cancel_write()
             # Whatever became of it, the next is a new one.
             self._let_go()
             raise
+
+    def _check(self) -> None:
+        if self._health is not None:
+            self._health.check()
 
     def _let_go(self) -> None:
         if self._connection is not None:
@@ -295,11 +333,7 @@ def _alone(connection: Connection, jobs: list[Job]) -> list[Any]:
 
 
 def _told(error: BaseException) -> BaseException:
-    # What is left of the general kind is a file that is no database, or a broken one.
-    broken = type(error) in (DatabaseError, sqlite3.DatabaseError)
-    if not isinstance(error, DatabaseError | sqlite3.DatabaseError):
-        return error
-    if not broken and not isinstance(error, OperationalError | sqlite3.OperationalError):
+    if not isinstance(error, UNREADABLE):
         return error
     said = readable(error)
     said.__cause__ = error
@@ -321,11 +355,25 @@ def _code_of(error: BaseException) -> int | None:
     return None if code is None else code & 0xFF
 
 
-def readable(error: DatabaseError | sqlite3.DatabaseError) -> ShopfloorError:
-    """What the driver says, as an error of ours."""
+UNREADABLE: Final = (DatabaseError, sqlite3.DatabaseError, msgspec.MsgspecError, UnicodeDecodeError)
+"""What a query raises where the database cannot be used, or gives what nobody ever wrote to it."""
+
+
+def damaged(how: str) -> DatabaseDamaged:
+    return DatabaseDamaged(f"the database is damaged: {how}", hint=REBUILD)
+
+
+def readable(error: BaseException) -> ShopfloorError:
+    """The error of ours that one of `UNREADABLE` means."""
+    if not isinstance(error, DatabaseError | sqlite3.DatabaseError):
+        return damaged(str(error))
     raised = _driver_error(error)
     said = str(raised)
-    if _code_of(raised) == sqlite3.SQLITE_READONLY:
+    code = _code_of(raised)
+    is_short = getattr(raised, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHORT_READ
+    if code in _DAMAGED or is_short or any(words in said for words in _NOT_OURS):
+        return damaged(said)
+    if code == sqlite3.SQLITE_READONLY:
         return storage_error(OSError(errno.EROFS, said), "cannot write the database")
     if "locked" in said or "busy" in said:
         return DatabaseBusy("the database is held by another process", hint="try again in a moment")

@@ -5,25 +5,27 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
 
-from shopfloor.adapters.sqlite.database import driver, readable
+from shopfloor.adapters.sqlite.database import driver
+from shopfloor.adapters.sqlite.intake import IntakeLine, IntakeMark, dispatch_line, message_line
 from shopfloor.adapters.sqlite.rows import columns_of
 from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
 from shopfloor.errors import ConflictError
-from shopfloor.ports import Dispatch, Order, queued_row
+from shopfloor.ports import Dispatch, Order, Recorded, queued_row
 from shopfloor.views import RunRow
 
 T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
 _decode_dispatch = msgspec.json.Decoder(Dispatch).decode
+_decode_mark = msgspec.json.Decoder(IntakeMark).decode
 _decode_order = msgspec.json.Decoder(Order).decode
 
 # As text for the driver, which keeps them prepared: thousands of runs a second come this way. Many rows to a statement:
@@ -53,6 +55,14 @@ _PUT: Final = "INSERT INTO orders (run_id, id, body) VALUES (?, ?, ?) ON CONFLIC
 _ORDERS: Final = "SELECT num, body FROM orders WHERE num > ? ORDER BY num"
 _DONE: Final = "DELETE FROM orders WHERE num = ?"
 _QUEUED: Final = "SELECT body FROM dispatches ORDER BY num"
+_WAITING: Final = "SELECT host, body FROM dispatches ORDER BY num"
+_INTAKE: Final = "SELECT value FROM settings WHERE name = 'intake'"
+_KEEP_INTAKE: Final = "INSERT OR REPLACE INTO settings (name, value) VALUES ('intake', ?)"
+_COUNT: Final = "SELECT (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM orders)"
+_ANY_RUN: Final = "SELECT 1 FROM worker_runs LIMIT 1"
+_BURIED: Final = "SELECT worker_id FROM tombstones"
+_KEEP_LOST: Final = "INSERT INTO dispatches (run_id, host, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_KEEP_LOST_KEY: Final = f"{_KEEP_KEY} ON CONFLICT DO NOTHING"
 _FORGET: Final = tuple(f"DELETE FROM {table} WHERE run_id = ?" for table in ("dispatches", "orders", "dispatch_keys"))
 
 
@@ -61,6 +71,7 @@ class SqliteQueue:
         # One file has one writing thread, and its readers are counted.
         self._writer = store.writer
         self._store_read = store.read
+        self._intake = store.intake
 
     async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         # Nobody holds a thread while it waits: as many as like can wait at once, and share a transaction.
@@ -70,37 +81,30 @@ class SqliteQueue:
         if rows:
             await self._write(lambda database: database.executemany(statement, rows).close())
 
-    async def _read(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        def job(connection: Connection) -> list[tuple[Any, ...]]:
-            try:
-                return driver(connection).execute(statement, values).fetchall()
-            except sqlite3.OperationalError as error:
-                raise readable(error) from error
-
-        return await self._store_read(job)
+    async def _read(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._store_read(lambda connection: job(driver(connection)))
 
     async def dispatch(self, order: Dispatch, *, host: str | None = None) -> str:
-        answer = await asyncio.wrap_future(self._writer.submit_one(_take_in, _kept(order, host)))
+        answer = await asyncio.wrap_future(self._writer.submit_one(self._take_in, _kept(order, host)))
         if isinstance(answer, ConflictError):
             raise answer
         return answer
 
     async def claim(self, host: str, limit: int) -> list[Dispatch]:
-        def job(database: sqlite3.Connection) -> list[tuple[int, bytes]]:
+        def job(database: sqlite3.Connection) -> list[Dispatch]:
             found = database.execute(_FREE, (limit,)).fetchall()
             if found:
                 database.execute(_CLAIM, (host, found[-1][0]))
-            return found
+            return [_decode_dispatch(body) for _, body in found]
 
-        return [_decode_dispatch(body) for _, body in await self._write(job)]
+        return await self._write(job)
 
     async def claim_one(self, run_id: str, host: str) -> Dispatch | None:
-        def job(database: sqlite3.Connection) -> bytes | None:
+        def job(database: sqlite3.Connection) -> Dispatch | None:
             claimed = database.execute(_CLAIM_ONE, (host, run_id)).rowcount
-            return database.execute(_ONE, (run_id,)).fetchone()[0] if claimed else None
+            return _decode_dispatch(database.execute(_ONE, (run_id,)).fetchone()[0]) if claimed else None
 
-        body = await self._write(job)
-        return None if body is None else _decode_dispatch(body)
+        return await self._write(job)
 
     async def started(self, run_ids: Sequence[str]) -> None:
         def job(database: sqlite3.Connection) -> None:
@@ -111,17 +115,27 @@ class SqliteQueue:
             await self._write(job)
 
     async def claimed(self) -> list[tuple[str, str]]:
-        return [(run_id, host) for _, run_id, host in sorted(await self._read(_CLAIMED))]
+        found = await self._read(lambda database: database.execute(_CLAIMED).fetchall())
+        return [(run_id, host) for _, run_id, host in sorted(found)]
 
     async def release(self, run_ids: Collection[str]) -> None:
         await self._write_all(_RELEASE, [(run_id,) for run_id in run_ids])
 
     async def put(self, order: Order) -> bool:
-        row = (order.run_id, order.id, _encode(order))
-        return bool(await self._write(lambda database: database.execute(_PUT, row).rowcount))
+        body = _encode(order)
+
+        def job(database: sqlite3.Connection) -> bool:
+            is_new = bool(database.execute(_PUT, (order.run_id, order.id, body)).rowcount)
+            if is_new:
+                self._intake.add(message_line(body))
+            return is_new
+
+        return await self._write(job)
 
     async def orders(self, *, after: int = 0) -> list[tuple[int, Order]]:
-        return [(number, _decode_order(body)) for number, body in await self._read(_ORDERS, after)]
+        return await self._read(
+            lambda database: [(number, _decode_order(body)) for number, body in database.execute(_ORDERS, (after,))]
+        )
 
     async def done(self, numbers: Sequence[int]) -> None:
         await self._write_all(_DONE, [(number,) for number in numbers])
@@ -143,6 +157,70 @@ class SqliteQueue:
 
         if rows:
             await self._write(job)
+
+    async def recover(self, recorded: Recorded, *, is_idle: bool = False) -> int:
+        def has_work(database: sqlite3.Connection) -> bool:
+            mark = self._known_intake(database)
+            if mark is None or self._intake.is_grown(mark.size_bytes):
+                return True
+            is_changed = self._intake.size() != mark.size_bytes or database.execute(_COUNT).fetchone() != (mark.lines,)
+            return is_idle and is_changed
+
+        def job(database: sqlite3.Connection) -> int:
+            is_known = self._known_intake(database) is not None
+            recovered = 0 if is_known else _recover(database, self._intake.lines(), recorded)
+            mark = self._intake.replace(list(_live_lines(database)))
+            database.execute(_KEEP_INTAKE, (_encode(mark).decode(),))
+            return recovered
+
+        # Asked first: most of the time nobody has to wait for the write lock.
+        return await self._write(job) if await self._read(has_work) else 0
+
+    def _known_intake(self, database: sqlite3.Connection) -> IntakeMark | None:
+        """The mark of the intake, if it is the one that this database has taken in."""
+        found = database.execute(_INTAKE).fetchone()
+        mark = None if found is None else _decode_mark(found[0])
+        return mark if mark is not None and mark.name == self._intake.name() else None
+
+    def _take_in(self, connection: Connection, orders: list[_Kept]) -> list[str | ConflictError]:
+        answers = _take_in(connection, orders)
+        for order, answer in zip(orders, answers, strict=True):
+            # Not where an earlier dispatch had the same key.
+            if answer == order.run_id:
+                self._intake.add(dispatch_line(order.body, order.host))
+        return answers
+
+
+def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], recorded: Recorded) -> int:
+    """Keep what a lost database had and no log has; give how many dispatches and messages that is."""
+    if database.execute(_ANY_RUN).fetchone() is None:
+        # A new database: keys that were used must not make a second run.
+        for run in recorded.keyed():
+            database.execute(_KEEP_LOST_KEY, (run.key, run.run_id, _digest(run.worker, run.input)))
+    buried = {run_id for (run_id,) in database.execute(_BURIED)}
+    recovered = 0
+    for line in lines:
+        if (entry := line.dispatch or line.message) is None or entry.run_id in buried or recorded.has(entry):
+            continue
+        if isinstance(entry, Order):
+            recovered += database.execute(_PUT, (entry.run_id, entry.id, _encode(entry))).rowcount
+            continue
+        kept = _kept(entry, line.host)
+        is_new = database.execute(_KEEP_LOST, (kept.run_id, kept.host, kept.body)).rowcount
+        if is_new:
+            _show(database, [kept])
+            if kept.key is not None:
+                database.execute(_KEEP_LOST_KEY, (kept.key, kept.run_id, kept.asked))
+        recovered += is_new
+    return recovered
+
+
+def _live_lines(database: sqlite3.Connection) -> Iterator[bytes]:
+    """The lines of all that no log has yet."""
+    for host, body in database.execute(_WAITING):
+        yield dispatch_line(body, host)
+    for _, body in database.execute(_ORDERS, (0,)):
+        yield message_line(body)
 
 
 class _Kept(NamedTuple):
@@ -246,7 +324,11 @@ def _asked(order: Dispatch) -> bytes:
     """What is asked for, told apart from anything else."""
     if order.idempotency_key is None:
         return b""
-    return hashlib.sha256(msgspec.json.encode((order.worker, order.input), order="deterministic")).digest()
+    return _digest(order.worker, order.input)
+
+
+def _digest(worker: str, given: dict[str, Any]) -> bytes:
+    return hashlib.sha256(msgspec.json.encode((worker, given), order="deterministic")).digest()
 
 
 def _the_same(key: str, asked: bytes, known: tuple[str, bytes]) -> str | ConflictError:

@@ -11,16 +11,18 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 import msgspec
-from sqlalchemy import Connection, Engine, delete, func, select, update
+from sqlalchemy import Connection, Engine, delete, func, select, text, update
 from sqlalchemy.dialects.sqlite import insert as upsert
-from sqlalchemy.exc import OperationalError
 
 from shopfloor.adapters.sqlite import queries
 from shopfloor.adapters.sqlite.changes import apply
-from shopfloor.adapters.sqlite.database import Writer, driver, open_database, readable
+from shopfloor.adapters.sqlite.database import UNREADABLE, Writer, damaged, driver, open_database, readable
+from shopfloor.adapters.sqlite.health import Health
+from shopfloor.adapters.sqlite.intake import Intake
 from shopfloor.adapters.sqlite.rows import item_of, timeline_item_of
 from shopfloor.adapters.sqlite.schema import (
     channels,
+    dispatch_keys,
     pins,
     settings,
     tombstones,
@@ -30,6 +32,7 @@ from shopfloor.adapters.sqlite.schema import (
     worker_transcripts,
 )
 from shopfloor.adapters.sqlite.search import find_runs, snippets
+from shopfloor.errors import ShopfloorError
 from shopfloor.limits import DATABASE_READERS
 from shopfloor.ports import ANSWER, Change, Channel, Folded, OpenRun, RunFilter, RunItem, RunPage, TimelineItem
 
@@ -38,23 +41,28 @@ _PLACE = "announcements"
 
 
 class SqliteStore:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, path: Path) -> None:
         self._engine = engine
-        self.writer = Writer(engine)
+        self._health = Health(path)
+        self.intake = Intake(path.with_name("intake.jsonl"))
+        self.writer = Writer(engine, health=self._health, intake=self.intake)
         self._readers = anyio.CapacityLimiter(DATABASE_READERS)
         self._closed = False
 
     @classmethod
     async def open(cls, path: Path) -> SqliteStore:
-        return cls(await anyio.to_thread.run_sync(open_database, path))
+        return cls(await anyio.to_thread.run_sync(open_database, path), path)
 
     async def read(self, job: Callable[[Connection], T]) -> T:
         def work() -> T:
+            self._health.check()
             try:
                 with self._engine.connect() as connection:
                     return job(connection)
-            except OperationalError as error:
-                raise readable(error) from error
+            except UNREADABLE as error:
+                said = readable(error)
+                self._health.note(said)
+                raise said from error
 
         return await anyio.to_thread.run_sync(work, limiter=self._readers)
 
@@ -102,8 +110,9 @@ class SqliteStore:
         events = worker_events.c
         query = select(worker_events).where(events.worker_id == run_id, events.id > after)
         query = query.order_by(events.id).limit(limit)
-        found = await self.read(lambda connection: connection.execute(query).mappings().all())
-        return [timeline_item_of(row) for row in found]
+        return await self.read(
+            lambda connection: [timeline_item_of(row) for row in connection.execute(query).mappings()]
+        )
 
     async def archive(self, run_id: str) -> bytes | None:
         query = select(worker_transcripts.c.transcript).where(worker_transcripts.c.worker_id == run_id)
@@ -137,7 +146,9 @@ class SqliteStore:
 
     async def unattended(self) -> list[OpenRun]:
         runs = worker_runs.c
-        query = select(runs.id, runs.host).where(runs.completed_at.is_(None), runs.attempt > 0, runs.outside.is_(False))
+        query = select(runs.id, runs.host).where(
+            runs.completed_at.is_(None), runs.last_seq > 0, runs.outside.is_(False)
+        )
         found = await self.read(lambda connection: connection.execute(query).all())
         return [OpenRun(row.id, row.host) for row in found]
 
@@ -149,6 +160,11 @@ class SqliteStore:
 
     async def buried(self) -> set[str]:
         return set(await self._ids(select(tombstones.c.worker_id)))
+
+    async def half_deleted(self) -> list[str]:
+        buried = select(tombstones.c.worker_id)
+        rows = select(worker_runs.c.id).where(worker_runs.c.id.in_(buried))
+        return await self._ids(rows.union(select(dispatch_keys.c.run_id).where(dispatch_keys.c.run_id.in_(buried))))
 
     async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
         runs = worker_runs.c
@@ -185,7 +201,12 @@ class SqliteStore:
         return await self._write(job)
 
     async def bury(self, run_id: str) -> None:
-        await self._execute(upsert(tombstones).values(worker_id=run_id).on_conflict_do_nothing())
+        def job(connection: Connection) -> None:
+            connection.execute(upsert(tombstones).values(worker_id=run_id).on_conflict_do_nothing())
+            # The tombstone may be lost with the database. Then the intake must not bring the run back.
+            self.intake.add_deleted(run_id)
+
+        await self._write(job)
 
     async def delete(self, run_id: str) -> None:
         def job(connection: Connection) -> None:
@@ -216,6 +237,17 @@ class SqliteStore:
     async def _execute(self, statement: Any) -> None:
         await self._write(lambda connection: connection.execute(statement).close())
 
+    def failure(self) -> ShopfloorError | None:
+        return self._health.failure()
+
+    async def check(self) -> None:
+        def job(connection: Connection) -> None:
+            found = str(connection.execute(text("PRAGMA quick_check(1)")).scalar())
+            if found != "ok":
+                raise damaged(found)
+
+        await self.read(job)
+
     async def compact(self) -> None:
         def work() -> None:
             # Not in a transaction, so past SQLAlchemy, which begins one: SQLite itself keeps others out meanwhile.
@@ -233,11 +265,12 @@ class SqliteStore:
 
         try:
             await anyio.to_thread.run_sync(work, limiter=self._readers)
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             raise readable(error) from error
 
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
             await anyio.to_thread.run_sync(self.writer.close)
+            self.intake.close()
             self._engine.dispose()

@@ -1,0 +1,215 @@
+"""The intake: what was acknowledged and no log has yet, in a file beside the database.
+
+The database can be lost; with this file `shopfloor rebuild` still finds every dispatch and control message that
+somebody was told is kept. See docs/adr/0017-intake.md.
+
+Lines are appended and the file is compacted only inside a write transaction of the database, whose lock keeps other
+processes out. The first line names the file. The database remembers the name of the file whose lines it has: a
+database that knows another name, such as a new one, has to take the lines in before the file may be compacted.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+
+from shopfloor.errors import storage_error
+from shopfloor.limits import INTAKE_BYTES
+from shopfloor.ports import Dispatch, Order
+from shopfloor.record import force_to_disk, open_for_append, write_private
+
+
+class IntakeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of the file: exactly one of these, and the host of a dispatch that is claimed from the start."""
+
+    intake: str | None = None
+    dispatch: Dispatch | None = None
+    host: str | None = None
+    message: Order | None = None
+    deleted: str | None = None
+    """The id of a run that was deleted: lines of that run before this one no longer count."""
+
+
+class IntakeMark(msgspec.Struct, frozen=True, array_like=True):
+    """What the database remembers of the file that it has taken in, as that was after the last compaction."""
+
+    name: str
+    size_bytes: int
+    lines: int
+
+
+_decode = msgspec.json.Decoder(IntakeLine).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def dispatch_line(body: bytes, host: str | None) -> bytes:
+    """The line of a dispatch that is encoded already."""
+    claimed = b"" if host is None else b',"host":' + _encode(host)
+    return b'{"dispatch":' + body + claimed + b"}\n"
+
+
+def message_line(body: bytes) -> bytes:
+    return b'{"message":' + body + b"}\n"
+
+
+class Intake:
+    """The file as one writing thread uses it: `add` lines, `begin_write` before the commit, `end_write` after it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pending: list[bytes] = []
+        self._descriptor: int | None = None
+        self._size_before: int | None = None
+        """How large the file was before the write that is not committed yet."""
+        self._flusher = ThreadPoolExecutor(1, thread_name_prefix="shopfloor-intake")
+        self._flushing: Future[None] | None = None
+
+    def add(self, line: bytes) -> None:
+        self._pending.append(line)
+
+    def add_deleted(self, run_id: str) -> None:
+        """Note that a run is deleted, unless the file has nothing to forget."""
+        if not self.is_empty:
+            self.add(_encode(IntakeLine(deleted=run_id)) + b"\n")
+
+    @property
+    def is_empty(self) -> bool:
+        return self.size() <= len(_header(""))
+
+    def is_grown(self, compacted_size: int) -> bool:
+        """Whether it is time to compact the file, which had that size after the last time."""
+        return self.size() > max(INTAKE_BYTES, 2 * compacted_size)
+
+    def size(self) -> int:
+        try:
+            return self._path.stat().st_size
+        except OSError:
+            return 0
+
+    def begin_write(self) -> None:
+        """Write what was added; its way to the disk goes on while the database commits."""
+        if not self._pending:
+            return
+        lines, self._pending = self._pending, []
+        try:
+            descriptor = self._locked()
+            self._size_before = os.fstat(descriptor).st_size
+            # A new line first: a crash may have torn the last one.
+            data = (b"\n" if self._size_before else _header(uuid4().hex)) + b"".join(lines)
+            if os.write(descriptor, data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise storage_error(error, f"cannot write {self._path}") from error
+        self._flushing = self._flusher.submit(force_to_disk, descriptor)
+
+    def end_write(self) -> None:
+        """The database has committed. Returns when the lines are on disk."""
+        self._size_before = None
+        try:
+            if self._flushing is not None:
+                self._flushing.result()
+        except OSError as error:
+            raise storage_error(error, f"cannot write {self._path}") from error
+        finally:
+            self._flushing = None
+            self._unlock()
+
+    def cancel_write(self) -> None:
+        """The database has not committed: nobody is told that these lines are kept, so they go."""
+        self._pending.clear()
+        if self._flushing is not None:
+            self._flushing.exception()
+            self._flushing = None
+        if self._descriptor is not None and self._size_before is not None:
+            os.ftruncate(self._descriptor, self._size_before)
+        self._size_before = None
+        self._unlock()
+
+    def _locked(self) -> int:
+        """The descriptor of the file that has the name now, locked."""
+        while True:
+            descriptor = self._descriptor
+            if descriptor is None:
+                descriptor = self._descriptor = open_for_append(self._path)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                if os.path.samestat(os.fstat(descriptor), self._path.stat()):
+                    return descriptor
+            except FileNotFoundError:
+                pass
+            # Somebody compacted or deleted the file meanwhile.
+            self._forget()
+
+    def _unlock(self) -> None:
+        if self._descriptor is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _forget(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def name(self) -> str | None:
+        """The name of the file; None where there is no file, or none with a whole first line."""
+        first = next(iter(_decoded(self._bytes(len(_header(""))).split(b"\n", 1)[:1])), None)
+        return None if first is None else first.intake
+
+    def lines(self) -> list[IntakeLine]:
+        """The dispatches and messages of runs that are not deleted. Torn and unreadable lines are passed over."""
+        data = self._bytes()
+        lines = list(_decoded(data[: data.rfind(b"\n") + 1].split(b"\n")))
+        last_deleted = {line.deleted: number for number, line in enumerate(lines) if line.deleted}
+        return [
+            line
+            for number, line in enumerate(lines)
+            if (run_id := _run_of(line)) is not None and last_deleted.get(run_id, -1) < number
+        ]
+
+    def _bytes(self, limit: int = -1) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                return file.read(limit)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise storage_error(error, f"cannot read {self._path}", reading=True) from error
+
+    def replace(self, lines: list[bytes]) -> IntakeMark:
+        """Put a new file with these lines in the place of the old one. For a write transaction only."""
+        name = uuid4().hex
+        self._locked()
+        try:
+            content = _header(name) + b"".join(lines)
+            write_private(self._path, content, durable=True)
+        finally:
+            self._forget()
+        return IntakeMark(name, len(content), len(lines))
+
+    def close(self) -> None:
+        self._forget()
+        self._flusher.shutdown()
+
+
+def _header(name: str) -> bytes:
+    return _encode(IntakeLine(intake=name or "0" * 32)) + b"\n"
+
+
+def _run_of(line: IntakeLine) -> str | None:
+    if line.dispatch is not None:
+        return line.dispatch.run_id
+    return line.message.run_id if line.message is not None else None
+
+
+def _decoded(lines: list[bytes]) -> Iterable[IntakeLine]:
+    for line in lines:
+        try:
+            yield _decode(line)
+        except msgspec.MsgspecError:
+            continue

@@ -1,0 +1,101 @@
+"""What a crash or a lost database left undone: acknowledged work that no log has, deletions that were cut off."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import Protocol
+
+import anyio
+
+from shopfloor.engine.retention import erase
+from shopfloor.errors import FileMissing, InvalidEvent, ShopfloorError, StorageError, StorageLost
+from shopfloor.limits import STORAGE_CHECK_SECONDS
+from shopfloor.log import Payload, RunCompleted, RunStarted, ToolResult, UnknownPayload, decode
+from shopfloor.ports import Dispatch, KeyedRun, Order, Queue, Store
+from shopfloor.record import Storage, read
+
+_log = logging.getLogger("shopfloor.engine")
+
+
+async def recover(storage: Storage, queue: Queue, *, is_idle: bool = False) -> int:
+    """Queue again what was acknowledged before the database was lost; give how many dispatches and messages."""
+    return await queue.recover(_Recorded(storage), is_idle=is_idle)
+
+
+class _Recorded:
+    """What the logs of a storage know of what was asked."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def has(self, entry: Dispatch | Order) -> bool:
+        for payload in self._payloads(entry.run_id):
+            if isinstance(entry, Dispatch) or isinstance(payload, RunCompleted):
+                return True
+            if isinstance(payload, ToolResult) and payload.call_id == entry.body.get("call_id"):
+                return True
+        return False
+
+    def keyed(self) -> Iterator[KeyedRun]:
+        for run_id in self._storage.run_ids():
+            first = next(self._payloads(run_id), None)
+            if isinstance(first, RunStarted) and first.idempotency_key is not None:
+                yield KeyedRun(first.idempotency_key, run_id, first.name, first.input or {})
+
+    def _payloads(self, run_id: str) -> Iterator[Payload | UnknownPayload]:
+        """What the log of a run has, as far as it can be read; nothing where there is no log."""
+        with suppress(FileMissing, InvalidEvent, StorageError):
+            for entry in read(self._storage.log_path(run_id), report=lambda problem: None):
+                yield decode(entry.raw).payload
+
+
+async def finish_deletions(storage: Storage, store: Store, queue: Queue) -> int:
+    """Delete what is left of runs whose deletion was cut off; give how many those are."""
+    left = await store.half_deleted()
+    for run_id in left:
+        await erase(storage, store, run_id)
+    await queue.forget(left)
+    return len(left)
+
+
+class _Executing(Protocol):
+    """A host, as far as its end matters here."""
+
+    @property
+    def executing(self) -> bool: ...
+
+    def retire(self) -> None: ...
+
+
+async def keep_until_lost(store: Store, host: _Executing, upkeep: Callable[[], Awaitable[None]]) -> ShopfloorError:
+    """Keep a storage up until its store is lost; give the reason when the host has nothing more to execute.
+
+    The logs of the runs that are being executed are sound, so these runs go on to their end. Where the whole folder is
+    gone nothing can be recorded any more, and nobody is waited for.
+    """
+    failures: list[ShopfloorError] = []
+
+    async def watch() -> None:
+        failures.append(await _failure_of(store))
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        await upkeep()
+    failure = failures[0]
+    host.retire()
+    if not isinstance(failure, StorageLost):
+        _log.error("%s; no new runs, and the server stops when those that are being executed have ended", failure)
+        while host.executing:  # noqa: ASYNC110 - a host tells nobody of its last run
+            await anyio.sleep(STORAGE_CHECK_SECONDS)
+    return failure
+
+
+async def _failure_of(store: Store) -> ShopfloorError:
+    while True:
+        failure = store.failure()
+        if failure is not None:
+            return failure
+        await anyio.sleep(STORAGE_CHECK_SECONDS)

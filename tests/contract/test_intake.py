@@ -1,0 +1,227 @@
+"""The intake: what a queue in a file finds again when that file is lost."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Collection
+from pathlib import Path
+
+import anyio
+import pytest
+from sqlalchemy import Connection, text
+from tests.contract.test_queue import answer, dispatch, statuses
+
+from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
+from shopfloor.errors import DatabaseLost, StoreError
+from shopfloor.limits import INTAKE_BYTES
+from shopfloor.ports import Dispatch, KeyedRun, Order
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def lose_database(folder: Path) -> None:
+    for path in folder.glob("shopfloor.db*"):
+        path.unlink()
+
+
+class Logs:
+    """What logs know: these runs have begun, each with its id as its idempotency key."""
+
+    def __init__(self, runs: Collection[str] = ()) -> None:
+        self._runs = runs
+
+    def has(self, entry: Dispatch | Order) -> bool:
+        return entry.run_id in self._runs
+
+    def keyed(self) -> list[KeyedRun]:
+        return [KeyedRun(run_id, run_id, "builder", {"what": "c"}) for run_id in self._runs]
+
+
+async def opened(folder: Path, *, recorded: Collection[str] = ()) -> tuple[SqliteQueue, SqliteStore]:
+    """A queue as every process opens it. `recorded` are the runs whose logs have what was asked."""
+    store = await SqliteStore.open(folder / "shopfloor.db")
+    queue = SqliteQueue(store)
+    await queue.recover(Logs(recorded))
+    return queue, store
+
+
+def kept(folder: Path) -> str:
+    return (folder / "intake.jsonl").read_text()
+
+
+@pytest.mark.req("SF-7")
+async def test_a_lost_database_loses_no_dispatch_and_no_message(tmp_path: Path) -> None:
+    queue, store = await opened(tmp_path)
+    first, second, begun = dispatch("a", idempotency_key="k"), dispatch("b"), dispatch("c")
+    for order in (first, second, begun):
+        await queue.dispatch(order)
+    await queue.dispatch(dispatch("own"), host="alive")
+    await queue.put(answer(second.run_id))
+    await queue.put(answer(begun.run_id))
+    await store.close()
+    lose_database(tmp_path)
+
+    queue, store = await opened(tmp_path, recorded={begun.run_id})
+    assert set(await statuses(store)) >= {first.run_id, second.run_id}
+    assert await queue.claim("h", 9) == [first, second]
+    assert [host for _, host in await queue.claimed() if host == "alive"] == ["alive"]
+    assert [order for _, order in await queue.orders()] == [answer(second.run_id)]
+    assert await queue.dispatch(dispatch("a", idempotency_key="k")) == first.run_id
+    assert await queue.dispatch(dispatch("c", idempotency_key=begun.run_id)) == begun.run_id
+    await store.close()
+    # The new database has all of it now: nothing comes a second time, whoever opens it.
+    queue, store = await opened(tmp_path)
+    assert await queue.claim("h", 9) == []
+    await store.close()
+
+
+@pytest.mark.req("SF-7")
+async def test_a_deleted_run_does_not_come_back_with_the_intake(tmp_path: Path) -> None:
+    queue, store = await opened(tmp_path)
+    gone, stays = dispatch("gone"), dispatch("stays")
+    await queue.dispatch(gone)
+    await queue.dispatch(stays)
+    await store.bury(gone.run_id)
+    await store.close()
+    lose_database(tmp_path)
+    queue, store = await opened(tmp_path)
+    assert await queue.claim("h", 9) == [stays]
+    await store.close()
+
+
+async def test_an_older_copy_of_the_database_gets_what_it_does_not_know(tmp_path: Path) -> None:
+    queue, store = await opened(tmp_path)
+    old, new = dispatch("old"), dispatch("new")
+    await queue.dispatch(old)
+    await store.close()
+    copy = (tmp_path / "shopfloor.db").read_bytes()
+    queue, store = await opened(tmp_path)
+    await queue.recover(Logs(), is_idle=True)
+    await queue.dispatch(new)
+    await store.close()
+    (tmp_path / "shopfloor.db").write_bytes(copy)
+    queue, store = await opened(tmp_path)
+    assert await queue.claim("h", 9) == [old, new]
+    await store.close()
+
+
+async def test_a_torn_line_is_passed_over_and_what_follows_it_is_not(tmp_path: Path) -> None:
+    queue, store = await opened(tmp_path)
+    first, second = dispatch("a"), dispatch("b")
+    await queue.dispatch(first)
+    await store.close()
+    with (tmp_path / "intake.jsonl").open("a") as file:
+        file.write('{"dispatch": {"run_id": "5')
+    queue, store = await opened(tmp_path)
+    await queue.dispatch(second)
+    await store.close()
+    lose_database(tmp_path)
+    queue, store = await opened(tmp_path)
+    assert await queue.claim("h", 9) == [first, second]
+    await store.close()
+
+
+async def test_what_logs_have_is_dropped_when_there_is_much_of_it_or_nothing_else_to_do(tmp_path: Path) -> None:
+    queue, store = await opened(tmp_path)
+    large = [dispatch("x" * 400_000) for _ in range(12)]
+    for order in large:
+        await queue.dispatch(order)
+    assert len(kept(tmp_path)) > INTAKE_BYTES
+    await queue.started([order.run_id for order in large[1:]])
+    await queue.recover(Logs())
+    assert large[0].run_id in kept(tmp_path)
+    assert not any(order.run_id in kept(tmp_path) for order in large[1:])
+    await queue.started([large[0].run_id])
+    await queue.recover(Logs())
+    assert large[0].run_id in kept(tmp_path)
+    await queue.recover(Logs(), is_idle=True)
+    assert large[0].run_id not in kept(tmp_path)
+    await store.close()
+
+
+async def test_what_was_refused_is_not_kept(tmp_path: Path) -> None:
+    queue, store = await opened(tmp_path)
+    await queue.dispatch(dispatch("a"))
+    before = kept(tmp_path)
+
+    def fail(connection: Connection) -> None:
+        store.intake.add(b'{"message": "of nobody"}\n')
+        connection.execute(text("INSERT INTO nowhere VALUES (1)"))
+
+    with pytest.raises(StoreError):
+        store.writer.submit(fail).result()
+    assert kept(tmp_path) == before
+    await store.close()
+
+
+async def test_an_intake_that_somebody_deleted_is_made_again_from_the_database(tmp_path: Path) -> None:
+    queue, store = await opened(tmp_path)
+    first, second = dispatch("a"), dispatch("b")
+    await queue.dispatch(first)
+    (tmp_path / "intake.jsonl").unlink()
+    await queue.dispatch(second)
+    await queue.recover(Logs())
+    await store.close()
+    lose_database(tmp_path)
+    queue, store = await opened(tmp_path)
+    assert await queue.claim("h", 9) == [first, second]
+    await store.close()
+
+
+async def test_nothing_is_acknowledged_that_went_to_a_deleted_database(tmp_path: Path) -> None:
+    queue, store = await opened(tmp_path)
+    first, refused = dispatch("a"), dispatch("b")
+    await queue.dispatch(first)
+    lose_database(tmp_path)
+    with pytest.raises(DatabaseLost):
+        await queue.dispatch(refused)
+    with pytest.raises(DatabaseLost):
+        await store.known_runs()
+    await store.close()
+    queue, store = await opened(tmp_path)
+    assert await queue.claim("h", 9) == [first]
+    await store.close()
+
+
+async def test_processes_that_dispatch_and_compact_at_once_lose_nothing(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    async def process(number: int) -> None:
+        queue, store = await opened(tmp_path)
+        for n in range(15):
+            order = dispatch(f"{number}-{n}")
+            await queue.dispatch(order)
+            made.append(order.run_id)
+            if n % 4 == number:
+                await queue.recover(Logs(), is_idle=True)
+        await store.close()
+
+    threads = [threading.Thread(target=anyio.run, args=(process, number)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
+    lose_database(tmp_path)
+    queue, store = await opened(tmp_path)
+    assert sorted(order.run_id for order in await queue.claim("h", 99)) == sorted(made)
+    await store.close()
+
+
+async def test_content_that_nobody_wrote_is_damage(tmp_path: Path) -> None:
+    queue, store = await opened(tmp_path)
+    await queue.dispatch(dispatch("a"))
+    with sqlite3.connect(tmp_path / "shopfloor.db") as connection:
+        connection.execute("UPDATE dispatches SET body = x'00ff'")
+    with pytest.raises(StoreError) as refused:
+        await queue.claim("h", 9)
+    assert refused.value.code == "database_damaged"
+    # From now on nothing is written to it.
+    with pytest.raises(StoreError) as refused:
+        await queue.dispatch(dispatch("b"))
+    assert refused.value.code == "database_damaged"
+    await store.close()

@@ -1,0 +1,225 @@
+"""The database is damaged or deleted under a running server: what was acknowledged is there after a rebuild."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.cli.test_run import wait_until
+from tests.faults.engine_server import SHOPFLOOR, Server, Shop
+
+SLOTS = ("--slots", "2")
+SEED = 20260731
+CODES = {"database_damaged", "database_lost", "storage_lost"}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def command(shop: Shop, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([SHOPFLOOR, *words], env=shop.env, capture_output=True, text=True, timeout=120, check=False)
+
+
+def overwrite(path: Path, offset: int, size: int) -> None:
+    """Random bytes in a part of a file, in place."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(random.Random(SEED + offset).randbytes(size))
+
+
+def damage_header(database: Path) -> None:
+    # SQLite reads the header of the file only where the log before it has none.
+    checkpoint(database)
+    overwrite(database, 0, 512)
+
+
+def damage_middle(database: Path) -> None:
+    checkpoint(database)
+    overwrite(database, 4096, database.stat().st_size - 4096)
+
+
+def damage_wal(database: Path) -> None:
+    wal = Path(f"{database}-wal")
+    overwrite(wal, 32, wal.stat().st_size - 32)
+
+
+def truncate(database: Path) -> None:
+    checkpoint(database)
+    os.truncate(database, 4096)
+
+
+def delete(database: Path) -> None:
+    for path in database.parent.glob("shopfloor.db*"):
+        path.unlink()
+
+
+def replace(database: Path) -> None:
+    """Another file under the same name, as a restored copy is."""
+    copy = database.with_name("copy")
+    copy.write_bytes(b"")
+    copy.replace(database)
+
+
+def checkpoint(database: Path) -> None:
+    connection = sqlite3.connect(database, timeout=20)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+class Load:
+    """Clients that dispatch until they are refused or told to stop."""
+
+    def __init__(self, server: Server, clients: int = 3) -> None:
+        self.acknowledged: list[str] = []
+        self.refused: list[httpx.Response] = []
+        self._server = server
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._dispatch) for _ in range(clients)]
+        for thread in self._threads:
+            thread.start()
+
+    def _dispatch(self) -> None:
+        shop = self._server.shop
+        body = {"worker": "reading", "input": {"NOTES": str(shop.notes), "GO": str(shop.go)}}
+        http = httpx.Client(base_url=self._server.http.base_url, headers=self._server.http.headers, timeout=20)
+        with http:
+            while not self._stop.is_set():
+                try:
+                    answer = http.post("/api/runs", json=body)
+                except httpx.HTTPError:
+                    return
+                if answer.status_code != httpx.codes.OK:
+                    self.refused.append(answer)
+                    return
+                self.acknowledged.append(answer.json()["run_id"])
+
+    def end(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
+FAULTS = [damage_middle, delete, *([damage_header, damage_wal, truncate, replace] if LONG else [])]
+
+
+@pytest.mark.req("SF-7")
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_what_was_acknowledged_survives_the_loss_of_the_database(shop: Shop, fault: Callable[[Path], None]) -> None:
+    with shop.up(*SLOTS) as server:
+        asking = server.dispatch("question")
+        wait_until(lambda: shop.open_calls(asking), "the question")
+        load = Load(server)
+        wait_until(lambda: len(load.acknowledged) >= 25, "dispatches")
+        fault(shop.storage.database)
+        # Whatever is asked of the server now is done, or refused with a reason that says what to do.
+        wait_until(
+            lambda: load.refused or server.process.poll() is not None or len(load.acknowledged) > 120, "refusals"
+        )
+        load.end()
+        for answer in load.refused:
+            assert answer.status_code == httpx.codes.SERVICE_UNAVAILABLE, answer.text
+            problem = answer.json()["error"]
+            assert problem["code"] in CODES
+            assert "shopfloor rebuild" in problem["hint"]
+        # What is being executed goes on to its end; then the server ends with the reason.
+        assert server.process.poll() is None
+        shop.go.touch()
+        if load.refused:
+            _, said = server.process.communicate(timeout=60)
+            assert server.process.returncode == 6
+            assert "error[database_" in said.decode()
+            assert "shopfloor rebuild" in said.decode()
+            assert "Traceback" not in said.decode()
+            assert "ExceptionGroup" not in said.decode()
+        else:
+            server.stop()
+    rebuilt = command(shop, "rebuild")
+    assert rebuilt.returncode == 0, rebuilt.stderr
+    with shop.up() as server:
+        server.answer_all(dict.fromkeys(("client-tool", "question", "branches"), asking))
+        acknowledged = {*load.acknowledged, asking}
+        wait_until(lambda: acknowledged <= set(shop.runs()), "every run that was acknowledged", 60)
+        outcomes = shop.all_ended(120)
+        assert {outcomes[run_id].status for run_id in acknowledged} == {"completed"}
+        server.stop()
+    # Nothing was done twice: each run has noted its beginning once.
+    assert shop.noted()["before reading"] == len(shop.runs()) - 1
+
+
+@pytest.mark.req("SF-7")
+def test_what_was_asked_without_a_server_survives_too(shop: Shop) -> None:
+    workers = ("--workers", str(shop.folder / "workers"))
+    given = ("-i", f"NOTES={shop.notes}", "-i", f"GO={shop.go}")
+    with shop.up() as server:
+        answered, unanswered = server.dispatch("question"), server.dispatch("question")
+        wait_until(lambda: shop.open_calls(answered) and shop.open_calls(unanswered), "the questions")
+        server.stop()
+    said = command(shop, "answer", answered, "yes")
+    assert said.returncode == 0, said.stderr
+    dispatched = command(shop, "dispatch", "reading", *given, *workers, "-q").stdout.strip()
+    assert dispatched, "the id of the run"
+    delete(shop.storage.database)
+    shop.go.touch()
+    # No rebuild: a new database takes in what the intake has, whoever opens it first.
+    listed = command(shop, "list", "--json").stdout
+    assert all(run_id in listed for run_id in (answered, unanswered, dispatched))
+    with shop.up() as server:
+        wait_until(lambda: shop.outcome(answered) and shop.outcome(dispatched), "what was asked for", 60)
+        assert shop.open_calls(unanswered)
+        server.stop()
+
+
+@pytest.mark.req("SF-9")
+def test_a_deleted_storage_folder_ends_the_server_with_the_reason(shop: Shop) -> None:
+    with shop.up(*SLOTS) as server:
+        load = Load(server)
+        wait_until(lambda: len(load.acknowledged) >= 5, "dispatches")
+        moved = shop.folder / "moved"
+        shop.storage.root.rename(moved)
+        shutil.rmtree(moved)
+        _, said = server.process.communicate(timeout=60)
+        load.end()
+        assert server.process.returncode == 6
+        assert "error[storage_lost]" in said.decode()
+        assert str(shop.storage.root) in said.decode()
+        assert "Traceback" not in said.decode()
+        assert {answer.status_code for answer in load.refused} <= {httpx.codes.SERVICE_UNAVAILABLE}
+        assert len(said.decode().splitlines()) < 200
+
+
+def test_a_running_server_keeps_rebuild_out(shop: Shop) -> None:
+    with shop.up() as server:
+        refused = command(shop, "rebuild")
+        assert (refused.returncode, "error[server_running]" in refused.stderr) == (5, True)
+        server.stop()
+
+
+@pytest.mark.req("SF-11")
+def test_a_run_without_a_readable_beginning_does_not_wait_for_an_answer(shop: Shop) -> None:
+    with shop.up() as server:
+        run_id = server.dispatch("question")
+        wait_until(lambda: shop.open_calls(run_id), "the question")
+        (call_id,) = shop.open_calls(run_id)
+        overwrite(shop.storage.log_path(run_id), 0, 40)
+        refused = server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": call_id, "answer": "yes"})
+        assert refused.json()["error"]["code"] == "transcript_broken"
+        assert f"shopfloor cancel {run_id}" in refused.json()["error"]["hint"]
+        server.kill()
+    rebuilt = command(shop, "rebuild")
+    assert rebuilt.returncode == 0, rebuilt.stderr
+    assert "waiting" not in command(shop, "list", "--json").stdout
+    outcome = shop.outcome(run_id)
+    assert outcome is not None
+    assert outcome.error is not None
+    assert outcome.error.code == "transcript_broken"
