@@ -1,0 +1,158 @@
+"""A campaign: from a seed to a schedule of faults, the schedule under load, and what has to hold afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import msgspec
+from tests.faults.harness import invariants
+from tests.faults.harness.driver import Driver
+from tests.faults.harness.faults import FAULTS, Scene
+from tests.faults.harness.load import MODEL
+from tests.faults.harness.records import EndedRuns, events_of
+from tests.faults.harness.server import Server, Site, Violation
+from tests.model_server.server import in_process
+
+PENDING = frozenset({"database", "connections", "memory", "gather-fails"})
+"""Faults and workers that find defects which are not repaired yet: they are left out unless they are named."""
+FAULT_SECONDS = (0.3, 3.0)
+"""How long it goes well between two faults."""
+DRAIN_SECONDS = 180.0
+"""How long it may take until every run has ended, once there are no more faults."""
+DISK_BYTES = 256 * 2**20
+LIBRARIES = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib/faketime/libfaketimeMT.so.1")
+Say = Callable[[str], None]
+
+
+class Action(msgspec.Struct, frozen=True):
+    """A fault, so many seconds after the one before it, with the seed of what it leaves to chance."""
+
+    wait_seconds: float
+    fault: str
+    seed: int
+
+
+def schedule(seed: int, seconds: float, faults: list[str]) -> list[Action]:
+    """The faults of a campaign: the same seed is the same list."""
+    dice = random.Random(seed)
+    actions: list[Action] = []
+    length = 0.0
+    # At least one; each may take a while itself, most of all a restart.
+    while length < seconds:
+        wait = round(dice.uniform(*FAULT_SECONDS), 2)
+        (name,) = dice.choices(faults, [FAULTS[name].weight for name in faults])
+        actions.append(Action(wait, name, dice.randrange(2**32)))
+        length += wait + 1.5
+    return actions
+
+
+@contextlib.contextmanager
+def _small_disk(folder: Path) -> Generator[Path]:
+    """A disk of its own, which the campaign can fill. It takes a mount namespace."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _clock_env(clock: Path) -> dict[str, str]:
+    """The environment in which the wall clock is off by what the file says."""
+    found = [path for pattern in LIBRARIES for path in Path("/").glob(pattern[1:])]
+    if not found:
+        raise Violation("libfaketime is missing: install the package faketime")
+    clock.write_text("+0\n")
+    return {
+        "LD_PRELOAD": str(found[0]),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "NO_FAKE_STAT": "1",
+    }
+
+
+def run(seed: int, folder: Path, *, seconds: float, faults: list[str], pending: frozenset[str], say: Say) -> list[str]:
+    """Run the campaign of that seed in an empty folder, and give what does not hold."""
+    actions = schedule(seed, seconds, faults)
+    for action in actions:
+        say(f"  after {action.wait_seconds:g} s: {action.fault} ({action.seed})")
+    with _small_disk(folder / "disk") as disk, in_process(folder, MODEL) as model:
+        clock = folder / "clock"
+        env = {**model.env, **(_clock_env(clock) if any(one.fault == "clock" for one in actions) else {})}
+        site = Site(folder, disk, env)
+        server = Server(site)
+        driver = Driver(site, server, random.Random(seed), pending)
+        try:
+            return _under_load(Scene(site, server, driver, clock), actions, say)
+        except Violation as violation:
+            return [str(violation)]
+        finally:
+            server.close()
+            with contextlib.suppress(OSError, shutil.Error):
+                shutil.copytree(site.storage.root, folder / "storage")
+
+
+def _under_load(scene: Scene, actions: list[Action], say: Say) -> list[str]:
+    server, driver = scene.server, scene.driver
+    server.start()
+    driver.start()
+    try:
+        for action in actions:
+            time.sleep(action.wait_seconds)
+            server.ensure_up()
+            FAULTS[action.fault].act(scene, random.Random(action.seed))
+        server.ensure_up()
+        driver.stop_dispatching()
+        _drain(scene)
+    finally:
+        driver.stop_dispatching()
+        driver.close()
+    server.note_memory()
+    server.signal(signal.SIGTERM)
+    code = server.gone()
+    excused = frozenset[str]().union(*(FAULTS[action.fault].excuses for action in actions))
+    found = [] if code == 0 else [f"the server ended with {code} at the end"]
+    found += invariants.broken(scene.site, server, driver.ledger, excused)
+    if not any(FAULTS[action.fault].noisy for action in actions):
+        found += invariants.stderr_defects(scene.site)
+    ledger = driver.ledger
+    say(
+        f"  {len(ledger.runs)} of {len(ledger.kinds)} dispatches, {len(ledger.answers)} answers and "
+        f"{len(ledger.cancels)} cancels acknowledged; {server.starts} starts; "
+        f"{server.most_memory_bytes // 2**20} MiB; refusals: {ledger.refusals}"
+    )
+    return found
+
+
+def _drain(scene: Scene) -> None:
+    """Everything ends once the faults have stopped."""
+    ended = EndedRuns(scene.site.storage)
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while True:
+        logs = {path.stem for path in scene.site.storage.transcripts.glob("*.jsonl")}
+        stuck = (logs | set(scene.driver.ledger.runs.values())) - ended.ids()
+        if not stuck:
+            return
+        if not scene.server.is_alive():
+            raise Violation(f"the server died without a fault, with {len(stuck)} open runs")
+        if time.monotonic() > deadline:
+            lines = [_state(scene, run_id) for run_id in sorted(stuck)[:5]]
+            raise Violation(f"{len(stuck)} runs did not end within {DRAIN_SECONDS:g} s:\n  " + "\n  ".join(lines))
+        time.sleep(0.2)
+
+
+def _state(scene: Scene, run_id: str) -> str:
+    path = scene.site.storage.log_path(run_id)
+    keys = [key for key, one in scene.driver.ledger.runs.items() if one == run_id]
+    if not path.exists():
+        return f"{run_id} {keys}: no log"
+    last = [(event.seq, event.type, event.path, event.iteration) for event in events_of(path)[-3:]]
+    return f"{run_id} {keys}: ends with {last}"
