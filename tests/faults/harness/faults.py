@@ -21,8 +21,8 @@ MIXED = ("STOP", "CONT", "TERM", "INT", "HUP")
 SPARE_DESCRIPTORS = (0, 2, 5, 20)
 SPARE_MEMORY_BYTES = 32 * 2**20
 HALF_SENT_CONNECTIONS = 150
-JUMPS = ("+2h", "-2h", "+400d", "-30d", "+0")
-"""What the clock is off by from then on."""
+JUMPS = (7_200, -7_200, 400 * 86_400, -30 * 86_400, 0)
+"""By how many seconds the clock is wrong from then on."""
 _CUT_OFF = frozenset({"outcome_unknown", "host_lost"})
 _STOPPED = _CUT_OFF | {"host_stopped"}
 _STORAGE = frozenset({"storage_full", "storage_error", "storage_failed", "storage_unwritable", "storage_unreadable"})
@@ -227,7 +227,7 @@ def connections(scene: Scene, dice: random.Random) -> None:
 
 
 def clock(scene: Scene, dice: random.Random) -> None:
-    scene.clock.write_text(dice.choice(JUMPS) + "\n")
+    scene.clock.write_text(str(dice.choice(JUMPS)))
 
 
 def database(scene: Scene, dice: random.Random) -> None:
@@ -265,8 +265,8 @@ FAULTS = {
     "hang-up": Fault(hang_up, 1, _STOPPED),
     "freeze": Fault(freeze, 2),
     "mix": Fault(mix, 2, _STOPPED, noisy=True),
-    "disk": Fault(disk, 2, _STORAGE | _CUT_OFF),
-    "disk-and-kill": Fault(disk_and_kill, 1, _STORAGE | _CUT_OFF),
+    "disk": Fault(disk, 2, _STORAGE | _CUT_OFF, noisy=True),
+    "disk-and-kill": Fault(disk_and_kill, 1, _STORAGE | _CUT_OFF, noisy=True),
     "lock": Fault(lock, 1),
     "descriptors": Fault(descriptors, 1, _STARVED | _CUT_OFF, noisy=True),
     "memory": Fault(memory, 1, _STARVED | _CUT_OFF, noisy=True),

@@ -97,7 +97,7 @@ def _steps(logs: Logs) -> Iterator[str]:
 
 def _tokens(site: Site, logs: Logs) -> Iterator[str]:
     """No effect happens more often than the log allows, and every completed run has had all of its effects."""
-    by_key: dict[str, str] = {}
+    by_key = {run_id: run_id for run_id in logs}
     for run_id, events in logs.items():
         key = key_of(events)
         if key is not None and by_key.setdefault(key, run_id) != run_id:
@@ -106,17 +106,18 @@ def _tokens(site: Site, logs: Logs) -> Iterator[str]:
     labels: dict[str, set[str]] = {}
     for token, count in tokens.items():
         key, path, iteration, rule, label = token.split()
-        labels.setdefault(key, set()).add(label)
         if key not in by_key:
             yield f"effect: {token!r} happened, and there is no log of it"
             continue
+        labels.setdefault(by_key[key], set()).add(label)
         allowed = _allowed(logs[by_key[key]], (path, int(iteration)), rule)
         if count > allowed:
             yield f"effect: {token!r} of the run {by_key[key]} happened {count} times, {allowed} are allowed"
-    for key, run_id in by_key.items():
-        outcome, kind = outcome_of(logs[run_id]), KINDS[_worker(logs[run_id])]
-        if outcome is not None and outcome.status == "completed" and labels.get(key, set()) != set(kind.effects):
-            yield f"effect: {key} ({run_id}) is completed, with the effects {sorted(labels.get(key, set()))}"
+    for run_id, events in logs.items():
+        outcome, kind = outcome_of(events), KINDS.get(_worker(events))
+        if kind and outcome and outcome.status == "completed" and labels.get(run_id, set()) != kind.effects:
+            had = sorted(labels.get(run_id, set()))
+            yield f"effect: {key_of(events)} ({run_id}) is completed, with the effects {had}"
 
 
 def _worker(events: list[Event]) -> str:

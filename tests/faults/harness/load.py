@@ -1,6 +1,6 @@
 """The load: workers of every kind, each with the effects that it has and the ways in which it may end.
 
-A step with an effect appends a token to a file: `KEY PATH ITERATION RULE LABEL`. KEY names the run by its input. RULE
+A step with an effect appends a token to a file: `KEY PATH ITERATION RULE LABEL`. KEY names the run: by its input, or by its id. RULE
 says how often the step may be executed: `once` is once per try that the log has, `safe` is once per attempt that began
 before the step was completed.
 """
@@ -232,8 +232,7 @@ async def timed(run: Run, KEY: str, SECONDS: str = "0.05"):
 '''
 _AGENT = """#!/bin/sh
 case "$1" in --version) echo '2.1.325 (Claude Code)'; exit 0;; esac
-read -r key
-echo "$key hand 0 safe hand" >> "$HARNESS_TOKENS"
+echo "$SHOPFLOOR_RUN hand 0 safe hand" >> "$HARNESS_TOKENS"
 half=$(( $(wc -l < "$HARNESS_RECORDING") / 2 ))
 head -n "$half" "$HARNESS_RECORDING"
 sleep 0.3
