@@ -71,7 +71,11 @@ def main() -> int:
         seed += 1
         if time.monotonic() >= deadline:
             break
-    _say(f"{seed - args.seed} campaigns; violations with the seeds {failed}" if failed else f"{seed - args.seed} campaigns: everything held")
+    _say(
+        f"{seed - args.seed} campaigns; violations with the seeds {failed}"
+        if failed
+        else f"{seed - args.seed} campaigns: everything held"
+    )
     return 1 if failed else 0
 
 

@@ -60,7 +60,14 @@ class Driver:
         self._bare: list[subprocess.Popen[bytes]] = []
         self._failures: list[str] = []
         self._ended = EndedRuns(site.storage)
-        loops = (self._dispatch, self._dispatch, self._answer, self._cancel, self._watch_memory, self._run_bare_commands)
+        loops = (
+            self._dispatch,
+            self._dispatch,
+            self._answer,
+            self._cancel,
+            self._watch_memory,
+            self._run_bare_commands,
+        )
         self._threads = [threading.Thread(target=self._loop, args=(loop,), daemon=True) for loop in loops]
 
     def start(self) -> None:
@@ -124,20 +131,21 @@ class Driver:
         made = None
         with contextlib.suppress(*_NO_CONNECTION):
             made = self._post(client, "/api/runs", **body)
-        if made is None or self._dice.random() < 0.1:
-            # A client that got no answer asks again with the same key, now or never; either is one run at most.
-            if self._dice.random() < 0.5:
-                return
+        if self._dice.random() < (0.1 if made else 0.5):
+            # A client that got no answer asks again with the same key, or never; either is one run at most.
             time.sleep(self._dice.random())
             again = self._server.client()
             if again is not None:
-                made = self._post(again, "/api/runs", **body) or made
-        if made is None:
-            return
-        self.ledger.acknowledge(key, made["run_id"])
-        if kind.act == "cancel":
+                with contextlib.suppress(*_NO_CONNECTION):
+                    self._note(key, self._post(again, "/api/runs", **body))
+        self._note(key, made)
+        if made and kind.act == "cancel":
             with self._cancelling:
                 self._to_cancel.append((time.monotonic() + self._dice.random() * 4, made["run_id"]))
+
+    def _note(self, key: str, made: dict[str, Any] | None) -> None:
+        if made:
+            self.ledger.acknowledge(key, made["run_id"])
 
     def _open_runs(self) -> int:
         return len(set(self.ledger.runs.values()) - self._ended.ids())
@@ -149,7 +157,9 @@ class Driver:
         for run in listed.json()["workers"]:
             if KINDS[run["name"]].act == "cancel" or run["name"] == "unheard":
                 continue
-            detail = client.get("/api/agents/workers/detail", params={"agent_id": run["agent_id"], "worker_id": run["id"]})
+            detail = client.get(
+                "/api/agents/workers/detail", params={"agent_id": run["agent_id"], "worker_id": run["id"]}
+            )
             if not detail.is_success:
                 continue
             for call in detail.json()["awaits"]:
@@ -163,7 +173,7 @@ class Driver:
     def _cancel(self, client: httpx.Client) -> None:
         with self._cancelling:
             due = [run_id for at, run_id in self._to_cancel if at < time.monotonic()]
-        for run_id in due:
+        for run_id in due if self._dispatching.is_set() else [*due, *self._endless(client)]:
             answer = client.post(f"/api/runs/{run_id}/cancel", json={"reason": "as planned"})
             if answer.is_success:
                 self.ledger.cancels.add(run_id)
@@ -171,6 +181,17 @@ class Driver:
             if answer.is_success or answer.status_code == 409:
                 with self._cancelling:
                     self._to_cancel = [one for one in self._to_cancel if one[1] != run_id]
+
+    def _endless(self, client: httpx.Client) -> list[str]:
+        """Open runs that somebody has to cancel, also those whose dispatch was never acknowledged."""
+        found: list[str] = []
+        for slug in (kind.slug for kind in KINDS.values() if kind.act == "cancel"):
+            for status in ("queued", "running", "waiting"):
+                listed = client.get("/api/agents/workers", params={"status": status, "worker": slug, "limit": 100})
+                if listed.is_success:
+                    found += [run["id"] for run in listed.json()["workers"] if run["parent_run_id"] is None]
+        time.sleep(0.5)
+        return found
 
     def _watch_memory(self, client: httpx.Client) -> None:
         self._server.note_memory()

@@ -221,7 +221,11 @@ def _rows(site: Site, logs: Logs) -> Iterator[str]:
     for table in before:
         for one, other in itertools.zip_longest(before[table], after[table]):
             if one != other:
-                changed = {name for name in {**(one or {}), **(other or {})} if (one or {}).get(name) != (other or {}).get(name)}
+                changed = {
+                    name
+                    for name in {**(one or {}), **(other or {})}
+                    if (one or {}).get(name) != (other or {}).get(name)
+                }
                 yield f"rebuild: {table} differs in {sorted(changed)}: {one} != {other}"[:2000]
                 break
     for one, other in itertools.zip_longest(listed, _listed(site)):
@@ -238,7 +242,9 @@ async def _stored_rows(site: Site) -> dict[str, RunRow]:
 
 def _difference(row: RunRow | None, folded: RunRow | None) -> str:
     if row is None or folded is None:
-        return f"the row is {'missing' if row is None else row.status}, the log {'missing' if folded is None else 'there'}"
+        return (
+            f"the row is {'missing' if row is None else row.status}, the log {'missing' if folded is None else 'there'}"
+        )
     pairs = {name: (getattr(row, name), getattr(folded, name)) for name in RunRow.__struct_fields__}
     return str({name: pair for name, pair in pairs.items() if pair[0] != pair[1]})[:1000]
 

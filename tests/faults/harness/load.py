@@ -47,7 +47,7 @@ tools:
   outside: {description: Is done elsewhere.}
 input: {KEY: {}, SECONDS: {default: '0.05'}}
 """
-_TOKEN = "echo {{KEY}} %s >> \"$HARNESS_TOKENS\"; sleep {{SECONDS}}; echo done"
+_TOKEN = 'echo {{KEY}} %s >> "$HARNESS_TOKENS"; sleep {{SECONDS}}; echo done'
 _YAML = {
     "steps": """
         steps:
