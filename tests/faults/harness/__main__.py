@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.faults.harness import campaign
 from tests.faults.harness.faults import FAULTS
+from tests.faults.harness.load import KINDS
 
 ROOT = Path(__file__).parents[3]
 INSIDE = "--inside-namespace"
@@ -23,7 +24,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=0, help="go on with the next seeds for so long")
     parser.add_argument("--seconds", type=float, default=15, help="how long each campaign has faults")
     parser.add_argument("--only", help=f"only these faults, by commas, of: {', '.join(FAULTS)}")
-    parser.add_argument("--all-workers", action="store_true", help="also workers that show defects not repaired yet")
+    parser.add_argument("--workers", help=f"only these workers, by commas, of: {', '.join(KINDS)}")
     parser.add_argument("--keep", type=Path, help="where the folders of campaigns go that found something")
     parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -38,8 +39,8 @@ def _one(seed: int, args: argparse.Namespace, faults: list[str]) -> bool:
     began = time.monotonic()
     _say(f"seed {seed}: python -m tests.faults.harness --seed {seed} --seconds {args.seconds:g}" + _only(args))
     folder = Path(tempfile.mkdtemp(prefix=f"faults-{seed}-", dir=args.keep))
-    pending = frozenset[str]() if args.all_workers else campaign.PENDING
-    found = campaign.run(seed, folder, seconds=args.seconds, faults=faults, pending=pending, say=_say)
+    workers = args.workers.split(",") if args.workers else [slug for slug in KINDS if slug not in campaign.PENDING]
+    found = campaign.run(seed, folder, seconds=args.seconds, faults=faults, workers=workers, say=_say)
     for line in found:
         _say(f"  VIOLATION {line}")
     _say(f"seed {seed}: {len(found)} violations in {time.monotonic() - began:.0f} s")
@@ -53,7 +54,8 @@ def _one(seed: int, args: argparse.Namespace, faults: list[str]) -> bool:
 
 
 def _only(args: argparse.Namespace) -> str:
-    return f" --only {args.only}" if args.only else ""
+    only = f" --only {args.only}" if args.only else ""
+    return f"{only} --workers {args.workers}" if args.workers else only
 
 
 def main() -> int:

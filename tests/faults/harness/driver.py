@@ -45,13 +45,13 @@ class Ledger:
 class Driver:
     """Threads that use the server as clients do; a server that is away, or refuses, is tried again."""
 
-    def __init__(self, site: Site, server: Server, dice: random.Random, pending: frozenset[str]) -> None:
+    def __init__(self, site: Site, server: Server, dice: random.Random, workers: list[str]) -> None:
         self.ledger = Ledger()
         self._site = site
         self._server = server
         self._dice = dice
         self._numbers = itertools.count()
-        self._pending = pending
+        self._workers = workers
         self._dispatching = threading.Event()
         self._dispatching.set()
         self._over = threading.Event()
@@ -124,7 +124,7 @@ class Driver:
     def _dispatch(self, client: httpx.Client) -> None:
         if not self._dispatching.is_set() or self._open_runs() > MOST_OPEN_RUNS:
             return
-        kind, given = pick(self._dice, self._pending)
+        kind, given = pick(self._dice, self._workers)
         key = f"{kind.slug}-{next(self._numbers)}"
         self.ledger.kinds[key] = kind.slug
         body = {"worker": kind.slug, "input": {"KEY": key, **given}, "idempotency_key": key}

@@ -339,9 +339,9 @@ def write_agent(folder: Path) -> dict[str, str]:
     return {"PATH": f"{folder}:{os.environ['PATH']}", "HARNESS_RECORDING": str(_RECORDING)}
 
 
-def pick(dice: random.Random, pending: frozenset[str]) -> tuple[Kind, dict[str, Any]]:
-    """The next run of the load: its kind and its input, but for the key."""
-    kinds = [kind for kind in KINDS.values() if kind.slug not in pending]
+def pick(dice: random.Random, workers: list[str]) -> tuple[Kind, dict[str, Any]]:
+    """The next run of the load: its kind, one of these, and its input, but for the key."""
+    kinds = [KINDS[slug] for slug in workers]
     (kind,) = dice.choices(kinds, [kind.weight for kind in kinds])
     given: dict[str, Any] = {"SECONDS": str(round(dice.choice([0, 0.02, 0.05, 0.2, 1.0]), 2))}
     if kind.slug == "python" and dice.random() < 0.2:
