@@ -217,13 +217,23 @@ async def gathers(run: Run, KEY: str, SECONDS: str = "0.05"):
 
 @worker(slug="gather-fails")
 async def gather_fails(run: Run, KEY: str, SECONDS: str = "0.05"):
-    """A branch that fails beside others that go on."""
+    """A branch that fails when others complete, or go on."""
     await asyncio.gather(
         run.step("bad", token_and_fail, KEY, "bad", 0, "once", "bad", SECONDS),
-        run.step("slow", token, KEY, "slow", 0, "once", "slow", 0.3),
+        *(run.step(f"beside-{n}", token, KEY, f"beside-{n}", 0, "once", f"beside-{n}", SECONDS) for n in range(6)),
         run.command(["sleep", "30"]),
         run.worker("endless", {"KEY": KEY + "-sub"}),
     )
+
+async def tick(n):
+    await asyncio.sleep(0.01)
+    return n
+
+@worker(slug="gathers-on")
+async def gathers_on(run: Run, KEY: str, SECONDS: str = "0.05"):
+    """Short steps side by side, until somebody cancels it."""
+    for n in range(100_000):
+        await asyncio.gather(*(run.step(f"tick-{branch}", tick, n, safe=True) for branch in range(4)))
 
 @worker(slug="timed")
 async def timed(run: Run, KEY: str, SECONDS: str = "0.05"):
@@ -310,6 +320,7 @@ KINDS = {
         ),
         _kind("gathers", "one left right", result=["one", "did act"]),
         _kind("gather-fails", weight=1, ends=frozenset({"execution_error"})),
+        _kind("gathers-on", weight=1, ends=_CANCELLED, act="cancel"),
         _kind("timed", weight=1, result=ANSWER, act="answer"),
     )
 }
