@@ -29,10 +29,8 @@ from shopfloor.wiring import local_office
 
 MEMORY_BYTES = 400 * 2**20
 """The most memory that the server may have under this load."""
-CLOCK_CODES = frozenset({"answer_timeout"})
 _DEFECTS = re.compile(r"Traceback|ExceptionGroup|a defect of Shopfloor|never retrieved|never awaited")
 _PAGE_RUNS = 200
-_CUT_OFF = frozenset({"outcome_unknown", "host_lost", "host_stopped"})
 
 Logs = dict[str, list[Event]]
 

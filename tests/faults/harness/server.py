@@ -80,7 +80,6 @@ class Server:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._process: subprocess.Popen[bytes] | None = None
-        self._changing = threading.Lock()
         self.address: tuple[str, str] | None = None
         """URL and token, while it is up."""
         self.starts = 0
