@@ -34,7 +34,7 @@ def campaign(folder: Path, *words: str, seconds: float) -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.req("SF-3")
+@pytest.mark.req("SF-12")
 @pytest.mark.parametrize("name", READY)
 def test_what_has_to_hold_holds_after_every_fault(tmp_path: Path, name: str):
     seed, seconds, faults = CAMPAIGNS[name]
@@ -42,7 +42,7 @@ def test_what_has_to_hold_holds_after_every_fault(tmp_path: Path, name: str):
     campaign(tmp_path, *words, seconds=PATIENCE_SECONDS)
 
 
-@pytest.mark.req("SF-3")
+@pytest.mark.req("SF-12")
 def test_many_faults_of_all_kinds(tmp_path: Path):
     """Short by default; for twenty minutes, with new seeds, where there is time."""
     seed = random.randrange(10**6) if LONG else 6
