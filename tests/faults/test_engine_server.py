@@ -17,7 +17,8 @@ from tests.faults.engine_server import MODEL, SHOPFLOOR, STATES, Shop
 from tests.model_server.server import ModelServer, in_thread
 
 from shopfloor.limits import STOPPED_HOST_SECONDS
-from shopfloor.log import CallStarted
+from shopfloor.log import CallStarted, StepCompleted
+from shopfloor.record import Recorder
 from shopfloor.wiring import Workers, local_office, local_works
 
 ONCE = {f"before {state}" for state in STATES}
@@ -118,6 +119,36 @@ async def order_cancels(shop: Shop, runs: list[str]) -> None:
 def cancel_all(server, runs: dict[str, str]) -> None:
     for run_id in runs.values():
         server.post(f"/api/runs/{run_id}/cancel", reason="enough")
+
+
+STRANDED = """
+    Both:
+      block: parallel
+      branches:
+        bad: {Do: {block: command, command: 'while [ ! -e {{GO}} ]; do sleep 0.1; done'}}
+        sub: {Call: {block: run-worker, worker: question, input: {NOTES: '{{NOTES}}', GO: '{{GO}}'}, output: OUT}}
+"""
+
+
+def test_a_sub_run_is_cancelled_although_its_sibling_had_failed_before_the_attempt_began(shop: Shop):
+    """A host that was killed after it had recorded the failure, and before it could cancel the sub-run."""
+    shop.worker("stranded", STRANDED, shop.folder / "tools.py")
+    with shop.up() as server:
+        parent = server.dispatch("stranded")
+        wait_until(shop.children, "the command to run", 60)
+        wait_until(lambda: any(shop.open_calls(run_id) for run_id in shop.runs()), "the sub-run to wait", 60)
+        server.kill()
+    wait_until(lambda: shop.children() == [], "the command to be ended with its host")
+    with Recorder(shop.storage.log_path(parent), parent) as recorder:
+        unknown = StepCompleted(name="Do", kind="command", try_=1, error="cut off", error_code="outcome_unknown")
+        recorder.append(unknown, path="both.bad.do")
+    with shop.up():
+        ended = shop.all_ended()
+    assert {run_id: outcome.status for run_id, outcome in ended.items() if run_id != parent} == {
+        run_id: "cancelled" for run_id in shop.runs() if run_id != parent
+    }
+    assert len(ended) == 2
+    assert ended[parent].status == "failed"
 
 
 def test_queued_runs_are_cancelled_without_being_begun(shop: Shop):

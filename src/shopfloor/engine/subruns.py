@@ -46,27 +46,25 @@ class SubRuns:
         first = attempt.journal.first
         record = attempt.journal.steps.get(trying.place)
         child = record.child_run_id if trying.resumed and record else None
-        outcome = await outcome_of(self._reader, child) if child is not None else None
         depth = int((first.parent or {}).get("depth", 0) if first else 0) + 1
         if depth > SUB_RUN_DEPTH:
             raise TreeLimit(
                 f"{worker!r} would be {depth} runs deep, and {SUB_RUN_DEPTH} is the most", hint="does it call itself?"
             )
-        if outcome is None:
-            asked = Asked(
-                worker=worker,
-                input=given,
-                owner=first.agent_id if first else None,
-                channel_id=first.channel_id if first else None,
-                channel_name=first.channel_name if first else None,
-                parent_run_id=attempt.run_id,
-                root_run_id=(first.root_run_id if first else None) or attempt.run_id,
-                depth=depth,
-                run_id=child or new_run_id(),
-                cwd=first.cwd if first else None,
-                client_wait_seconds=first.client_wait_seconds if first else None,
-            )
-            outcome = await self._await_child(attempt, trying, asked, known=child is not None)
+        asked = Asked(
+            worker=worker,
+            input=given,
+            owner=first.agent_id if first else None,
+            channel_id=first.channel_id if first else None,
+            channel_name=first.channel_name if first else None,
+            parent_run_id=attempt.run_id,
+            root_run_id=(first.root_run_id if first else None) or attempt.run_id,
+            depth=depth,
+            run_id=child or new_run_id(),
+            cwd=first.cwd if first else None,
+            client_wait_seconds=first.client_wait_seconds if first else None,
+        )
+        outcome = await self._await_child(attempt, trying, asked, known=child is not None)
         usage = added(outcome.usage or Usage(), outcome.sub_usage)
         cost = summed(outcome.cost, outcome.sub_cost)
         result = StepResult(outcome.result, None if usage == Usage() else usage, cost)
@@ -78,6 +76,9 @@ class SubRuns:
     async def _await_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> RunCompleted:
         child = asked.run_id or ""
         try:
+            # Inside of the `try`: a step that is cancelled while the log is read cancels its sub-run, too.
+            if known and (outcome := await outcome_of(self._reader, child)) is not None:
+                return outcome
             with attempt.child(child) as ended:
                 if not known or not await self._reader.page(child, limit=1):
                     await self._order_child(attempt, trying, asked, known=known)

@@ -1,0 +1,85 @@
+"""`python -m tests.faults.harness --seed 7`: the campaign of a seed; with `--minutes`, of the seeds that follow, too."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.faults.harness import campaign
+from tests.faults.harness.faults import FAULTS
+from tests.faults.harness.load import KINDS
+
+ROOT = Path(__file__).parents[3]
+INSIDE = "--inside-namespace"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.harness", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--minutes", type=float, default=0, help="go on with the next seeds for so long")
+    parser.add_argument("--seconds", type=float, default=15, help="how long each campaign has faults")
+    parser.add_argument("--only", help=f"only these faults, by commas, of: {', '.join(FAULTS)}")
+    parser.add_argument("--workers", help=f"only these workers, by commas, of: {', '.join(KINDS)}")
+    parser.add_argument("--keep", type=Path, help="where the folders of campaigns go that found something")
+    parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _one(seed: int, args: argparse.Namespace, faults: list[str]) -> bool:
+    """Whether everything held."""
+    began = time.monotonic()
+    _say(f"seed {seed}: python -m tests.faults.harness --seed {seed} --seconds {args.seconds:g}" + _only(args))
+    folder = Path(tempfile.mkdtemp(prefix=f"faults-{seed}-", dir=args.keep))
+    workers = args.workers.split(",") if args.workers else [slug for slug in KINDS if slug not in campaign.PENDING]
+    found = campaign.run(seed, folder, seconds=args.seconds, faults=faults, workers=workers, say=_say)
+    for line in found:
+        _say(f"  VIOLATION {line}")
+    _say(f"seed {seed}: {len(found)} violations in {time.monotonic() - began:.0f} s")
+    if found:
+        stderr = folder / "stderr"
+        tail = stderr.read_text(errors="replace")[-6000:] if stderr.exists() else ""
+        _say(f"  kept in {folder}; the end of the server's stderr:\n{tail}")
+    else:
+        shutil.rmtree(folder)
+    return not found
+
+
+def _only(args: argparse.Namespace) -> str:
+    only = f" --only {args.only}" if args.only else ""
+    return f"{only} --workers {args.workers}" if args.workers else only
+
+
+def main() -> int:
+    args = _arguments()
+    if not args.inside_namespace:
+        # The disk that is filled is a mount of its own, which nobody else sees.
+        words = [sys.executable, "-m", "tests.faults.harness", INSIDE, *sys.argv[1:]]
+        return subprocess.run(["unshare", "-rm", *words], cwd=ROOT).returncode
+    faults = args.only.split(",") if args.only else [name for name in FAULTS if name not in campaign.PENDING]
+    deadline = time.monotonic() + args.minutes * 60
+    seed, failed = args.seed, list[int]()
+    while True:
+        if not _one(seed, args, faults):
+            failed.append(seed)
+        seed += 1
+        if time.monotonic() >= deadline:
+            break
+    _say(
+        f"{seed - args.seed} campaigns; violations with the seeds {failed}"
+        if failed
+        else f"{seed - args.seed} campaigns: everything held"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

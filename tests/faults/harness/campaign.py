@@ -1,0 +1,179 @@
+"""A campaign: from a seed to a schedule of faults, the schedule under load, and what has to hold afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import msgspec
+from tests.faults.harness import invariants
+from tests.faults.harness.driver import Driver
+from tests.faults.harness.faults import FAULTS, Scene
+from tests.faults.harness.load import MODEL
+from tests.faults.harness.records import EndedRuns, events_of
+from tests.faults.harness.server import Server, Site, Violation
+from tests.model_server.server import in_process
+
+PENDING = frozenset({"database", "connections", "memory"})
+"""Faults that find defects which are not repaired yet, or were tried too little: left out unless they are named."""
+FAULT_SECONDS = (0.3, 3.0)
+"""How long it goes well between two faults."""
+LOAD_RUNS = 6
+"""How many runs are dispatched between two faults, at least, unless that takes longer than `LOAD_SECONDS`."""
+LOAD_SECONDS = 20.0
+DRAIN_SECONDS = 180.0
+"""How long it may take until every run has ended, once there are no more faults."""
+DISK_BYTES = 256 * 2**20
+# The library that other programs use for this, libfaketime, makes the threads of Python wait for each other without end.
+_CLOCK = """
+import os, time
+
+real_time, real_time_ns, monotonic = time.time, time.time_ns, time.monotonic
+known = [0.0, -1.0]
+
+def offset():
+    if monotonic() - known[1] > 0.1:
+        with open(os.environ["HARNESS_CLOCK"]) as file:
+            known[:] = float(file.read() or 0), monotonic()
+    return known[0]
+
+time.time = lambda: real_time() + offset()
+time.time_ns = lambda: real_time_ns() + int(offset() * 1e9)
+"""
+Say = Callable[[str], None]
+
+
+class Action(msgspec.Struct, frozen=True):
+    """A fault, so many seconds after the one before it, with the seed of what it leaves to chance."""
+
+    wait_seconds: float
+    fault: str
+    seed: int
+
+
+def schedule(seed: int, seconds: float, faults: list[str]) -> list[Action]:
+    """The faults of a campaign: the same seed is the same list."""
+    dice = random.Random(seed)
+    actions: list[Action] = []
+    length = 0.0
+    # At least one; each may take a while itself, most of all a restart.
+    while length < seconds:
+        wait = round(dice.uniform(*FAULT_SECONDS), 2)
+        (name,) = dice.choices(faults, [FAULTS[name].weight for name in faults])
+        actions.append(Action(wait, name, dice.randrange(2**32)))
+        length += wait + 1.5
+    return actions
+
+
+@contextlib.contextmanager
+def _small_disk(folder: Path) -> Generator[Path]:
+    """A disk of its own, which the campaign can fill. It takes a mount namespace."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _clock_env(folder: Path, clock: Path) -> dict[str, str]:
+    """The environment in which the wall clock of Python programs is off by what the file says."""
+    clock.write_text("0")
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(_CLOCK)
+    return {"PYTHONPATH": str(folder / "site"), "HARNESS_CLOCK": str(clock)}
+
+
+def run(seed: int, folder: Path, *, seconds: float, faults: list[str], workers: list[str], say: Say) -> list[str]:
+    """Run the campaign of that seed in an empty folder, and give what does not hold."""
+    actions = schedule(seed, seconds, faults)
+    for action in actions:
+        say(f"  after {action.wait_seconds:g} s: {action.fault} ({action.seed})")
+    with _small_disk(folder / "disk") as disk, in_process(folder, MODEL) as model:
+        clock = folder / "clock"
+        env = {**model.env, **(_clock_env(folder, clock) if any(one.fault == "clock" for one in actions) else {})}
+        site = Site(folder, disk, env)
+        server = Server(site)
+        driver = Driver(site, server, random.Random(seed), workers)
+        try:
+            return _under_load(Scene(site, server, driver, clock), actions, say)
+        except Violation as violation:
+            return [str(violation)]
+        finally:
+            server.close()
+            with contextlib.suppress(OSError, shutil.Error):
+                shutil.copytree(site.storage.root, folder / "storage")
+
+
+def _under_load(scene: Scene, actions: list[Action], say: Say) -> list[str]:
+    server, driver = scene.server, scene.driver
+    found: list[str] = []
+    server.start()
+    driver.start()
+    try:
+        for action in actions:
+            _let_work(scene, action.wait_seconds)
+            server.ensure_up()
+            FAULTS[action.fault].act(scene, random.Random(action.seed))
+        server.ensure_up()
+        driver.stop_dispatching()
+        found += _stuck(scene)
+    finally:
+        driver.stop_dispatching()
+        driver.close()
+    server.note_memory()
+    server.signal(signal.SIGTERM)
+    code = server.gone()
+    excused = frozenset[str]().union(*(FAULTS[action.fault].excuses for action in actions))
+    found += [] if code == 0 else [f"the server ended with {code} at the end"]
+    found += invariants.broken(scene.site, server, driver.ledger, excused)
+    if not any(FAULTS[action.fault].noisy for action in actions):
+        found += invariants.stderr_defects(scene.site)
+    ledger = driver.ledger
+    say(
+        f"  {len(ledger.runs)} of {len(ledger.kinds)} dispatches, {len(ledger.answers)} answers and "
+        f"{len(ledger.cancels)} cancels acknowledged; {server.starts} starts; "
+        f"{server.most_memory_bytes // 2**20} MiB; refusals: {ledger.refusals}"
+    )
+    return found
+
+
+def _let_work(scene: Scene, seconds: float) -> None:
+    """Wait so long, and on a busy machine until there is some load; but not for ever, should it be refused."""
+    runs, began = scene.driver.ledger.runs, time.monotonic()
+    before = len(runs)
+    time.sleep(seconds)
+    while len(runs) < before + LOAD_RUNS and time.monotonic() < began + LOAD_SECONDS and scene.server.is_alive():
+        time.sleep(0.05)
+
+
+def _stuck(scene: Scene) -> list[str]:
+    """The runs that do not end, although the faults have stopped."""
+    ended = EndedRuns(scene.site.storage)
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while True:
+        logs = {path.stem for path in scene.site.storage.transcripts.glob("*.jsonl")}
+        stuck = (logs | set(scene.driver.ledger.runs.values())) - ended.ids()
+        if not stuck:
+            return []
+        if not scene.server.is_alive():
+            raise Violation(f"the server died without a fault, with {len(stuck)} open runs")
+        if time.monotonic() > deadline:
+            lines = [_state(scene, run_id) for run_id in sorted(stuck)[:5]]
+            return [f"{len(stuck)} runs did not end within {DRAIN_SECONDS:g} s:", *lines]
+        time.sleep(0.2)
+
+
+def _state(scene: Scene, run_id: str) -> str:
+    path = scene.site.storage.log_path(run_id)
+    keys = [key for key, one in scene.driver.ledger.runs.items() if one == run_id]
+    if not path.exists():
+        return f"{run_id} {keys}: no log"
+    last = [(event.seq, event.type, event.path, event.iteration) for event in events_of(path)[-3:]]
+    return f"{run_id} {keys}: ends with {last}"

@@ -1,0 +1,276 @@
+"""The faults: what is done to the server. Each leaves it up, or dead and to be started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import msgspec
+from tests.faults.harness.driver import Driver
+from tests.faults.harness.server import Server, Site, Violation
+
+MIXED = ("STOP", "CONT", "TERM", "INT", "HUP")
+SPARE_DESCRIPTORS = (0, 2, 5, 20)
+SPARE_MEMORY_BYTES = 32 * 2**20
+HALF_SENT_CONNECTIONS = 150
+JUMPS = (7_200, -7_200, 400 * 86_400, -30 * 86_400, 0)
+"""By how many seconds the clock is wrong from then on."""
+_CUT_OFF = frozenset({"outcome_unknown", "host_lost"})
+_STOPPED = _CUT_OFF | {"host_stopped"}
+_STORAGE = frozenset({"storage_full", "storage_error", "storage_failed", "storage_unwritable", "storage_unreadable"})
+_STARVED = _STORAGE | {"process_error", "minder_lost", "provider_unreachable", "unexpected", "execution_error"}
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """What a fault is done to."""
+
+    site: Site
+    server: Server
+    driver: Driver
+    clock: Path
+
+
+Act = Callable[[Scene, random.Random], None]
+
+
+class Fault(msgspec.Struct, frozen=True):
+    act: Act
+    weight: int = 2
+    excuses: frozenset[str] = frozenset()
+    """The codes of failures that runs may end with because of it."""
+    noisy: bool = False
+    """Whether the server may complain with a traceback."""
+
+
+def _restart(scene: Scene, dice: random.Random) -> None:
+    time.sleep(dice.choice([0, 0, 0.2, 1.0]))
+    scene.server.start()
+
+
+def kill(scene: Scene, dice: random.Random) -> None:
+    scene.server.signal(signal.SIGKILL)
+    scene.server.gone()
+    _restart(scene, dice)
+
+
+def kill_with_reaper(scene: Scene, dice: random.Random) -> None:
+    """The next host has to end what both have left."""
+    scene.server.signal(signal.SIGSTOP)
+    for pid in scene.server.reaper_pids():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    kill(scene, dice)
+
+
+def kill_reaper(scene: Scene, dice: random.Random) -> None:
+    for pid in scene.server.reaper_pids():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_at_start(scene: Scene, dice: random.Random) -> None:
+    """Several times in a row, while it comes up."""
+    for _ in range(3):
+        scene.server.signal(signal.SIGKILL)
+        scene.server.gone()
+        scene.server.spawn()
+        time.sleep(dice.random() * 1.5)
+    kill(scene, dice)
+
+
+def kill_bare(scene: Scene, dice: random.Random) -> None:
+    scene.driver.kill_bare()
+
+
+def _stop(scene: Scene, dice: random.Random, number: signal.Signals) -> None:
+    scene.server.signal(number)
+    code = scene.server.gone()
+    if code != 0:
+        raise Violation(f"after {number.name} the server ended with {code}")
+    _restart(scene, dice)
+
+
+def term(scene: Scene, dice: random.Random) -> None:
+    _stop(scene, dice, signal.SIGTERM)
+
+
+def interrupt(scene: Scene, dice: random.Random) -> None:
+    _stop(scene, dice, signal.SIGINT)
+
+
+def hang_up(scene: Scene, dice: random.Random) -> None:
+    """It may stay or go; what matters is what it leaves."""
+    scene.server.signal(signal.SIGHUP)
+    time.sleep(0.5)
+    if not scene.server.is_alive():
+        scene.server.gone()
+        _restart(scene, dice)
+
+
+def freeze(scene: Scene, dice: random.Random) -> None:
+    scene.server.signal(signal.SIGSTOP)
+    time.sleep(dice.uniform(0.5, 4))
+    scene.server.signal(signal.SIGCONT)
+
+
+def mix(scene: Scene, dice: random.Random) -> None:
+    """Signals in any order, close together; the last one is KILL."""
+    for _ in range(dice.randint(2, 6)):
+        scene.server.signal(signal.Signals[f"SIG{dice.choice(MIXED)}"])
+        time.sleep(dice.choice([0, 0.01, 0.1, 0.5]))
+    kill(scene, dice)
+
+
+@contextlib.contextmanager
+def _full_disk(scene: Scene, left_bytes: int) -> Generator[None]:
+    ballast = scene.site.disk / "ballast"
+    try:
+        _fill(ballast, left_bytes)
+        yield
+    finally:
+        ballast.unlink(missing_ok=True)
+
+
+def _fill(ballast: Path, left_bytes: int) -> None:
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            free = os.statvfs(ballast.parent).f_bavail * os.statvfs(ballast.parent).f_frsize - left_bytes
+            if free <= 0 and left_bytes:
+                return
+            file.write(b"\0" * max(4096, min(free, 2**20)))
+
+
+def disk(scene: Scene, dice: random.Random) -> None:
+    with _full_disk(scene, dice.choice([0, 0, 1_000_000])):
+        time.sleep(dice.uniform(0.3, 5))
+
+
+def disk_and_kill(scene: Scene, dice: random.Random) -> None:
+    """It may be unable to start while the disk is full."""
+    with _full_disk(scene, 0):
+        time.sleep(dice.uniform(0.1, 1))
+        scene.server.signal(signal.SIGKILL)
+        scene.server.gone()
+        scene.server.spawn()
+        if scene.server.wait_until_up():
+            time.sleep(dice.uniform(0.1, 2))
+        else:
+            scene.server.gone()
+    scene.server.ensure_up()
+
+
+def lock(scene: Scene, dice: random.Random) -> None:
+    """Somebody else holds the database."""
+    database = sqlite3.connect(scene.site.storage.database, timeout=10, isolation_level=None)
+    try:
+        database.execute("BEGIN EXCLUSIVE")
+        time.sleep(dice.uniform(0.5, 4))
+        database.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        # The server was faster; on a full or busy machine that is no fault of anybody's.
+        return
+    finally:
+        database.close()
+
+
+@contextlib.contextmanager
+def _limited(pid: int, kind: int, soft: int) -> Generator[None]:
+    before = resource.prlimit(pid, kind)
+    resource.prlimit(pid, kind, (soft, before[1]))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, kind, before)
+
+
+def descriptors(scene: Scene, dice: random.Random) -> None:
+    """It can open only a few more files."""
+    pid = scene.server.pid
+    most = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1
+    with _limited(pid, resource.RLIMIT_NOFILE, most + dice.choice(SPARE_DESCRIPTORS)):
+        time.sleep(dice.uniform(0.3, 3))
+    scene.server.ensure_up()
+
+
+def memory(scene: Scene, dice: random.Random) -> None:
+    """It can get only little more memory."""
+    pid = scene.server.pid
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+    with _limited(pid, resource.RLIMIT_AS, pages * resource.getpagesize() + SPARE_MEMORY_BYTES):
+        time.sleep(dice.uniform(0.3, 3))
+    scene.server.ensure_up()
+
+
+def connections(scene: Scene, dice: random.Random) -> None:
+    """Many clients send half a request each, and the server has few descriptors."""
+    address = scene.server.address
+    assert address is not None
+    host, port = address[0].removeprefix("http://").split(":")
+    pid = scene.server.pid
+    most = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1
+    with _limited(pid, resource.RLIMIT_NOFILE, most + HALF_SENT_CONNECTIONS), contextlib.ExitStack() as opened:
+        for _ in range(2 * HALF_SENT_CONNECTIONS):
+            half = opened.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            with contextlib.suppress(OSError):
+                half.sendall(b"POST /api/runs HTTP/1.1\r\nHost: ")
+        time.sleep(dice.uniform(1, 3))
+    scene.server.ensure_up()
+
+
+def clock(scene: Scene, dice: random.Random) -> None:
+    scene.clock.write_text(str(dice.choice(JUMPS)))
+
+
+def database(scene: Scene, dice: random.Random) -> None:
+    """The database is damaged or deleted; the server is stopped, the rows are rebuilt, the server is started."""
+    path = scene.site.storage.database
+    match dice.choice(["bytes", "cut", "unlink"]):
+        case "bytes":
+            size = path.stat().st_size
+            with path.open("r+b") as file:
+                for _ in range(20):
+                    file.seek(dice.randrange(size))
+                    file.write(dice.randbytes(64))
+        case "cut":
+            os.truncate(path, dice.randrange(path.stat().st_size))
+        case _:
+            for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+                name.unlink(missing_ok=True)
+    time.sleep(dice.uniform(0, 2))
+    scene.server.signal(dice.choice([signal.SIGKILL, signal.SIGTERM]))
+    scene.server.gone()
+    done = scene.site.command("rebuild")
+    if done.returncode != 0:
+        raise Violation(f"rebuild: exit code {done.returncode}: {done.stderr[-2000:]}")
+    scene.server.start()
+
+
+FAULTS = {
+    "kill": Fault(kill, 6, _CUT_OFF),
+    "kill-with-reaper": Fault(kill_with_reaper, 1, _CUT_OFF),
+    "kill-reaper": Fault(kill_reaper, 1),
+    "kill-at-start": Fault(kill_at_start, 1, _CUT_OFF),
+    "kill-bare": Fault(kill_bare, 1, _CUT_OFF),
+    "term": Fault(term, 2, _STOPPED),
+    "interrupt": Fault(interrupt, 1, _STOPPED),
+    "hang-up": Fault(hang_up, 1, _STOPPED),
+    "freeze": Fault(freeze, 2),
+    "mix": Fault(mix, 2, _STOPPED, noisy=True),
+    "disk": Fault(disk, 2, _STORAGE | _CUT_OFF, noisy=True),
+    "disk-and-kill": Fault(disk_and_kill, 1, _STORAGE | _CUT_OFF, noisy=True),
+    "lock": Fault(lock, 1),
+    "descriptors": Fault(descriptors, 1, _STARVED | _CUT_OFF, noisy=True),
+    "memory": Fault(memory, 1, _STARVED | _CUT_OFF, noisy=True),
+    "connections": Fault(connections, 1),
+    "clock": Fault(clock, 2, frozenset({"answer_timeout"})),
+    "database": Fault(database, 1, _STORAGE | _STOPPED, noisy=True),
+}

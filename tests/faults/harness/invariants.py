@@ -1,0 +1,261 @@
+"""What has to hold after every campaign, whatever was done to the server."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import anyio
+from tests.faults.harness.driver import Ledger
+from tests.faults.harness.load import ANSWER, KINDS
+from tests.faults.harness.records import events_of, key_of, log_paths, outcome_of, views_of
+from tests.faults.harness.server import Server, Site
+
+from shopfloor.log import (
+    CallCompleted,
+    CallStarted,
+    Event,
+    RunCompleted,
+    RunStarted,
+    StepCompleted,
+    StepStarted,
+    ToolResult,
+)
+from shopfloor.views import RunRow, row_fold
+from shopfloor.wiring import local_office
+
+MEMORY_BYTES = 400 * 2**20
+"""The most memory that the server may have under this load."""
+_DEFECTS = re.compile(r"Traceback|ExceptionGroup|a defect of Shopfloor|never retrieved|never awaited")
+_PAGE_RUNS = 200
+
+Logs = dict[str, list[Event]]
+
+
+def read_logs(site: Site) -> Logs:
+    return {path.stem: events_of(path) for path in log_paths(site.storage)}
+
+
+def broken(site: Site, server: Server, ledger: Ledger, excused: frozenset[str]) -> list[str]:
+    """Every violation, once the server is stopped. `excused` are the codes of failures that the faults explain."""
+    logs = read_logs(site)
+    found = [
+        *ledger.broken,
+        *_outcomes(logs),
+        *_verified(site),
+        *_steps(logs),
+        *_tokens(site, logs),
+        *_acknowledged(ledger, logs, excused),
+        *_ends(logs, excused),
+        *_processes(site),
+        *_rows(site, logs),
+    ]
+    if server.most_memory_bytes > MEMORY_BYTES:
+        found.append(f"memory: the server had {server.most_memory_bytes:,} bytes, more than {MEMORY_BYTES:,}")
+    return found
+
+
+def stderr_defects(site: Site) -> list[str]:
+    """Lines of the server's standard error that no fault explains."""
+    text = site.stderr.read_text(errors="replace")
+    return [f"stderr: {line}" for line in text.splitlines() if _DEFECTS.search(line)]
+
+
+def _outcomes(logs: Logs) -> Iterator[str]:
+    for run_id, events in logs.items():
+        count = sum(isinstance(event.payload, RunCompleted) for event in events)
+        if count != 1 or outcome_of(events) is None:
+            yield f"outcome: the run {run_id} has {count} outcomes; its last event is {events[-1:]}"
+
+
+def _verified(site: Site) -> Iterator[str]:
+    done = site.command("verify", "--all")
+    if done.returncode != 0:
+        wrong = [line for line in done.stdout.splitlines() if not re.search(r"\d+ events, whole$", line)]
+        yield f"verify: exit code {done.returncode}: " + "\n  ".join([*wrong[:20], done.stderr[-2000:]])
+
+
+def _steps(logs: Logs) -> Iterator[str]:
+    """No step begins again after it was completed without an error."""
+    for run_id, events in logs.items():
+        done: set[tuple[str, int]] = set()
+        for event in events:
+            place = event.path, event.iteration
+            match event.payload:
+                case StepStarted() | CallStarted() if place in done:
+                    yield f"step: {place} of the run {run_id} began again at event {event.seq}"
+                case (StepCompleted() | CallCompleted()) as step if step.error is None:
+                    done.add(place)
+                case _:
+                    pass
+
+
+def _tokens(site: Site, logs: Logs) -> Iterator[str]:
+    """No effect happens more often than the log allows, and every completed run has had all of its effects."""
+    by_key = {run_id: run_id for run_id in logs}
+    for run_id, events in logs.items():
+        key = key_of(events)
+        if key is not None and by_key.setdefault(key, run_id) != run_id:
+            yield f"run: {key} was run twice: {by_key[key]} and {run_id}"
+    tokens = Counter(line for line in site.tokens.read_text().splitlines())
+    labels: dict[str, set[str]] = {}
+    for token, count in tokens.items():
+        key, path, iteration, rule, label = token.split()
+        if key not in by_key:
+            yield f"effect: {token!r} happened, and there is no log of it"
+            continue
+        labels.setdefault(by_key[key], set()).add(label)
+        allowed = _allowed(logs[by_key[key]], (path, int(iteration)), rule)
+        if count > allowed:
+            yield f"effect: {token!r} of the run {by_key[key]} happened {count} times, {allowed} are allowed"
+    for run_id, events in logs.items():
+        outcome, kind = outcome_of(events), KINDS.get(_worker(events))
+        if kind and outcome and outcome.status == "completed" and labels.get(run_id, set()) != kind.effects:
+            had = sorted(labels.get(run_id, set()))
+            yield f"effect: {key_of(events)} ({run_id}) is completed, with the effects {had}"
+
+
+def _worker(events: list[Event]) -> str:
+    first = events[0].payload
+    return first.name if isinstance(first, RunStarted) else ""
+
+
+def _allowed(events: list[Event], place: tuple[str, int], rule: str) -> int:
+    """How often the step at that place may have been executed."""
+    if rule == "once":
+        starts = [event.payload for event in events if (event.path, event.iteration) == place]
+        return sum(isinstance(payload, StepStarted) for payload in starts)
+    attempts = 0
+    for event in events:
+        if isinstance(event.payload, StepCompleted) and (event.path, event.iteration) == place:
+            break
+        attempts += isinstance(event.payload, RunStarted)
+    return attempts
+
+
+def _acknowledged(ledger: Ledger, logs: Logs, excused: frozenset[str]) -> Iterator[str]:
+    for key, run_id in ledger.runs.items():
+        if run_id not in logs:
+            yield f"lost: the dispatch of {key} was acknowledged as {run_id}, and there is no log"
+        elif key_of(logs[run_id]) != key:
+            yield f"lost: the run {run_id} is of {key_of(logs[run_id])}, not of {key}"
+    for run_id, call_id in ledger.answers:
+        events = logs.get(run_id, [])
+        results = [event.payload for event in events if isinstance(event.payload, ToolResult)]
+        if any(one.call_id == call_id and one.output == ANSWER for one in results):
+            continue
+        outcome = outcome_of(events)
+        if outcome is None or outcome.error is None or outcome.error.code not in excused:
+            yield f"lost: the answer to {call_id} of the run {run_id} was acknowledged; the outcome is {outcome}"
+    for run_id in ledger.cancels:
+        outcome = outcome_of(logs.get(run_id, []))
+        if _code(logs.get(run_id, [])) not in {"cancelled"} | excused:
+            yield f"lost: the cancel of the run {run_id} was acknowledged; the outcome is {outcome}"
+
+
+def _ends(logs: Logs, excused: frozenset[str]) -> Iterator[str]:
+    """Every run ends as its kind does, or by a failure that the faults explain, be it of a sub-run."""
+    parents = {parent for events in logs.values() if _code(events) in excused for parent in _parents(logs, events)}
+    for run_id, events in logs.items():
+        outcome, worker = outcome_of(events), _worker(events)
+        if outcome is None:
+            continue
+        end = outcome.error.code if outcome.error else outcome.status
+        if worker not in KINDS:
+            if end not in {"completed", "host_lost"} | excused:
+                yield f"end: the bare run {run_id} ended as {end}: {outcome}"
+            continue
+        kind = KINDS[worker]
+        is_sub_run = events[0].parent_run_id is not None
+        allowed = kind.ends | excused
+        if is_sub_run:
+            allowed |= {"cancelled"}
+        if run_id in parents:
+            allowed |= {"execution_error"}
+        if end not in allowed:
+            yield f"end: {key_of(events)} ({run_id}) ended as {end}: {outcome}"
+        elif end == "completed" and outcome.result != kind.result:
+            yield f"end: {key_of(events)} ({run_id}) gave {outcome.result!r}, not {kind.result!r}"
+
+
+def _parents(logs: Logs, events: list[Event]) -> Iterator[str]:
+    """The runs above."""
+    parent = events[0].parent_run_id
+    while parent is not None:
+        yield parent
+        parent = logs[parent][0].parent_run_id if parent in logs else None
+
+
+def _code(events: list[Event]) -> str | None:
+    outcome = outcome_of(events)
+    return outcome.error.code if outcome and outcome.error else None
+
+
+def _processes(site: Site) -> Iterator[str]:
+    left = site.children()
+    if left:
+        yield f"process: {len(left)} are left: {left[:5]}"
+    hosts = list(site.storage.hosts.glob("*.lock"))
+    if hosts:
+        yield f"process: locks of hosts are left: {hosts}"
+
+
+def _rows(site: Site, logs: Logs) -> Iterator[str]:
+    """The rows are the fold of their logs; a rebuild makes the same rows, and the list shows the same."""
+    before, listed = views_of(site.storage), _listed(site)
+    rows = anyio.run(_stored_rows, site)
+    for run_id in sorted(rows.keys() | logs.keys()):
+        folded = row_fold(RunRow(), logs[run_id]) if run_id in logs else None
+        if rows.get(run_id) != folded:
+            yield f"row: of {run_id}: {_difference(rows.get(run_id), folded)}"
+    done = site.command("rebuild")
+    if done.returncode != 0:
+        yield f"rebuild: exit code {done.returncode}: {done.stderr[-2000:]}"
+        return
+    after = views_of(site.storage)
+    for table in before:
+        for one, other in itertools.zip_longest(before[table], after[table]):
+            if one != other:
+                changed = {
+                    name
+                    for name in {**(one or {}), **(other or {})}
+                    if (one or {}).get(name) != (other or {}).get(name)
+                }
+                yield f"rebuild: {table} differs in {sorted(changed)}: {one} != {other}"[:2000]
+                break
+    for one, other in itertools.zip_longest(listed, _listed(site)):
+        if one != other:
+            yield f"rebuild: `shopfloor list` shows something else: {one} != {other}"
+            break
+
+
+async def _stored_rows(site: Site) -> dict[str, RunRow]:
+    async with local_office(site.storage) as office:
+        found = [await office.store.get_run(run_id) for run_id in await office.store.known_runs()]
+    return {run.row.id: run.row for run in found if run is not None}
+
+
+def _difference(row: RunRow | None, folded: RunRow | None) -> str:
+    if row is None or folded is None:
+        return (
+            f"the row is {'missing' if row is None else row.status}, the log {'missing' if folded is None else 'there'}"
+        )
+    pairs = {name: (getattr(row, name), getattr(folded, name)) for name in RunRow.__struct_fields__}
+    return str({name: pair for name, pair in pairs.items() if pair[0] != pair[1]})[:1000]
+
+
+def _listed(site: Site) -> list[dict[str, object]]:
+    """All that `shopfloor list` shows, page by page."""
+    listed: list[dict[str, object]] = []
+    cursor: list[str] = []
+    while True:
+        done = site.command("list", "--json", "--limit", str(_PAGE_RUNS), *cursor)
+        page = json.loads(done.stdout) if done.returncode == 0 else {"workers": [{"error": done.stderr}], "next": None}
+        listed += page["workers"]
+        if page["next"] is None:
+            # Runs that began in the same millisecond are in the order in which their logs were found.
+            return sorted(listed, key=lambda run: str(run["id"]))
+        cursor = ["--cursor", page["next"]]

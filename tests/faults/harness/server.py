@@ -1,0 +1,179 @@
+"""The installed server in a storage of its own: started, signalled, watched, started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+from tests.cli.test_run import processes_with
+from tests.faults.harness import load
+
+from shopfloor.record import Storage
+
+SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
+START_SECONDS = 120.0
+STOP_SECONDS = 120.0
+SLOTS = 8
+LOW_WATER_BYTES = 4 * 2**20
+STDERR_TAIL_CHARS = 6_000
+
+
+class Violation(Exception):
+    """Something that has to hold does not."""
+
+
+def wait_for(true: Callable[[], object], what: str, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            raise Violation(f"waited {seconds:g} s for {what}")
+        time.sleep(0.05)
+
+
+class Site:
+    """A folder with workers, a storage on a small disk, and the file of tokens, which is on another disk."""
+
+    def __init__(self, folder: Path, disk: Path, env: dict[str, str]) -> None:
+        self.folder = folder
+        self.disk = disk
+        self.storage = Storage(disk / "storage")
+        self.tokens = folder / "tokens"
+        self.stderr = folder / "stderr"
+        self.mark = f"harness-{os.getpid()}-{folder.name}"
+        self.env = {
+            **os.environ,
+            **load.write_agent(folder / "bin"),
+            **env,
+            "SHOPFLOOR_STORAGE": str(self.storage.root),
+            "SHOPFLOOR_DISK_LOW_WATER": str(LOW_WATER_BYTES),
+            load.TOKENS: str(self.tokens),
+            "SF_TEST": self.mark,
+        }
+        self.tokens.touch()
+        load.write_workers(folder / "workers")
+
+    def command(self, *words: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
+        """Run the installed command to its end."""
+        return subprocess.run(
+            [SHOPFLOOR, *words], env=self.env, capture_output=True, text=True, timeout=seconds, cwd=self.folder
+        )
+
+    def children(self) -> list[str]:
+        """The processes that the server, or a bare command, has started and that are still there."""
+        return processes_with(self.mark)
+
+    def stderr_tail(self) -> str:
+        return self.stderr.read_text(errors="replace")[-STDERR_TAIL_CHARS:] if self.stderr.exists() else ""
+
+
+class Server:
+    """`shopfloor up`, one process after another."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address: tuple[str, str] | None = None
+        """URL and token, while it is up."""
+        self.starts = 0
+        self.most_memory_bytes = 0
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def spawn(self) -> None:
+        """Start the process, without waiting until it serves."""
+        words = ["up", "--port", "0", "--slots", str(SLOTS), "--workers", str(self._site.folder / "workers")]
+        words += ["--workers", str(self._site.folder / "python_workers.py")]
+        with self._site.stderr.open("ab") as stderr:
+            stderr.write(f"--- start {self.starts}\n".encode())
+            self._process = subprocess.Popen(
+                [SHOPFLOOR, *words], env=self._site.env, stdout=subprocess.PIPE, stderr=stderr, cwd=self._site.folder
+            )
+        self.starts += 1
+
+    def wait_until_up(self) -> bool:
+        """Whether it serves; False where it ended before it did."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        stdout = self._process.stdout
+        watchdog = threading.Timer(START_SECONDS, self._process.kill)
+        watchdog.start()
+        line = stdout.readline().decode()
+        watchdog.cancel()
+        if not line.startswith("Shopfloor is up: "):
+            self._process.wait()
+            return False
+        login = line.split()[-1]
+        self.address = login.split("/login")[0], login.split("token=")[1]
+        return True
+
+    def start(self) -> None:
+        """Start it, and raise where it does not come up."""
+        self.spawn()
+        if not self.wait_until_up():
+            raise Violation("the server does not start")
+
+    def ensure_up(self) -> None:
+        if not self.is_alive():
+            self.gone()
+            self.start()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.note_memory()
+        with contextlib.suppress(ProcessLookupError):
+            assert self._process is not None
+            self._process.send_signal(number)
+
+    def gone(self, seconds: float = STOP_SECONDS) -> int:
+        """Wait for its end and give the exit code."""
+        self.address = None
+        assert self._process is not None
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Violation(f"the server did not end within {seconds:g} s") from None
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return code
+
+    def note_memory(self) -> None:
+        """Remember the most memory that it has had."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+            (peak,) = [line.split()[1] for line in lines if line.startswith("VmHWM")]
+            self.most_memory_bytes = max(self.most_memory_bytes, int(peak) * 1024)
+
+    def reaper_pids(self) -> list[int]:
+        """The processes that end the children of a server that was killed."""
+        with contextlib.suppress(OSError):
+            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+            return [int(pid) for pid in children if b"minder.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return []
+
+    def client(self) -> httpx.Client | None:
+        """A client of the server that is up now."""
+        address = self.address
+        if address is None:
+            return None
+        headers = {"Authorization": f"Bearer {address[1]}"}
+        return httpx.Client(base_url=address[0], headers=headers, timeout=httpx.Timeout(20, connect=5))
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()

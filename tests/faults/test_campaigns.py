@@ -1,0 +1,57 @@
+"""The fault harness with fixed seeds: faults under load, and every invariant afterwards."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.faults.harness.campaign import PENDING, schedule
+from tests.faults.harness.faults import FAULTS
+
+LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
+LONG_MINUTES = 20.0
+PATIENCE_SECONDS = 1200.0
+"""For a campaign of a few seconds of faults, on a machine where everything takes many times as long."""
+ROOT = Path(__file__).parents[2]
+CAMPAIGNS = {
+    "signals": (1, 10, ["kill", "kill-at-start", "kill-with-reaper", "kill-bare", "term", "freeze", "mix", "hang-up"]),
+    "resources": (2, 10, ["disk", "disk-and-kill", "lock", "descriptors", "clock", "kill"]),
+    "connections": (3, 4, ["connections"]),
+    "memory": (4, 4, ["memory"]),
+    "database": (5, 6, ["database"]),
+}
+"""The seed, the seconds and the faults of each."""
+READY = [name for name, (_, _, faults) in CAMPAIGNS.items() if not PENDING & set(faults)]
+
+
+def campaign(folder: Path, *words: str, seconds: float) -> None:
+    command = [sys.executable, "-m", "tests.faults.harness", "--keep", str(folder), *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.req("SF-12")
+@pytest.mark.parametrize("name", READY)
+def test_what_has_to_hold_holds_after_every_fault(tmp_path: Path, name: str):
+    seed, seconds, faults = CAMPAIGNS[name]
+    words = ["--seed", str(seed), "--seconds", str(seconds), "--only", ",".join(faults)]
+    campaign(tmp_path, *words, seconds=PATIENCE_SECONDS)
+
+
+@pytest.mark.req("SF-12")
+def test_many_faults_of_all_kinds(tmp_path: Path):
+    """Short by default; for twenty minutes, with new seeds, where there is time."""
+    seed = random.randrange(10**6) if LONG else 6
+    words = ["--seed", str(seed), "--minutes", str(LONG_MINUTES if LONG else 0), "--seconds", "20" if LONG else "8"]
+    campaign(tmp_path, *words, seconds=PATIENCE_SECONDS + LONG_MINUTES * 60)
+
+
+def test_a_seed_is_the_same_list_of_faults_each_time():
+    faults = list(FAULTS)
+    assert schedule(7, 30, faults) == schedule(7, 30, faults)
+    assert schedule(7, 30, faults) != schedule(8, 30, faults)
+    assert {one.fault for seed in range(100) for one in schedule(seed, 30, faults)} == set(faults)
