@@ -403,8 +403,10 @@ async def serve_storage(
 
     from shopfloor.client import Address
     from shopfloor.engine import keep, take_over
-    from shopfloor.server import Tokens, create_app, serve
+    from shopfloor.server import Tokens, create_app, serve, serving_limits
 
+    workers = workers or Workers()
+    limits = serving_limits(workers.slots)
     with the_one_server(storage):
         token = Tokens(storage.tokens).admin_token()
 
@@ -412,7 +414,7 @@ async def serve_storage(
             write_private(storage.server_address, msgspec.json.encode(Address(url, token)))
             on_started(url, token)
 
-        async with local_office(storage) as office, local_works(office, workers or Workers()) as works:
+        async with local_office(storage) as office, local_works(office, workers) as works:
             await take_over(storage, office.queue)
             await office.queue.show_queued()
             async with anyio.create_task_group() as tasks:
@@ -431,7 +433,7 @@ async def serve_storage(
                 tasks.start_soon(keeper)
                 tasks.start_soon(partial(anyio.to_thread.run_sync, works.warm_up, abandon_on_cancel=True))
                 app = create_app(office.services(works.works, allowed_hosts=allowed_hosts))
-                await serve(app, host, port, started)
+                await serve(app, host, port, started, limits)
                 tasks.cancel_scope.cancel()
             # What the last runs wrote while they were being left is listed too.
             await office.ingest.catch_up()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import math
 import signal
 import socket
 import threading
@@ -14,27 +16,35 @@ import uvicorn
 from fastapi import FastAPI
 
 from shopfloor.errors import ConflictError
-from shopfloor.server.limits import SHUTDOWN_SECONDS
+from shopfloor.server.connections import Connections
+from shopfloor.server.http_protocol import limited
+from shopfloor.server.limits import SHUTDOWN_SECONDS, SWEEP_TICKS
+from shopfloor.server.serving_limits import ServingLimits
 
 
-async def serve(app: FastAPI, host: str, port: int, on_started: Callable[[str], None]) -> None:
+async def serve(
+    app: FastAPI, host: str, port: int, on_started: Callable[[str], None], limits: ServingLimits | None = None
+) -> None:
     """Serves until SIGINT or SIGTERM, or until it is cancelled; both end open requests first.
 
     `on_started` is told the address, with the port that was found where `port` is 0. Run it on uvloop.
     """
+    limits = limits or ServingLimits()
+    connections = Connections(limits.connections, limits.connections_per_address)
     listening = _listen(host, port)
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=limited(connections, limits),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        timeout_keep_alive=math.ceil(limits.idle_seconds),
         timeout_graceful_shutdown=round(SHUTDOWN_SECONDS),
     )
-    server = _Server(config, app.state.stopping, lambda: on_started(_address(listening, host)))
+    server = _Server(config, connections, app.state.stopping, lambda: on_started(_address(listening, host)))
     with contextlib.closing(listening):
         async with anyio.create_task_group() as group:
             ended = anyio.Event()
@@ -69,8 +79,15 @@ def _address(listening: socket.socket, host: str) -> str:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, stopping: anyio.Event, on_started: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        connections: Connections,
+        stopping: anyio.Event,
+        on_started: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        self._connections = connections
         self._stopping = stopping
         self._on_started = on_started
 
@@ -78,6 +95,11 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._on_started()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % SWEEP_TICKS == 0:
+            self._connections.expire(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Streams would go on for ever: they are told before anybody waits for them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -36,6 +37,8 @@ from shopfloor.ports import Command, Exit, Piece, StreamName
 # The gate: a shell that waits for a word on a pipe of ours and then becomes the program. So the pid is known, and on
 # record, before the program does anything; and should we die before the word, it never runs.
 _GATE = ("/bin/sh", "-c", 'gate=$1; shift; read -r go <"$gate" && exec "$@"', "shopfloor-gate")
+_OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
+"""The limit that we were started with. A server raises its own; children get this one back."""
 _STDIN = 0
 _PENDING_PIECES = 16
 
@@ -198,7 +201,15 @@ class LocalProcesses:
                 )
         except (OSError, ValueError) as error:
             raise ProcessError(f"cannot start {command.argv[0]!r}: {error}") from error
+        _restore_open_files(popen.pid)
         return popen, ours
+
+
+def _restore_open_files(pid: int) -> None:
+    """Give a child that waits at its gate the limit of open files that our own user set, where the system can."""
+    if hasattr(resource, "prlimit") and resource.getrlimit(resource.RLIMIT_NOFILE) != _OPEN_FILES:
+        with contextlib.suppress(OSError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, _OPEN_FILES)
 
 
 @contextmanager
