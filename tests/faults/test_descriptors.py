@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.cli.test_run import wait_until
+from tests.cli.test_run import processes_with, wait_until
 from tests.login import token_of
 
 from shopfloor.record import Storage
@@ -198,3 +198,28 @@ def test_a_limit_that_is_too_small_is_said_and_nothing_is_started(
     assert reason in complaint.decode()
     assert "hint: " in complaint.decode()
     assert "Traceback" not in complaint.decode()
+
+
+@pytest.mark.req("SF-8")
+def test_a_cancelled_run_leaves_no_process_although_no_descriptor_is_left(up: Server, tmp_path: Path) -> None:
+    mark = f"{up.mark}-left"
+    # One process in another session, which only /proc can find, and one that ignores TERM.
+    go = tmp_path / "go"
+    script = tmp_path / "family.sh"
+    script.write_text(
+        f"export SF_TEST={mark}; trap '' TERM; setsid sleep 300 & (trap '' TERM; sleep 301) & touch {go}; wait"
+    )
+    worker = up.storage.root.parent / "workers" / "family" / "worker.yaml"
+    worker.parent.mkdir()
+    worker.write_text(f"steps: {{Leave: {{block: command, command: sh {script}}}}}\n")
+    run_id = up.http.post("/api/runs", json={"worker": "family"}).json()["run_id"]
+    wait_until(lambda: go.exists() and len(processes_with(mark)) >= 2, "the family to be there", PATIENCE)
+    before = resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE)
+    assert up.http.post(f"/api/runs/{run_id}/cancel").status_code == 200
+    try:
+        # They ignore TERM, so there is time until they are to be killed.
+        resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        wait_until(lambda: processes_with(mark) == [], "the family to be gone", PATIENCE)
+    finally:
+        resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE, before)
+    wait_until(lambda: up.status(run_id) == "cancelled", "the run to be listed as cancelled", PATIENCE)

@@ -44,8 +44,9 @@ _PENDING_PIECES = 16
 
 
 class LocalChild:
-    def __init__(self, popen: subprocess.Popen[bytes], mark: str, gate: int) -> None:
+    def __init__(self, host: LocalHost, popen: subprocess.Popen[bytes], mark: str, gate: int) -> None:
         """`gate` is the pipe on which the program waits for its release; the child closes it."""
+        self._host = host
         self._popen = popen
         self._gate: int | None = gate
         self._marker = f"{minder.CHILD_MARKER}={mark}"
@@ -88,7 +89,7 @@ class LocalChild:
         await self._end(grace)
 
     async def _end(self, grace: float, signalled: dict[int, minder.Signalled] | None = None) -> None:
-        await anyio.to_thread.run_sync(
+        is_gone = await anyio.to_thread.run_sync(
             partial(
                 minder.end,
                 {self.pid},
@@ -100,6 +101,8 @@ class LocalChild:
             ),
             abandon_on_cancel=True,
         )
+        if not is_gone:
+            self._host.hand_over(self._marker)
 
     async def kill(self) -> None:
         await self.stop(grace=0)
@@ -163,7 +166,7 @@ class LocalProcesses:
         # Of its own: a run may have several children at once, and one that ends must not take the others with it.
         mark = uuid.uuid4().hex
         popen, gate = self._spawn(command, run_id, mark)
-        child = LocalChild(popen, mark, gate)
+        child = LocalChild(self._host, popen, mark, gate)
         self._host.adopt(popen.pid)
         try:
             async with anyio.create_task_group() as tasks:
@@ -258,10 +261,18 @@ def _descriptor(pipe: IO[bytes] | None) -> int:
     return pipe.fileno()
 
 
+def _process_descriptor(pid: int) -> int | None:
+    """A descriptor that is readable once the process has ended; None where the system has none, or none is left."""
+    if hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
+
+
 async def _exited(popen: subprocess.Popen[bytes]) -> Exit:
     """Waits for the process without a thread where the system can (Linux), else with one."""
-    if hasattr(os, "pidfd_open"):
-        descriptor = os.pidfd_open(popen.pid)
+    descriptor = _process_descriptor(popen.pid)
+    if descriptor is not None:
         try:
             await anyio.wait_readable(descriptor)
         finally:
