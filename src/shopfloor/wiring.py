@@ -29,7 +29,7 @@ from shopfloor.limits import (
 )
 from shopfloor.log import Delta
 from shopfloor.ports import AgentExit, LogReader, Logs, Processes, ProviderInfo, Queue, Store
-from shopfloor.record import Durability, Masking, Storage, lock, open_for_append, write_private
+from shopfloor.record import AuditLog, Durability, Masking, Storage, lock, open_for_append, write_private
 from shopfloor.version import __version__
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ class Office(msgspec.Struct, frozen=True):
             changes=self.ingest,
             tokens=Tokens(self.storage.tokens),
             version=__version__,
+            audit=AuditLog(self.storage.audit),
             delete_run=delete,
             works=works,
             providers=find_providers,
@@ -383,7 +384,7 @@ def _how_to_use_it(storage: Storage) -> str:
     from shopfloor.client import find_server
 
     address = find_server(storage, named=False)
-    there = f"it is at {address.url}/login?token={address.token}" if address else "use that one"
+    there = f"it is at {address.url}; `shopfloor login` prints a link to log in" if address else "use that one"
     return f"{there}, or name another --storage"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.cli.test_run import processes_with, wait_until
-from tests.login import token_of
+from tests.login import token_of, url_of
 
 from shopfloor.record import Storage
 
@@ -62,7 +62,7 @@ class Server:
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
         assert line.startswith("Shopfloor is up: "), line + self.process.communicate()[1].decode()
-        self.url = line.split()[-1].split("/login")[0]
+        self.url = url_of(line)
         self.token = token_of(self.storage)
         self.http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=PATIENCE)
 
@@ -165,7 +165,7 @@ def test_the_soft_limit_is_raised_for_the_server_and_not_for_its_children(tmp_pa
     server = limited(["up", "--port", "0", "--workers", str(worker.parents[1])], env, Sn=512)
     try:
         assert server.stdout is not None
-        url = server.stdout.readline().decode().split()[-1].split("/login")[0]
+        url = url_of(server.stdout.readline().decode())
         assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE)[0] > 512
         headers = {"Authorization": f"Bearer {token_of(Storage(tmp_path / 'storage'))}"}
         answer = httpx.post(f"{url}/api/runs", headers=headers, json={"worker": "limits"}, timeout=PATIENCE)

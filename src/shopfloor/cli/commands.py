@@ -18,6 +18,11 @@ GROUPS: dict[str, dict[str, str]] = {
         "workers": "List the workers that there are, check them, make new ones",
         "providers": "List the agents and model APIs that a task can be handed to",
     },
+    "Say who may use the server": {
+        "login": "Print a link that logs a browser in, once",
+        "tokens": "List, make and revoke tokens and browser sessions",
+        "audit": "Show who did what, from where and when",
+    },
     "Read what they did": {
         "list": "List runs, newest first, with filters and search",
         "status": "Show how a run stands, and its timeline",

@@ -1,6 +1,7 @@
 """Files: the one writer of a log, its readers, its repair, and the live events."""
 
 from shopfloor.record.attendance import is_attended, is_host_alive
+from shopfloor.record.audit import AuditLog, local_process
 from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
 from shopfloor.record.files import is_locked, lock, lock_file, make_folder, open_for_append, write_private
@@ -12,6 +13,7 @@ from shopfloor.record.storage import Storage
 
 __all__ = [
     "MASK",
+    "AuditLog",
     "Cursor",
     "Durability",
     "FanOut",
@@ -33,6 +35,7 @@ __all__ = [
     "is_host_alive",
     "is_locked",
     "last_entry",
+    "local_process",
     "lock",
     "lock_file",
     "make_folder",

@@ -30,6 +30,7 @@ class Storage:
         self.database = root / "shopfloor.db"
         self.announcements = root / "announcements"
         self.tokens = root / "tokens.json"
+        self.audit = root / "audit.jsonl"
         self.server_lock = root / "server.lock"
         self.server_address = root / "server.json"
 

@@ -13,6 +13,7 @@ from shopfloor.errors import InvalidInput, RunNotFound
 from shopfloor.log import checked_run_id
 from shopfloor.ports import LogReader, Works
 from shopfloor.server.answers import Served, Working, streams
+from shopfloor.server.auditing import audit
 from shopfloor.server.bodies import ContinueExecution, Execution, StartExecution, body_of, takes
 from shopfloor.server.limits import SLUG_MOST_CHARS
 from shopfloor.server.parameters import api_router
@@ -49,8 +50,10 @@ async def execute_worker(request: Request, slug: Slug, served: Served, works: Wo
         wait = None if asked.detach else served.client_wait_seconds
         order = msgspec.structs.replace(asked.asked(slug), client_wait_seconds=wait)
         run_id, state = await works.dispatch(order), StreamState()
+        audit(request, "run.dispatched", run_id=run_id, detail=slug)
     else:
         run_id, state = asked.execution_id, await _continued(served.logs, works, slug, asked)
+        audit(request, "run.answered", run_id=run_id)
     watchers = watchers_of(request)
     stopping: anyio.Event = request.app.state.stopping
     return EventStream(

@@ -13,6 +13,7 @@ from shopfloor.errors import RunNotFound
 from shopfloor.log import Entry
 from shopfloor.ports import LogReader
 from shopfloor.server.answers import Served, answer, gives, says
+from shopfloor.server.auditing import audit
 from shopfloor.server.later import later_results
 from shopfloor.server.limits import FIND_DEFAULT, FIND_EVENTS, LOG_DEFAULT
 from shopfloor.server.parameters import (
@@ -74,11 +75,12 @@ def _brief(entries: list[Entry]) -> Events:
     response_class=Response,
     responses=gives(_LINES, "An event on each line."),
 )
-async def download_log(run_id: RunId, served: Served) -> Response:
+async def download_log(request: Request, run_id: RunId, served: Served) -> Response:
     """A run's log as a file: its bytes as they are, and as many as there are now."""
     copy = await served.logs.copy(run_id)
     if copy is None:
         raise RunNotFound(f"there is no log of a run {run_id}")
+    audit(request, "run.exported", run_id=run_id)
     headers = {
         "Content-Disposition": f'attachment; filename="{run_id}.jsonl"',
         "Content-Length": str(copy.size),

@@ -8,6 +8,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from shopfloor.server.answers import Served, Working, answer, says
+from shopfloor.server.auditing import audit
 from shopfloor.server.bodies import AnswerOrder, CancelOrder, RunOrder, body_of, takes
 from shopfloor.server.parameters import RunId, api_router
 from shopfloor.server.shapes import CancelAnswer, Catalogue, ProviderList, RunAnswer, shown_status
@@ -26,7 +27,9 @@ router = api_router("/api")
 async def make_run(request: Request, works: Working) -> Response:
     """Has a worker run, whoever watches."""
     order = await body_of(request, _run_order)
-    return answer(RunAnswer(await works.dispatch(order.asked())))
+    run_id = await works.dispatch(order.asked())
+    audit(request, "run.dispatched", run_id=run_id, detail=order.worker)
+    return answer(RunAnswer(run_id))
 
 
 @router.post(
@@ -38,6 +41,7 @@ async def cancel_run(request: Request, run_id: RunId, served: Served, works: Wor
     """Ends a run; what was recorded of it stays."""
     order = await body_of(request, _cancel_order) if await request.body() else CancelOrder()
     await works.cancel(run_id, reason=order.reason or "somebody cancelled it")
+    audit(request, "run.cancelled", run_id=run_id, detail=order.reason)
     run = await owned_run(served.store, run_id)
     return answer(CancelAnswer(run_id, shown_status(run.row.status)))
 
@@ -49,6 +53,7 @@ async def answer_run(request: Request, run_id: RunId, works: Working) -> Respons
     """Answers what a run waits for; the first answer counts."""
     order = await body_of(request, _answer_order)
     await works.answer(run_id, [order.as_result()])
+    audit(request, "run.answered", run_id=run_id)
     return answer(RunAnswer(run_id))
 
 
@@ -60,9 +65,10 @@ async def list_providers(served: Served) -> Response:
 
 
 @router.post("/runs/{run_id}/resume", responses=says(RunAnswer, "It goes on as soon as it can."))
-async def resume_run(run_id: RunId, works: Working) -> Response:
+async def resume_run(request: Request, run_id: RunId, works: Working) -> Response:
     """Has a run gone on with that has not ended and that nobody is at, as where its host is gone."""
     await works.resume(run_id)
+    audit(request, "run.resumed", run_id=run_id)
     return answer(RunAnswer(run_id))
 
 
