@@ -56,9 +56,13 @@ def write_private(path: Path, content: bytes) -> None:
     try:
         # Made with mode 0600.
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(descriptor, "wb") as new:
-            new.write(content)
-        Path(name).replace(path)
+        try:
+            with os.fdopen(descriptor, "wb") as new:
+                new.write(content)
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise storage_error(error, f"cannot write {path}") from error
 
