@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.cli.terminal import Terminal
 from tests.cli.test_run import wait_until
 from tests.cli.test_server import server
 
@@ -134,3 +135,26 @@ def test_the_audit_log_is_rotated_once_and_mends_a_line_that_was_cut_off(tmp_pat
         file.write(b'{"at": "20')
     log.write("run.pinned", by="token x", run_id="50")
     assert [one["run_id"] for one in log.read()][-2:] == ["49", "50"]
+
+
+@pytest.mark.req("SF-14")
+def test_json_on_a_terminal_is_escaped_and_the_same_json(shopfloor, env):
+    # CSI as one character, an override of direction, and an isolate: raw for programs, escaped for a terminal.
+    hostile = "\x9b31m \u202egnp.exe\u202c \u2066x\u2069 \x7f ü שלום"
+    shopfloor("run", "-q", "--command", f"printf '%s' '{hostile}'")
+    for words in (
+        ("show", "last", "--json"),
+        ("list", "--json"),
+        ("status", "last", "--json"),
+        ("tail", "last", "--json"),
+    ):
+        piped = shopfloor(*words).stdout
+        terminal = Terminal(*words, env=env)
+        assert terminal.end() == 0
+        shown = terminal.shown.replace("\r\n", "\n")
+        terminal.close()
+        bad = set("\x9b\u202e\u202c\u2066\u2069\x7f")
+        assert bad & set(piped), words
+        assert not bad & set(shown), words
+        assert [json.loads(line) for line in shown.splitlines()] == [json.loads(line) for line in piped.splitlines()]
+        assert "ü שלום" in shown
