@@ -23,10 +23,10 @@ VARIABLES = {
     "cancelled. A day by default.",
     "SHOPFLOOR_URL": "A server to ask, instead of the files here: `list`, `status`, `show` and `tail` are of its runs. "
     "`…/login?token=…` is URL and token in one.",
-    "SHOPFLOOR_TOKEN": "The token for that server; for a server of your own, the token that it takes as an admin's. It has "
-    "at least 16 characters.",
-    "SHOPFLOOR_CONNECTIONS": "How many connections `shopfloor up` has at once, where the limit of open files allows it; "
-    "4,096 by default.",
+    "SHOPFLOOR_TOKEN": "The token for that server; for a server of your own, the token that it takes as an admin's. It "
+    "has at least 16 characters.",
+    "SHOPFLOOR_CONNECTIONS": "How many connections `shopfloor up` has at once, where the limit of open files allows "
+    "it; 4,096 by default.",
     "SHOPFLOOR_CONNECTIONS_PER_ADDRESS": "How many of them another machine has; 256 by default. This machine has all.",
     "SHOPFLOOR_HEADER_SECONDS": "Seconds that a client has to send the head of a request; 15 by default.",
     "SHOPFLOOR_BODY_SECONDS": "Seconds that a client has to send the body of a request; 60 by default.",
