@@ -122,7 +122,7 @@ DECEPTIVE = "\u202egnp.exe\u202c \u2066x\u2069 \x9b31m\x85"
 SEEN = "\ufffdgnp.exe\ufffd \ufffdx\ufffd \ufffd31m\ufffd"
 
 
-@pytest.mark.req("SF-14")
+@pytest.mark.req("SF-24")
 def test_characters_that_turn_text_around_are_seen_and_turn_nothing(tabs: Tabs, archive: Archive) -> None:
     server = archive.server
     said = (

@@ -30,7 +30,7 @@ def workers(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.req("SF-9", "SF-10", "SF-12")
+@pytest.mark.req("SF-19", "SF-20", "SF-22")
 def test_access_is_given_listed_revoked_and_audited(server, shopfloor, workers, env):
     up = server("--workers", str(workers))
     audit = Path(env["SHOPFLOOR_STORAGE"]) / "audit.jsonl"
@@ -137,7 +137,7 @@ def test_the_audit_log_is_rotated_once_and_mends_a_line_that_was_cut_off(tmp_pat
     assert [one["run_id"] for one in log.read()][-2:] == ["49", "50"]
 
 
-@pytest.mark.req("SF-14")
+@pytest.mark.req("SF-24")
 def test_json_on_a_terminal_is_escaped_and_the_same_json(shopfloor, env):
     # CSI as one character, an override of direction, and an isolate: raw for programs, escaped for a terminal.
     hostile = "\x9b31m \u202egnp.exe\u202c \u2066x\u2069 \x7f ü שלום"

@@ -103,7 +103,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.req("SF-6")
+@pytest.mark.req("SF-16")
 def test_clients_that_take_every_connection_fail_no_run(up: Server, tmp_path: Path) -> None:
     go = tmp_path / "go"
     runs = [up.dispatch(go) for _ in range(RUNS)]
@@ -131,7 +131,7 @@ def test_clients_that_take_every_connection_fail_no_run(up: Server, tmp_path: Pa
     wait_until(lambda: up.descriptors() < 100, "the connections to be gone", PATIENCE)
 
 
-@pytest.mark.req("SF-6")
+@pytest.mark.req("SF-16")
 def test_a_process_that_has_no_descriptor_left_does_not_spin_and_recovers(up: Server) -> None:
     before = resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE)
     waiting: list[socket.socket] = []
@@ -154,7 +154,7 @@ def test_a_process_that_has_no_descriptor_left_does_not_spin_and_recovers(up: Se
     wait_until(answers, "the server to answer again", PATIENCE)
 
 
-@pytest.mark.req("SF-6")
+@pytest.mark.req("SF-16")
 def test_the_soft_limit_is_raised_for_the_server_and_not_for_its_children(tmp_path: Path) -> None:
     env = {**os.environ, "SHOPFLOOR_STORAGE": str(tmp_path / "storage")}
     worker = tmp_path / "workers" / "limits" / "worker.yaml"
@@ -177,7 +177,7 @@ def test_the_soft_limit_is_raised_for_the_server_and_not_for_its_children(tmp_pa
         server.communicate(timeout=PATIENCE)
 
 
-@pytest.mark.req("SF-7")
+@pytest.mark.req("SF-17")
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
@@ -200,7 +200,7 @@ def test_a_limit_that_is_too_small_is_said_and_nothing_is_started(
     assert "Traceback" not in complaint.decode()
 
 
-@pytest.mark.req("SF-8")
+@pytest.mark.req("SF-18")
 def test_a_cancelled_run_leaves_no_process_although_no_descriptor_is_left(up: Server, tmp_path: Path) -> None:
     mark = f"{up.mark}-left"
     # One process in another session, which only /proc can find, and one that ignores TERM.

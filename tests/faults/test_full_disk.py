@@ -158,7 +158,7 @@ up.wait(60)
 """
 
 
-@pytest.mark.req("SF-13")
+@pytest.mark.req("SF-23")
 def test_a_full_disk_refuses_requests_that_store_something_and_no_others(tmp_path: Path):
     program = tmp_path / "requests.py"
     program.write_text(REQUESTS)

@@ -101,13 +101,13 @@ def problem(answer: bytes, status: int, code: str) -> None:
 # How large
 
 
-@pytest.mark.req("SF-3")
+@pytest.mark.req("SF-13")
 def test_an_address_that_is_too_long_is_refused(peer: Peer) -> None:
     peer.send(b"GET /%b HTTP/1.1\r\n%b\r\n" % (b"x" * REQUEST_LINE_BYTES, peer.head))
     problem(peer.read(), 414, "address_too_long")
 
 
-@pytest.mark.req("SF-3")
+@pytest.mark.req("SF-13")
 @pytest.mark.parametrize(
     "headers",
     [b"x: y\r\n" * (HEADERS_MOST + 1), b"x: " + b"y" * HEADERS_BYTES + b"\r\n"],
@@ -143,7 +143,7 @@ def test_what_is_not_http_is_refused_as_json(peer: Peer) -> None:
 # How long
 
 
-@pytest.mark.req("SF-4")
+@pytest.mark.req("SF-14")
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["request line", "headers"])
 def test_a_head_that_drips_is_cut_off(peer: Peer, begun: bytes) -> None:
     peer.send(begun)
@@ -154,7 +154,7 @@ def test_a_connection_that_says_nothing_is_closed(peer: Peer) -> None:
     assert peer.read() == b""
 
 
-@pytest.mark.req("SF-4")
+@pytest.mark.req("SF-14")
 def test_a_body_that_drips_is_cut_off_and_not_acted_upon(hasty: Shop, peer: Peer) -> None:
     run_id = next(iter(hasty.storage.run_ids()))
     peer.send(b"POST /api/runs/%b/pin HTTP/1.1\r\n%b" % (run_id.encode(), peer.head))
@@ -173,7 +173,7 @@ def test_without_a_token_a_body_is_not_waited_for(hasty: Shop, peer: Peer) -> No
     assert peer.read() == b""
 
 
-@pytest.mark.req("SF-4")
+@pytest.mark.req("SF-14")
 @pytest.mark.parametrize("rest", [b"", b"GET /api/hea", b"\r\n"], ids=["silent", "half a request", "an empty line"])
 def test_a_connection_between_two_requests_is_closed(peer: Peer, rest: bytes) -> None:
     peer.send(b"GET /api/health HTTP/1.1\r\n%b\r\n%b" % (peer.head, rest))
@@ -193,7 +193,7 @@ def test_requests_one_after_the_other_and_at_once_are_answered_in_order(peer: Pe
     assert answers.endswith(b'{"channels":[]}')
 
 
-@pytest.mark.req("SF-4")
+@pytest.mark.req("SF-14")
 def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
     storage = Storage(tmp_path / "storage")
     run_id = record(storage, begun(), assistant("x" * 8_000_000), ended())
@@ -206,7 +206,7 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
 # How many
 
 
-@pytest.mark.req("SF-5")
+@pytest.mark.req("SF-15")
 def test_clients_without_a_request_keep_nobody_out(hasty: Shop) -> None:
     held = [Peer(hasty) for _ in range(30)]
     for one in held:
@@ -217,7 +217,7 @@ def test_clients_without_a_request_keep_nobody_out(hasty: Shop) -> None:
         one.close()
 
 
-@pytest.mark.req("SF-5")
+@pytest.mark.req("SF-15")
 def test_when_every_connection_is_answered_a_further_one_is_refused(hasty: Shop) -> None:
     held = [Peer(hasty) for _ in range(LIMITS.connections)]
     for one in held:
@@ -251,7 +251,7 @@ class Counted:
         del now
 
 
-@pytest.mark.req("SF-5")
+@pytest.mark.req("SF-15")
 def test_one_machine_has_its_share_and_this_machine_all() -> None:
     connections = Connections(10, per_address=3)
     theirs = [Counted(connections) for _ in range(4)]

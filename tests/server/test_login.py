@@ -70,7 +70,7 @@ def entries(shop: Shop) -> list[dict[str, Any]]:
 # The link
 
 
-@pytest.mark.req("SF-9")
+@pytest.mark.req("SF-19")
 def test_a_link_begins_a_session_once(shop: Shop, browser: httpx.Client) -> None:
     code = shop.tokens.make_login_code()
     got = browser.get(LOGIN, params={"code": code, "next": "/fleet"})
@@ -88,7 +88,7 @@ def test_a_link_begins_a_session_once(shop: Shop, browser: httpx.Client) -> None
     assert browser.get(LOGIN, params={"code": code}).status_code == 303
 
 
-@pytest.mark.req("SF-9")
+@pytest.mark.req("SF-19")
 def test_what_is_stored_lets_nobody_in(shop: Shop, browser: httpx.Client) -> None:
     code = shop.tokens.make_login_code()
     kept = shop.storage.tokens.read_text()
@@ -135,7 +135,7 @@ def test_a_token_of_any_characters_logs_in(tmp_path: Path, monkeypatch: pytest.M
 # The session
 
 
-@pytest.mark.req("SF-10")
+@pytest.mark.req("SF-20")
 def test_a_session_lasts_while_it_is_used(tmp_path: Path, clock: Clock) -> None:
     tokens = Tokens(tmp_path / "tokens.json")
     secret = tokens.log_in_by_code(tokens.make_login_code()) or ""
@@ -160,7 +160,7 @@ def test_a_request_renews_an_old_session_and_its_cookie(shop: Shop, browser: htt
     assert "set-cookie" not in browser.get("/api/health").headers
 
 
-@pytest.mark.req("SF-10")
+@pytest.mark.req("SF-20")
 def test_logging_out_ends_the_session(shop: Shop, browser: httpx.Client) -> None:
     browser.get(LOGIN, params={"code": shop.tokens.make_login_code()})
     held = {"Cookie": f"{shop.tokens.cookie}={browser.cookies[shop.tokens.cookie]}"}
@@ -171,7 +171,7 @@ def test_logging_out_ends_the_session(shop: Shop, browser: httpx.Client) -> None
         assert thief.get("/api/health", headers=held).status_code == 401
 
 
-@pytest.mark.req("SF-10")
+@pytest.mark.req("SF-20")
 @pytest.mark.parametrize("role", ["viewer", "operator"])
 def test_a_session_has_the_role_of_its_token_and_ends_with_it(shop: Shop, browser: httpx.Client, role: Any) -> None:
     token = shop.tokens.issue(role, f"a {role}")
@@ -229,7 +229,7 @@ def test_two_storages_have_cookies_of_their_own(tmp_path: Path) -> None:
 # Guessing
 
 
-@pytest.mark.req("SF-11")
+@pytest.mark.req("SF-21")
 def test_failed_logins_are_limited_and_a_fresh_link_still_works(shop: Shop, browser: httpx.Client) -> None:
     for _ in range(FAILED_LOGINS):
         assert browser.get(LOGIN, params={"token": "wrong"}).status_code == 401
@@ -257,7 +257,7 @@ def test_a_failed_login_counts_for_a_while_and_for_its_address() -> None:
     limiter.check("203.0.113.7")
 
 
-@pytest.mark.req("SF-11")
+@pytest.mark.req("SF-21")
 def test_a_short_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOPFLOOR_TOKEN", "x" * 15)
     with pytest.raises(UsageError, match="at least 16"):
@@ -267,7 +267,7 @@ def test_a_short_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # What is noted of it
 
 
-@pytest.mark.req("SF-12")
+@pytest.mark.req("SF-22")
 def test_logins_are_in_the_audit_log(shop: Shop, browser: httpx.Client) -> None:
     agent = {"User-Agent": "x" * 1000}
     browser.get(LOGIN, params={"token": "wrong"}, headers=agent)
