@@ -21,9 +21,17 @@ VARIABLES = {
     "SHOPFLOOR_EXECUTE_GRACE": "Seconds that a run of `execute` goes on after its client hung up; 0.5 by default.",
     "SHOPFLOOR_CLIENT_WAIT": "Seconds that a run of `execute` waits for the result of a client tool; then it is "
     "cancelled. A day by default.",
-    "SHOPFLOOR_URL": "A server to ask, instead of the files here, by its URL or its login link: `list`, `status`, "
-    "`show` and `tail` are of its runs.",
-    "SHOPFLOOR_TOKEN": "The token for that server; for a server of your own, the token that it takes as an admin's.",
+    "SHOPFLOOR_URL": "A server to ask, instead of the files here: `list`, `status`, `show` and `tail` are of its runs. "
+    "`…/login?token=…` is URL and token in one.",
+    "SHOPFLOOR_TOKEN": "The token for that server; for a server of your own, the token that it takes as an admin's. It "
+    "has at least 16 characters.",
+    "SHOPFLOOR_CONNECTIONS": "How many connections `shopfloor up` has at once, where the limit of open files allows "
+    "it; 4,096 by default.",
+    "SHOPFLOOR_CONNECTIONS_PER_ADDRESS": "How many of them another machine has; 256 by default. This machine has all.",
+    "SHOPFLOOR_HEADER_SECONDS": "Seconds that a client has to send the head of a request; 15 by default.",
+    "SHOPFLOOR_BODY_SECONDS": "Seconds that a client has to send the body of a request; 60 by default.",
+    "SHOPFLOOR_IDLE_CONNECTION_SECONDS": "Seconds that a connection stays open between two requests; 5 by default.",
+    "SHOPFLOOR_STALLED_SECONDS": "Seconds that a client may leave a full send buffer unread; 60 by default.",
     "NO_COLOR": "Not empty: no colours, unless `--color always`.",
     "TERM": "`dumb`: no colours, unless `--color always`.",
 }

@@ -3,6 +3,14 @@
     ShopfloorError
     ├── MethodNotAllowed            an address that does not take this method
     ├── BodyTooLarge                a request that sends too much
+    ├── RequestRefused              a request that breaks a limit of the connection
+    │   ├── MalformedRequest        bytes that are not HTTP
+    │   ├── AddressTooLong          a request line over the limit
+    │   ├── HeadersTooLarge         too many headers, or too large ones
+    │   ├── RequestTimeout          a request that was not sent in time
+    │   └── TooManyConnections      no connection is left, in total or for this address
+    ├── TooManyLogins               too many failed logins from one address
+    ├── ResourceLimit               a limit of this process that is too small to serve with
     ├── InputError                  what was asked cannot be done as asked
     │   ├── UsageError              the words of a command line are off
     │   ├── InvalidEvent            an event that the format does not allow
@@ -106,6 +114,50 @@ class MethodNotAllowed(ShopfloorError):
 class BodyTooLarge(ShopfloorError):
     code = "body_too_large"
     status = 413
+
+
+class RequestRefused(ShopfloorError):
+    code = "request_refused"
+    status = 400
+
+
+class MalformedRequest(RequestRefused):
+    code = "malformed_request"
+
+
+class AddressTooLong(RequestRefused):
+    code = "address_too_long"
+    status = 414
+
+
+class HeadersTooLarge(RequestRefused):
+    code = "headers_too_large"
+    status = 431
+
+
+class RequestTimeout(RequestRefused):
+    code = "request_timeout"
+    status = 408
+
+
+class TooManyConnections(RequestRefused):
+    code = "too_many_connections"
+    status = 503
+
+
+class TooManyLogins(ShopfloorError):
+    code = "too_many_logins"
+    status = 429
+    exit_code = 3
+
+    def __init__(self, message: str, *, hint: str | None = None, retry_after_seconds: int = 1) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ResourceLimit(ShopfloorError):
+    code = "resource_limit"
+    exit_code = 8
 
 
 class InputError(ShopfloorError):

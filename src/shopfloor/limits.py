@@ -36,6 +36,12 @@ LOCK_ATTEMPTS: Final = 5
 LOCK_PAUSE_SECONDS: Final = 0.02
 """How long it waits in between."""
 
+# The audit log.
+AUDIT_BYTES: Final = 16 * 1024 * 1024
+"""How large the audit log grows before a new file is begun; the one before it is kept."""
+AUDIT_TEXT_CHARS: Final = 200
+"""How much of a text, such as what a client calls itself, an entry has."""
+
 # Reading.
 READ_CHUNK_BYTES: Final = 256 * 1024
 """How much of a log is read at once."""

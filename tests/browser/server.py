@@ -12,6 +12,7 @@ from typing import Any, Self
 import httpx
 from tests.browser.workers import write_workers
 from tests.cli.test_run import wait_until
+from tests.login import token_of, url_of
 
 from shopfloor.record import Storage
 
@@ -52,8 +53,8 @@ class Server:
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
         assert line.startswith("Shopfloor is up: "), line + (self.folder / "server.err").read_text()
-        self.login = line.split()[-1]
-        self.url, _, token = self.login.partition("/login?token=")
+        self.url, token = url_of(line), token_of(self.storage)
+        self.login = f"{self.url}/login?token={token}"
         self.port = int(self.url.rsplit(":", 1)[1])
         self._http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=30)
 

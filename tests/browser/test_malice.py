@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import Archive
+from tests.browser.logs import agent_run, call, gave, write_log
+from tests.browser.logs import text as message
 from tests.browser.malice import ALL
 from tests.browser.parts import card, chosen, result, search, task, timeline, transcript
 from tests.browser.tabs import Tabs
@@ -114,3 +116,33 @@ def test_no_text_covers_the_page(tabs: Tabs, archive: Archive, page: Page) -> No
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(page.get_by_role("dialog", name="New run")).to_be_visible()
     check(page, tabs)
+
+
+DECEPTIVE = "\u202egnp.exe\u202c \u2066x\u2069 \x9b31m\x85"
+SEEN = "\ufffdgnp.exe\ufffd \ufffdx\ufffd \ufffd31m\ufffd"
+
+
+@pytest.mark.req("SF-24")
+def test_characters_that_turn_text_around_are_seen_and_turn_nothing(tabs: Tabs, archive: Archive) -> None:
+    server = archive.server
+    said = (
+        message(f"a message {DECEPTIVE}"),
+        call(f"tool {DECEPTIVE}", "c1", command=f"rm {DECEPTIVE}"),
+        gave(f"tool {DECEPTIVE}", "c1", f"output {DECEPTIVE}"),
+        message("שלום is Hebrew"),
+    )
+    run = write_log(
+        server.storage, agent_run(f"a task {DECEPTIVE}", *said, owner="deceiver", result=f"done {DECEPTIVE}")
+    )
+    server.storage.announce(run)
+    server.becomes(run, "done")
+    page = tabs.open(server, f"/agents/deceiver/workers?worker={run}")
+    expect(card(page, run)).to_contain_text(f"a task {SEEN}")
+    for words in (f"a message {SEEN}", "שלום is Hebrew"):
+        expect(transcript(page)).to_contain_text(words)
+    shown = page.evaluate("() => document.documentElement.innerHTML")
+    assert [f"{ord(one):x}" for one in sorted(set(DECEPTIVE) & set(shown)) if not one.isascii()] == []
+    isolated = page.evaluate(
+        "() => [...document.querySelectorAll('span, a, button, code')].map((one) => getComputedStyle(one).unicodeBidi)"
+    )
+    assert set(isolated) == {"isolate"}

@@ -12,8 +12,10 @@ import httpx
 import pytest
 from tests.cli.terminal import Terminal
 from tests.cli.test_run import events_of, wait_until
+from tests.login import token_of, url_of
 
 from shopfloor.log import Verifier
+from shopfloor.record import Storage
 
 
 class Server:
@@ -21,9 +23,10 @@ class Server:
         self.process = process
         self.line = process.stdout.readline().decode()
         assert self.line.startswith("Shopfloor is up: "), self.line + process.stderr.read().decode()
-        self.login = self.line.split()[-1]
-        self.url = self.login.split("/login")[0]
-        token = self.login.split("token=")[1]
+        self.link = self.line.split()[-1]
+        self.url = url_of(self.line)
+        token = token_of(Storage(Path(env["SHOPFLOOR_STORAGE"])))
+        self.login = f"{self.url}/login?token={token}"
         self.http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=20)
 
     def get(self, path: str, **params) -> dict:
@@ -180,17 +183,23 @@ def test_the_login_link_gives_a_cookie_that_opens_the_api(server):
     up = server()
     with httpx.Client(base_url=up.url) as browser:
         assert browser.get("/api/agents/workers").status_code == 401
-        answer = browser.get(up.login)
+        answer = browser.get(up.link)
         assert answer.status_code == 303
         assert "HttpOnly" in answer.headers["set-cookie"]
         assert browser.get("/api/agents/workers").status_code == 200
+        # Of the owner's token nothing is in the link or in the cookie.
+        token = up.login.split("token=")[1]
+        assert token not in up.link
+        assert token not in answer.headers["set-cookie"]
+    with httpx.Client(base_url=up.url) as other:
+        assert other.get(up.link).status_code == 401
 
 
 def test_one_storage_has_one_server(server, shopfloor):
     up = server()
     done = shopfloor("up", "--port", "0")
     assert done.stderr.startswith("error[server_running]: a server is already running")
-    assert f"hint: it is at {up.login}, or" in done.stderr
+    assert f"hint: it is at {up.url}; `shopfloor login` prints a link to log in, or" in done.stderr
     assert done.returncode == 5
     # The one that is there is found as before.
     assert f"a server is running at {up.url}" in shopfloor("doctor").stdout

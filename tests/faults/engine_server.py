@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 from tests.cli.test_run import processes_with, wait_until
+from tests.login import token_of, url_of
 from tests.model_server.script import Text, Turn
 
 from shopfloor.log import Event, RunCompleted, ToolCall, ToolResult, Verifier, decode
@@ -172,9 +173,8 @@ class Server:
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
         assert line.startswith("Shopfloor is up: "), line + self.process.communicate()[1].decode()
-        login = line.split()[-1]
-        headers = {"Authorization": f"Bearer {login.split('token=')[1]}"}
-        self.http = httpx.Client(base_url=login.split("/login")[0], headers=headers, timeout=20)
+        headers = {"Authorization": f"Bearer {token_of(Storage(Path(shop.env['SHOPFLOOR_STORAGE'])))}"}
+        self.http = httpx.Client(base_url=url_of(line), headers=headers, timeout=20)
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
         answer = self.http.post(path, json=body)

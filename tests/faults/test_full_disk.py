@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.cli.test_run import events_of, output_of, processes_with
+from tests.samples import ROOT
 
 BIN = Path(sys.executable).parent
 
@@ -97,3 +100,75 @@ def test_a_storage_that_cannot_be_written_is_a_clear_error(tmp_path: Path):
     done = on_small_disk(tmp_path, "300k", script)
     assert done.returncode == 6
     assert done.stderr.startswith("error[storage_unwritable]: cannot make the folder")
+
+
+REQUESTS = """
+import json, subprocess, sys, time
+from pathlib import Path
+import httpx
+from shopfloor.record import Storage
+from tests.login import token_of, url_of
+
+disk, out, folder = map(Path, sys.argv[1:])
+worker = folder / "workers" / "question" / "worker.yaml"
+worker.parent.mkdir(parents=True)
+worker.write_text(
+    "tools: {measure: {description: Measures., parameters: {what: {type: string}}}}\\n"
+    "steps: {Measure: {block: tool-call, tool: measure, input: {what: fence}}}"
+)
+worker = folder / "workers" / "quick" / "worker.yaml"
+worker.parent.mkdir(parents=True)
+worker.write_text("steps: {Say: {block: command, command: echo quick}}")
+up = subprocess.Popen(["shopfloor", "up", "--port", "0", "--workers", str(folder / "workers")], stdout=subprocess.PIPE)
+url = url_of(up.stdout.readline().decode())
+headers = {"Authorization": f"Bearer {token_of(Storage(disk))}"}
+with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
+    made = {name: http.post("/api/runs", json={"worker": name}).json()["run_id"] for name in ("question", "quick")}
+    def status(name):
+        asked = {"worker_id": made[name], "transcript": False}
+        return http.get("/api/agents/workers/detail", params=asked).json()
+    while status("question")["status"] != "waiting" or status("quick")["status"] != "done":
+        time.sleep(0.1)
+    call_id = status("question")["awaits"][0]["call_id"]
+    ballast = (disk / "ballast").open("wb", buffering=0)
+    try:
+        while True:
+            ballast.write(bytes(512))
+    except OSError:
+        pass
+    asking, ended = (f"/api/runs/{made[name]}" for name in ("question", "quick"))
+    answers = {
+        "dispatch": http.post("/api/runs", json={"worker": "quick"}),
+        "execute": http.post("/api/agents/quick/execute", json={"type": "start"}),
+        "answer": http.post(f"{asking}/answer", json={"call_id": call_id, "answer": "yes"}),
+        "cancel": http.post(f"{asking}/cancel"),
+        "pin": http.post(f"{ended}/pin", json={"pinned": True}),
+        "login": http.get("/login", params={"token": token_of(Storage(disk))}),
+        "delete": http.delete(ended),
+    }
+    said = {name: [got.status_code, got.json()] for name, got in answers.items()}
+    (out / "answers.json").write_text(json.dumps(said))
+    reads = http.get("/api/agents/workers").status_code
+    ballast.close()
+    (disk / "ballast").unlink()
+    again = http.post("/api/runs", json={"worker": "quick"}).status_code
+    (out / "after.json").write_text(json.dumps([reads, again]))
+up.terminate()
+up.wait(60)
+"""
+
+
+@pytest.mark.req("SF-23")
+def test_a_full_disk_refuses_requests_that_store_something_and_no_others(tmp_path: Path):
+    program = tmp_path / "requests.py"
+    program.write_text(REQUESTS)
+    script = f'"{sys.executable}" "{program}" "$DISK" "$OUT" "{tmp_path}"'
+    done = on_small_disk(tmp_path, "2m", script, SHOPFLOOR_DISK_LOW_WATER="0", PYTHONPATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    answers = json.loads((tmp_path / "out" / "answers.json").read_text())
+    assert {name: status for name, (status, _) in answers.items()} == dict.fromkeys(answers, 507)
+    for name, (_, said) in answers.items():
+        error = said if name == "execute" else said["error"]
+        assert error["code"] == "storage_full"
+        assert "free some space" in error["hint"]
+    assert json.loads((tmp_path / "out" / "after.json").read_text()) == [200, 200]

@@ -17,7 +17,7 @@ from shopfloor.adapters.local import LocalLogReader
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.engine import Ingest
 from shopfloor.record import Storage
-from shopfloor.server import Role, Services, Tokens, create_app, serve
+from shopfloor.server import Role, Services, ServingLimits, Tokens, create_app, serve
 
 PATIENCE = 10.0
 
@@ -45,7 +45,9 @@ class Shop(msgspec.Struct, kw_only=True):
 
 
 @asynccontextmanager
-async def _shop(storage: Storage, change: Callable[[Services], Services]) -> AsyncGenerator[Shop]:
+async def _shop(
+    storage: Storage, change: Callable[[Services], Services], limits: ServingLimits | None
+) -> AsyncGenerator[Shop]:
     store = await SqliteStore.open(storage.database)
     ingest = Ingest(storage, store)
     tokens = Tokens(storage.root / "tokens.json")
@@ -55,19 +57,19 @@ async def _shop(storage: Storage, change: Callable[[Services], Services]) -> Asy
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ingest.run)
-            url = await tasks.start(_serving, app)
+            url = await tasks.start(_serving, app, limits)
             yield Shop(url=url, app=app, storage=storage, tokens=tokens)
             tasks.cancel_scope.cancel()
     finally:
         await store.close()
 
 
-async def _serving(app: Starlette, *, task_status: TaskStatus[str]) -> None:
-    await serve(app, "127.0.0.1", 0, task_status.started)
+async def _serving(app: Starlette, limits: ServingLimits | None, *, task_status: TaskStatus[str]) -> None:
+    await serve(app, "127.0.0.1", 0, task_status.started, limits)
 
 
 @contextmanager
-def opened(storage: Storage, **changes: Any) -> Generator[Shop]:
+def opened(storage: Storage, *, limits: ServingLimits | None = None, **changes: Any) -> Generator[Shop]:
     """The server, with services other than the usual ones where `changes` says so."""
 
     def change(usual: Services) -> Services:
@@ -75,7 +77,7 @@ def opened(storage: Storage, **changes: Any) -> Generator[Shop]:
 
     with (
         start_blocking_portal(backend_options={"use_uvloop": True}) as portal,
-        portal.wrap_async_context_manager(_shop(storage, change)) as shop,
+        portal.wrap_async_context_manager(_shop(storage, change, limits)) as shop,
     ):
         shop.portal = portal
         yield shop

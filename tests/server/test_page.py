@@ -208,7 +208,7 @@ def test_the_page_is_looked_for_beside_the_server() -> None:
 
 
 @pytest.mark.parametrize("address", [*PAGES, "/nowhere", "/api/docs"])
-@pytest.mark.parametrize("cookie", [{}, {"Cookie": "shopfloor_session=wrong"}], ids=["none", "wrong"])
+@pytest.mark.parametrize("cookie", [{}, {"Cookie": "shopfloor_session_1a2b3c4d=wrong"}], ids=["none", "wrong"])
 def test_a_browser_without_a_right_token_is_told_how_to_log_in(
     stranger: httpx.Client, address: str, cookie: dict[str, str]
 ) -> None:
@@ -216,7 +216,7 @@ def test_a_browser_without_a_right_token_is_told_how_to_log_in(
     assert (got.status_code, got.headers["content-type"]) == (401, "text/html; charset=utf-8")
     assert got.headers["www-authenticate"] == "Bearer"
     assert got.headers["cache-control"] == "no-store"
-    assert "<code>shopfloor up</code> prints a link" in got.text
+    assert "<pre>shopfloor login</pre>" in got.text
     # A stranger may have what the page looks like.
     (style,) = re.findall(r'<link rel="stylesheet" href="([^"]+)">', got.text)
     assert stranger.get(style).headers["content-type"] == "text/css; charset=utf-8"

@@ -54,9 +54,9 @@ def test_an_issued_token_has_its_role_at_once_and_is_not_kept_itself(path: Path,
 def test_the_environment_gives_the_token_and_leaves_the_folder_alone(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SHOPFLOOR_TOKEN", "from outside")
+    monkeypatch.setenv("SHOPFLOOR_TOKEN", "from outside, with care")
     tokens = Tokens(path)
-    assert (tokens.admin_token(), tokens.role_of("from outside")) == ("from outside", "admin")
+    assert (tokens.admin_token(), tokens.role_of("from outside, with care")) == ("from outside, with care", "admin")
     assert not path.exists()
 
 
@@ -96,4 +96,4 @@ def test_what_is_kept_is_what_is_needed(path: Path) -> None:
     tokens.issue("viewer")
     admin, viewer = json.loads(path.read_text())["tokens"]
     assert set(admin) == {"role", "sha256", "token"}
-    assert set(viewer) == {"role", "sha256"}
+    assert set(viewer) == {"role", "sha256", "made_at"}

@@ -19,6 +19,11 @@ GROUPS: dict[str, dict[str, str]] = {
         "projects": "List the folders whose workers a server serves, add and remove them",
         "providers": "List the agents and model APIs that a task can be handed to",
     },
+    "Say who may use the server": {
+        "login": "Print a link that logs a browser in, once",
+        "tokens": "List, make and revoke tokens and browser sessions",
+        "audit": "Show who did what, from where and when",
+    },
     "Read what they did": {
         "list": "List runs, newest first, with filters and search",
         "status": "Show how a run stands, and its timeline",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 
@@ -11,7 +10,7 @@ import msgspec
 
 from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of
 from shopfloor.cli.remote import entries_of, is_remote
-from shopfloor.cli.style import Style, one_line
+from shopfloor.cli.style import Style, one_line, write_json
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import Entry, Event
 from shopfloor.record import read
@@ -43,7 +42,7 @@ def run(args: Namespace) -> int:
         if args.type not in (None, signal.type):
             continue
         if args.json:
-            sys.stdout.buffer.write(msgspec.json.encode(signal) + b"\n")
+            write_json(msgspec.json.encode(signal))
         else:
             said = one_line(json.dumps(_telling(signal), ensure_ascii=False), PREVIEW_CHARS)
             at, what = style.paint(signal.timestamp[11:23], "dim"), style.paint(signal.type.ljust(18), "cyan")

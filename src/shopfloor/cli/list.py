@@ -15,7 +15,7 @@ import anyio
 
 from shopfloor.cli.arguments import Parser, add_color, duration_seconds, positive, storage_of
 from shopfloor.cli.asking import named_run
-from shopfloor.cli.style import Style, ago, duration, one_line
+from shopfloor.cli.style import Style, ago, duration, one_line, printed_json
 from shopfloor.log import timestamp_of
 from shopfloor.views import HIT_BEGIN, HIT_END, INTERRUPTED
 from shopfloor.wiring import open_api
@@ -82,7 +82,7 @@ def run(args: Namespace) -> int:
 
     page = anyio.run(ask)
     if args.json:
-        print(json.dumps(page, ensure_ascii=False))
+        print(printed_json(json.dumps(page, ensure_ascii=False)))
         return 0
     style = Style.named(args.color)
     runs = cast("list[dict[str, Any]]", page["workers"])

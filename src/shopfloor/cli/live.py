@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shopfloor.cli.style import Style, duration, one_line, safe
+from shopfloor.cli.style import Style, duration, one_line, printed_json, safe
 from shopfloor.client import (
     BlockEnd,
     BlockStart,
@@ -79,7 +79,7 @@ class Live:
         if self._look.as_json:
             # Under their own type, also those that go over the wire as a `resource-update`.
             raw = msgspec.json.encode(event.data if isinstance(event, UnknownEvent) else event)
-            return self._out(raw.decode() + "\n")
+            return self._out(printed_json(raw.decode()) + "\n")
         match event:
             case TextStart(id=name):
                 self._texts[name] = []

@@ -11,7 +11,7 @@ from shopfloor.cli.arguments import Parser
 from shopfloor.cli.asking import ask, ended, named_run
 from shopfloor.cli.following import WAITING_EXIT, complaint
 from shopfloor.cli.live import text_of
-from shopfloor.cli.style import safe
+from shopfloor.cli.style import printed_json, safe
 from shopfloor.cli.waiting import awaited, waiting_lines
 from shopfloor.client import Client
 from shopfloor.errors import RunFailed, exit_code_of
@@ -82,7 +82,7 @@ def _complain(outcome: dict[str, Any]) -> int:
 
 def _print(value: Any, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(value, ensure_ascii=False))
+        print(printed_json(json.dumps(value, ensure_ascii=False)))
         return
     if value is None:
         return

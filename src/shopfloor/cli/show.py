@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of, positive
 from shopfloor.cli.remote import entries_of, is_remote
-from shopfloor.cli.style import Style, safe
+from shopfloor.cli.style import Style, safe, write_json
 from shopfloor.cli.transcript import Transcript, outcome_text
 from shopfloor.errors import TranscriptBroken
 from shopfloor.log import Entry, Event, RunCompleted, RunStarted
@@ -78,7 +77,7 @@ def _print_lines(transcript: Transcript, notes: Notes, entries: Iterator[Entry],
 
 def _print_raw(entries: Iterable[Entry]) -> int:
     for entry in entries:
-        sys.stdout.buffer.write(entry.raw + b"\n")
+        write_json(entry.raw)
     return 0
 
 

@@ -11,7 +11,7 @@ import anyio
 from shopfloor.cli.arguments import Parser, add_color, storage_of
 from shopfloor.cli.asking import named_run
 from shopfloor.cli.list import status_of
-from shopfloor.cli.style import Style, ago, duration, one_line, safe
+from shopfloor.cli.style import Style, ago, duration, one_line, printed_json, safe
 from shopfloor.cli.waiting import awaited, waiting_lines
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.wiring import open_api
@@ -42,7 +42,7 @@ def run(args: Namespace) -> int:
     detail, timeline = anyio.run(ask)
     if args.json:
         del detail["transcript"]
-        print(json.dumps({**detail, "events": timeline["events"]}, ensure_ascii=False))
+        print(printed_json(json.dumps({**detail, "events": timeline["events"]}, ensure_ascii=False)))
         return 0
     style = Style.named(args.color)
     print(style.paint(f"run {detail['id']}", "bold"))

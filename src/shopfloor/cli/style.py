@@ -16,6 +16,13 @@ _VISIBLE: Final = {number: 0x2400 + number for number in range(32) if chr(number
 }
 
 
+_ESCAPED: Final = {
+    number: f"\\u{number:04x}"
+    for number in (*range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""As JSON escapes them: DEL, C1 controls, and what turns the direction of text around."""
+
+
 class Style:
     def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled
@@ -35,6 +42,18 @@ class Style:
 def safe(text: str) -> str:
     """`text` with its control characters made visible: a transcript's text is not to be trusted."""
     return text.replace("\r\n", "\n").translate(_VISIBLE)
+
+
+def printed_json(text: str) -> str:
+    """JSON as it is printed: on a terminal with escapes for what could drive the terminal, for programs as it is."""
+    return text.translate(_ESCAPED) if sys.stdout.isatty() else text
+
+
+def write_json(line: bytes) -> None:
+    """Write a line of JSON to stdout, as `printed_json` does; bytes that are no UTF-8 are replaced on a terminal."""
+    if sys.stdout.isatty():
+        line = printed_json(line.decode(errors="replace")).encode()
+    sys.stdout.buffer.write(line + b"\n")
 
 
 def one_line(text: str, width: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of
 from shopfloor.cli.remote import entries_of, is_remote
-from shopfloor.cli.style import Style
+from shopfloor.cli.style import Style, write_json
 from shopfloor.cli.transcript import Transcript
 from shopfloor.log import Entry, RunCompleted
 from shopfloor.record import Reset, follow, is_locked, last_entry
@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
             continue
         ended = item.type == RunCompleted.event_type
         if args.json:
-            sys.stdout.buffer.write(item.raw + b"\n")
+            write_json(item.raw)
         else:
             for event in notes.decoded([item]):
                 _print(transcript.event(event))

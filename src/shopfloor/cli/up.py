@@ -18,6 +18,7 @@ from shopfloor.engine import Catalogue, default_folders
 from shopfloor.errors import UsageError
 from shopfloor.limits import HOST_SLOTS
 from shopfloor.record import Storage
+from shopfloor.server import Tokens
 from shopfloor.wiring import Workers, open_projects, serve_storage
 
 EXAMPLES = """\
@@ -71,9 +72,11 @@ def run(args: Namespace) -> int:
         make_example_runs(args)
 
     def started(url: str, token: str) -> None:
+        del token
         # Where nobody reads it, as in `shopfloor up | head -1`, there is still a server to be.
         with contextlib.suppress(OSError):
-            print(f"Shopfloor is up: {url}/login?token={token}")
+            print(f"Shopfloor is up: {url}/login?code={Tokens(storage.tokens).make_login_code()}")
+            print("  the link works once, within 15 minutes; `shopfloor login` prints another")
             print(f"  runs are kept in {storage.root}")
             print(f"  {found}")
             print(f"  the API is described at {url}/api/docs; Ctrl-C stops", flush=True)

@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Any
 
 from shopfloor.cli.arguments import CommandParser, Parser, add_color, folder_of, storage_of
-from shopfloor.cli.style import Style, one_line, safe
+from shopfloor.cli.style import Style, one_line, printed_json, safe
 from shopfloor.cli.worker_tree import lines_of
 from shopfloor.cli.workers_new import new_worker, server_of
 from shopfloor.engine import (
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     workers = catalogue_of(args).all()
     if args.json:
-        print(json.dumps([_as_json(worker) for worker in workers], ensure_ascii=False))
+        print(printed_json(json.dumps([_as_json(worker) for worker in workers], ensure_ascii=False)))
         return 0
     style = Style.named(args.color)
     width = shutil.get_terminal_size((120, 24)).columns
@@ -191,7 +191,7 @@ def _show(args: argparse.Namespace) -> int:
     if args.json:
         import msgspec
 
-        print(msgspec.json.encode(worker.definition).decode())
+        print(printed_json(msgspec.json.encode(worker.definition).decode()))
         return 0
     style = Style.named(args.color)
     for line in lines_of(worker.definition, style, origin=f"{_kind(worker)}, {_origin(worker)}"):

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import msgspec
 
+from shopfloor.errors import UsageError
 from shopfloor.record import Storage, is_locked, refuse_shared
 
 _LOGIN = "/login"
@@ -18,10 +19,15 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def address_of(url: str, token: str | None = None) -> Address:
-    """The server at a URL, or at a login link as `shopfloor up` prints it, whose token counts where none is given."""
+    """The server at a URL, or at `…/login?token=…`, whose token counts where none is given."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if path.endswith(_LOGIN):
+        if "code" in parse_qs(parts.query) and not token:
+            raise UsageError(
+                "a login link works once, in a browser",
+                hint="`shopfloor tokens new NAME` makes a token for programs; give it beside the URL",
+            )
         token = token or next(iter(parse_qs(parts.query).get("token", [])), None)
         url = urlunsplit((parts.scheme, parts.netloc, path.removesuffix(_LOGIN), "", ""))
     return Address(url.rstrip("/"), token or "")

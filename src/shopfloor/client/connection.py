@@ -15,7 +15,7 @@ from shopfloor.client.workers import WorkersApi
 class Client:
     """`async with Client("http://127.0.0.1:7420", "token") as client: …`; or call `close()` at the end.
 
-    A login link, as `shopfloor up` prints it, is URL and token in one.
+    `http://127.0.0.1:7420/login?token=…` is URL and token in one.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ async def _prune_for_ever(storage: Storage, store: Store, queue: Queue, keep_sec
         before = timestamp_of(int((time.time() - keep_seconds) * 1000))
         try:
             # Whoever set the time has said that nothing is to be kept longer, failed or not.
-            await prune(storage, store, queue, before=before, force=True)
+            await prune(storage, store, queue, before=before, force=True, by="retention")
         except (ShopfloorError, OSError) as error:
             _log.warning("cannot prune: %s", error)
         await anyio.sleep(RETENTION_CHECK_SECONDS)

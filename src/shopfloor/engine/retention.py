@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning, StorageError
 from shopfloor.ports import Queue, RunFilter, RunItem, Store
-from shopfloor.record import Storage, torn_files
+from shopfloor.record import AuditLog, Storage, local_process, torn_files
 
 _BATCH = 500
 
@@ -66,11 +66,18 @@ async def erase(storage: Storage, store: Store, run_id: str) -> None:
     await store.delete(run_id)
 
 
-async def prune(storage: Storage, store: Store, queue: Queue, *, before: str, force: bool = False) -> int:
-    """Delete what `prunable` gives; return how many runs that were."""
+async def prune(
+    storage: Storage, store: Store, queue: Queue, *, before: str, force: bool = False, by: str | None = None
+) -> int:
+    """Delete what `prunable` gives; return how many runs that were. The audit log says that `by` did it."""
     pruned = 0
+    audit = AuditLog(storage.audit)
+    by = by or local_process()
     async for tree in prunable(store, before=before, force=force):
-        pruned += len(await _erase_all(storage, store, queue, tree))
+        gone = await _erase_all(storage, store, queue, tree)
+        for run_id in gone:
+            audit.write("run.deleted", by=by, run_id=run_id, detail=f"ended before {before}")
+        pruned += len(gone)
     if pruned:
         await store.compact()
     return pruned

@@ -1,6 +1,7 @@
 """Files: the one writer of a log, its readers, its repair, and the live events."""
 
 from shopfloor.record.attendance import is_attended, is_host_alive
+from shopfloor.record.audit import AuditLog, local_process
 from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
 from shopfloor.record.files import (
@@ -21,6 +22,7 @@ from shopfloor.record.storage import Storage
 
 __all__ = [
     "MASK",
+    "AuditLog",
     "Cursor",
     "Durability",
     "FanOut",
@@ -43,6 +45,7 @@ __all__ = [
     "is_host_alive",
     "is_locked",
     "last_entry",
+    "local_process",
     "lock",
     "lock_file",
     "make_folder",

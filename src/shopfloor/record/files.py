@@ -59,12 +59,16 @@ def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
     try:
         # Made with mode 0600.
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(descriptor, "wb") as new:
-            new.write(content)
-            if durable:
-                new.flush()
-                force_to_disk(new.fileno())
-        Path(name).replace(path)
+        try:
+            with os.fdopen(descriptor, "wb") as new:
+                new.write(content)
+                if durable:
+                    new.flush()
+                    force_to_disk(new.fileno())
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
         if durable:
             names = names_in(str(path.parent))
             names.make_safe(names.ticket())

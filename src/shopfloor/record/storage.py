@@ -32,6 +32,7 @@ class Storage:
         self.announcements = root / "announcements"
         self.tokens = root / "tokens.json"
         self.projects = root / "projects.json"
+        self.audit = root / "audit.jsonl"
         self.server_lock = root / "server.lock"
         self.server_address = root / "server.json"
 

@@ -7,6 +7,7 @@ from shopfloor.server.app import create_app
 from shopfloor.server.page_files import PAGE_FOLDER
 from shopfloor.server.services import Services
 from shopfloor.server.serving import serve
+from shopfloor.server.serving_limits import ServingLimits, serving_limits
 from shopfloor.server.tokens import Role, Tokens
 
-__all__ = ["PAGE_FOLDER", "Role", "Services", "Tokens", "create_app", "serve"]
+__all__ = ["PAGE_FOLDER", "Role", "Services", "ServingLimits", "Tokens", "create_app", "serve", "serving_limits"]

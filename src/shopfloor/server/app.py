@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 from shopfloor.server import execute, logs, orders, page_stream, pages, runs, streams, workers
 from shopfloor.server.auth import Gate
 from shopfloor.server.body import BodyLimit
+from shopfloor.server.login_limiter import LoginLimiter
 from shopfloor.server.openapi import openapi
 from shopfloor.server.page_files import PageFiles
 from shopfloor.server.problems import HANDLERS
@@ -31,7 +32,7 @@ def create_app(services: Services) -> Starlette:
     app = Starlette(
         routes=[*(operation.route() for operation in OPERATIONS), *pages.ROUTES],
         middleware=[
-            Middleware(Gate, tokens=services.tokens, allowed_hosts=services.allowed_hosts),
+            Middleware(Gate, tokens=services.tokens, allowed_hosts=services.allowed_hosts, audit=services.audit),
             Middleware(BodyLimit),
         ],
         exception_handlers=HANDLERS,
@@ -41,7 +42,8 @@ def create_app(services: Services) -> Starlette:
     app.state.services = services
     app.state.stopping = stopping
     app.state.watchers = watchers
+    app.state.logins = LoginLimiter()
     app.state.page = PageFiles(services.page)
     app.state.spans = SpanStates(services.logs)
-    app.state.openapi = cache(lambda: openapi(OPERATIONS, services.version))
+    app.state.openapi = cache(lambda: openapi(OPERATIONS, services.version, services.tokens.cookie))
     return app

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shopfloor.errors import Forbidden, Unauthorized
+from shopfloor.record import AuditLog
+from shopfloor.server.auditing import address_of, audit_scope, set_caller
+from shopfloor.server.limits import SESSION_SECONDS
+from shopfloor.server.login_limiter import LoginLimiter
 from shopfloor.server.page_style import STYLE
 from shopfloor.server.problems import problem_of
-from shopfloor.server.tokens import Role, Tokens
+from shopfloor.server.tokens import Caller, Role, Tokens
 
-COOKIE: Final = "shopfloor_session"
 LOGIN: Final = "/login"
-"""Where a browser brings its token."""
+"""Where a browser brings the code of a login link, or a token."""
+LOGOUT: Final = "/logout"
 _OPEN: Final = frozenset({LOGIN, STYLE})
 """What is open to who has no token yet: the login, and how the page looks that asks for it."""
 
@@ -34,16 +38,20 @@ _PLAIN_PORT: Final = 80
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MAY_READ: Final[frozenset[Role]] = frozenset({"viewer", "operator", "admin"})
 _MAY_ACT: Final[frozenset[Role]] = frozenset({"operator", "admin"})
-_LOGIN_HINT: Final = "open the login link that `shopfloor up` prints, or send `Authorization: Bearer <token>`"
+_LOGIN_HINT: Final = "open a login link of `shopfloor login`, or send `Authorization: Bearer <token>`"
 _POLICY_VIOLATION: Final = 1008
 
 
 class Gate:
     """ASGI middleware around all routes, also those that are not there."""
 
-    def __init__(self, app: ASGIApp, *, tokens: Tokens, allowed_hosts: tuple[str, ...]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, tokens: Tokens, allowed_hosts: tuple[str, ...], audit: AuditLog | None = None
+    ) -> None:
         self._app = app
         self._tokens = tokens
+        self._audit = audit
+        self._refusals = LoginLimiter()
         self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,16 +65,20 @@ class Gate:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = False
+        renewed: str | None = None
 
         async def send_guarded(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                _guard(MutableHeaders(scope=message))
+                headers = MutableHeaders(scope=message)
+                _guard(headers)
+                if renewed is not None:
+                    headers.append("set-cookie", session_cookie(self._tokens.cookie, renewed, scope))
             await send(message)
 
         try:
-            self._check(scope)
+            renewed = self._check(scope)
             await self._app(scope, receive, send_guarded)
         except Exception as error:
             if begun:
@@ -83,13 +95,18 @@ class Gate:
             return
         await self._app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> None:
+    def _check(self, scope: Scope) -> str | None:
+        """Raise what a request is refused with; the secret of a session that was renewed by the request."""
         headers = Headers(scope=scope)
         self._check_host(scope, headers)
         _check_origin(headers)
         if scope["path"] in _OPEN:
-            return
-        self._check_role(headers, reading=scope.get("method", "GET") in _READING)
+            return None
+        caller, secret = self._caller(scope, headers)
+        set_caller(scope, caller)
+        # Logging out takes nothing from anybody else.
+        _check_role(caller.role, reading=scope.get("method", "GET") in _READING or scope["path"] == LOGOUT)
+        return secret if caller.expires_soon and self._tokens.renew(secret) else None
 
     def _check_host(self, scope: Scope, headers: Headers) -> None:
         """Refuses names that are not ours: a page that had its own name point here (DNS rebinding) is stopped by it."""
@@ -110,16 +127,46 @@ class Gate:
         without_port = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         return host in self._allowed_hosts or without_port in self._allowed_hosts
 
-    def _check_role(self, headers: Headers, *, reading: bool) -> None:
-        token = _token(headers)
-        if token is None:
+    def _caller(self, scope: Scope, headers: Headers) -> tuple[Caller, str]:
+        """Who asks, by a token or by a browser's session, and the secret that says so."""
+        said = headers.get("authorization")
+        if said is not None:
+            scheme, _, secret = said.partition(" ")
+            secret = secret.strip() if scheme.lower() == "bearer" else ""
+            caller = self._tokens.caller_of_token(secret) if secret else None
+        else:
+            secret = session_of(headers, self._tokens.cookie) or ""
+            caller = self._tokens.caller_of_session(secret) if secret else None
+        if caller is not None:
+            return caller, secret
+        if not secret:
             raise Unauthorized("a token is needed", hint=_LOGIN_HINT)
-        role = self._tokens.role_of(token)
-        if role is None:
-            raise Unauthorized("this token is not known here", hint=_LOGIN_HINT)
-        if role not in (_MAY_READ if reading else _MAY_ACT):
-            doing = "reads" if reading else "acts"
-            raise Forbidden(f"a token of the role {role} is not one that {doing} here", hint="use one of another role")
+        if self._refusals.fail(address_of(scope)):
+            audit_scope(self._audit, scope, "access.refused", detail="token" if said is not None else "session")
+        raise Unauthorized(
+            "this token is not known here" if said is not None else "this session has ended", hint=_LOGIN_HINT
+        )
+
+
+def _check_role(role: Role, *, reading: bool) -> None:
+    if role not in (_MAY_READ if reading else _MAY_ACT):
+        doing = "reads" if reading else "acts"
+        raise Forbidden(f"a token of the role {role} is not one that {doing} here", hint="use one of another role")
+
+
+def session_of(headers: Headers, name: str) -> str | None:
+    """The secret of the session that a browser sends in its cookie of this name."""
+    for cookie in headers.getlist("cookie"):
+        found = cookie_parser(cookie).get(name)
+        if found is not None:
+            return found
+    return None
+
+
+def session_cookie(name: str, secret: str, scope: Scope, max_age: int = SESSION_SECONDS) -> str:
+    """The header that has a browser keep a session; with a `max_age` of 0 it forgets it."""
+    secure = "; Secure" if scope.get("scheme") == "https" else ""
+    return f"{name}={secret}; Max-Age={max_age}; Path=/; HttpOnly; SameSite=Strict{secure}"
 
 
 def _guard(headers: MutableHeaders) -> None:
@@ -138,15 +185,3 @@ def _check_origin(headers: Headers) -> None:
             named = urlsplit("")
         if named.scheme not in ("http", "https") or named.netloc.lower() != headers["host"].lower():
             raise Forbidden(f"pages of {origin} may not ask this server")
-
-
-def _token(headers: Headers) -> str | None:
-    said = headers.get("authorization")
-    if said is not None:
-        scheme, _, token = said.partition(" ")
-        return token.strip() if scheme.lower() == "bearer" else None
-    for cookie in headers.getlist("cookie"):
-        found = cookie_parser(cookie).get(COOKIE)
-        if found is not None:
-            return unquote(found)
-    return None

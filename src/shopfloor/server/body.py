@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shopfloor.errors import BodyTooLarge
@@ -23,7 +24,11 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] in _WITHOUT_BODY:
             await self._app(scope, receive, send)
             return
-        body = None if self._says_too_much(scope) else await self._read(receive)
+        try:
+            body = None if self._says_too_much(scope) else await self._read(receive)
+        except ClientDisconnect:
+            # Half a body must never be acted upon, not even where it happens to be whole JSON.
+            return
         if body is None:
             refusal = problem_of(BodyTooLarge(f"a body has at most {self._most:,} bytes"), scope)
             refusal.headers["Connection"] = "close"  # else the rest of it would have to be read
@@ -36,15 +41,17 @@ class BodyLimit:
         return said.isdecimal() and int(said) > self._most
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """The body, or None where it is too large."""
+        """The body, or None where it is too large. Raises ClientDisconnect where the client closes before its end."""
         body = bytearray()
         more = True
         while more:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
             body += message.get("body", b"")
             if len(body) > self._most:
                 return None
-            more = message["type"] == "http.request" and message.get("more_body", False)
+            more = message.get("more_body", False)
         return bytes(body)
 
 

@@ -11,6 +11,7 @@ from shopfloor.errors import InvalidInput, RunNotFound
 from shopfloor.log import checked_run_id
 from shopfloor.ports import LogReader, Works
 from shopfloor.server.answers import services_of, streams, works_of
+from shopfloor.server.auditing import audit
 from shopfloor.server.bodies import ContinueExecution, Execution, StartExecution, body_of
 from shopfloor.server.operations import Operations
 from shopfloor.server.parameters import ExecuteParams
@@ -42,8 +43,10 @@ async def execute_worker(request: Request, params: ExecuteParams) -> Response:
         wait = None if asked.detach else served.client_wait_seconds
         order = msgspec.structs.replace(asked.asked(params.slug), client_wait_seconds=wait)
         run_id, state = await works.dispatch(order), StreamState()
+        audit(request, "run.dispatched", run_id=run_id, detail=params.slug)
     else:
         run_id, state = asked.execution_id, await _continued(served.logs, works, params.slug, asked)
+        audit(request, "run.answered", run_id=run_id)
     watchers = watchers_of(request)
     stopping: anyio.Event = request.app.state.stopping
     return EventStream(

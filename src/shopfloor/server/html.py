@@ -25,10 +25,9 @@ _HEADINGS: Final[dict[int, str]] = {
 }
 
 _LOG_IN: Final = (
-    "<p>On the machine where the server runs, <code>shopfloor up</code> prints a link when it starts: open it in this "
-    "browser. It logs you in, and the login lasts.</p>\n"
-    "<p>The link is no longer to be seen? Run the command again, also while the server runs: it prints the link.</p>\n"
-    "<pre>shopfloor up</pre>"
+    "<p>On the machine where the server runs, this command prints a link: open it in this browser. The link works "
+    "once, and the login lasts as long as it is used, up to 30 days in between.</p>\n"
+    "<pre>shopfloor login</pre>"
 )
 
 

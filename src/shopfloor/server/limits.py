@@ -61,7 +61,61 @@ STREAM_RUNS: Final = 16
 # The server itself.
 PAGE_FILE_BYTES: Final = 16 * 1024 * 1024
 """The largest file of the page that is given."""
-SESSION_SECONDS: Final = 400 * 24 * 60 * 60
-"""How long a browser keeps its login: the longest that browsers allow."""
 SHUTDOWN_SECONDS: Final = 5.0
 """How long requests have to end when the server stops."""
+
+# The network boundary. The settings in brackets are read from the environment of `shopfloor up`.
+REQUEST_LINE_BYTES: Final = 16 * 1024
+"""The longest address of a request, with its query."""
+HEADERS_BYTES: Final = 64 * 1024
+"""All headers of a request together."""
+HEADERS_MOST: Final = 100
+"""How many headers a request has."""
+HEADER_SECONDS: Final = 15.0
+"""How long a client has to send the head of a request (`SHOPFLOOR_HEADER_SECONDS`)."""
+BODY_SECONDS: Final = 60.0
+"""How long a client has to send the body of a request (`SHOPFLOOR_BODY_SECONDS`)."""
+IDLE_CONNECTION_SECONDS: Final = 5.0
+"""How long a connection stays open between two requests (`SHOPFLOOR_IDLE_CONNECTION_SECONDS`)."""
+STALLED_SECONDS: Final = 60.0
+"""How long a client may leave a full send buffer unread (`SHOPFLOOR_STALLED_SECONDS`)."""
+CONNECTIONS_MOST: Final = 4_096
+"""How many connections are open, where the limit of descriptors allows it (`SHOPFLOOR_CONNECTIONS`)."""
+CONNECTIONS_PER_ADDRESS: Final = 256
+"""How many come from one other machine (`SHOPFLOOR_CONNECTIONS_PER_ADDRESS`). For this machine the total counts."""
+CONNECTIONS_LEAST: Final = 32
+"""A server that cannot have this many connections does not start."""
+SWEEP_TICKS: Final = 5
+"""Connections are checked for expired deadlines every so many tenths of a second."""
+
+# Descriptors and memory of the server's process.
+DESCRIPTORS_MOST: Final = 65_536
+"""The soft limit of open files is raised up to the hard limit, and to no more than this."""
+ENGINE_DESCRIPTORS: Final = 192
+"""How many descriptors connections leave to the engine: database, logs, waiting runs, providers."""
+RUN_DESCRIPTORS: Final = 8
+"""And how many to each slot: the log, the pipes of a command, and what starting one takes."""
+CONNECTION_DESCRIPTORS: Final = 2
+"""How many a connection takes: its socket, and a log that it reads."""
+ADDRESS_SPACE_BYTES: Final = 1_000_000_000
+"""With a smaller limit of address space (`ulimit -v`) the server does not start: threads and children would fail."""
+
+# Logging in.
+SESSION_SECONDS: Final = 30 * 24 * 60 * 60
+"""How long a browser's session lasts after it was last renewed."""
+SESSION_RENEW_SECONDS: Final = 24 * 60 * 60
+"""A session that is used is renewed when it was last renewed longer ago than this."""
+SESSIONS_MOST: Final = 200
+"""How many sessions a storage has; with more, the one that expires first ends."""
+LOGIN_CODE_SECONDS: Final = 15 * 60
+"""How long a login link works. It works once."""
+LOGIN_CODES_MOST: Final = 100
+"""How many unused login links there are at once; with more, the oldest stops working."""
+FAILED_LOGINS: Final = 10
+"""How many logins of one address may fail within the time below before further ones are refused."""
+FAILED_LOGIN_SECONDS: Final = 60.0
+"""How long a failed login counts."""
+LOGIN_ADDRESSES: Final = 10_000
+"""Of how many addresses failed logins are remembered."""
+TOKEN_CHARS: Final = 16
+"""The shortest token that is accepted."""

@@ -13,6 +13,7 @@ from shopfloor.errors import RunNotFound
 from shopfloor.log import Entry
 from shopfloor.ports import LogReader
 from shopfloor.server.answers import answer, gives, says, services_of
+from shopfloor.server.auditing import audit
 from shopfloor.server.later import later_results
 from shopfloor.server.limits import FIND_EVENTS
 from shopfloor.server.operations import Operations
@@ -60,6 +61,7 @@ async def download_log(request: Request, asked: RunParams) -> Response:
     copy = await services_of(request).logs.copy(asked.run_id)
     if copy is None:
         raise RunNotFound(f"there is no log of a run {asked.run_id}")
+    audit(request, "run.exported", run_id=asked.run_id)
     headers = {
         "Content-Disposition": f'attachment; filename="{asked.run_id}.jsonl"',
         "Content-Length": str(copy.size),

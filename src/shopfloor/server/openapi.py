@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from shopfloor.server.answers import ANSWERS, ref
-from shopfloor.server.auth import COOKIE
 from shopfloor.server.bodies import BODIES
 from shopfloor.server.operations import Operation
 from shopfloor.server.parameters import HEADERS
@@ -28,7 +27,7 @@ _REF: Final = ref("{name}")
 _CONVERTOR: Final = re.compile(r":\w+(?=\})")
 
 
-def openapi(operations: Iterable[Operation], version: str) -> Document:
+def openapi(operations: Iterable[Operation], version: str, cookie: str) -> Document:
     paths: dict[str, Document] = {}
     for operation in operations:
         paths.setdefault(_CONVERTOR.sub("", operation.path), {})[operation.method.lower()] = _described(operation)
@@ -40,7 +39,7 @@ def openapi(operations: Iterable[Operation], version: str) -> Document:
             "schemas": msgspec.json.schema_components((*ANSWERS, *BODIES), ref_template=_REF)[1],
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+                "session": {"type": "apiKey", "in": "cookie", "name": cookie},
             },
         },
         "security": [{"token": []}, {"session": []}],

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.server.answers import answer, says, services_of, works_of
+from shopfloor.server.auditing import audit
 from shopfloor.server.bodies import AnswerOrder, CancelOrder, RunOrder, body_of
 from shopfloor.server.operations import Operations
 from shopfloor.server.parameters import NoParams, RunParams
@@ -26,7 +27,9 @@ async def make_run(request: Request, _: NoParams) -> Response:
     """Has a worker run, whoever watches."""
     works = works_of(request)
     order = await body_of(request, _run_order)
-    return answer(RunAnswer(await works.dispatch(order.asked())))
+    run_id = await works.dispatch(order.asked())
+    audit(request, "run.dispatched", run_id=run_id, detail=order.worker)
+    return answer(RunAnswer(run_id))
 
 
 @operations(
@@ -42,6 +45,7 @@ async def cancel_run(request: Request, asked: RunParams) -> Response:
     works = works_of(request)
     order = await body_of(request, _cancel_order) if await request.body() else CancelOrder()
     await works.cancel(asked.run_id, reason=order.reason or "somebody cancelled it")
+    audit(request, "run.cancelled", run_id=asked.run_id, detail=order.reason)
     run = await owned_run(services_of(request).store, asked.run_id)
     return answer(CancelAnswer(asked.run_id, shown_status(run.row.status)))
 
@@ -54,6 +58,7 @@ async def answer_run(request: Request, asked: RunParams) -> Response:
     works = works_of(request)
     order = await body_of(request, _answer_order)
     await works.answer(asked.run_id, [order.as_result()])
+    audit(request, "run.answered", run_id=asked.run_id)
     return answer(RunAnswer(asked.run_id))
 
 
@@ -69,6 +74,7 @@ async def list_providers(request: Request, _: NoParams) -> Response:
 async def resume_run(request: Request, asked: RunParams) -> Response:
     """Resumes a run that has not ended and has no host, for example because its host was killed."""
     await works_of(request).resume(asked.run_id)
+    audit(request, "run.resumed", run_id=asked.run_id)
     return answer(RunAnswer(asked.run_id))
 
 

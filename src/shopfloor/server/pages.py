@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from html import escape
-from typing import Final
-from urllib.parse import quote
+from typing import Final, NoReturn
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from shopfloor.errors import NotFoundError, Unauthorized
-from shopfloor.server.auth import COOKIE, LOGIN
+from shopfloor.limits import AUDIT_TEXT_CHARS
+from shopfloor.server.auditing import address_of, audit, audit_scope, caller_of
+from shopfloor.server.auth import LOGIN, LOGOUT, session_cookie, session_of
 from shopfloor.server.docs import description_page
 from shopfloor.server.html import DOCS, notice, page
-from shopfloor.server.limits import SESSION_SECONDS
+from shopfloor.server.login_limiter import LoginLimiter
 from shopfloor.server.openapi import OPENAPI, document_of, openapi_document
 from shopfloor.server.page_files import ASK_AGAIN, ASSETS, FOR_EVER, INDEX, page_of
 from shopfloor.server.page_style import PAGE_STYLE, STYLE
@@ -56,21 +57,52 @@ async def _file(request: Request, *parts: str, cache: str) -> Response:
 
 
 async def log_in(request: Request) -> Response:
-    """Changes a token in the address for a cookie, and leaves the address behind."""
+    """Trade the code of a login link, or a token, for a session of the browser, and leave the address behind."""
     served: Services = request.app.state.services
-    token = request.query_params.get("token", "")
-    if served.tokens.role_of(token) is None:
-        raise Unauthorized("this login link is not valid here", hint="`shopfloor up` prints one that is")
+    limiter: LoginLimiter = request.app.state.logins
+    tokens, address = served.tokens, address_of(request.scope)
+    code, token = request.query_params.get("code", ""), request.query_params.get("token", "")
+    here = {"address": address, "client": (request.headers.get("user-agent") or "")[:AUDIT_TEXT_CHARS] or None}
     answer = RedirectResponse(own_path(request.query_params.get("next", "")), status_code=303)
-    answer.set_cookie(
-        COOKIE,
-        quote(token, safe=""),
-        max_age=SESSION_SECONDS,
-        path="/",
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
+    # A code is 32 random bytes, so that nobody guesses one: it works also while tokens are being guessed.
+    secret = tokens.log_in_by_code(code, **here) if code else None
+    if secret is None and token:
+        limiter.check(address)
+        secret = tokens.log_in_by_token(token, **here)
+    if secret is None:
+        held = session_of(request.headers, tokens.cookie)
+        if code and held and tokens.caller_of_session(held):
+            # The link was used before, and by this browser: it is logged in.
+            return answer
+        _refuse_login(request, limiter)
+    caller = tokens.caller_of_session(secret or "")
+    audit_scope(served.audit, request.scope, "session.begun", caller=caller, detail="by link" if code else "by token")
+    answer.headers.append("set-cookie", session_cookie(tokens.cookie, secret or "", request.scope))
+    return answer
+
+
+def _refuse_login(request: Request, limiter: LoginLimiter) -> NoReturn:
+    served: Services = request.app.state.services
+    address = address_of(request.scope)
+    limiter.check(address)
+    limiter.fail(address)
+    audit_scope(served.audit, request.scope, "login.failed")
+    raise Unauthorized(
+        "this login link is not valid here: it works once, and for a quarter of an hour",
+        hint="`shopfloor login` prints a fresh one",
     )
+
+
+async def log_out(request: Request) -> Response:
+    """End the session of the browser that asks; a token is not touched."""
+    served: Services = request.app.state.services
+    secret = session_of(request.headers, served.tokens.cookie)
+    caller = caller_of(request.scope)
+    if secret and caller is not None and caller.kind == "session":
+        served.tokens.log_out(secret)
+        audit(request, "session.ended", detail="logged out")
+    answer = Response(status_code=204)
+    answer.headers.append("set-cookie", session_cookie(served.tokens.cookie, "", request.scope, max_age=0))
     return answer
 
 
@@ -94,7 +126,8 @@ ROUTES: Final = (
     *(Route(path, front) for path in ("/", "/agents/{agent_id}/workers", "/fleet")),
     Route(f"/{ASSETS}/{{name}}", asset),
     Route(f"/{ICON}", icon),
-    Route(LOGIN, log_in),
+    Route(LOGIN, log_in, methods=["GET"]),
+    Route(LOGOUT, log_out, methods=["POST"]),
     Route(DOCS, describe),
     Route(OPENAPI, openapi_document),
     Route(STYLE, style),

@@ -23,6 +23,7 @@ from shopfloor.errors import (
     MethodNotAllowed,
     NotFoundError,
     ShopfloorError,
+    TooManyLogins,
     Unauthorized,
     UnexpectedError,
 )
@@ -52,12 +53,20 @@ def problem(
 def problem_of(error: Exception, scope: Scope | None = None) -> Response:
     """The answer that says an error: to a browser that asked for a page, as a page."""
     said = logged(error)
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(said, Unauthorized) else None
+    headers = _headers_of(said)
     if scope is not None and wants_page(scope):
         if isinstance(said, Unauthorized) and comes_from_elsewhere(scope):
             return once_more(scope)
         return problem_page(said, headers)
     return problem(said.status, said.code, said.message, said.hint, headers, scope=scope)
+
+
+def _headers_of(error: ShopfloorError) -> dict[str, str] | None:
+    if isinstance(error, Unauthorized):
+        return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, TooManyLogins):
+        return {"Retry-After": str(error.retry_after_seconds)}
+    return None
 
 
 def logged(error: Exception) -> ShopfloorError:

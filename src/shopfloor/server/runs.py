@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import Forbidden, RunNotFound
 from shopfloor.server.answers import answer, says, services_of
+from shopfloor.server.auditing import audit
 from shopfloor.server.bodies import PinRequest, body_of
 from shopfloor.server.operations import Operations
 from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
@@ -26,6 +27,7 @@ async def pin_run(request: Request, asked: RunParams) -> Response:
     body = await body_of(request, _pin_request)
     if not await served.store.pin(asked.run_id, pinned=body.pinned):
         raise RunNotFound(f"there is no run {asked.run_id}")
+    audit(request, "run.pinned" if body.pinned else "run.unpinned", run_id=asked.run_id)
     await served.changes.tell(asked.run_id)
     return answer(item_of(await owned_run(served.store, asked.run_id), served.logs))
 
@@ -36,7 +38,10 @@ async def delete_run(request: Request, asked: DeleteParams) -> Response:
     delete = services_of(request).delete_run
     if delete is None:
         raise Forbidden("runs cannot be deleted here")
-    return answer(Deleted(await delete(asked.run_id, force=asked.force)))
+    deleted = await delete(asked.run_id, force=asked.force)
+    for run_id in deleted:
+        audit(request, "run.deleted", run_id=run_id, detail=None if run_id == asked.run_id else f"with {asked.run_id}")
+    return answer(Deleted(deleted))
 
 
 @operations("GET", "/api/channels", says(ChannelList, "The channels."))

@@ -10,6 +10,7 @@ import msgspec
 
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.ports import Changes, LogReader, ProviderInfo, Store, Works
+from shopfloor.record import AuditLog
 from shopfloor.server.limits import HEARTBEAT_SECONDS
 from shopfloor.server.tokens import Tokens
 
@@ -26,6 +27,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     changes: Changes
     tokens: Tokens
     version: str
+    audit: AuditLog | None = None
+    """Where it is None, what is done here is in no audit log."""
     delete_run: DeleteRun | None = None
     """Where it is None, runs cannot be deleted here."""
     works: Works | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import math
 import signal
 import socket
 import threading
@@ -15,7 +17,10 @@ import uvicorn
 from starlette.applications import Starlette
 
 from shopfloor.errors import ConflictError
-from shopfloor.server.limits import SHUTDOWN_SECONDS
+from shopfloor.server.connections import Connections
+from shopfloor.server.http_protocol import limited
+from shopfloor.server.limits import SHUTDOWN_SECONDS, SWEEP_TICKS
+from shopfloor.server.serving_limits import ServingLimits
 
 
 async def serve(
@@ -23,6 +28,8 @@ async def serve(
     host: str,
     port: int,
     on_started: Callable[[str], None],
+    limits: ServingLimits | None = None,
+    *,
     on_signal: Callable[[], None] | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM, or until it is cancelled; both end open requests first.
@@ -30,19 +37,22 @@ async def serve(
     `on_started` is told the address, with the port that was found where `port` is 0. `on_signal` is
     called for each signal, by the signal's handler: also while the loop is blocked. Run it on uvloop.
     """
+    limits = limits or ServingLimits()
+    connections = Connections(limits.connections, limits.connections_per_address)
     listening = _listen(host, port)
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=limited(connections, limits),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        timeout_keep_alive=math.ceil(limits.idle_seconds),
         timeout_graceful_shutdown=round(SHUTDOWN_SECONDS),
     )
-    server = _Server(config, app.state.stopping, lambda: on_started(_address(listening, host)), on_signal)
+    server = _Server(config, connections, app.state.stopping, lambda: on_started(_address(listening, host)), on_signal)
     with contextlib.closing(listening):
         async with anyio.create_task_group() as group:
             ended = anyio.Event()
@@ -80,11 +90,13 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
+        connections: Connections,
         stopping: anyio.Event,
         on_started: Callable[[], None],
         on_signal: Callable[[], None] | None,
     ) -> None:
         super().__init__(config)
+        self._connections = connections
         self._stopping = stopping
         self._on_started = on_started
         self._on_signal = on_signal
@@ -93,6 +105,11 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._on_started()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % SWEEP_TICKS == 0:
+            self._connections.expire(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Streams would go on for ever: they are told before anybody waits for them.

@@ -83,6 +83,8 @@ class Watchers:
         try:
             if self._served.works is not None and not await self._waits_for_somebody(run_id):
                 await self._served.works.cancel(run_id, reason="its client has gone")
+                if self._served.audit is not None:
+                    self._served.audit.write("run.cancelled", by="server", run_id=run_id, detail="its client has gone")
         except (RunEnded, RunNotFound):
             pass
         except Exception as error:  # noqa: BLE001 - a run that cannot be cancelled must not keep the others from it

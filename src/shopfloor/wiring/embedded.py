@@ -26,7 +26,7 @@ from shopfloor.limits import (
 )
 from shopfloor.log import Delta
 from shopfloor.ports import AgentExit, LogReader, Logs, Processes, Projects, ProviderInfo, Queue, Store
-from shopfloor.record import Durability, Masking, Storage, lock, open_for_append, refuse_shared, write_private
+from shopfloor.record import AuditLog, Durability, Masking, Storage, lock, open_for_append, refuse_shared, write_private
 from shopfloor.version import __version__
 from shopfloor.wiring.settings import Workers, low_water_bytes, seconds_setting
 
@@ -87,6 +87,7 @@ class Office(msgspec.Struct, frozen=True):
             changes=self.ingest,
             tokens=Tokens(self.storage.tokens),
             version=__version__,
+            audit=AuditLog(self.storage.audit),
             delete_run=delete,
             works=works,
             providers=find_providers,
@@ -357,7 +358,7 @@ def _how_to_use_it(storage: Storage) -> str:
     from shopfloor.client import find_server
 
     address = find_server(storage, named=False)
-    there = f"it is at {address.url}/login?token={address.token}" if address else "use that one"
+    there = f"it is at {address.url}; `shopfloor login` prints a link to log in" if address else "use that one"
     return f"{there}, or name another --storage"
 
 
@@ -377,8 +378,10 @@ async def serve_storage(
 
     from shopfloor.client import Address
     from shopfloor.engine import finish_deletions, keep, keep_until_lost, take_over
-    from shopfloor.server import Tokens, create_app, serve
+    from shopfloor.server import Tokens, create_app, serve, serving_limits
 
+    workers = workers or Workers()
+    limits = serving_limits(workers.slots)
     lost: list[Exception] = []
 
     with the_one_server(storage):
@@ -389,7 +392,7 @@ async def serve_storage(
             write_private(storage.server_address, msgspec.json.encode(Address(url, token)))
             on_started(url, token)
 
-        async with local_office(storage) as office, local_works(office, workers or Workers()) as works:
+        async with local_office(storage) as office, local_works(office, workers) as works:
             await finish_deletions(storage, office.store, office.queue)
             await take_over(storage, office.queue)
             await office.queue.show_queued()
@@ -405,7 +408,7 @@ async def serve_storage(
                 tasks.start_soon(keeper)
                 tasks.start_soon(partial(anyio.to_thread.run_sync, works.warm_up, abandon_on_cancel=True))
                 app = create_app(office.services(works.works, allowed_hosts=allowed_hosts))
-                await serve(app, host, port, started, works.host.watchdog.request_stop)
+                await serve(app, host, port, started, limits, on_signal=works.host.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:
                 raise lost[0]

@@ -1,12 +1,20 @@
 /** Asking the server, and what it says where it cannot do what was asked. */
 import createClient from "openapi-fetch";
+import { withVisibleControls } from "@/views/directions";
 import type { paths } from "./schema";
 
 export const client = createClient<paths>({
   baseUrl: globalThis.location?.origin ?? "http://localhost",
   // Looked up when it is needed, so that tests can answer.
-  fetch: (request) => globalThis.fetch(request),
+  fetch: async (request) => readable(await globalThis.fetch(request)),
 });
+
+/** The answer, where it is JSON with its deceptive characters made visible: whatever the page shows is untrusted. */
+async function readable(answer: Response): Promise<Response> {
+  if (!answer.headers.get("Content-Type")?.startsWith("application/json")) return answer;
+  const { status, statusText, headers } = answer;
+  return new Response(withVisibleControls(await answer.text()), { status, statusText, headers });
+}
 
 /** What went wrong, in words for people; `code` is what a program goes by. */
 export class Problem extends Error {
@@ -48,7 +56,7 @@ export function problemOf(said: unknown, status: number): Problem {
   if (said instanceof Problem) return said;
   const told = (said as { error?: { code?: string; message?: string; hint?: string | null } } | undefined)?.error;
   if (status === 401) {
-    return new Problem("unauthorized", "You are not logged in here.", "Open the login link that `shopfloor up` prints.", status);
+    return new Problem("unauthorized", "You are not logged in here.", "Open a login link: `shopfloor login` prints one.", status);
   }
   return new Problem(
     told?.code ?? "unknown",

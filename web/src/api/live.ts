@@ -7,6 +7,7 @@ import { useSyncExternalStore } from "react";
 import { forgetRuns, patchRuns, retimed } from "./caches";
 import { RunLog } from "./log";
 import type { Delta, LogEvent, Run } from "./types";
+import { withVisibleControls } from "@/views/directions";
 import { parsed } from "@/views/json";
 
 export type Connection = "connecting" | "live" | "lost";
@@ -91,7 +92,7 @@ export class Live {
     const on = <T>(name: string, take: (told: T) => void) =>
       source.addEventListener(name, (message) => {
         this.#heard();
-        const told = parsed((message as MessageEvent<string>).data);
+        const told = parsed(withVisibleControls((message as MessageEvent<string>).data));
         // What was to be told is not known: all is asked for again, but not in a hurry, since it may be told again.
         if (told === undefined) this.#failed(source, RETRY_MS.at(-1));
         else take(told as T);

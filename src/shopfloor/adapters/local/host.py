@@ -30,10 +30,12 @@ class LocalHost:
         self._folder = storage.hosts
         self._path = storage.hosts / f"{self.id}.lock"
         self._groups: set[int] = set()
+        self._has_leftovers = False
         self._lock = threading.Lock()
         make_folder(self._folder)
         self._descriptor = self._take_lock(alone=alone)
         self._minder = self._start_minder()
+        minder.RESERVE.fill()
         self._sweep()
 
     def _take_lock(self, *, alone: bool) -> int:
@@ -80,6 +82,12 @@ class LocalHost:
             self._groups.discard(group)
             self._tell(f"-{group}\n")
 
+    def hand_over(self, marker: str) -> None:
+        """Have the minder end the processes with this marker, where we could not. The lock is kept until it has."""
+        with self._lock:
+            self._has_leftovers = True
+            self._tell(f"!{marker}\n")
+
     def _tell(self, line: str) -> None:
         try:
             self._write(line)
@@ -101,14 +109,15 @@ class LocalHost:
         for path in self._folder.glob("*.lock"):
             if path != self._path and not is_locked(path):
                 marker = f"{minder.HOST_MARKER}={path.stem}"
-                minder.end((), marker, grace=0, patience=KILL_GRACE_SECONDS, pause=SWEEP_PAUSE_SECONDS)
-                path.unlink(missing_ok=True)
+                # The file stays until they are gone: the next host tries again.
+                if minder.end((), marker, grace=0, patience=KILL_GRACE_SECONDS, pause=SWEEP_PAUSE_SECONDS):
+                    path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Sends the minder away, if it has nothing left to do, and lets go of the lock. Twice is fine."""
         if self._descriptor < 0:
             return
-        if not self._groups:
+        if not self._groups and not self._has_leftovers:
             self._minder.kill()
         if self._minder.stdin is not None:
             with contextlib.suppress(OSError):

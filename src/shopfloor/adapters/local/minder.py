@@ -1,8 +1,10 @@
 """The minder: a small process that ends a host's children when the host is gone, however it went.
 
-It reads the groups to look after from its standard input: `+<group>` and `-<group>`, one to a line. The end of that
-pipe is the host's death. Then it ends the groups that are still registered and every process that carries the host's
-marker in its environment, whatever session or group it has moved to.
+It reads what to do from its standard input, one order to a line: `+<group>` and `-<group>` for the groups to look
+after, and `!<marker>` to end the processes with that marker now, where the host itself cannot: it may have no
+descriptor left to list the processes with, and the minder has a table of its own. The end of that pipe is the host's
+death. Then it ends the groups that are still registered and every process that carries the host's marker in its
+environment, whatever session or group it has moved to.
 
 It runs as a script of its own, so this file needs nothing but the standard library.
 """
@@ -10,11 +12,13 @@ It runs as a script of its own, so this file needs nothing but the standard libr
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +30,9 @@ MARKERS = (HOST_MARKER, RUN_MARKER, CHILD_MARKER)
 _PROC = Path("/proc")
 _LOOKS = 3
 _CMDLINE_BYTES = 4096
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_ROUNDS = 10
+"""How often the minder tries to end what the host left before it gives up."""
 
 
 class Signalled(NamedTuple):
@@ -35,8 +42,52 @@ class Signalled(NamedTuple):
     number: signal.Signals
 
 
+class _Reserve:
+    """A descriptor that is held only to be given up when no other is left, so that /proc can still be read."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._descriptor: int | None = None
+
+    def fill(self) -> None:
+        with self._lock:
+            self._fill()
+
+    def _fill(self) -> None:
+        if self._descriptor is None:
+            with contextlib.suppress(OSError):
+                self._descriptor = os.open(os.devnull, os.O_RDONLY)
+
+    @contextlib.contextmanager
+    def spent(self) -> Generator[None]:
+        """Give the descriptor up for as long as the context lasts. Another thread may be faster in taking it."""
+        with self._lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+            try:
+                yield
+            finally:
+                self._fill()
+
+
+RESERVE = _Reserve()
+
+
+def look(groups: Collection[int], marker: str | None = None) -> list[int] | None:
+    """As `family`; None where the processes cannot be listed for now."""
+    with contextlib.suppress(OSError):
+        return family(groups, marker)
+    with contextlib.suppress(OSError), RESERVE.spent():
+        return family(groups, marker)
+    return None
+
+
 def family(groups: Collection[int], marker: str | None = None) -> list[int]:
-    """The live processes that are in one of the groups or carry the marker (`NAME=value`) in their environment."""
+    """The live processes that are in one of the groups or carry the marker (`NAME=value`) in their environment.
+
+    Raises OSError where they cannot be listed, as without a free descriptor: then nobody knows that they are gone.
+    """
     if not (_PROC / "self" / "stat").exists():
         return [group for group in groups if _group_exists(group)]
     wanted = b"\0" + marker.encode() + b"\0" if marker else None
@@ -49,16 +100,19 @@ def _pids() -> Iterator[int]:
 
 
 def _belongs(pid: int, groups: Collection[int], marker: bytes | None) -> bool:
-    with contextlib.suppress(OSError):
+    try:
         # After the name in brackets, which can hold anything: state, parent, group.
         state, _, group = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[:3]
         if state in (b"Z", b"X"):
             return False
         if int(group) in groups:
             return True
-        if marker:
-            return marker in b"\0" + (_PROC / str(pid) / "environ").read_bytes()
-    return False
+        return marker is not None and marker in b"\0" + (_PROC / str(pid) / "environ").read_bytes()
+    except OSError as error:
+        if error.errno in _EXHAUSTED:
+            raise
+        # The process is gone, or it is somebody else's.
+        return False
 
 
 def _group_exists(group: int) -> bool:
@@ -94,48 +148,60 @@ def end(
     pause: float,
     signalled: dict[int, Signalled] | None = None,
 ) -> bool:
-    """TERM, a grace, KILL, until nothing is left; False where something would not go.
+    """TERM, a grace, KILL, until nothing is left; False where something would not go, or nobody could look.
 
     `signalled` gets every process that was found, by its pid.
     """
     found = {} if signalled is None else signalled
-    members = family(groups, marker)
-    if not members:
+    members = look(groups, marker)
+    if members == []:
         return True
-    found.update((pid, Signalled(command_line(pid), signal.SIGTERM)) for pid in members)
-    send(signal.SIGTERM, groups, members)
+    found.update((pid, Signalled(command_line(pid), signal.SIGTERM)) for pid in members or ())
+    send(signal.SIGTERM, groups, members or ())
     quiet = 0
     deadline = time.monotonic() + grace
-    while (members := family(groups, marker)) and time.monotonic() < deadline:
+    while (members := look(groups, marker)) != [] and time.monotonic() < deadline:
         time.sleep(pause)
     # Gone is what is not seen several times in a row: a process that forks all the time can slip past one look.
     deadline = time.monotonic() + patience
     while quiet < _LOOKS and time.monotonic() < deadline:
-        for pid in members:
+        for pid in members or ():
             found[pid] = Signalled(found[pid].argv if pid in found else command_line(pid), signal.SIGKILL)
-        send(signal.SIGKILL, groups, members)
+        send(signal.SIGKILL, groups, members or ())
         time.sleep(pause / _LOOKS)
-        members = family(groups, marker)
-        quiet = 0 if members else quiet + 1
-    return not members
+        members = look(groups, marker)
+        quiet = quiet + 1 if members == [] else 0
+    return members == []
 
 
-def watch(lines: Iterator[bytes]) -> set[int]:
+def watch(lines: Iterator[bytes], end_now: Callable[[str], object] = lambda marker: None) -> set[int]:
     """The groups that are registered when the host's end of the pipe closes."""
     groups: set[int] = set()
     for line in lines:
-        (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
+        match line[:1]:
+            case b"!":
+                end_now(line[1:].strip().decode())
+            case b"+":
+                groups.add(int(line[1:]))
+            case _:
+                groups.discard(int(line[1:]))
     return groups
 
 
 def main(host: str, grace: str, patience: str, pause: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    groups = watch(iter(sys.stdin.buffer.readline, b""))
-    # Twice: a process that was between two programs has no environment to be read for an instant.
-    for _ in range(2):
-        end(groups, f"{HOST_MARKER}={host}", grace=float(grace), patience=float(patience), pause=float(pause))
+
+    def end_marked(groups: Collection[int], marker: str, grace: float) -> bool:
+        return end(groups, marker, grace=grace, patience=float(patience), pause=float(pause))
+
+    groups = watch(iter(sys.stdin.buffer.readline, b""), lambda marker: end_marked((), marker, 0))
+    # At least twice: a process that was between two programs has no environment to be read for an instant.
+    for turn in range(_ROUNDS):
+        is_gone = end_marked(groups, f"{HOST_MARKER}={host}", float(grace))
         time.sleep(float(pause))
+        if is_gone and turn:
+            break
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -36,13 +37,16 @@ from shopfloor.ports import Command, Exit, Piece, StreamName, child_environment
 # The gate: a shell that waits for a word on a pipe of ours and then becomes the program. So the pid is known, and on
 # record, before the program does anything; and should we die before the word, it never runs.
 _GATE = ("/bin/sh", "-c", 'gate=$1; shift; read -r go <"$gate" && exec "$@"', "shopfloor-gate")
+_OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
+"""The limit that we were started with. A server raises its own; children get this one back."""
 _STDIN = 0
 _PENDING_PIECES = 16
 
 
 class LocalChild:
-    def __init__(self, popen: subprocess.Popen[bytes], mark: str, gate: int) -> None:
+    def __init__(self, host: LocalHost, popen: subprocess.Popen[bytes], mark: str, gate: int) -> None:
         """`gate` is the pipe on which the program waits for its release; the child closes it."""
+        self._host = host
         self._popen = popen
         self._gate: int | None = gate
         self._marker = f"{minder.CHILD_MARKER}={mark}"
@@ -85,7 +89,7 @@ class LocalChild:
         await self._end(grace)
 
     async def _end(self, grace: float, signalled: dict[int, minder.Signalled] | None = None) -> None:
-        await anyio.to_thread.run_sync(
+        is_gone = await anyio.to_thread.run_sync(
             partial(
                 minder.end,
                 {self.pid},
@@ -97,6 +101,8 @@ class LocalChild:
             ),
             abandon_on_cancel=True,
         )
+        if not is_gone:
+            self._host.hand_over(self._marker)
 
     async def kill(self) -> None:
         await self.stop(grace=0)
@@ -160,7 +166,7 @@ class LocalProcesses:
         # Of its own: a run may have several children at once, and one that ends must not take the others with it.
         mark = uuid.uuid4().hex
         popen, gate = self._spawn(command, run_id, mark)
-        child = LocalChild(popen, mark, gate)
+        child = LocalChild(self._host, popen, mark, gate)
         self._host.adopt(popen.pid)
         try:
             async with anyio.create_task_group() as tasks:
@@ -198,7 +204,15 @@ class LocalProcesses:
                 )
         except (OSError, ValueError) as error:
             raise ProcessError(f"cannot start {command.argv[0]!r}: {error}") from error
+        _restore_open_files(popen.pid)
         return popen, ours
+
+
+def _restore_open_files(pid: int) -> None:
+    """Give a child that waits at its gate the limit of open files that our own user set, where the system can."""
+    if hasattr(resource, "prlimit") and resource.getrlimit(resource.RLIMIT_NOFILE) != _OPEN_FILES:
+        with contextlib.suppress(OSError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, _OPEN_FILES)
 
 
 @contextmanager
@@ -247,10 +261,18 @@ def _descriptor(pipe: IO[bytes] | None) -> int:
     return pipe.fileno()
 
 
+def _process_descriptor(pid: int) -> int | None:
+    """A descriptor that is readable once the process has ended; None where the system has none, or none is left."""
+    if hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
+
+
 async def _exited(popen: subprocess.Popen[bytes]) -> Exit:
     """Waits for the process without a thread where the system can (Linux), else with one."""
-    if hasattr(os, "pidfd_open"):
-        descriptor = os.pidfd_open(popen.pid)
+    descriptor = _process_descriptor(popen.pid)
+    if descriptor is not None:
         try:
             await anyio.wait_readable(descriptor)
         finally:

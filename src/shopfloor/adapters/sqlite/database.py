@@ -375,6 +375,8 @@ def readable(error: BaseException) -> ShopfloorError:
         return damaged(said)
     if code == sqlite3.SQLITE_READONLY:
         return storage_error(OSError(errno.EROFS, said), "cannot write the database")
+    if _code_of(raised) == sqlite3.SQLITE_FULL:
+        return storage_error(OSError(errno.ENOSPC, said), "cannot write the database")
     if "locked" in said or "busy" in said:
         return DatabaseBusy("the database is held by another process", hint="try again in a moment")
     return StoreError(f"the database cannot be used: {said}", hint="check the disk; the logs themselves are safe")

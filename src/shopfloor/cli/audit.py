@@ -1,0 +1,36 @@
+"""`shopfloor audit`: who did what, from where and when."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+
+from shopfloor.cli.arguments import Parser, storage_of
+from shopfloor.cli.style import safe
+from shopfloor.record import AuditLog
+
+EXAMPLES = """\
+  shopfloor audit                       every entry, oldest first
+  shopfloor audit --run 5f3a            what was done to a run
+  shopfloor audit --json | jq -c .      for programs
+
+The entries are the lines of `audit.jsonl` in the storage, and of `audit.1.jsonl` before it."""
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument("--run", metavar="RUN", help="only entries of the runs whose id begins so")
+    parser.add_argument("--json", action="store_true", help="one JSON object to a line")
+    return parser
+
+
+def run(args: Namespace) -> int:
+    for entry in AuditLog(storage_of(args).audit).read():
+        if args.run and not str(entry.get("run_id", "")).startswith(args.run):
+            continue
+        if args.json:
+            print(json.dumps(entry))
+            continue
+        words = [entry.get(name) for name in ("at", "action", "run_id", "by", "address", "detail")]
+        print(safe("  ".join(str(word) for word in words if word)))
+    return 0

@@ -1,0 +1,27 @@
+"""`shopfloor login`: a link that logs a browser in."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from shopfloor.cli.arguments import Parser, storage_of
+from shopfloor.client import find_server
+from shopfloor.errors import ServerUnreachable
+from shopfloor.server import Tokens
+
+EXAMPLES = """\
+  shopfloor login                 a link to the server on this storage; it works once, within 15 minutes
+  xdg-open "$(shopfloor login)"   open it at once"""
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    return Parser(name, summary, examples=EXAMPLES)
+
+
+def run(args: Namespace) -> int:
+    storage = storage_of(args)
+    address = find_server(storage, named=False)
+    if address is None:
+        raise ServerUnreachable(f"no server is running on {storage.root}", hint="start one: `shopfloor up`")
+    print(f"{address.url}/login?code={Tokens(storage.tokens).make_login_code()}")
+    return 0

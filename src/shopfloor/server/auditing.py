@@ -1,0 +1,58 @@
+"""Requests in the audit log."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import Scope
+
+from shopfloor.record import AuditLog
+from shopfloor.server.services import Services
+from shopfloor.server.tokens import Caller
+
+_STATE = "caller"
+NOBODY = "nobody"
+
+
+def set_caller(scope: Scope, caller: Caller) -> None:
+    scope.setdefault("state", {})[_STATE] = caller
+
+
+def caller_of(scope: Scope) -> Caller | None:
+    return cast("Caller | None", scope.get("state", {}).get(_STATE))
+
+
+def address_of(scope: Scope) -> str | None:
+    client = scope.get("client")
+    return client[0] if client else None
+
+
+def audit(request: Request, action: str, *, run_id: str | None = None, detail: str | None = None) -> None:
+    """Note what a request has done. Call it after the deed and before the answer."""
+    served: Services = request.app.state.services
+    audit_scope(served.audit, request.scope, action, run_id=run_id, detail=detail)
+
+
+def audit_scope(
+    log: AuditLog | None,
+    scope: Scope,
+    action: str,
+    *,
+    run_id: str | None = None,
+    detail: str | None = None,
+    caller: Caller | None = None,
+) -> None:
+    if log is None:
+        return
+    caller = caller or caller_of(scope)
+    log.write(
+        action,
+        by=str(caller) if caller else NOBODY,
+        role=caller.role if caller else None,
+        address=address_of(scope),
+        client=Headers(scope=scope).get("user-agent"),
+        run_id=run_id,
+        detail=detail,
+    )

@@ -1,0 +1,122 @@
+"""The open connections of a server: how many there may be, and which one is closed to admit another."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Protocol
+
+import msgspec
+
+_NETWORK_BITS = 64
+_KNOWN_ADDRESSES = 4_096
+LOOPBACK = "loopback"
+
+
+class Connection(Protocol):
+    """A connection as this module needs it."""
+
+    def evict(self) -> None:
+        """Close a connection that is not answering a request, to make room."""
+        ...
+
+    def expire(self, now: float) -> None:
+        """Close the connection if one of its deadlines has passed."""
+        ...
+
+
+class _Peer(msgspec.Struct, eq=False):
+    """The connections of one address."""
+
+    count: int = 0
+    waiting: dict[Connection, None] = {}
+
+
+class Connections:
+    """Counts connections, in total and per address.
+
+    A connection that waits for a request (a half-sent head, or idle between two requests) never keeps a new one out:
+    the one that has waited longest is closed instead. So clients without a token, whose requests are answered at once,
+    cannot lock anybody out by holding connections.
+    """
+
+    def __init__(self, most: int, per_address: int) -> None:
+        self._most = most
+        self._per_address = min(per_address, most)
+        self._open: dict[Connection, str] = {}
+        self._waiting: dict[Connection, None] = {}
+        self._peers: dict[str, _Peer] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, connection: Connection, address: str | None) -> bool:
+        """Add a new connection, which waits for its first request. False if there is no room for it."""
+        name = peer_name(address)
+        peer = self._peers.get(name)
+        if peer is not None and name != LOOPBACK and peer.count >= self._per_address and not _evict(peer.waiting):
+            return False
+        if len(self._open) >= self._most and not _evict(self._waiting):
+            return False
+        # Evicting may have removed the address.
+        peer = self._peers.setdefault(name, _Peer(waiting={}))
+        peer.count += 1
+        self._open[connection] = name
+        self.wait(connection)
+        return True
+
+    def wait(self, connection: Connection) -> None:
+        """Note that the connection waits for a request."""
+        name = self._open.get(connection)
+        if name is not None:
+            self._waiting[connection] = self._peers[name].waiting[connection] = None
+
+    def work(self, connection: Connection) -> None:
+        """Note that a request of the connection is being answered."""
+        name = self._open.get(connection)
+        if name is not None:
+            self._waiting.pop(connection, None)
+            self._peers[name].waiting.pop(connection, None)
+
+    def remove(self, connection: Connection) -> None:
+        """Forget a connection that is closed. Removing one twice, or one that was not admitted, does nothing."""
+        self.work(connection)
+        name = self._open.pop(connection, None)
+        if name is not None:
+            peer = self._peers[name]
+            peer.count -= 1
+            if not peer.count:
+                del self._peers[name]
+
+    def expire(self, now: float) -> None:
+        for connection in self._snapshot():
+            connection.expire(now)
+
+    def _snapshot(self) -> Iterator[Connection]:
+        return iter(tuple(self._open))
+
+
+def _evict(waiting: dict[Connection, None]) -> bool:
+    """Close the connection that has waited longest; False if none waits."""
+    connection = next(iter(waiting), None)
+    if connection is None:
+        return False
+    connection.evict()
+    return True
+
+
+@lru_cache(_KNOWN_ADDRESSES)
+def peer_name(address: str | None) -> str:
+    """The name under which an address is counted: this machine as one, IPv6 by network, as one client has all of it."""
+    try:
+        found = ipaddress.ip_address((address or "").partition("%")[0])
+    except ValueError:
+        return address or ""
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    if found.is_loopback:
+        return LOOPBACK
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((found, _NETWORK_BITS), strict=False))
+    return str(found)

@@ -1,0 +1,192 @@
+"""HTTP as uvicorn speaks it, with limits: how large a request may be, and how long a client may take to send it."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+import msgspec
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from shopfloor.errors import (
+    AddressTooLong,
+    HeadersTooLarge,
+    MalformedRequest,
+    RequestRefused,
+    RequestTimeout,
+    TooManyConnections,
+)
+from shopfloor.server.connections import Connections
+from shopfloor.server.limits import HEADERS_BYTES, HEADERS_MOST, REQUEST_LINE_BYTES
+from shopfloor.server.serving_limits import ServingLimits
+from shopfloor.server.shapes import Problem, ProblemAnswer
+
+_NEVER = float("inf")
+_HEAD_BYTES = REQUEST_LINE_BYTES + HEADERS_BYTES
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection. Use a subclass made by `limited`, which knows the connections and limits of its server.
+
+    A request passes three phases: its head is awaited, its body is received, it is answered. The first two have a
+    deadline; in the third the client must go on reading. `Connections.expire` looks at the deadlines of all connections
+    together, so that a request costs no timer.
+    """
+
+    open_connections: ClassVar[Connections]
+    limits: ClassVar[ServingLimits]
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._deadline = _NEVER
+        self._stalled_at = _NEVER
+        self._head_bytes = 0
+        self._in_head = True
+        self._in_body = False
+        self._refusal: RequestRefused | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._deadline = self.loop.time() + self.limits.header_seconds
+        if not self.open_connections.admit(self, self.client[0] if self.client else None):
+            self._refuse(TooManyConnections("too many connections are open", hint="close some, or try again later"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open_connections.remove(self)
+        self._deadline = self._stalled_at = _NEVER
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
+        if self._in_head:
+            if not self._head_bytes:
+                # The first byte ends the idle time. Bytes between two requests, such as empty lines, count too.
+                self._deadline = self.loop.time() + self.limits.header_seconds
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > _HEAD_BYTES and self._refusal is None:
+            self._refusal = _headers_too_large()
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+
+    def on_message_begin(self) -> None:
+        # Also where the request begins at the end of the bytes of another one.
+        self._head_bytes = self._head_bytes or 1
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        if self._refusal is not None:
+            return
+        self._in_head = False
+        self._head_bytes = 0
+        if len(self.url) > REQUEST_LINE_BYTES:
+            self._refusal = AddressTooLong(f"the address of a request has at most {REQUEST_LINE_BYTES:,} bytes")
+        elif len(self.headers) > HEADERS_MOST or sum(len(n) + len(v) for n, v in self.headers) > HEADERS_BYTES:
+            self._refusal = _headers_too_large()
+        if self._refusal is not None:
+            return
+        self._in_body = True
+        self._deadline = self.loop.time() + self.limits.body_seconds
+        self.open_connections.work(self)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self._refusal is None:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._refusal is not None:
+            return
+        self._in_head, self._in_body = True, False
+        self._deadline = _NEVER
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            self._await_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.pipeline or not self.cycle.response_complete:
+            return
+        if self._in_body:
+            # Answered before the body was read: the rest of the body keeps its deadline.
+            self.open_connections.wait(self)
+        else:
+            self._await_request()
+
+    def _await_request(self) -> None:
+        seconds = self.limits.header_seconds if self._head_bytes else self.limits.idle_seconds
+        self._deadline = self.loop.time() + seconds
+        self.open_connections.wait(self)
+
+    def timeout_keep_alive_handler(self) -> None:
+        if not self._head_bytes:
+            super().timeout_keep_alive_handler()
+
+    def pause_writing(self) -> None:
+        self._stalled_at = self.loop.time() + self.limits.stalled_seconds
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stalled_at = _NEVER
+        super().resume_writing()
+
+    def expire(self, now: float) -> None:
+        if now >= self._stalled_at:
+            self.transport.abort()
+        elif now >= self._deadline and not self.flow.read_paused:
+            self._time_out()
+
+    def _time_out(self) -> None:
+        is_idle = not self._in_body and not self._head_bytes
+        if is_idle or (self._in_body and self.cycle.response_started):
+            self._close()
+        else:
+            what, seconds = (
+                ("body", self.limits.body_seconds) if self._in_body else ("head", self.limits.header_seconds)
+            )
+            self._refuse(RequestTimeout(f"the {what} of a request has to be sent within {seconds:g} seconds"))
+
+    def evict(self) -> None:
+        self.open_connections.remove(self)
+        self._close()
+
+    def _close(self) -> None:
+        self._deadline = _NEVER
+        self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        del msg
+        self._refuse(MalformedRequest("this is not a request in HTTP/1.1"))
+
+    def _refuse(self, error: RequestRefused) -> None:
+        """Answer with an error, whatever the client still sends, and close."""
+        self._refusal = error
+        if self.transport.is_closing():
+            return
+        body = msgspec.json.encode(ProblemAnswer(Problem(error.code, error.message, error.hint)))
+        retry = b"retry-after: 1\r\n" if error.status == HTTPStatus.SERVICE_UNAVAILABLE else b""
+        self.transport.write(
+            STATUS_LINE[error.status]
+            + b"content-type: application/json\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n"
+            + b"connection: close\r\n%bcontent-length: %d\r\n\r\n%b" % (retry, len(body), body)
+        )
+        self._close()
+
+
+def limited(connections: Connections, limits: ServingLimits) -> type[LimitedProtocol]:
+    """The protocol of one server."""
+    return type("ServerProtocol", (LimitedProtocol,), {"open_connections": connections, "limits": limits})
+
+
+def _headers_too_large() -> HeadersTooLarge:
+    return HeadersTooLarge(f"a request has at most {HEADERS_MOST} headers, with {HEADERS_BYTES:,} bytes in all")

@@ -1,0 +1,292 @@
+"""Limits of connections: how large a request is, how long a client takes to send it, and how many clients there are."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.server.runs import assistant, begun, ended, record
+from tests.server.shop import Shop, opened
+
+from shopfloor.record import Storage
+from shopfloor.server import ServingLimits
+from shopfloor.server.connections import Connections, peer_name
+from shopfloor.server.limits import HEADERS_BYTES, HEADERS_MOST, REQUEST_LINE_BYTES
+
+LIMITS = ServingLimits(connections=6, header_seconds=1.5, body_seconds=1.5, idle_seconds=1.5, stalled_seconds=2)
+PATIENCE = 30.0
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """A server that has six connections and little time."""
+    storage = Storage(tmp_path_factory.mktemp("hasty") / "storage")
+    record(storage, begun(), ended())
+    with opened(storage, limits=LIMITS) as shop:
+        yield shop
+
+
+class Peer:
+    """A client that sends what it likes."""
+
+    def __init__(self, shop: Shop) -> None:
+        host, _, port = shop.host.partition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=PATIENCE)
+        self.head = b"Host: %b\r\nAuthorization: Bearer %b\r\n" % (
+            shop.host.encode(),
+            shop.tokens.admin_token().encode(),
+        )
+
+    def send(self, data: bytes) -> bool:
+        """False where the server has closed."""
+        try:
+            self.socket.sendall(data)
+        except OSError:
+            return False
+        return True
+
+    def drip(self, data: bytes, pause: float = 0.1) -> bytes:
+        """Send byte by byte until the server closes or all is sent; what was answered."""
+        for place in range(len(data)):
+            if not self.send(data[place : place + 1]):
+                break
+            self.socket.settimeout(pause)
+            try:
+                if answer := self.socket.recv(65536):
+                    return answer + self.read()
+                break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        return b""
+
+    def read(self) -> bytes:
+        """All until the server closes."""
+        self.socket.settimeout(PATIENCE)
+        data = bytearray()
+        while True:
+            try:
+                more = self.socket.recv(65536)
+            except ConnectionError:
+                break
+            if not more:
+                break
+            data += more
+        return bytes(data)
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@pytest.fixture
+def peer(hasty: Shop) -> Iterator[Peer]:
+    with closing(Peer(hasty)) as one:
+        yield one
+
+
+def problem(answer: bytes, status: int, code: str) -> None:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), answer[:200]
+    assert b"connection: close" in head.lower()
+    error = json.loads(body)["error"]
+    assert (error["code"], set(error)) == (code, {"code", "message", "hint"})
+
+
+# How large
+
+
+@pytest.mark.req("SF-13")
+def test_an_address_that_is_too_long_is_refused(peer: Peer) -> None:
+    peer.send(b"GET /%b HTTP/1.1\r\n%b\r\n" % (b"x" * REQUEST_LINE_BYTES, peer.head))
+    problem(peer.read(), 414, "address_too_long")
+
+
+@pytest.mark.req("SF-13")
+@pytest.mark.parametrize(
+    "headers",
+    [b"x: y\r\n" * (HEADERS_MOST + 1), b"x: " + b"y" * HEADERS_BYTES + b"\r\n"],
+    ids=["many", "large"],
+)
+def test_headers_that_are_too_large_are_refused(peer: Peer, headers: bytes) -> None:
+    peer.send(b"GET /api/health HTTP/1.1\r\n%b%b\r\n" % (peer.head, headers))
+    problem(peer.read(), 431, "headers_too_large")
+
+
+@pytest.mark.parametrize("piece", [b"x: y\r\n", b"y"], ids=["headers", "one header"])
+def test_a_head_without_an_end_is_cut_off(peer: Peer, piece: bytes) -> None:
+    peer.send(b"GET / HTTP/1.1\r\nx: ")
+    pieces = piece * (16 * 1024 // len(piece))
+    sent = 0
+    while peer.send(pieces):
+        sent += len(pieces)
+        assert sent < 50_000_000, "the server takes headers without an end"
+
+
+def test_headers_up_to_the_limit_are_taken(hasty: Shop) -> None:
+    with hasty.client() as client:
+        many = {f"x-{number}": "y" for number in range(HEADERS_MOST - 10)}
+        assert client.get("/api/health", headers=many).status_code == 200
+        assert client.get("/api/health", headers={"x": "y" * (HEADERS_BYTES - 1000)}).status_code == 200
+
+
+def test_what_is_not_http_is_refused_as_json(peer: Peer) -> None:
+    peer.send(b"\x16\x03\x01 hello\r\n\r\n")
+    problem(peer.read(), 400, "malformed_request")
+
+
+# How long
+
+
+@pytest.mark.req("SF-14")
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["request line", "headers"])
+def test_a_head_that_drips_is_cut_off(peer: Peer, begun: bytes) -> None:
+    peer.send(begun)
+    problem(peer.drip(b"GET /" + b"x" * 1000 if not begun else b"x: " + b"y" * 1000), 408, "request_timeout")
+
+
+def test_a_connection_that_says_nothing_is_closed(peer: Peer) -> None:
+    assert peer.read() == b""
+
+
+@pytest.mark.req("SF-14")
+def test_a_body_that_drips_is_cut_off_and_not_acted_upon(hasty: Shop, peer: Peer) -> None:
+    run_id = next(iter(hasty.storage.run_ids()))
+    peer.send(b"POST /api/runs/%b/pin HTTP/1.1\r\n%b" % (run_id.encode(), peer.head))
+    # The JSON is whole; what is missing is white space.
+    peer.send(b'Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"pinned": true}')
+    problem(peer.drip(b" " * 900), 408, "request_timeout")
+    with hasty.client() as client:
+        assert client.get("/api/agents/workers").json()["workers"][0]["pinned"] is False
+
+
+def test_without_a_token_a_body_is_not_waited_for(hasty: Shop, peer: Peer) -> None:
+    peer.send(b"POST /api/runs HTTP/1.1\r\nHost: %b\r\nContent-Length: 1000\r\n\r\n{" % hasty.host.encode())
+    peer.socket.settimeout(PATIENCE)
+    assert peer.socket.recv(65536).startswith(b"HTTP/1.1 401 ")
+    peer.drip(b" " * 900)
+    assert peer.read() == b""
+
+
+@pytest.mark.req("SF-14")
+@pytest.mark.parametrize("rest", [b"", b"GET /api/hea", b"\r\n"], ids=["silent", "half a request", "an empty line"])
+def test_a_connection_between_two_requests_is_closed(peer: Peer, rest: bytes) -> None:
+    peer.send(b"GET /api/health HTTP/1.1\r\n%b\r\n%b" % (peer.head, rest))
+    answers = peer.read()
+    assert answers.startswith(b"HTTP/1.1 200 ")
+    assert (b"HTTP/1.1 408 " in answers) == bool(rest.strip())
+
+
+def test_requests_one_after_the_other_and_at_once_are_answered_in_order(peer: Peer) -> None:
+    one = b"GET /api/health HTTP/1.1\r\n%b\r\n" % peer.head
+    last = b"GET /api/channels HTTP/1.1\r\n%bConnection: close\r\n\r\n" % peer.head
+    peer.send(one + one)
+    time.sleep(0.3)
+    peer.send(one + last)
+    answers = peer.read()
+    assert answers.count(b"HTTP/1.1 200 ") == 4
+    assert answers.endswith(b'{"channels":[]}')
+
+
+@pytest.mark.req("SF-14")
+def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
+    storage = Storage(tmp_path / "storage")
+    run_id = record(storage, begun(), assistant("x" * 8_000_000), ended())
+    with opened(storage, limits=LIMITS) as shop, closing(Peer(shop)) as peer:
+        peer.send(b"GET /api/runs/%b/log.jsonl HTTP/1.1\r\n%b\r\n" % (run_id.encode(), peer.head))
+        time.sleep(LIMITS.stalled_seconds * 2)
+        assert len(peer.read()) < 8_000_000
+
+
+# How many
+
+
+@pytest.mark.req("SF-15")
+def test_clients_without_a_request_keep_nobody_out(hasty: Shop) -> None:
+    held = [Peer(hasty) for _ in range(30)]
+    for one in held:
+        one.send(b"GET / HTTP/1.1\r\nHost:")
+    with hasty.client() as client:
+        assert client.get("/api/health").status_code == 200
+    for one in held:
+        one.close()
+
+
+@pytest.mark.req("SF-15")
+def test_when_every_connection_is_answered_a_further_one_is_refused(hasty: Shop) -> None:
+    held = [Peer(hasty) for _ in range(LIMITS.connections)]
+    for one in held:
+        one.send(b"GET /api/stream HTTP/1.1\r\n%b\r\n" % one.head)
+        one.socket.settimeout(PATIENCE)
+        assert one.socket.recv(4096).startswith(b"HTTP/1.1 200 ")
+    with closing(Peer(hasty)) as further:
+        problem(further.read(), 503, "too_many_connections")
+    held.pop().close()
+    deadline = time.monotonic() + PATIENCE
+    with hasty.client() as client:
+        while (got := client.get("/api/health")).status_code == 503 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert got.status_code == 200
+    for one in held:
+        one.close()
+
+
+class Counted:
+    """A connection that notes what happens to it."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.connections = connections
+        self.is_evicted = False
+
+    def evict(self) -> None:
+        self.is_evicted = True
+        self.connections.remove(self)
+
+    def expire(self, now: float) -> None:
+        del now
+
+
+@pytest.mark.req("SF-15")
+def test_one_machine_has_its_share_and_this_machine_all() -> None:
+    connections = Connections(10, per_address=3)
+    theirs = [Counted(connections) for _ in range(4)]
+    for one in theirs[:3]:
+        assert connections.admit(one, "203.0.113.7")
+        connections.work(one)
+    assert not connections.admit(theirs[3], "203.0.113.7")
+    connections.wait(theirs[1])
+    assert connections.admit(theirs[3], "203.0.113.7")
+    assert [one.is_evicted for one in theirs] == [False, True, False, False]
+    ours = [Counted(connections) for _ in range(7)]
+    for one in ours:
+        assert connections.admit(one, "127.0.0.1")
+        connections.work(one)
+    connections.work(theirs[3])
+    assert not connections.admit(Counted(connections), "127.0.0.1")
+    for one in (*theirs, *ours):
+        connections.remove(one)
+    assert len(connections) == 0
+    assert connections._peers == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("127.9.9.9", "loopback"),
+        ("::1", "loopback"),
+        ("::ffff:127.0.0.1", "loopback"),
+        ("203.0.113.7", "203.0.113.7"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        (None, ""),
+    ],
+)
+def test_an_address_is_counted_by_what_one_client_has(address: str | None, name: str) -> None:
+    assert peer_name(address) == name
