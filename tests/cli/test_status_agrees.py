@@ -129,6 +129,32 @@ def test_what_a_run_waits_for_stands_in_the_list_and_in_the_tree(shopfloor, serv
     assert next(run["asks"] for run in up.runs() if run["id"] == asks) is None
 
 
+@pytest.mark.req("SF-4")
+def test_an_answer_that_a_run_cannot_take_up_yet_is_no_open_question_anywhere(shopfloor, server, tmp_path):
+    up = server()
+    asks = shopfloor("dispatch", "-q", "asks").stdout.strip()
+    wait_until(lambda: [run["status"] for run in up.runs()] == ["waiting"], "the question")
+    up.process.kill()
+    up.process.communicate(timeout=20)
+    (tmp_path / "workers.py").write_text(WORKERS.replace('"it is "', '"it was "'))
+    up = server()
+    first = shopfloor("answer", asks, "red")
+    assert first.returncode == 0
+    wait_until(lambda: up.runs()[0]["waits_for"][0] == "definition_changed", "the run to be held")
+    question = "Which colour? (1. red / 2. green)"
+    (row,) = up.runs()
+    (held,) = row["asks"]
+    assert "`asks`" in held
+    assert question not in shopfloor("list", "--status", "waiting").stdout
+    root, ask = shopfloor("tree", asks).stdout.splitlines()
+    assert held in root
+    assert ask == f"└─ ? ask · answered, not taken up yet: {question}"
+    again = shopfloor("answer", asks, "green")
+    assert again.returncode == 5
+    assert "the first answer counts; the run goes on when its worker is as it was" in again.stderr
+    assert "shopfloor up" not in again.stderr
+
+
 @pytest.mark.req("WT-60")
 def test_an_answer_is_no_second_attempt_and_a_killed_server_is_one(shopfloor, server):
     up = server()
