@@ -43,9 +43,8 @@ def standing_of(args: Namespace, path: Path) -> Standing:
     match status:
         case "waiting" if calls:
             answered = answered_calls(args, path)
-            lines = [
-                *waiting_lines(run, [_told(call, (path.stem, call.call_id) in answered) for call in calls.values()])
-            ]
+            awaited = [_told(call, is_answered=(path.stem, call_id) in answered) for call_id, call in calls.items()]
+            lines = [*waiting_lines(run, awaited)]
         case "waiting":
             lines = [f"waits for a run that it called; `shopfloor tree {run[:8]}` shows it"]
         case "running":
@@ -55,7 +54,7 @@ def standing_of(args: Namespace, path: Path) -> Standing:
     return Standing(status, lines)
 
 
-def _told(call: ToolCall, is_answered: bool) -> dict[str, object]:
+def _told(call: ToolCall, *, is_answered: bool) -> dict[str, object]:
     """As the API tells of it."""
     awaits = call.awaits
     return {

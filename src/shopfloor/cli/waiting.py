@@ -73,7 +73,7 @@ async def awaited_by(client: Client, run_id: str) -> tuple[dict[str, Any], list[
 def answered_calls(args: Namespace, log: Path) -> frozenset[tuple[str, str]]:
     """The calls (run, call) of a run and of the runs below it whose answers wait in the inbox, not in a log.
 
-    Empty for a log outside of the storage, and where neither a server nor a database can be asked: the log is still shown.
+    Empty for a log outside of the storage, and where neither a server nor a database answers: the log is shown anyway.
     """
     import anyio
 
