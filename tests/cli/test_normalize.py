@@ -195,7 +195,7 @@ def test_the_same_bytes_have_the_same_ids_and_a_line_that_is_not_understood_is_k
     ids = [{json.loads(line)["run_id"] for line in done.stdout.split("\n")[:-1]} for done in (one, two)]
     assert ids[0] == ids[1]
     assert '"unparsed":true' in one.stdout
-    assert "1 lines not understood" in one.stderr
+    assert "1 line not understood" in one.stderr
 
 
 @pytest.mark.req("SF-3")

@@ -1,6 +1,6 @@
 """Files: the one writer of a log, its readers, its repair, and the live events."""
 
-from shopfloor.record.attendance import is_attended, is_host_alive
+from shopfloor.record.attendance import host_file, is_attended, is_host_alive
 from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
 from shopfloor.record.files import is_locked, lock, lock_file, make_folder, open_for_append, write_private
@@ -29,6 +29,7 @@ __all__ = [
     "SubscriberStats",
     "Subscription",
     "follow",
+    "host_file",
     "is_attended",
     "is_host_alive",
     "is_locked",

@@ -10,12 +10,11 @@ from fastapi import Path, Request
 from starlette.responses import Response
 
 from shopfloor.errors import InvalidInput, RunNotFound
-from shopfloor.log import checked_run_id
 from shopfloor.ports import LogReader, Works
 from shopfloor.server.answers import Served, Working, streams
 from shopfloor.server.bodies import ContinueExecution, Execution, StartExecution, body_of, takes
 from shopfloor.server.limits import SLUG_MOST_CHARS
-from shopfloor.server.parameters import api_router
+from shopfloor.server.parameters import api_router, found_run_id
 from shopfloor.server.shapes import ExecutionProblem
 from shopfloor.server.sse import EventStream
 from shopfloor.server.telling import replayed, told, worker_of
@@ -63,7 +62,7 @@ async def execute_worker(request: Request, slug: Slug, served: Served, works: Wo
 
 async def _continued(logs: LogReader, works: Works, slug: str, asked: ContinueExecution) -> StreamState:
     """Hands the results over; the state of the stream that asked for them."""
-    run_id = checked_run_id(asked.execution_id)
+    run_id = found_run_id(asked.execution_id)
     if await worker_of(logs, run_id) != slug:
         raise RunNotFound(f"{slug} has no execution {run_id}", hint="name the worker that was executed")
     results = [one.as_result() for one in asked.tool_results]

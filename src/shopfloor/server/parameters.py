@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool, WithJsonSchema
 
-from shopfloor.errors import InvalidParameter, InvalidRunId
-from shopfloor.log import checked_run_id
+from shopfloor.errors import InvalidParameter, InvalidRunId, RunNotFound
+from shopfloor.log import checked_run_id, is_run_id
 from shopfloor.server.limits import (
     EVENTS_MOST,
     LIST_DEFAULT,
@@ -28,8 +28,16 @@ _SEQ = re.compile(r"[0-9]{1,16}")
 _RFC3339 = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$"
 _is_rfc3339 = re.compile(_RFC3339, re.ASCII).fullmatch
 
-# A bad id is said as what it is, `invalid_run_id`: the validator raises our own error, which pydantic lets through.
-_RunId = Annotated[str, AfterValidator(checked_run_id), WithJsonSchema({"type": "string", "pattern": UUID4})]
+
+def found_run_id(text: str) -> str:
+    """The id, if a run can have it. Raises `RunNotFound` else, as for an id that no run has."""
+    if not is_run_id(text):
+        raise RunNotFound(f"there is no run {text!r}", hint="a run id is a UUID v4 in lower case")
+    return text
+
+
+# The validator raises our own error, which pydantic lets through.
+_RunId = Annotated[str, AfterValidator(found_run_id), WithJsonSchema({"type": "string", "pattern": UUID4})]
 _Number = Annotated[int, Query(ge=0, le=NUMBER_MOST)]
 _Word = Annotated[str, Query(min_length=1, max_length=WORDS_MOST_CHARS)]
 
