@@ -94,7 +94,8 @@ def test_an_answer_makes_a_run_go_on_and_the_first_one_counts(client: httpx.Clie
     call = detail(client, run_id)["awaits"][0]["call_id"]
     address = f"/api/runs/{run_id}/answer"
     assert client.post(address, json={"call_id": call, "answer": None}).json() == {"run_id": run_id}
-    assert client.post(address, json={"call_id": call, "error": "too late"}).json() == {"run_id": run_id}
+    assert client.post(address, json={"call_id": call, "answer": None}).json() == {"run_id": run_id}
+    problem(client.post(address, json={"call_id": call, "error": "too late"}), 409, "conflict")
     problem(client.post(address, json={"call_id": "other", "answer": 1}), 409, "unknown_call")
     problem(client.post(address, json={"call_id": call}), 400, "invalid_parameter")
     problem(client.post(address, json={"call_id": call, "answer": 1, "error": "x"}), 400, "invalid_parameter")
