@@ -198,7 +198,7 @@ def test_the_same_bytes_have_the_same_ids_and_a_line_that_is_not_understood_is_k
     assert "1 line not understood" in one.stderr
 
 
-@pytest.mark.req("SF-3")
+@pytest.mark.req("SF-25")
 def test_a_run_and_its_resume_are_two_runs_although_their_streams_begin_alike(shopfloor: Cli, tmp_path: Path) -> None:
     thread, turn, first, end = (FIXTURES / "codex" / "resume.jsonl").read_text().splitlines(keepends=True)
     streams = [thread + turn + first + end.replace("3600", tokens) for tokens in ("3600", "4900")]

@@ -155,7 +155,7 @@ def test_the_tree_shows_a_sub_run_that_works_as_working_and_nothing_of_an_ended_
     assert "told to" in next(run["error"]["message"] for run in up.runs(status="cancelled"))
 
 
-@pytest.mark.req("SF-4")
+@pytest.mark.req("SF-26")
 def test_an_answer_that_a_run_cannot_take_up_yet_is_no_open_question_anywhere(shopfloor, server, tmp_path):
     up = server()
     asks = shopfloor("dispatch", "-q", "asks").stdout.strip()

@@ -81,7 +81,7 @@ def waiting(shopfloor, workers) -> str:
     return shopfloor("list", "--json").stdout.split('"id": "')[1][:36]
 
 
-@pytest.mark.req("SF-5")
+@pytest.mark.req("SF-27")
 @pytest.mark.parametrize("sub_run", ["true", "false"])
 def test_who_follows_a_run_that_asks_stays_until_nothing_of_it_works_any_more(
     shopfloor, server, workers, tmp_path, sub_run

@@ -73,7 +73,7 @@ async def test_a_run_that_has_waited_long_is_let_go_and_taken_up_with_its_answer
     assert [event.payload.attempt for event in floor.events(run_id) if isinstance(event.payload, RunStarted)] == [1, 2]
 
 
-@pytest.mark.req("SF-6")
+@pytest.mark.req("SF-28")
 async def test_the_same_answer_twice_is_once_and_another_one_is_refused(floor: Floor):
     floor.worker("searches", SEARCHES)
     async with floor.open() as shift:
