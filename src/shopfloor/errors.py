@@ -202,6 +202,8 @@ class InvalidWorker(InputError):
 
 class UnknownModel(InputError):
     code = "unknown_model"
+    problems: tuple[tuple[str, int, str], ...] = ()
+    """For a script: what is wrong with it, each with file, line and reason."""
 
 
 class UnsupportedOption(InputError):

@@ -45,6 +45,10 @@ AUDIT_TEXT_CHARS: Final = 200
 # Reading.
 READ_CHUNK_BYTES: Final = 256 * 1024
 """How much of a log is read at once."""
+RUN_ID_LINES: Final = 8
+"""How many lines of an agent's output `normalize` reads before the first event: the run's id is made from them."""
+RUN_ID_BYTES: Final = 64 * 1024
+"""How much of them at most."""
 SHARED_CHUNKS: Final = 64
 """How many chunks of logs are kept for those who read the same."""
 SHARED_CHUNK_BYTES: Final = 512 * 1024

@@ -13,6 +13,8 @@ import pytest
 from tests.cli.conftest import SHOPFLOOR, Cli
 from tests.samples import GOLDEN
 
+from shopfloor.limits import RUN_ID_LINES
+
 FIXTURES = Path(__file__).parents[1] / "providers" / "fixtures"
 
 
@@ -193,24 +195,43 @@ def test_the_same_bytes_have_the_same_ids_and_a_line_that_is_not_understood_is_k
     ids = [{json.loads(line)["run_id"] for line in done.stdout.split("\n")[:-1]} for done in (one, two)]
     assert ids[0] == ids[1]
     assert '"unparsed":true' in one.stdout
-    assert "1 lines not understood" in one.stderr
+    assert "1 line not understood" in one.stderr
+
+
+@pytest.mark.req("SF-25")
+def test_a_run_and_its_resume_are_two_runs_although_their_streams_begin_alike(shopfloor: Cli, tmp_path: Path) -> None:
+    thread, turn, first, end = (FIXTURES / "codex" / "resume.jsonl").read_text().splitlines(keepends=True)
+    streams = [thread + turn + first + end.replace("3600", tokens) for tokens in ("3600", "4900")]
+    for stream in streams:
+        done = shopfloor("normalize", "codex", "--out", str(tmp_path), input=stream)
+        assert done.returncode == 0, done.stderr
+    assert len(files_of(tmp_path)) == 2
+    # The same stream again, without its last newline, is the same run.
+    again = shopfloor("normalize", "codex", "--out", str(tmp_path), input=streams[0].rstrip("\n"))
+    assert "error[log_exists]" in again.stderr
 
 
 def test_a_pipe_is_told_as_it_comes(env: dict[str, str]) -> None:
-    first, *_ = (FIXTURES / "codex" / "text.jsonl").read_bytes().split(b"\n")
+    lines = (FIXTURES / "codex" / "files.jsonl").read_bytes().splitlines(keepends=True)
+    assert b"Editing it." in lines[RUN_ID_LINES - 1]
     pipe, words = subprocess.PIPE, [SHOPFLOOR, "normalize", "codex"]
     process = subprocess.Popen(words, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
     try:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(first + b"\n")
-        process.stdin.flush()
         os.set_blocking(process.stdout.fileno(), False)
-        seen, until = b"", time.monotonic() + 20
-        while b'"ready"' not in seen and time.monotonic() < until:
-            seen += process.stdout.read() or b""
-            time.sleep(0.02)
-        assert b'"ready"' in seen
+        seen = b""
+        for sent, awaited in (
+            (lines[:RUN_ID_LINES], b"Editing it."),
+            (lines[RUN_ID_LINES:-1], b"File written and edited."),
+        ):
+            process.stdin.writelines(sent)
+            process.stdin.flush()
+            until = time.monotonic() + 20
+            while awaited not in seen and time.monotonic() < until:
+                seen += process.stdout.read() or b""
+                time.sleep(0.02)
+            assert awaited in seen
     finally:
         process.kill()
         process.communicate()

@@ -38,6 +38,18 @@ async def asks(run) -> str:
 async def mother(run) -> str:
     """Has somebody ask."""
     return "she says " + await run.worker("asks")
+
+
+@worker
+async def both(run) -> None:
+    """Asks, has somebody sleep, and fails when it is told to."""
+
+    async def fails() -> None:
+        while not os.path.exists(os.environ["BEGAN"] + ".fail"):
+            await asyncio.sleep(0.02)
+        raise ValueError("told to")
+
+    await asyncio.gather(run.ask("Well?"), run.worker("sleeps"), fails())
 '''
 STATUSES = "queued|running|waiting|interrupted|done|completed|failed|cancelled"
 
@@ -127,6 +139,46 @@ def test_what_a_run_waits_for_stands_in_the_list_and_in_the_tree(shopfloor, serv
     wait_until(lambda: [run["id"] for run in up.runs(status="done")] == [asks], "the answer")
     assert re.fullmatch(rf"└─ ✓ ask · {re.escape(question)}( · .*)?", shopfloor("tree", asks).stdout.splitlines()[1])
     assert next(run["asks"] for run in up.runs() if run["id"] == asks) is None
+
+
+@pytest.mark.req("WT-59")
+def test_the_tree_shows_a_sub_run_that_works_as_working_and_nothing_of_an_ended_run_as_open(shopfloor, server, env):
+    up = server()
+    both = shopfloor("dispatch", "-q", "both").stdout.strip()
+    wait_until(lambda: Path(env["BEGAN"]).exists(), "the sleeper")
+    lines = sorted(shopfloor("tree", both).stdout.splitlines()[1:], key=lambda line: line[5:])
+    assert [line[3:].split(" →")[0] for line in lines] == ["? ask · Well?", "… sleeps"]
+    Path(env["BEGAN"] + ".fail").touch()
+    wait_until(lambda: {run["status"] for run in up.runs()} == {"failed", "cancelled"}, "the failure")
+    lines = sorted(shopfloor("tree", both).stdout.splitlines()[1:], key=lambda line: line[5:])
+    assert lines[0][3:] == "■ ask · Well?"
+    assert "told to" in next(run["error"]["message"] for run in up.runs(status="cancelled"))
+
+
+@pytest.mark.req("SF-26")
+def test_an_answer_that_a_run_cannot_take_up_yet_is_no_open_question_anywhere(shopfloor, server, tmp_path):
+    up = server()
+    asks = shopfloor("dispatch", "-q", "asks").stdout.strip()
+    wait_until(lambda: [run["status"] for run in up.runs()] == ["waiting"], "the question")
+    up.process.kill()
+    up.process.communicate(timeout=20)
+    (tmp_path / "workers.py").write_text(WORKERS.replace('"it is "', '"it was "'))
+    up = server()
+    first = shopfloor("answer", asks, "red")
+    assert first.returncode == 0
+    wait_until(lambda: up.runs()[0]["waits_for"][0] == "definition_changed", "the run to be held")
+    question = "Which colour? (1. red / 2. green)"
+    (row,) = up.runs()
+    (held,) = row["asks"]
+    assert "`asks`" in held
+    assert question not in shopfloor("list", "--status", "waiting").stdout
+    root, ask = shopfloor("tree", asks).stdout.splitlines()
+    assert held in root
+    assert ask == f"└─ ? ask · answered, not taken up yet: {question}"
+    again = shopfloor("answer", asks, "green")
+    assert again.returncode == 5
+    assert "the first answer counts; the run goes on when its worker is as it was" in again.stderr
+    assert "shopfloor up" not in again.stderr
 
 
 @pytest.mark.req("WT-60")

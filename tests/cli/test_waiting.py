@@ -6,13 +6,20 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 from tests.cli.terminal import Terminal
 from tests.cli.test_run import wait_until
 from tests.cli.test_server import Server
 
+from shopfloor import Shopfloor
+from shopfloor.errors import RunFailed
+
 ASKS = '''
-from shopfloor import worker
+import asyncio
+from pathlib import Path
+
+from shopfloor import Run, worker
 
 
 @worker
@@ -31,6 +38,19 @@ async def mother(run) -> str:
 async def grandmother(run) -> str:
     """Has somebody have somebody ask."""
     return await run.worker("mother")
+
+
+@worker
+async def works(run: Run, FILE: str) -> None:
+    """Takes a while, in two steps."""
+    await run.command("sleep 1", name="first")
+    await run.step("write", lambda: Path(FILE).write_text("done"))
+
+
+@worker
+async def asks_and_works(run: Run, FILE: str, SUB_RUN: bool) -> None:
+    """Asks in one branch, and goes on in the other."""
+    await asyncio.gather(run.ask("Well?"), run.worker("works", {"FILE": FILE}) if SUB_RUN else works(run, FILE))
 '''
 
 
@@ -59,6 +79,28 @@ def waiting(shopfloor, workers) -> str:
     done = shopfloor("run", "-q", "asks", *workers, stdin=subprocess.DEVNULL)
     assert done.returncode == 75, done.stderr
     return shopfloor("list", "--json").stdout.split('"id": "')[1][:36]
+
+
+@pytest.mark.req("SF-27")
+@pytest.mark.parametrize("sub_run", ["true", "false"])
+def test_who_follows_a_run_that_asks_stays_until_nothing_of_it_works_any_more(
+    shopfloor, server, workers, tmp_path, sub_run
+):
+    up = server(*workers)
+    by_command, by_sdk = tmp_path / "command", tmp_path / "sdk"
+    words = ("run", "asks-and-works", "-i", f"FILE={by_command}", "-i", f"SUB_RUN={sub_run}")
+    done = shopfloor(*words, stdin=subprocess.DEVNULL)
+    assert done.returncode == 75, done.stderr
+    assert "waits for Well?" in done.stderr
+    assert by_command.read_text() == "done"
+
+    async def generate() -> None:
+        async with Shopfloor(up.login) as client:
+            with pytest.raises(RunFailed, match="waits for a person"):
+                await client.workers.generate("asks-and-works", {"FILE": str(by_sdk), "SUB_RUN": sub_run == "true"})
+
+    anyio.run(generate)
+    assert by_sdk.read_text() == "done"
 
 
 # Below.

@@ -26,7 +26,27 @@ def blocks(run):
 def nothing():
     return 1
 """
-BAD_SCRIPT = "turns:\n  - text: hi\n    tool_calls: [{nam: x}]\n  - eror: 1\n  - error: {code: usage}\n"
+BAD_SCRIPT = """\
+turns:
+  - text: hi {{NOPE}}
+    tool_calls: [{nam: x}, 5]
+  - eror: 1
+  - error: {code: usage}
+  - when: '('
+    wait_ms: -1
+  - {}
+"""
+SCRIPT_PROBLEMS = [
+    "`{{NOPE}}` is nothing that a script has; there are `last_user`, `system`, `tool_results`",
+    "Expected `object`, got `int`",
+    "Object contains unknown field `nam`; there are `name`, `input`",
+    "Object missing required field `name`",
+    "Object contains unknown field `eror`",
+    "there is no error `usage` of a provider",
+    "`when` is no regular expression",
+    "Expected `float` >= 0.0",
+    "a turn says nothing",
+]
 THREAD = "  Begin: {block: start-thread, model: script/hello}\n"
 BROKEN = {
     # slug: (worker.yaml, the line of the problem, what is said of it)
@@ -82,15 +102,22 @@ BROKEN = {
         2,
         "there is no script 'nobody'",
     ),
+    "no-branches": ("steps:\n  A:\n    block: parallel\n    branches: {}\n", 4, "`branches` needs at least one"),
+    "empty-branch": ("steps:\n  A:\n    block: parallel\n    branches: {a: {}}\n", 4, "`a` has no steps"),
+    "empty-loop": (
+        "steps:\n  A: {block: for-each, each: [1], as: X, steps: {}}\n",
+        2,
+        "`steps` has no steps: it needs at least one",
+    ),
+    "output-of-a-loop": (
+        "steps:\n  A: {block: while, while: {value: 1, is: 2}, steps: {B: {block: command, command: x}}}\noutput: ROUND\n",
+        3,
+        "`output` names `ROUND`, which nothing sets; there are none",
+    ),
     "script-file": (
         "steps:\n  A: {block: start-thread, model: script/none.yaml}\n  B: {block: next-message}\n",
         2,
         "script-file/none.yaml",
-    ),
-    "script-broken": (
-        "steps:\n  A: {block: start-thread, model: script/bad.yaml}\n  B: {block: next-message}\n",
-        2,
-        "bad.yaml:3: Object contains unknown field `nam`; there are `name`, `input`",
     ),
     "filter": (
         "input: {NAME: {default: x}}\nsteps:\n  A: {block: command, command: 'echo {{NAME | upper}}'}\n",
@@ -225,9 +252,10 @@ def test_all_refusals_of_a_provider_and_of_a_script_are_told_at_once(tmp_path: P
     (folder / "bad.yaml").write_text(BAD_SCRIPT)
     done = subprocess.run([SHOPFLOOR, "workers", "check", "many"], cwd=tmp_path, capture_output=True, text=True)
     lines = done.stdout.splitlines()
-    assert [int(line.split(":")[1]) for line in lines] == [6, 7, 8, 9]
-    for problem in ("bad.yaml:3: ", "bad.yaml:4: ", "bad.yaml:5: there is no error `usage` of a provider"):
-        assert problem in lines[-1]
+    assert [line.split(":")[0].split("/")[-1] for line in lines] == ["bad.yaml"] * 9 + ["worker.yaml"] * 3
+    assert [int(line.split(":")[1]) for line in lines] == [2, 3, 3, 3, 4, 5, 6, 7, 8, 6, 7, 8]
+    for line, reason in enumerate(SCRIPT_PROBLEMS):
+        assert reason in lines[line]
 
 
 def test_braces_of_other_tools_are_text(tmp_path: Path) -> None:
@@ -238,3 +266,25 @@ def test_braces_of_other_tools_are_text(tmp_path: Path) -> None:
     )
     done = subprocess.run([SHOPFLOOR, "workers", "check", "fine"], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == "1 worker is fine\n"
+
+
+def test_a_worker_that_cannot_be_read_at_all_is_a_problem_among_the_others(tmp_path: Path) -> None:
+    sources = {"interrupts": "raise KeyboardInterrupt", "leaves": "raise SystemExit(3)", "broken": "1 / 0"}
+    for slug, source in sources.items():
+        (tmp_path / "workers" / slug).mkdir(parents=True)
+        (tmp_path / "workers" / slug / "worker.py").write_text(source)
+    (tmp_path / "workers" / "linked").mkdir()
+    (tmp_path / "workers" / "linked" / "worker.yaml").symlink_to("nowhere.yaml")
+    done = subprocess.run([SHOPFLOOR, "workers", "check"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        "workers/broken/worker.py",
+        "workers/interrupts/worker.py",
+        "workers/leaves/worker.py",
+        "workers/linked/worker.yaml",
+    ]
+    for line, reason in zip(
+        lines, ("ZeroDivisionError", "KeyboardInterrupt", "SystemExit", "nowhere.yaml"), strict=True
+    ):
+        assert reason in line

@@ -131,10 +131,12 @@ async def test_what_a_sibling_that_failed_stops_is_cancelled_with_that_reason(fa
 async def test_what_the_worker_itself_fails_with_is_not_the_error_of_its_sub_runs(family: Floor):
     async with family.open() as shift:
         ids = await fail(shift, "raises")
-        outcome = await shift.ended(ids["middle"])
-        assert outcome.status == "cancelled"
+        reason = "stopped because the run failed: ValueError: of the sibling alone (worker.py:10)"
+        for slug in ("middle", "asks"):
+            outcome = await shift.ended(ids[slug])
+            assert (outcome.status, outcome.error and outcome.error.message) == ("cancelled", reason)
         (call,) = ends(family, ids["raises"]).values()
-        assert (call.error, call.error_code) == ("stopped because the run failed", "cancelled")
+        assert (call.error, call.error_code) == (reason, "cancelled")
         top = await shift.ended(ids["raises"])
         assert top.error is not None
         assert "of the sibling alone" in top.error.message

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from tests.engine.floor import Floor, Shift
 
-from shopfloor.errors import RunEnded, UnknownCall
+from shopfloor.errors import ConflictError, RunEnded, UnknownCall
 from shopfloor.log import RunStarted, ToolCall, ToolResult
 
 pytestmark = pytest.mark.anyio
@@ -73,15 +73,20 @@ async def test_a_run_that_has_waited_long_is_let_go_and_taken_up_with_its_answer
     assert [event.payload.attempt for event in floor.events(run_id) if isinstance(event.payload, RunStarted)] == [1, 2]
 
 
-async def test_the_same_answer_twice_is_once_and_the_first_counts(floor: Floor):
+@pytest.mark.req("SF-28")
+async def test_the_same_answer_twice_is_once_and_another_one_is_refused(floor: Floor):
     floor.worker("searches", SEARCHES)
     async with floor.open() as shift:
         run_id = await shift.dispatch("searches")
         call_id = await waits(shift, run_id)
         await shift.answer(run_id, call_id, 1)
-        await shift.answer(run_id, call_id, 2)
+        await shift.answer(run_id, call_id, 1)
+        with pytest.raises(ConflictError, match="answered already"):
+            await shift.answer(run_id, call_id, 2)
         assert (await shift.ended(run_id)).result == 1
-        await shift.answer(run_id, call_id, 3)
+        await shift.answer(run_id, call_id, 1)
+        with pytest.raises(ConflictError, match="answered already"):
+            await shift.answer(run_id, call_id, 3)
     assert sum(isinstance(event.payload, ToolResult) for event in floor.events(run_id)) == 1
 
 

@@ -924,3 +924,10 @@ def test_whatever_is_fed_there_is_one_end_and_no_exception(lines: list[bytes]) -
     assert [report for report in reports if isinstance(report, Ended)] == reports[-1:]
     assert len(kept(reports)) == only_ended(reports).unparsed
     assert msgspec.json.encode(payloads(reports))
+
+
+@pytest.mark.parametrize("usage", [7, ["x"], {"input_tokens": "many"}, {"input_tokens": -1}, {"output_tokens": 1.5}])
+def test_a_turn_whose_usage_cannot_be_read_is_over_and_its_line_is_counted_as_not_understood(usage: Any) -> None:
+    lines = [*started(), message(0, "done"), {"type": "turn.completed", "usage": usage}]
+    (ended,) = [one for one in normalised(stream(*lines), AgentExit(code=0)) if isinstance(one, Ended)]
+    assert (ended.status, ended.unparsed, ended.usage) == ("completed", 1, None)

@@ -89,11 +89,11 @@ def test_a_time_that_is_none_is_said_with_one_that_is(client: httpx.Client, name
         LIST + "?parent={}",
     ],
 )
-def test_a_malformed_id_is_said_to_be_one(client: httpx.Client, address: str, bad: str) -> None:
+def test_a_malformed_id_fails_as_an_unknown_one_does(client: httpx.Client, address: str, bad: str) -> None:
     if "%2F" in bad and "runs/" in address:
         problem(client.get(address.format(bad)), 404, "not_found")  # another address, then
     else:
-        problem(client.get(address.format(bad)), 400, "invalid_run_id")
+        problem(client.get(address.format(bad)), 404, "run_not_found")
 
 
 @pytest.mark.parametrize(

@@ -130,8 +130,10 @@ def test_going_on_twice_with_the_same_is_going_on_once(client: httpx.Client) -> 
     run_id, (call,) = asked_for(executed(client, "asker", start()))
     asked = go_on(run_id, {"toolCallId": call, "result": "a stone"})
     first = executed(client, "asker", asked)
-    again = executed(client, "asker", go_on(run_id, {"toolCallId": call, "result": "cheese"}))
-    assert first == again
+    assert executed(client, "asker", asked) == first
+    other = client.post("/api/agents/asker/execute", json=go_on(run_id, {"toolCallId": call, "result": "cheese"}))
+    assert other.status_code == 409
+    assert "answered already" in other.text
     log = client.get(f"/api/runs/{run_id}/log").json()["events"]
     assert [one["payload"]["output"] for one in log if one["type"] == "tool.result"] == ["a stone"]
 

@@ -89,7 +89,6 @@ DEEP = b'{"type": "start", "input": ' + b'{"x":' * BODY_DEPTH + b"1" + b"}" * BO
         b'{"type": "start", "input": {"TEXT": "x"}, "cwd": "here"}',
         b'{"type": "start", "input": {"TEXT": "x"}, "cwd": "/a\\u0000b"}',
         b'{"type": "continue"}',
-        b'{"type": "continue", "executionId": "x", "toolResults": [{"toolCallId": "c", "result": 1}]}',
         b'{"type": "continue", "executionId": "%b", "toolResults": []}' % RUN_ID.encode(),
         b'{"type": "continue", "executionId": "%b", "toolResults": [1]}' % RUN_ID.encode(),
         b'{"type": "continue", "executionId": "%b", "toolResults": [{"result": 1}]}' % RUN_ID.encode(),
@@ -178,6 +177,8 @@ def test_going_on_with_a_run_of_another_worker_is_not_found(client: httpx.Client
     run_id, call = waiting
     got = client.post("/api/agents/echo/execute", json=go_on(run_id, {"toolCallId": call, "result": 1}))
     assert "echo" in refused(got, 404, "run_not_found")["error"]
+    got = client.post("/api/agents/echo/execute", json=go_on("x", {"toolCallId": call, "result": 1}))
+    assert "'x'" in refused(got, 404, "run_not_found")["error"]
 
 
 def test_a_result_for_a_call_that_nobody_made_is_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:

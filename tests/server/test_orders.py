@@ -94,7 +94,8 @@ def test_an_answer_makes_a_run_go_on_and_the_first_one_counts(client: httpx.Clie
     call = detail(client, run_id)["awaits"][0]["call_id"]
     address = f"/api/runs/{run_id}/answer"
     assert client.post(address, json={"call_id": call, "answer": None}).json() == {"run_id": run_id}
-    assert client.post(address, json={"call_id": call, "error": "too late"}).json() == {"run_id": run_id}
+    assert client.post(address, json={"call_id": call, "answer": None}).json() == {"run_id": run_id}
+    problem(client.post(address, json={"call_id": call, "error": "too late"}), 409, "conflict")
     problem(client.post(address, json={"call_id": "other", "answer": 1}), 409, "unknown_call")
     problem(client.post(address, json={"call_id": call}), 400, "invalid_parameter")
     problem(client.post(address, json={"call_id": call, "answer": 1, "error": "x"}), 400, "invalid_parameter")
@@ -192,7 +193,7 @@ def test_a_worker_that_is_not_there_and_input_that_does_not_fit_are_told_apart(c
 @pytest.mark.parametrize(("what", "body"), [("cancel", {}), ("resume", {}), ("answer", {"call_id": "c", "answer": 1})])
 def test_nothing_can_be_asked_of_a_run_that_is_not_there(client: httpx.Client, what: str, body: Any) -> None:
     problem(client.post(f"/api/runs/{RUN_ID}/{what}", json=body), 404, "run_not_found")
-    problem(client.post(f"/api/runs/x/{what}", json=body), 400, "invalid_run_id")
+    problem(client.post(f"/api/runs/x/{what}", json=body), 404, "run_not_found")
 
 
 def test_a_viewer_may_neither_make_nor_end_nor_answer_runs(busy: Shop, client: httpx.Client) -> None:

@@ -100,6 +100,13 @@ def test_going_on_twice_with_the_result_for_a_run_below_is_going_on_once(client:
     assert executed(client, "asks-below", last) == executed(client, "asks-below", last)
 
 
+def test_a_result_for_a_call_that_nobody_made_is_refused_with_the_calls_that_wait_below(client: httpx.Client) -> None:
+    run_id, [call] = requested(executed(client, "asks-below", start()))
+    got = client.post("/api/agents/asks-below/execute", json=go_on(run_id, {"toolCallId": "other", "result": 1}))
+    assert got.status_code == 409
+    assert call["toolCallId"] in got.text
+
+
 def test_a_result_for_a_run_of_another_tree_is_refused(client: httpx.Client) -> None:
     run_id, [call] = requested(executed(client, "asks-below", start()))
     other, _ = requested(executed(client, "asks-below", start()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shopfloor.log import (
-    INTERRUPTED,
+    INTERRUPTED_STOP,
     AssistantMessage,
     PartialMessage,
     StreamBlock,
@@ -64,7 +64,7 @@ def test_a_message_that_was_cut_off_has_all_that_was_typed_and_no_call() -> None
     assert message.interrupted() == AssistantMessage(
         message_id="m",
         model="some-model",
-        stop_reason=INTERRUPTED,
+        stop_reason=INTERRUPTED_STOP,
         blocks=[
             ThinkingBlock(fidelity="agent_emitted", thinking="Hm."),
             TextBlock(fidelity="agent_emitted", text="Hello"),

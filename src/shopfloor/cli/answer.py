@@ -61,7 +61,7 @@ def run(args: Namespace) -> int:
         if call.get("answered"):
             raise ConflictError(
                 f"{asked(call)} has been answered already, and the run has not taken it up yet",
-                hint="the first answer counts; the run goes on when `shopfloor up` runs",
+                hint=f"the first answer counts; {_goes_on(args, call, calls)}",
             )
         body: dict[str, Any] = {"call_id": call["call_id"]}
         if args.error is not None:
@@ -69,13 +69,19 @@ def run(args: Namespace) -> int:
         else:
             body["answer"] = args.text if args.text is not None else _value(words[-1], call)
         await client.api.post(f"/api/runs/{run_of(call, run_id)}/answer", body)
-        goes_on = "the run goes on" if is_served(args) else "the run goes on when `shopfloor up` runs"
-        print(f"shopfloor: answered {asked(call)}; {goes_on}", file=sys.stderr)
+        print(f"shopfloor: answered {asked(call)}; {_goes_on(args, call, calls)}", file=sys.stderr)
         return []
 
     for line in ask(args, look):
         print(line)
     return 0
+
+
+def _goes_on(args: Namespace, call: dict[str, Any], calls: list[dict[str, Any]]) -> str:
+    """Say when the run takes up the answer to this call, one of `calls`."""
+    if any(not is_answerable(one) and one.get("run_id") == call.get("run_id") for one in calls):
+        return "the run goes on when its worker is as it was"
+    return "the run goes on" if is_served(args) else "the run goes on when `shopfloor up` runs"
 
 
 def _value(said: str, call: dict[str, Any]) -> Any:

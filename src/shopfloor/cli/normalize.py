@@ -75,8 +75,8 @@ def _normalize(args: Namespace, sink: RunSink) -> None:
     resumed = False if args.new_session else None
     events = unparsed = runs = 0
     said = "nothing"
-    lines = transcript_of(args.provider, _chunks(args.file, sink), source=source, ended=ended, resumed=resumed)
-    for line in lines:
+    transcript = transcript_of(args.provider, _chunks(args.file, sink), source=source, ended=ended, resumed=resumed)
+    for line in transcript:
         envelope = _envelope(line)
         is_outcome = envelope.type == RunCompleted.event_type
         sink.write(envelope.run_id, line, is_outcome=is_outcome)
@@ -87,7 +87,8 @@ def _normalize(args: Namespace, sink: RunSink) -> None:
             said = _status(line) or said
     sink.flush()
     if not args.quiet:
-        more = f", {unparsed:,} lines not understood" if unparsed else ""
+        lines = "1 line" if unparsed == 1 else f"{unparsed:,} lines"
+        more = f", {lines} not understood" if unparsed else ""
         count = "1 run" if runs == 1 else f"{runs:,} runs"
         print(f"shopfloor: {said} · {events:,} events of {count}{more}", file=sys.stderr)
 

@@ -51,7 +51,7 @@ def run(args: Namespace) -> int:
         raise TranscriptBroken(f"{path} holds no event", hint="`shopfloor verify` says what is wrong with it")
     # To see how it stands all of it is read, which is not for who wants but a few events.
     unfinished = last.type != RunCompleted.event_type and args.limit is None
-    standing = _standing(path) if unfinished else None
+    standing = _standing(args, path) if unfinished else None
     ends = list(Notes().decoded([first, last]))
     if len(ends) == 2:  # noqa: PLR2004 - the first event and the last
         for line in _header(ends[0], ends[1], style, standing):
@@ -81,10 +81,10 @@ def _print_raw(entries: Iterable[Entry]) -> int:
     return 0
 
 
-def _standing(path: Path) -> Standing:
+def _standing(args: Namespace, path: Path) -> Standing:
     from shopfloor.cli.standing import standing_of  # it can speak of servers, which takes longer to load than to show
 
-    return standing_of(path)
+    return standing_of(args, path)
 
 
 def _header(first: Event, last: Event, style: Style, standing: Standing | None) -> Iterator[str]:

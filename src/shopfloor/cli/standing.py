@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple
 
 from shopfloor.cli.arguments import Notes
 from shopfloor.cli.style import safe
-from shopfloor.cli.waiting import waiting_lines
+from shopfloor.cli.waiting import answered_calls, waiting_lines
 from shopfloor.log import RunStarted, ToolCall, ToolResult
 from shopfloor.record import Problem, is_attended, read
 from shopfloor.views import Waits, shown_status, waits_step
@@ -21,8 +22,8 @@ class Standing(NamedTuple):
     """What else is to be said, and what can be done."""
 
 
-def standing_of(path: Path) -> Standing:
-    """Reads all of the log."""
+def standing_of(args: Namespace, path: Path) -> Standing:
+    """Read all of the log, and which of its calls have an answer that the run has not taken up yet."""
     waits, calls, can_go_on = Waits(), dict[str, ToolCall](), False
     host: str | None = None
     for event in Notes().decoded(read(path, report=_ignore)):
@@ -41,7 +42,9 @@ def standing_of(path: Path) -> Standing:
     status = shown_status("waiting" if waits.waiting else "running", is_attended=is_attended(path, host))
     match status:
         case "waiting" if calls:
-            lines = [*waiting_lines(run, [_told(call) for call in calls.values()])]
+            answered = answered_calls(args, path)
+            awaited = [_told(call, is_answered=(path.stem, call_id) in answered) for call_id, call in calls.items()]
+            lines = [*waiting_lines(run, awaited)]
         case "waiting":
             lines = [f"waits for a run that it called; `shopfloor tree {run[:8]}` shows it"]
         case "running":
@@ -51,7 +54,7 @@ def standing_of(path: Path) -> Standing:
     return Standing(status, lines)
 
 
-def _told(call: ToolCall) -> dict[str, object]:
+def _told(call: ToolCall, *, is_answered: bool) -> dict[str, object]:
     """As the API tells of it."""
     awaits = call.awaits
     return {
@@ -60,6 +63,7 @@ def _told(call: ToolCall) -> dict[str, object]:
         "input": call.input,
         "kind": awaits.kind if awaits else "",
         "until": awaits.until if awaits else None,
+        "answered": is_answered,
     }
 
 

@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
         return 0
     from shopfloor.cli.standing import standing_of  # it can speak of servers, which takes longer to load than to follow
 
-    lines = ["the server told no outcome"] if is_remote() else standing_of(log_of(args)).lines
+    lines = ["the server told no outcome"] if is_remote() else standing_of(args, log_of(args)).lines
     for line in lines:
         print(f"note: {line}", file=sys.stderr)
     return NO_OUTCOME_EXIT

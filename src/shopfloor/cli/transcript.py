@@ -12,7 +12,7 @@ from typing import Any
 from shopfloor.cli.style import Style, duration, one_line, safe
 from shopfloor.limits import FOLD_HEAD_LINES, FOLD_LINE_CHARS, FOLD_TAIL_LINES, FULL_LINE_CHARS, PREVIEW_CHARS
 from shopfloor.log import (
-    INTERRUPTED,
+    INTERRUPTED_STOP,
     AssistantMessage,
     Block,
     CallCompleted,
@@ -163,7 +163,7 @@ class Transcript:
                 continue
             yield from self._end_paragraph()
             yield from self._headed(event, self._block(block))
-        if isinstance(message, AssistantMessage) and message.stop_reason == INTERRUPTED:
+        if isinstance(message, AssistantMessage) and message.stop_reason == INTERRUPTED_STOP:
             yield from self._end_paragraph()
             yield from self._headed(event, [self._paint("… the message was not completed", "yellow")])
 

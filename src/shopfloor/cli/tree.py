@@ -54,9 +54,22 @@ def run(args: Namespace) -> int:
         runs[found.run_id] = _Run(found, file)
         return found
 
-    for row in tree(path.stem, load, siblings=None if args.full else TREE_SIBLINGS):
+    rows = list(tree(path.stem, load, siblings=None if args.full else TREE_SIBLINGS))
+    if any(known.outline.open_calls and not known.outline.is_ended for known in runs.values()):
+        _mark_answered(args, path, runs)
+    for row in rows:
         print(_branch(row.guides) + _label(row, style, runs))
     return 0
+
+
+def _mark_answered(args: Namespace, path: Path, runs: Mapping[str, _Run]) -> None:
+    """Say of each open call that somebody has answered that its run has not taken the answer up yet."""
+    from shopfloor.cli.waiting import answered_calls, not_taken_up
+
+    for run_id, call_id in answered_calls(args, path):
+        step = runs[run_id].outline.open_calls.get(call_id) if run_id in runs else None
+        if step is not None and step.asks is not None:
+            step.asks = not_taken_up(step.asks)
 
 
 class _Run(NamedTuple):
@@ -80,7 +93,7 @@ def _label(row: Row, style: Style, runs: Mapping[str, _Run]) -> str:
         return style.paint(f"… {row.left_out:,} more; --full shows them", "dim")
     parts: list[str] = []
     if row.step is not None:
-        parts.append(_step_label(row.step, style, runs[row.owner]))
+        parts.append(_step_label(row.step, style, runs[row.owner], row.run and runs[row.run.run_id]))
     if row.run is not None:
         parts.append(_run_label(runs[row.run.run_id], style))
     if row.missing is not None:
@@ -90,8 +103,9 @@ def _label(row: Row, style: Style, runs: Mapping[str, _Run]) -> str:
     return " → ".join(parts)
 
 
-def _step_label(step: Step, style: Style, run: _Run) -> str:
-    state = _step_state(step, run)
+def _step_label(step: Step, style: Style, run: _Run, called: _Run | None) -> str:
+    attended = called if called is not None and not called.outline.is_ended else run
+    state = shown_status(run.outline.state_of(step, called and called.outline), is_attended=attended.is_attended)
     again = f" (try {step.try_})" if step.try_ > 1 else ""
     name = style.paint(f"{_SIGNS[state]} {one_line(step.path, PREVIEW_CHARS)}{again}", _LOOKS[state])
     kind = "" if step.kind in (step.name, "call_workflow") else f"[{one_line(step.kind, PREVIEW_CHARS)}]"
@@ -100,19 +114,13 @@ def _step_label(step: Step, style: Style, run: _Run) -> str:
     return _parts(head, *texts, style.paint(duration(step.duration_ms), "dim"))
 
 
-def _step_state(step: Step, run: _Run) -> str:
-    if step.done:
-        return "failed" if step.error else "completed"
-    return shown_status("waiting" if run.outline.is_waiting(step) else "running", is_attended=run.is_attended)
-
-
 def _run_label(known: _Run, style: Style) -> str:
     run = known.outline
     state = shown_status(run.state, is_attended=known.is_attended)
     head = f"{style.paint(f'run {safe(run.run_id[:8])}', 'bold')} {one_line(run.name, PREVIEW_CHARS)}"
     return _parts(
         f"{head} {style.paint(f'{_SIGNS[state]} {state}', _LOOKS[state])}",
-        one_line(run.error or "", PREVIEW_CHARS),
+        one_line(run.error or run.waits.held or "", PREVIEW_CHARS),
         style.paint(duration(run.duration_ms), "dim"),
     )
 

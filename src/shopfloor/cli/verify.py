@@ -71,7 +71,7 @@ def _verify(path: Path) -> int:
         return error.exit_code
     if broken:
         found = f"{broken:,} problem{'s' if broken > 1 else ''}"
-        print(f"{path}: {found} in {verifier.lines:,} line{'s' if verifier.lines > 1 else ''}", file=sys.stderr)
+        print(f"{path}: {found} in {verifier.lines:,} line{'' if verifier.lines == 1 else 's'}", file=sys.stderr)
         return BROKEN_EXIT
     state = "whole" if verifier.ended else "still being written" if is_locked(path) else "valid, without an outcome"
     print(f"{path}: {verifier.lines:,} events, {state}")

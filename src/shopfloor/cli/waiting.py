@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from shopfloor.cli.arguments import storage_of
 from shopfloor.cli.style import one_line, safe
+from shopfloor.errors import ShopfloorError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.views import DEFINITION_CHANGED, RATE_LIMIT, asked_line, held_words
 
@@ -33,10 +37,15 @@ def waiting_lines(run_id: str, calls: list[dict[str, Any]]) -> Iterator[str]:
         elif call["kind"] == DEFINITION_CHANGED:
             yield f"{who}{one_line(held_words(call['input']), PREVIEW_CHARS)}"
         elif call.get("answered"):
-            yield f"{who}answered, not taken up yet: {asked(call)}"
+            yield f"{who}{not_taken_up(asked(call))}"
         else:
             yield f"{who}waits for {asked(call)}"
             yield f"  shopfloor answer {whose[:8]} {safe(call['call_id'])} 'TEXT'"
+
+
+def not_taken_up(question: str) -> str:
+    """Say that somebody has answered this, and that the run has not read the answer yet."""
+    return f"answered, not taken up yet: {question}"
 
 
 def run_of(call: Mapping[str, Any], run_id: str) -> str:
@@ -59,3 +68,27 @@ async def awaited_by(client: Client, run_id: str) -> tuple[dict[str, Any], list[
     """The run, and what it waits for."""
     detail = await client.api.run(run_id)
     return detail, awaited(detail)
+
+
+def answered_calls(args: Namespace, log: Path) -> frozenset[tuple[str, str]]:
+    """The calls (run, call) of a run and of the runs below it whose answers wait in the inbox, not in a log.
+
+    Empty for a log outside of the storage, and where neither a server nor a database answers: the log is shown anyway.
+    """
+    import anyio
+
+    from shopfloor.wiring import open_api
+
+    storage = storage_of(args)
+    if log.parent != storage.transcripts:
+        return frozenset()
+
+    async def ask() -> dict[str, Any]:
+        async with open_api(storage) as api:
+            return await api.run(log.stem)
+
+    try:
+        calls = awaited(anyio.run(ask))
+    except ShopfloorError:
+        return frozenset()
+    return frozenset((run_of(call, log.stem), str(call["call_id"])) for call in calls if call.get("answered"))

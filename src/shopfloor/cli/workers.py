@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -211,7 +212,7 @@ def _check(args: argparse.Namespace) -> int:
         for worker in known:
             problems += _problems_of(worker, known)
     for problem in problems:
-        file = _from_here(problem.file.absolute()) if problem.file.exists() else str(problem.file)
+        file = _from_here(problem.file.absolute()) if os.path.lexists(problem.file) else str(problem.file)
         print(safe(f"{file}:{problem.line}: {problem.reason}"))
     if problems:
         return 1
@@ -236,7 +237,7 @@ def _problems_of(found: Worker | Path, known: Sequence[Worker]) -> Sequence[Prob
     folder = found if isinstance(found, Path) else found.folder
     if folder is None:
         return found.problems if isinstance(found, Worker) else ()
-    if (folder / "worker.py").exists() and not (folder / "worker.yaml").exists():
+    if not (folder / "worker.yaml").exists():
         read = Catalogue([folder.parent]).find(folder.name)
         return read.problems if read else ()
     # Workers beside it can be called too, wherever they are.

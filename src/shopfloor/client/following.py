@@ -64,8 +64,8 @@ async def followed(
 ) -> AsyncGenerator[Step]:
     """What comes after a state, until the log ends; however often the connection is cut meanwhile.
 
-    `load` gives the state, of the log up to `after`; it is called once the server has answered. `attach` is as for
-    `Api.live`.
+    `load` gives the state, of the log up to `after`; it is called once the server has answered. The first step is that
+    state, with no events. `attach` is as for `Api.live`.
     """
     patience = Patience()
     state: StreamState | None = None
@@ -75,6 +75,7 @@ async def followed(
                 async for one in live:
                     if state is None:
                         state = await load()
+                        yield state, state.seq, []
                     if isinstance(one, Opened):
                         continue
                     patience.restored()

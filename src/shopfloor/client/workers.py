@@ -129,13 +129,16 @@ class WorkersApi:
         """A run that somebody started, as its events from the `seq` after `after` on. Leaving does nothing to it."""
         checked_run(run_id)
         start = await patiently(lambda: replayed(self._api, run_id, to=after)) if after else StreamState()
-        yield stamped(begin(run_id), start.seq)
+        is_open = False
 
         async def load() -> StreamState:
             return start
 
         async with aclosing(followed(self._api, run_id, after=start.seq, load=load)) as steps:
             async for state, before, events in steps:
+                if not is_open:
+                    is_open = True
+                    yield stamped(begin(run_id), start.seq)
                 for event in events:
                     yield stamped(event, state.seq if event is events[-1] else before)
 

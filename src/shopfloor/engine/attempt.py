@@ -111,7 +111,9 @@ class Attempt:
         self._answers: dict[str, anyio.Event] = {}
         self._children: dict[str, anyio.Event] = {}
         self._last_seq = journal.last_seq
-        self._worker_ended: Literal["completed", "failed"] | None = None
+        self._has_worker_ended = False
+        self._worker_failure: ShopfloorError | None = None
+        """What the worker raised at its end, if anything."""
         self._branches: list[asyncio.Task[Any]] = []
         """The tasks that are in the middle of a step or wait for an answer."""
         self._writing = 0
@@ -333,13 +335,17 @@ class Attempt:
 
     def stopped(self, place: Place) -> RunFailed:
         """Why a step is over that the run as a whole is not left for: it never has the error of another."""
-        if self._worker_ended == "completed":
+        if self._has_worker_ended and self._worker_failure is None:
             return StepFailed("the worker went on without it")
-        reason = self.journal.stop_reason(place)
-        if reason is None and self._worker_ended == "failed":
-            reason = "stopped because the run failed"
+        reason = self.stop_reason(place)
         # Else the worker itself has left it, as for a time limit.
         return ExecutionCancelled(reason) if reason else StepFailed("it was left in the middle")
+
+    def stop_reason(self, place: Place) -> str | None:
+        """Say what stopped this step: a cancel, the failure of a sibling or of the worker; None if nothing."""
+        failure = self._worker_failure
+        of_worker = f"stopped because the run failed: {failure.message}" if failure is not None else None
+        return self.cancellation.reason or self.journal.stop_reason(place) or of_worker
 
     # Leaving.
 
@@ -350,9 +356,12 @@ class Attempt:
             self.left.set()
             self.leash.pull()
 
-    async def close(self, how: Literal["completed", "failed"]) -> Attempt:
-        """Stop what the worker did not wait for, close the log to it, and give the attempt that alone ends the run."""
-        self._worker_ended = how
+    async def close(self, failure: ShopfloorError | None) -> Attempt:
+        """Stop what the worker did not wait for, close the log to it, and give the attempt that alone ends the run.
+
+        `failure` is what the worker raised.
+        """
+        self._has_worker_ended, self._worker_failure = True, failure
         for task in self._branches:
             task.cancel()
         if self._branches and not self.leash.loose:

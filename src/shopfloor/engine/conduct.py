@@ -46,7 +46,7 @@ async def conduct(
         _log.warning("run %s: its worker did not leave when it was told to; %s", attempt.run_id, then)
     result, failure = (ended.result, ended.failure) if ended is not None else (None, None)
     with anyio.CancelScope(shield=True):
-        attempt = await attempt.close("completed" if failure is None else "failed")
+        attempt = await attempt.close(failure)
     # A worker may make an error of its own out of being left; that is no reason of the run's.
     left = attempt.leaving if ended is None or failure is not None else None
     if left in _OPEN:

@@ -10,14 +10,14 @@ import anyio
 import anyio.to_thread
 
 from shopfloor.engine.ingest import Ingest
-from shopfloor.engine.orphans import can_go_on, end_orphan, is_alive, is_orphan
+from shopfloor.engine.orphans import can_go_on, end_orphan, is_orphan
 from shopfloor.engine.recovery import recover
 from shopfloor.engine.retention import prune
 from shopfloor.errors import ShopfloorError
 from shopfloor.limits import HOST_CHECK_SECONDS, INTAKE_IDLE_SECONDS, RETENTION_CHECK_SECONDS
 from shopfloor.log import now, timestamp_of
 from shopfloor.ports import Queue, Store
-from shopfloor.record import Storage
+from shopfloor.record import Storage, is_host_alive
 
 _log = logging.getLogger("shopfloor.engine")
 
@@ -49,7 +49,7 @@ async def reconcile(storage: Storage, store: Store, go_on: GoOn | None = None) -
 
 async def take_over(storage: Storage, queue: Queue) -> None:
     """What hosts that are gone had claimed and not begun is queued again."""
-    claimed = [(run_id, host) for run_id, host in await queue.claimed() if not is_alive(storage, host)]
+    claimed = [(run_id, host) for run_id, host in await queue.claimed() if not is_host_alive(storage.hosts, host)]
     # A log with nothing in it is of a host that died before it could write what was asked for.
     begun = [run_id for run_id, _ in claimed if can_go_on(storage, run_id)]
     await queue.started(begun)

@@ -16,14 +16,10 @@ from shopfloor.log import (
     StepCompleted,
     decode,
 )
-from shopfloor.record import Recorder, Storage, is_attended, is_host_alive, read
+from shopfloor.record import Recorder, Storage, is_attended, read
 from shopfloor.views import Outline, PartialMessages, Step, outline
 
 HOST_LOST = "host_lost"
-
-
-def is_alive(storage: Storage, host: str) -> bool:
-    return is_host_alive(storage.hosts, host)
 
 
 def is_orphan(storage: Storage, run_id: str, host: str | None) -> bool:

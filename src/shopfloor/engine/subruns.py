@@ -90,8 +90,8 @@ class SubRuns:
             return outcome
         except anyio.get_cancelled_exc_class():
             if attempt.leaving not in ("suspended", "stopped"):
-                stopped = attempt.cancellation.reason or attempt.journal.stop_reason(trying.place)
-                await _to_its_end(self._cancel(child, stopped or "its parent went on without it"))
+                stopped = attempt.stop_reason(trying.place) or "its parent stopped waiting for it"
+                await _to_its_end(self._cancel(child, stopped))
             raise
 
     async def _order_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> None:
@@ -109,8 +109,7 @@ class SubRuns:
         """Sub-runs that nobody waits for any more when this run ends go with it."""
         for place, step in attempt.journal.open_steps():
             if step.child_run_id is not None:
-                stopped = attempt.cancellation.reason or attempt.journal.stop_reason(place)
-                await self._cancel(step.child_run_id, stopped or "its parent has ended")
+                await self._cancel(step.child_run_id, attempt.stop_reason(place) or "its parent has ended")
 
     async def cancel_tree(self, attempt: Attempt, reason: str) -> None:
         """Order the root of the run's tree to be cancelled, which cancels everything below it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from shopfloor.engine.journal import AGENT, read_journal
+from shopfloor.engine.journal import AGENT, Journal, read_journal
 from shopfloor.engine.workers.bare import PROMPT
 from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
 from shopfloor.engine.workers.inputs import checked_input, input_schema
@@ -20,8 +20,8 @@ from shopfloor.errors import (
     TranscriptBroken,
     UnknownCall,
 )
-from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.log import RunStarted, decode, new_run_id, now
+from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
+from shopfloor.log import RunStarted, ToolResult, decode, new_run_id, now
 from shopfloor.ports import (
     ANSWER,
     Asked,
@@ -35,7 +35,8 @@ from shopfloor.ports import (
     WorkerInfo,
     child_towards,
 )
-from shopfloor.views import as_text, split_call_id
+from shopfloor.record import MASK
+from shopfloor.views import as_text, join_call_id, split_call_id
 
 
 class LocalWorks:
@@ -121,7 +122,11 @@ class LocalWorks:
                 by_run.setdefault(run_id, []).append(one)
         orders = [order for whose, some in by_run.items() for order in await self._answers(whose, some)]
         for order in orders:
-            await self._queue.put(order)
+            if await self._queue.put(order):
+                continue
+            kept = [one for _, one in await self._queue.orders() if (one.run_id, one.id) == (order.run_id, order.id)]
+            if any(one.body != order.body for one in kept):
+                raise _answered(order.run_id, str(order.body["call_id"]))
         self.wake()
 
     async def _answers(self, run_id: str, results: list[CallResult]) -> list[Order]:
@@ -141,10 +146,12 @@ class LocalWorks:
                     hint="put the worker back as it was, or cancel the run",
                 )
             if one.call_id not in journal.awaited and one.call_id not in journal.results:
-                known = ", ".join(sorted(journal.awaited)) or "none"
+                known = ", ".join(await self._waiting_calls(journal)) or "none"
                 raise UnknownCall(
                     f"the run {run_id} made no call {one.call_id!r}", hint=f"the calls that wait are: {known}"
                 )
+            if one.call_id in journal.results and _differs(journal.results[one.call_id], one):
+                raise _answered(run_id, one.call_id)
         fresh = [one for one in results if one.call_id in journal.awaited]
         if journal.outcome is not None and fresh:
             raise RunEnded(f"the run {run_id} has ended: nothing waits for an answer any more")
@@ -158,6 +165,18 @@ class LocalWorks:
             )
             for one in fresh
         ]
+
+    async def _waiting_calls(self, journal: Journal) -> list[str]:
+        """The calls that a run and the runs below it wait for, by the ids under which that run takes their results."""
+        found = sorted(journal.awaited)
+        below = _children(journal)
+        for child in below:
+            if len(found) >= OPEN_BRANCHES:
+                break
+            journal = await read_journal(self._reader, child)
+            found += [join_call_id(child, call_id) for call_id in sorted(journal.awaited)]
+            below += _children(journal)
+        return found
 
     async def _refuse_sub_agent(self, run_id: str, parent: str) -> None:
         """A sub-agent is a part of its agent's own session, which nobody but the agent can end."""
@@ -193,6 +212,24 @@ class LocalWorks:
             raise RunRunning(f"somebody is at the run {run_id}", hint="it goes on by itself, or waits for an answer")
         await self._queue.put(Order(id="resume", run_id=run_id, kind="resume", body={}, created_at=now()))
         self.wake()
+
+
+def _children(journal: Journal) -> list[str]:
+    """The sub-runs that have not ended."""
+    return [step.child_run_id for _, step in journal.open_steps() if step.child_run_id is not None]
+
+
+def _differs(kept: ToolResult, given: CallResult) -> bool:
+    """Whether a call got another result than this one. Secrets are masked in the log, so no such text tells."""
+    same = (kept.output, kept.error) == (given.result, given.error)
+    return not same and MASK not in as_text([kept.output, kept.error])
+
+
+def _answered(run_id: str, call_id: str) -> ConflictError:
+    return ConflictError(
+        f"the call {call_id!r} of run {run_id} has been answered already, with another result",
+        hint="the first answer counts",
+    )
 
 
 def _nobody() -> None:

@@ -38,7 +38,7 @@ from shopfloor.log.events import (
     now,
     timestamp_of,
 )
-from shopfloor.log.partial import INTERRUPTED, PartialMessage, covers_pieces, is_piece, piece_blocks
+from shopfloor.log.partial import INTERRUPTED_STOP, PartialMessage, covers_pieces, is_piece, piece_blocks
 from shopfloor.log.payloads import (
     PAYLOAD_TYPES,
     AssistantMessage,
@@ -67,7 +67,7 @@ __all__ = [
     "CHECKS",
     "ENCODE_ERRORS",
     "FORMAT",
-    "INTERRUPTED",
+    "INTERRUPTED_STOP",
     "PAYLOAD_TYPES",
     "RULES",
     "TIMESTAMP",

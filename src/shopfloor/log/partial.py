@@ -11,7 +11,7 @@ import msgspec
 from shopfloor.log.blocks import Block, PieceKind, StreamBlock, TextBlock, ThinkingBlock
 from shopfloor.log.payloads import AssistantMessage
 
-INTERRUPTED: Final = "interrupted"
+INTERRUPTED_STOP: Final = "interrupted"
 """The stop reason of a message that was cut off. It stands for its pieces, as the whole message would."""
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -156,7 +156,9 @@ class PartialMessage:
         blocks = [_block(part, settle) for part in self._parts.values() if part.length]
         if not blocks:
             return None
-        return AssistantMessage(message_id=self.message_id, model=self._model, stop_reason=INTERRUPTED, blocks=blocks)
+        return AssistantMessage(
+            message_id=self.message_id, model=self._model, stop_reason=INTERRUPTED_STOP, blocks=blocks
+        )
 
 
 def _block(part: _Part, settle: Callable[[str], str] | None) -> Block:

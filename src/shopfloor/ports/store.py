@@ -47,7 +47,12 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     search_stopped_at: int | None = None
     """The event at which indexing for search stopped, since the run has more text than is indexed."""
     answered: tuple[str, ...] = ()
-    """The calls that somebody has answered and whose answer no log has yet; for a run that is asked for by itself."""
+    """The calls that somebody has answered and whose answer no log has yet."""
+
+    @property
+    def asks(self) -> list[str] | None:
+        """What the run waits for somebody to give, each on one line; None while it does not wait."""
+        return self.row.waits.lines(answered=self.answered) if self.row.status == "waiting" else None
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):

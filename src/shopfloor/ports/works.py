@@ -61,7 +61,10 @@ class Works(Protocol):
         ...
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
-        """Raises `RunNotFound`, `UnknownCall`, `RunEnded`. What is answered already stays as it was answered."""
+        """Keep the results of calls. The same result again changes nothing.
+
+        Raises `RunNotFound`, `UnknownCall`, `RunEnded`, and `ConflictError` for a call that has another result already.
+        """
         ...
 
     async def cancel(self, run_id: str, *, reason: str) -> None:

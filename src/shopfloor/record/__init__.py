@@ -1,6 +1,6 @@
 """Files: the one writer of a log, its readers, its repair, and the live events."""
 
-from shopfloor.record.attendance import is_attended, is_host_alive
+from shopfloor.record.attendance import host_file, is_attended, is_host_alive
 from shopfloor.record.audit import AuditLog, local_process
 from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
@@ -41,6 +41,7 @@ __all__ = [
     "Subscription",
     "follow",
     "force_to_disk",
+    "host_file",
     "is_attended",
     "is_host_alive",
     "is_locked",

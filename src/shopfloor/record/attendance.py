@@ -10,10 +10,15 @@ from shopfloor.record.files import is_locked
 _HOST_NAME = re.compile(r"[a-z0-9-]{1,64}")
 
 
+def host_file(hosts: Path, host: str) -> Path | None:
+    """The file that a host locks in the folder `hosts`; None for what is no host's name: a log may hold anything."""
+    return hosts / f"{host}.lock" if _HOST_NAME.fullmatch(host) else None
+
+
 def is_host_alive(hosts: Path, host: str) -> bool:
     """Whether the host of that name holds its lock in the folder `hosts`."""
-    # A host's name comes from a log, and is to become a file's name.
-    return _HOST_NAME.fullmatch(host) is not None and is_locked(hosts / f"{host}.lock")
+    file = host_file(hosts, host)
+    return file is not None and is_locked(file)
 
 
 def is_attended(log: Path, host: str | None) -> bool:

@@ -91,7 +91,7 @@ class StartExecution(_Told, frozen=True, kw_only=True, tag="start", tag_field="t
 class ContinueExecution(_Told, frozen=True, kw_only=True, tag="continue", tag_field="type"):
     """Goes on with a run that waits, with results of its calls, and tells what remains."""
 
-    execution_id: Annotated[str, Meta(pattern=UUID4, description="The run.")]
+    execution_id: Annotated[_Word, Meta(description="The run.", extra_json_schema={"pattern": UUID4})]
     tool_results: Annotated[list[GivenResult], Meta(min_length=1, max_length=OPEN_BRANCHES)]
     detach: Annotated[bool, Meta(description="Whether the run goes on when the connection is closed.")] = False
 

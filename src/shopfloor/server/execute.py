@@ -8,13 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import InvalidInput, RunNotFound
-from shopfloor.log import checked_run_id
 from shopfloor.ports import LogReader, Works
 from shopfloor.server.answers import services_of, streams, works_of
 from shopfloor.server.auditing import audit
 from shopfloor.server.bodies import ContinueExecution, Execution, StartExecution, body_of
 from shopfloor.server.operations import Operations
-from shopfloor.server.parameters import ExecuteParams
+from shopfloor.server.parameters import ExecuteParams, found_run_id
 from shopfloor.server.shapes import ExecutionProblem
 from shopfloor.server.sse import EventStream
 from shopfloor.server.telling import replayed, told, worker_of
@@ -59,7 +58,7 @@ async def execute_worker(request: Request, params: ExecuteParams) -> Response:
 
 async def _continued(logs: LogReader, works: Works, slug: str, asked: ContinueExecution) -> StreamState:
     """Hands the results over; the state of the stream that asked for them."""
-    run_id = checked_run_id(asked.execution_id)
+    run_id = found_run_id(asked.execution_id)
     if await worker_of(logs, run_id) != slug.rpartition("/")[2]:
         raise RunNotFound(f"{slug} has no execution {run_id}", hint="name the worker that was executed")
     results = [one.as_result() for one in asked.tool_results]

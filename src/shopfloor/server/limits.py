@@ -31,6 +31,8 @@ SPAN_RUNS: Final = 16
 
 BELOW_CHECK_SECONDS: Final = 0.25
 """How often a stream that is silent checks whether runs below its run wait for a client tool."""
+SETTLED_SECONDS: Final = 0.5
+"""How long the log of a run is silent until its stream is over for a question: another branch may go on meanwhile."""
 AWAITING_RUNS: Final = 100
 """Of how many open runs below a run it is told what they wait for."""
 

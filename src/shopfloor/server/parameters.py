@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
-from shopfloor.errors import InvalidParameter, InvalidRunId
-from shopfloor.log import checked_run_id
+from shopfloor.errors import InvalidParameter, InvalidRunId, RunNotFound
+from shopfloor.log import checked_run_id, is_run_id
 from shopfloor.server.limits import (
     EVENTS_MOST,
     FIND_DEFAULT,
@@ -46,6 +46,13 @@ EventLimit = Annotated[int, Meta(ge=1, le=EVENTS_MOST, description="At most so m
 LastEventId = Annotated[str | None, Meta(description="Where a stream was cut: the `id` of the last event received.")]
 
 
+def found_run_id(text: str) -> str:
+    """Return the id if a run can have it. Raises `RunNotFound` else, as for an id that no run has."""
+    if not is_run_id(text):
+        raise RunNotFound(f"there is no run {text!r}", hint="a run id is a UUID v4 in lower case")
+    return text
+
+
 class NoParams(Struct, frozen=True):
     """An operation without parameters."""
 
@@ -56,7 +63,7 @@ class RunParams(Struct, frozen=True, kw_only=True):
     run_id: RunId
 
     def __post_init__(self) -> None:
-        checked_run_id(self.run_id)
+        found_run_id(self.run_id)
 
 
 class DeleteParams(RunParams, frozen=True, kw_only=True):
@@ -117,7 +124,7 @@ class _WorkerParams(Struct, frozen=True, kw_only=True):
     agent_id: AgentId = None
 
     def __post_init__(self) -> None:
-        checked_run_id(self.worker_id)
+        found_run_id(self.worker_id)
 
 
 class DetailParams(_WorkerParams, frozen=True, kw_only=True):
@@ -154,7 +161,7 @@ class ListParams(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.parent is not None:
-            checked_run_id(self.parent)
+            found_run_id(self.parent)
 
 
 def utc(name: str, said: str | None) -> str | None:

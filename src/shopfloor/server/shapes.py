@@ -111,7 +111,10 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     ]
     asks: Annotated[
         list[str] | None,
-        Meta(description="While it waits, what it asks for, each on one line. Null while it does not."),
+        Meta(
+            description="While it waits, what it asks for, each on one line, without what somebody has answered. Null "
+            "while it does not."
+        ),
     ]
     interrupted: Annotated[
         bool,
@@ -326,7 +329,7 @@ def _shared(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "model": row.model,
         "children": row.children,
         "waits_for": row.waits_for,
-        "asks": row.asks,
+        "asks": run.asks,
         "interrupted": is_interrupted(row.status, is_attended=is_attended),
         "interruptions": row.interruptions,
         "search_stopped_at": run.search_stopped_at,

@@ -31,7 +31,8 @@ _RUN_STREAM = (
     "Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; "
     "`event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before "
     "the message `message_id`; pieces may be missing, and `offset` says where one belongs; "
-    "`event: requests` with the `toolCalls` that runs below this one wait for, once everything in its tree waits; "
+    "`event: requests` with the `toolCalls` that runs below this one wait for, once everything in its tree waits, or "
+    "with `waits` where none does and nothing of it works any more; "
     "`event: end` when there will be no more."
 )
 

@@ -6,13 +6,14 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import cast
 
 import anyio
+import msgspec
 
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import CallStarted, Delta, Entry
 from shopfloor.ports import LogReader, RunFilter, RunItem, Store
 from shopfloor.record import Reset
 from shopfloor.server.awaiting import awaited_by
-from shopfloor.server.limits import BELOW_CHECK_SECONDS
+from shopfloor.server.limits import BELOW_CHECK_SECONDS, SETTLED_SECONDS
 from shopfloor.server.sse import closing
 from shopfloor.views import CLIENT_TOOL, CallsBelow, RequestedCall, join_call_id
 
@@ -26,6 +27,7 @@ async def follow_tree(
     """Follow a run's log with its deltas; give the `CallsBelow` whenever they have changed and the log is silent."""
     seq, told, next_check = after, CallsBelow([]), 0.0
     has_children = bool(after) and await _may_have_children(store, run_id, after)
+    silent_since, is_checked = anyio.current_time(), False
     followed: AsyncIterator[list[Entry | Reset | Delta]] = logs.follow(
         run_id, after=after, deltas=True, patient=patient
     )
@@ -36,11 +38,21 @@ async def follow_tree(
             for one in batch:
                 if isinstance(one, Entry):
                     seq, has_children = one.seq, has_children or one.type == CallStarted.event_type
-            if batch or not has_children or anyio.current_time() < next_check:
+            now = anyio.current_time()
+            if batch:
+                # Whatever was told before may have been of an event that came only now.
+                silent_since, is_checked, told = now, False, CallsBelow([])
                 continue
-            next_check = anyio.current_time() + BELOW_CHECK_SECONDS
+            is_settled = now - silent_since >= SETTLED_SECONDS
+            # A run without sub-runs does nothing without its log: one check in each silence is enough.
+            if now < next_check or not (has_children or (is_settled and not is_checked)):
+                continue
+            next_check = now + BELOW_CHECK_SECONDS
             below = await calls_below(store, logs, run_id, seq)
-            if below != told:
+            if below is not None:
+                is_checked = is_settled
+                below = below if is_settled else msgspec.structs.replace(below, waits=False)
+            if below is not None and below != told:
                 told = below
                 yield [below]
 
@@ -51,18 +63,20 @@ async def _may_have_children(store: Store, run_id: str, seq: int) -> bool:
     return run is None or run.row.last_seq < seq or bool(run.row.waits.runs)
 
 
-async def calls_below(store: Store, logs: LogReader, run_id: str, seq: int) -> CallsBelow:
+async def calls_below(store: Store, logs: LogReader, run_id: str, seq: int) -> CallsBelow | None:
     """The client tools that the runs below this one wait for; none while anything in the tree can still go on.
 
-    `seq` is how far the caller knows the log of the run: rows that are behind it say nothing yet.
+    `seq` is how far the caller knows the log of the run: None where the row is behind it and says nothing yet.
     """
     nothing = CallsBelow([])
     run = await store.get_run(run_id)
-    if run is None or run.row.last_seq < seq or not run.row.waits.runs:
-        return nothing
+    if run is None or run.row.last_seq < seq:
+        return None
     tree = await _waiting_tree(store, run)
-    if not any(CLIENT_TOOL in item.row.waits.kinds.values() for item in tree[1:]):
+    if not tree or any(call in item.answered for item in tree for call in item.row.awaits):
         return nothing
+    if not any(CLIENT_TOOL in item.row.waits.kinds.values() for item in tree[1:]):
+        return CallsBelow([], waits=True)
     found: list[RequestedCall] = []
     for item in tree:
         if not item.row.awaits:

@@ -98,7 +98,7 @@ class Watchers:
         if any(kind != RATE_LIMIT for kind in run.row.waits.kinds.values()):
             return True
         below = await calls_below(self._served.store, self._served.logs, run_id, run.row.last_seq)
-        return bool(below.tool_calls)
+        return below is not None and bool(below.tool_calls)
 
 
 def watchers_of(request: Request) -> Watchers:

@@ -10,13 +10,15 @@ from shopfloor.views.stream_events import RequestedCall
 _SEPARATOR = ":"
 
 
-class CallsBelow(msgspec.Struct, frozen=True, rename="camel"):
+class CallsBelow(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The client tools that the runs below a run wait for, at a time when everything in its tree waits.
 
     No single log tells this, so a stream of the run gets it beside the log. The id of each call names its run.
     """
 
     tool_calls: list[RequestedCall]
+    waits: bool = False
+    """There are no such calls, nothing in the tree works any more, and the run's log has been silent for a while."""
 
 
 def join_call_id(run_id: str, call_id: str) -> str:

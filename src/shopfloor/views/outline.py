@@ -18,7 +18,7 @@ from shopfloor.log import (
     ToolResult,
 )
 from shopfloor.views.status import RunState
-from shopfloor.views.waiting import NOTHING, Waits, asked_line, waits_step
+from shopfloor.views.waiting import DEFINITION_CHANGED, NOTHING, Waits, asked_line, waits_step
 
 _QUESTION_KIND = "ask"
 
@@ -64,13 +64,15 @@ class Outline(msgspec.Struct):
         # Without its beginning, as where that line is damaged, nobody can answer it or go on with it.
         return self.outcome if self.is_ended else "waiting" if self.waits.waiting and self.attempt else "running"
 
-    def is_waiting(self, step: Step) -> bool:
-        """Whether that step waits: for somebody outside, or for the run that it called."""
-        return not self.is_ended and not step.done and (step.asks is not None or self._waits_for_run(step))
-
-    def _waits_for_run(self, step: Step) -> bool:
-        place = f"{step.path}#{step.iteration}" if step.iteration else step.path
-        return bool(self.waits.steps.get(place))
+    def state_of(self, step: Step, called: Outline | None = None) -> RunState:
+        """The state of a step. A step that called a run, given as `called`, is in the state of that run."""
+        if step.done:
+            return "failed" if step.error else "completed"
+        if self.is_ended:
+            return "cancelled"
+        if called is not None and not called.is_ended:
+            return called.state
+        return "waiting" if step.asks is not None else "running"
 
 
 def outline(events: Iterable[Event]) -> Outline:
@@ -96,12 +98,12 @@ def _fold(state: Outline, event: Event) -> None:
             known = state.steps.get((event.path, event.iteration, step.try_))
             if known is not None:
                 known.done, known.error, known.duration_ms, known.asks = True, step.error, step.duration_ms, None
-        case ToolCall(awaits=awaits) as call if awaits is not None:
+        case ToolCall(awaits=awaits) as call if awaits is not None and awaits.kind != DEFINITION_CHANGED:
             _wait(state, event, call, asked_line(call.name, awaits.kind, call.input))
         case ToolResult(call_id=call_id) as result if call_id in state.open_calls:
             _answer(state.open_calls.pop(call_id), result)
         case _:
-            return
+            pass
     state.waits = waits_step(state.waits, event)
 
 

@@ -98,11 +98,6 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.waits.waits_for if self.status == "waiting" else None
 
     @property
-    def asks(self) -> list[str] | None:
-        """What it waits for somebody to give, while it waits: each on one line."""
-        return self.waits.lines if self.status == "waiting" else None
-
-    @property
     def own_usage(self) -> Usage:
         """What it has spent itself, as far as is known by now."""
         usage = self.usage

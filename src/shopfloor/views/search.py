@@ -20,6 +20,7 @@ _MARKS: Final = re.compile(f"[{HIT_BEGIN}{HIT_END}]")
 _ID: Final = re.compile(r"[0-9a-f-]{4,}")
 _WORD: Final = re.compile(r"[^\W_]+")
 _QUOTED: Final = re.compile(r'"([^"]*)("|$)')
+_QUOTE: Final = '"'
 _BETWEEN: Final = r"[\W_]+"
 # CSI, OSC and the other strings (ended by BEL or ST), and short escapes. One that the text's end cuts off goes as well.
 _ESCAPES: Final = re.compile(
@@ -50,7 +51,8 @@ class Term(msgspec.Struct, frozen=True):
 def parse_query(query: str) -> tuple[Term, ...]:
     """The terms: bare words, and "quoted phrases". No other character has a meaning.
 
-    The last term may be unfinished, if its last word has more than one character.
+    Symbols count only in a query that has no word: then each part between spaces is found in tasks. The last term may
+    be unfinished, if its last word has more than one character.
     """
     terms: list[Term] = []
     rest = 0
@@ -63,7 +65,10 @@ def parse_query(query: str) -> tuple[Term, ...]:
     if unfinished:
         unfinished[-1] = msgspec.structs.replace(unfinished[-1], is_prefix=True)
     terms += unfinished
-    if not any(term.words for term in terms):
+    if query.strip() == _QUOTE:
+        # It begins no phrase yet.
+        terms.append(Term(_QUOTE, ()))
+    elif not any(term.words for term in terms):
         terms += [Term(literal, ()) for part in query.replace('"', " ").split() if (literal := fold(part))]
     # The last of equal terms counts: only that one may be unfinished.
     known = {(term.literal, term.words): _without_short_prefix(term) for term in terms[:SEARCH_TERMS]}

@@ -36,7 +36,7 @@ from shopfloor.errors import (
 )
 from shopfloor.limits import SIGNAL_FACTS
 from shopfloor.log import (
-    INTERRUPTED,
+    INTERRUPTED_STOP,
     AssistantMessage,
     Awaits,
     Cost,
@@ -198,7 +198,7 @@ def _said(state: Signals, event: Event, message: AssistantMessage) -> Step:
     if message.note is not None:
         agent, more = _noted(agent, event, message.note)
         told += more
-    elif agent.failed is not None and not message.synthetic and message.stop_reason != INTERRUPTED:
+    elif agent.failed is not None and not message.synthetic and message.stop_reason != INTERRUPTED_STOP:
         # It got over it after all. What was cut off had come before.
         agent = replace(agent, failed=None)
     told += tell.thinking(agent, event, message)

@@ -233,8 +233,12 @@ def _answered(state: StreamState, result: ToolResult) -> Step:
     return state, [ToolOutputAvailable(tool_call_id=result.call_id, tool_name=result.name, output=result.output)]
 
 
-def _asking(state: StreamState) -> Step:
-    """Where the run waits for somebody outside: what is asked of them, and that the stream is over for now."""
+def _asking(state: StreamState, *, settled: bool = False) -> Step:
+    """Ask whoever is outside for what the run waits for, and finish the stream for now.
+
+    Client tools are requested as soon as the run itself waits. For a question the stream is over only once nothing in
+    the run's tree works any more (`settled`), which the log of the run alone does not tell.
+    """
     fresh = {one: call for one, call in state.calls.items() if one not in state.asked}
     if not fresh or not state.waits.waiting or state.waits.for_definition:
         return state, []
@@ -244,6 +248,8 @@ def _asking(state: StreamState) -> Step:
         return state, _request(_requested(wanted))
     if any(state.calls[one].kind == CLIENT_TOOL for one in state.asked):
         # Their results are on the way; only then is it known whether the run waits for the others alone.
+        return state, []
+    if not settled:
         return state, []
     state = msgspec.structs.replace(state, asked=tuple(state.calls))
     reason: FinishReason = "question" if any(call.kind == QUESTION for call in fresh.values()) else "waiting"
@@ -258,12 +264,12 @@ def _args(given: Any) -> dict[str, Any]:
 
 
 def _below(state: StreamState, below: CallsBelow) -> Step:
-    """Request the client tools of sub-runs, each once, together with those of the run itself."""
+    """Request the client tools of sub-runs, each once, with those of the run itself; else finish for a question."""
     fresh = [call for call in below.tool_calls if call.tool_call_id not in state.asked_below]
     # Only open calls are listed: those that are listed no more have been answered.
     state = msgspec.structs.replace(state, asked_below=tuple(call.tool_call_id for call in below.tool_calls))
     if not fresh:
-        return state, []
+        return _asking(state, settled=True) if below.waits else (state, [])
     own = {one: call for one, call in state.calls.items() if call.kind == CLIENT_TOOL and one not in state.asked}
     state = msgspec.structs.replace(state, asked=(*state.asked, *own))
     return state, _request([*_requested(own), *fresh])

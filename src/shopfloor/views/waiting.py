@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -74,10 +75,14 @@ class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
         held = [DEFINITION_CHANGED] if self.for_definition else []
         return list(dict.fromkeys([*held, *(self.kinds[call] for call in self.calls if call in self.kinds), *called]))
 
+    def lines(self, *, answered: Collection[str] = ()) -> list[str]:
+        """What the calls ask for, each on one line, without the calls in `answered`."""
+        return [self.asks[call] for call in self.calls if call in self.asks and call not in answered]
+
     @property
-    def lines(self) -> list[str]:
-        """What the calls ask for, each on one line."""
-        return [self.asks[call] for call in self.calls if call in self.asks]
+    def held(self) -> str | None:
+        """Why the whole run waits, on one line, where it does."""
+        return next((self.asks.get(call) for call, kind in self.kinds.items() if kind == DEFINITION_CHANGED), None)
 
     @property
     def outside(self) -> bool:

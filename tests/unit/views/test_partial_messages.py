@@ -9,7 +9,7 @@ from tests.samples import RUN_ID, TIMESTAMP
 from shopfloor.cli.style import Style
 from shopfloor.cli.transcript import Transcript
 from shopfloor.log import (
-    INTERRUPTED,
+    INTERRUPTED_STOP,
     AssistantMessage,
     Entry,
     Event,
@@ -79,18 +79,18 @@ def test_a_message_that_was_cut_off_is_shown_before_the_end_of_its_step() -> Non
         (5, "step.completed"),
         (6, "run.completed"),
     ]
-    assert shown[2].payload == whole("Hello", stop_reason=INTERRUPTED)
+    assert shown[2].payload == whole("Hello", stop_reason=INTERRUPTED_STOP)
 
 
 def test_two_messages_that_are_typed_at_once_are_told_apart() -> None:
     events = log(STARTED, STEP, piece(0, "a", "m1"), piece(0, "b", "m2"), piece(1, "A", "m1"), whole("bB", "m2"), ENDED)
     said = [event.payload for event in without_pieces(events) if isinstance(event.payload, AssistantMessage)]
-    assert said == [whole("bB", "m2"), whole("aA", "m1", stop_reason=INTERRUPTED)]
+    assert said == [whole("bB", "m2"), whole("aA", "m1", stop_reason=INTERRUPTED_STOP)]
 
 
 def test_a_later_attempt_that_writes_what_was_cut_off_is_not_told_twice() -> None:
     again = RunStarted(name="claude-code", kind="agent", attempt=2, host="h2")
-    events = log(STARTED, STEP, piece(0, "Hel"), again, whole("Hel", stop_reason=INTERRUPTED), ENDED, OUTCOME)
+    events = log(STARTED, STEP, piece(0, "Hel"), again, whole("Hel", stop_reason=INTERRUPTED_STOP), ENDED, OUTCOME)
     assert archive(events) == [ArchiveEntry("assistant", [TextItem("Hel")])]
 
 
@@ -121,7 +121,7 @@ def test_a_piece_that_is_told_briefly_is_cut_no_sooner_than_the_message() -> Non
 def test_what_was_cut_off_does_not_make_a_failure_news_again() -> None:
     error = AssistantMessage(note=Note(kind="error", code="agent_error", message="broke"), blocks=[])
     state, told = Signals(), list[str]()
-    for event in log(STARTED, STEP, piece(0, "Hel"), error, whole("Hel", stop_reason=INTERRUPTED), ENDED):
+    for event in log(STARTED, STEP, piece(0, "Hel"), error, whole("Hel", stop_reason=INTERRUPTED_STOP), ENDED):
         state, signals = signals_step(state, event)
         told += [signal.type for signal in signals]
     assert told.count("agent.error") == 1

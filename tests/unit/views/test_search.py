@@ -149,6 +149,7 @@ def test_what_a_new_event_costs_does_not_grow_with_the_run() -> None:
         ("c++", [Term("c", ("c",))]),
         ("++", [Term("++", ())]),
         ('"" " "', []),
+        (' "', [Term('"', ())]),
         ("foo/bar", [Term("foo", ("foo",)), Term("bar", ("bar",), is_prefix=True)]),
         ("北京", [Term("北京", ("北", "京"))]),
         ("same same", [Term("same", ("same",), is_prefix=True)]),

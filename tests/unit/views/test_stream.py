@@ -31,6 +31,7 @@ from shopfloor.log import (
     Usage,
 )
 from shopfloor.views import (
+    CallsBelow,
     StreamEvent,
     StreamState,
     UnknownEvent,
@@ -65,7 +66,9 @@ def log(*payloads: Payload | tuple[Payload, dict[str, Any]], first: int = 1) -> 
     return events
 
 
-def told(*ones: Event | Delta, state: StreamState | None = None) -> tuple[StreamState, list[dict[str, Any]]]:
+def told(
+    *ones: Event | Delta | CallsBelow, state: StreamState | None = None
+) -> tuple[StreamState, list[dict[str, Any]]]:
     """The state at the end, and what was told, as it goes over the wire."""
     state = state or StreamState()
     events: list[StreamEvent] = []
@@ -431,14 +434,15 @@ def test_branches_of_a_step_that_has_ended_are_not_waited_for() -> None:
     assert types(events[-2:]) == ["tool-request", "finish"]
 
 
-def test_a_question_is_told_at_once_and_finishes_where_the_run_waits_for_nothing_else() -> None:
+def test_a_question_is_told_at_once_and_finishes_once_nothing_of_the_run_works_any_more() -> None:
     asked = {"question": "Which?", "options": ["a", 1]}
     state, events = told(*log(STARTED, STEP, call("q", "ask", asked, "question")))
     value = {"executionId": RUN_ID, "callId": "q", "question": "Which?", "options": ["a", "1"], "waits": True}
-    assert events[-2:] == [
-        {"type": "resource-update", "name": "question", "value": value},
-        {"type": "finish", "finishReason": "other", "reason": "question"},
-    ]
+    assert events[-1] == {"type": "resource-update", "name": "question", "value": value}
+    assert told(CallsBelow([]), state=state)[1] == []
+    state, events = told(CallsBelow([], waits=True), state=state)
+    assert events == [{"type": "finish", "finishReason": "other", "reason": "question"}]
+    assert told(CallsBelow([], waits=True), state=state)[1] == []
     _, events = told(*log(result("q", "a", "ask"), first=4), state=state)
     assert types(events) == ["tool-output-available"]
 
@@ -448,7 +452,9 @@ def test_a_question_beside_a_client_tool_comes_second() -> None:
     state, events = told(*log(STARTED, STEP, *calls))
     assert types(events[-2:]) == ["tool-request", "finish"]
     assert events[-1]["finishReason"] == "tool-calls"
-    _, events = told(*log(result("c1"), first=5), state=resumed(state, ["c1"]))
+    state, events = told(*log(result("c1"), first=5), state=resumed(state, ["c1"]))
+    assert types(events) == ["tool-output-available"]
+    _, events = told(CallsBelow([], waits=True), state=state)
     assert events[-1] == {"type": "finish", "finishReason": "other", "reason": "question"}
 
 
@@ -477,10 +483,10 @@ def test_a_logged_question_waits_for_nobody() -> None:
 
 
 def test_another_wait_is_said_as_such_and_a_sub_run_is_none() -> None:
-    _, events = told(*log(STARTED, STEP, call("a", kind="approval")))
+    _, events = told(*log(STARTED, STEP, call("a", kind="approval")), CallsBelow([], waits=True))
     assert events[-1] == {"type": "finish", "finishReason": "other", "reason": "waiting"}
     sub = CallStarted(name="sub", kind="call_workflow", try_=1)
-    _, events = told(*log(STARTED, (sub, {"child_run_id": CHILD_ID})))
+    _, events = told(*log(STARTED, (sub, {"child_run_id": CHILD_ID})), CallsBelow([], waits=True))
     assert "finish" not in types(events)
 
 

@@ -515,7 +515,7 @@ export interface components {
             children: number;
             /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, `definition_changed`, or another; `run` for a run that it called. Null while it does not. */
             waits_for: string[] | null;
-            /** @description While it waits, what it asks for, each on one line. Null while it does not. */
+            /** @description While it waits, what it asks for, each on one line, without what somebody has answered. Null while it does not. */
             asks: string[] | null;
             /** @description Its status is `running`, and no process works on it: the one that did is gone. */
             interrupted: boolean;
@@ -595,7 +595,7 @@ export interface components {
             children: number;
             /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, `definition_changed`, or another; `run` for a run that it called. Null while it does not. */
             waits_for: string[] | null;
-            /** @description While it waits, what it asks for, each on one line. Null while it does not. */
+            /** @description While it waits, what it asks for, each on one line, without what somebody has answered. Null while it does not. */
             asks: string[] | null;
             /** @description Its status is `running`, and no process works on it: the one that did is gone. */
             interrupted: boolean;
@@ -2391,7 +2391,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; `event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before the message `message_id`; pieces may be missing, and `offset` says where one belongs; `event: requests` with the `toolCalls` that runs below this one wait for, once everything in its tree waits; `event: end` when there will be no more. */
+            /** @description Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; `event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before the message `message_id`; pieces may be missing, and `offset` says where one belongs; `event: requests` with the `toolCalls` that runs below this one wait for, once everything in its tree waits, or with `waits` where none does and nothing of it works any more; `event: end` when there will be no more. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2433,7 +2433,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; `event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before the message `message_id`; pieces may be missing, and `offset` says where one belongs; `event: requests` with the `toolCalls` that runs below this one wait for, once everything in its tree waits; `event: end` when there will be no more. */
+            /** @description Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; `event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before the message `message_id`; pieces may be missing, and `offset` says where one belongs; `event: requests` with the `toolCalls` that runs below this one wait for, once everything in its tree waits, or with `waits` where none does and nothing of it works any more; `event: end` when there will be no more. */
             200: {
                 headers: {
                     [name: string]: unknown;

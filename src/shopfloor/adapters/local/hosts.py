@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 
 import msgspec
 
-from shopfloor.record import Storage, is_host_alive
-
-_NAME = re.compile(r"[a-z0-9-]{1,64}")
+from shopfloor.record import Storage, host_file, is_host_alive
 
 
 class HostCard(msgspec.Struct, frozen=True):
@@ -48,9 +45,10 @@ class LocalHosts:
                 os.kill(card.pid, number)
 
     def _card(self, host: str) -> HostCard | None:
-        if _NAME.fullmatch(host) is None:
+        file = host_file(self._folder, host)
+        if file is None:
             return None
         try:
-            return msgspec.json.decode((self._folder / f"{host}.lock").read_bytes(), type=HostCard)
+            return msgspec.json.decode(file.read_bytes(), type=HostCard)
         except (OSError, msgspec.MsgspecError):
             return None

@@ -76,7 +76,7 @@ class MemoryStore:
 
     async def get_run(self, run_id: str) -> RunItem | None:
         kept = self._runs.get(run_id)
-        return msgspec.structs.replace(self._item(kept, kept.row), answered=self._answers(kept.row)) if kept else None
+        return self._item(kept, kept.row) if kept else None
 
     def _answers(self, row: RunRow) -> tuple[str, ...]:
         ids = [order.id for order in self.orders.values() if order.run_id == row.id and row.awaits]
@@ -238,6 +238,7 @@ class MemoryStore:
             channel_name=self._channels.get(row.channel_id) if row.channel_id is not None else None,
             snippet=snippet(searched.terms, row.task, kept.pieces.values()) if searched else None,
             search_stopped_at=kept.search_stopped_at,
+            answered=self._answers(row),
         )
 
 

@@ -14,14 +14,13 @@ from uuid import uuid4
 import anyio
 import msgspec
 
-from shopfloor.adapters.models.scripts import Pieces, Script, Scripts, Turn
+from shopfloor.adapters.models.scripts import PLACEHOLDER, Pieces, Script, Scripts, Turn
 from shopfloor.errors import ProviderError, RequestRejected, error_of
 from shopfloor.limits import SCRIPT_WORD_SECONDS
 from shopfloor.log import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, Usage
 from shopfloor.ports import ModelRequest, Reply, ReplyDelta
 
 _WORD = re.compile(r"\s*\S+\s*")
-_PLACE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 class ScriptedModels:
@@ -179,7 +178,7 @@ def _words(text: str) -> list[str]:
 
 
 def _filled(text: str, values: dict[str, str]) -> str:
-    return _PLACE.sub(lambda match: values.get(match.group(1), match.group(0)), text)
+    return PLACEHOLDER.sub(lambda match: values.get(match.group(1), match.group(0)), text)
 
 
 def _filled_in(value: Any, values: dict[str, str]) -> Any:

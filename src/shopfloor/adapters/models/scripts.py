@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 import msgspec
 from msgspec.structs import fields
@@ -19,6 +19,10 @@ SCRIPT_FILES = (".yaml", ".yml", ".json")
 """What the name of a script ends with where it is a path."""
 ERROR_CODES = tuple(error.code for error in every_error() if issubclass(error, ProviderError))
 """The failures of a provider that a script can play."""
+
+PLACEHOLDER: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+VALUES: Final = ("last_user", "system", "tool_results")
+"""What the texts of every script may speak of, beside its captures."""
 
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Pieces = str | list[str]
@@ -125,7 +129,9 @@ def _read(name: str, file: Traversable) -> Script:
     problems = document.problems or sorted(set(_problems(document)))
     if problems:
         told = "; ".join(f"{name}:{line}: {reason}" for line, reason in problems)
-        raise UnknownModel(told, hint="docs/testing.md says what a script has")
+        refused = UnknownModel(told, hint="docs/testing.md says what a script has")
+        refused.problems = tuple((name, line, reason) for line, reason in problems)
+        raise refused
     return msgspec.convert(document.value, Script)
 
 
@@ -138,45 +144,90 @@ def _problems(document: Document) -> Iterator[tuple[int, str]]:
     turns = script.get("turns")
     if not isinstance(turns, list) or not turns:
         yield document.line_of(("turns",)), "a script needs `turns`: a list of at least one"
-        turns = []
-    yield from _misfits(document, (), {**script, "turns": []}, Script)
+        turns = list[Any]()
+        script = {**script, "turns": turns}
+    yield from _misfits(document, (), script, Script)
+    captures: Any = script.get("captures")
+    named = cast("dict[str, Any]", captures) if isinstance(captures, dict) else {}
+    for name, capture in named.items():
+        find = cast("dict[str, Any]", capture).get("find") if isinstance(capture, dict) else None
+        if isinstance(find, str) and (reason := _no_pattern(find, groups=1)):
+            yield document.line_of(("captures", name)), f"`find` is no regular expression with a group: {reason}"
     for number, turn in enumerate(cast("list[Any]", turns)):
-        yield from _misfits(document, ("turns", number), turn, Turn)
+        if isinstance(turn, dict):
+            yield from _turn_problems(document, ("turns", number), cast("dict[str, Any]", turn), {*VALUES, *named})
 
 
-def _misfits(document: Document, place: Place, value: Any, wanted: type[Script | Turn]) -> Iterator[tuple[int, str]]:
-    try:
-        read = msgspec.convert(value, wanted)
-    except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at `$")
-        inside = [key or int(index) for key, index in re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", path)]
-        if "unknown field" in message:
-            inside.append(message.split("`")[1])
-            message = f"{message}; {_fields_at(wanted, inside)}"
-        yield document.line_of((*place, *inside)), message
+def _turn_problems(
+    document: Document, place: Place, turn: dict[str, Any], known: set[str]
+) -> Iterator[tuple[int, str]]:
+    """What is wrong with a turn beyond its shape."""
+    if not turn:
+        yield document.line_of(place), "a turn says nothing: give it `text`, `tool_calls`, `answer` or `error`"
+    when, error = turn.get("when"), turn.get("error")
+    if isinstance(when, str) and (reason := _no_pattern(when)):
+        yield document.line_of((*place, "when")), f"`when` is no regular expression: {reason}"
+    code: Any = cast("dict[str, Any]", error).get("code") if isinstance(error, dict) else None
+    if isinstance(code, str) and code not in ERROR_CODES:
+        codes = ", ".join(f"`{one}`" for one in ERROR_CODES)
+        yield document.line_of((*place, "error")), f"there is no error `{code}` of a provider; {codes}"
+    for field in ("text", "thinking", "tool_calls", "answer"):
+        for name in sorted(_placeholders(turn.get(field)) - known):
+            there = ", ".join(f"`{one}`" for one in sorted(known))
+            yield document.line_of((*place, field)), f"`{{{{{name}}}}}` is nothing that a script has; there are {there}"
+
+
+def _placeholders(value: Any) -> set[str]:
+    if isinstance(value, str):
+        return set(PLACEHOLDER.findall(value))
+    inside: Iterable[Any] = ()
+    if isinstance(value, dict):
+        inside = cast("dict[str, Any]", value).values()
+    elif isinstance(value, list):
+        inside = cast("list[Any]", value)
+    return {name for one in inside for name in _placeholders(one)}
+
+
+def _misfits(document: Document, place: Place, value: Any, wanted: type[msgspec.Struct]) -> Iterator[tuple[int, str]]:
+    """Every part of a value that has not the shape of `wanted`, and not only the first."""
+    if not isinstance(value, dict):
+        yield from _unfit(document, place, value, wanted)
         return
-    if isinstance(read, Turn):
-        if read.when is not None and (reason := _no_pattern(read.when)):
-            yield document.line_of((*place, "when")), f"`when` is no regular expression: {reason}"
-        if read.error is not None and read.error.code not in ERROR_CODES:
-            codes = ", ".join(f"`{code}`" for code in ERROR_CODES)
-            yield document.line_of((*place, "error")), f"there is no error `{read.error.code}` of a provider; {codes}"
+    given = cast("dict[str, Any]", value)
+    known = {field.name: field for field in fields(wanted)}
+    for name, inner in given.items():
+        if name in known:
+            yield from _misfits_in(document, (*place, name), inner, known[name].type)
+        else:
+            there = ", ".join(f"`{one}`" for one in known)
+            reason = f"Object contains unknown field `{name}`; there are {there}"
+            yield document.line_of((*place, name)), reason
+    for name, field in known.items():
+        if field.required and name not in given:
+            yield document.line_of(place), f"Object missing required field `{name}`"
+
+
+def _misfits_in(document: Document, place: Place, value: Any, wanted: Any) -> Iterator[tuple[int, str]]:
+    inside = [one for one in (wanted, *get_args(wanted)) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+    if not inside or value is None:
+        yield from _unfit(document, place, value, wanted)
+    elif get_origin(wanted) is list and isinstance(value, list):
+        for number, inner in enumerate(cast("list[Any]", value)):
+            yield from _misfits(document, (*place, number), inner, inside[0])
+    elif get_origin(wanted) is dict and isinstance(value, dict):
+        for name, inner in cast("dict[str, Any]", value).items():
+            yield from _misfits(document, (*place, name), inner, inside[0])
+    elif isinstance(value, dict):
+        yield from _misfits(document, place, value, inside[0])
     else:
-        for name, capture in read.captures.items():
-            if reason := _no_pattern(capture.find, groups=1):
-                yield document.line_of(("captures", name)), f"`find` is no regular expression with a group: {reason}"
+        yield from _unfit(document, place, value, wanted)
 
 
-def _fields_at(wanted: type[msgspec.Struct], inside: list[Any]) -> str:
-    """The fields that there are where an unknown one was found."""
-    parts: dict[Any, type[msgspec.Struct]] = {
-        "tool_calls": ScriptedCall,
-        "error": ScriptedError,
-        "usage": ScriptedUsage,
-        "captures": Capture,
-    }
-    owner = next((parts[part] for part in inside[:-1] if part in parts), wanted)
-    return "there are " + ", ".join(f"`{field.name}`" for field in fields(owner))
+def _unfit(document: Document, place: Place, value: Any, wanted: Any) -> Iterator[tuple[int, str]]:
+    try:
+        msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        yield document.line_of(place), str(error).partition(" - at `$")[0]
 
 
 def _no_pattern(pattern: str, *, groups: int = 0) -> str | None:

@@ -32,9 +32,10 @@ def one(run_id: str) -> Select[Any]:
     return _whole().where(worker_runs.c.id == run_id)
 
 
-def answers(run_id: str) -> Select[Any]:
-    """What somebody has answered of a run and no log has taken up."""
-    return select(orders.c.id).where(orders.c.run_id == run_id, orders.c.id.startswith(ANSWER)).order_by(orders.c.num)
+def answers(run_ids: Sequence[str]) -> Select[str, str]:
+    """The answers to calls of these runs that no log has yet."""
+    query = select(orders.c.run_id, orders.c.id).where(orders.c.run_id.in_(run_ids), orders.c.id.startswith(ANSWER))
+    return query.order_by(orders.c.num)
 
 
 def begun(run_ids: Sequence[str]) -> Select[Any]:

@@ -87,7 +87,7 @@ class SqliteStore:
             found = [item_of(row, listed=True) for row in connection.execute(query)]
             total: int = connection.execute(queries.total(wanted)).scalar_one()
             more = len(found) > limit
-            items = found[:limit]
+            items = _with_answers(connection, found[:limit])
             if wanted.search is not None:
                 shown = snippets(driver(connection), wanted.search, items)
                 items = [msgspec.structs.replace(item, snippet=one) for item, one in zip(items, shown, strict=True)]
@@ -98,11 +98,10 @@ class SqliteStore:
     async def get_run(self, run_id: str) -> RunItem | None:
         def job(connection: Connection) -> RunItem | None:
             found = connection.execute(queries.one(run_id)).first()
-            item = item_of(found, listed=False) if found is not None else None
-            if item is None or not item.row.awaits:
-                return item
-            answers = tuple(connection.execute(queries.answers(run_id)).scalars())
-            return msgspec.structs.replace(item, answered=tuple(one.removeprefix(ANSWER) for one in answers))
+            if found is None:
+                return None
+            (item,) = _with_answers(connection, [item_of(found, listed=False)])
+            return item
 
         return await self.read(job)
 
@@ -274,3 +273,14 @@ class SqliteStore:
             await anyio.to_thread.run_sync(self.writer.close)
             self.intake.close()
             self._engine.dispose()
+
+
+def _with_answers(connection: Connection, items: list[RunItem]) -> list[RunItem]:
+    """The same runs, each with the calls of it that somebody has answered and whose answer no log has yet."""
+    waiting = [item.row.id for item in items if item.row.awaits]
+    if not waiting:
+        return items
+    answered: dict[str, list[str]] = {}
+    for run_id, order_id in connection.execute(queries.answers(waiting)):
+        answered.setdefault(run_id, []).append(order_id.removeprefix(ANSWER))
+    return [msgspec.structs.replace(item, answered=tuple(answered.get(item.row.id, ()))) for item in items]

@@ -9,7 +9,7 @@ from typing import Any
 
 from shopfloor.engine.agents.timing import timed
 from shopfloor.engine.agents.transcript import Prices, Transcriber, Write
-from shopfloor.limits import LINE_BUFFER_BYTES
+from shopfloor.limits import RUN_ID_BYTES, RUN_ID_LINES
 from shopfloor.log import FORMAT, Line, RunCompleted, RunStarted, Session, StepCompleted, StepStarted, encode, now
 from shopfloor.ports import AgentExit, Ended, Normaliser, Report
 
@@ -24,10 +24,15 @@ def transcribed(
     ended: AgentExit | None = None,
     clock: Callable[[], str] = now,
 ) -> Iterator[bytes]:
-    """The lines of the transcript, as they can be told. The same stream twice has the same ids."""
+    """Yield the lines of the transcript as chunks arrive, from the moment the run's id is known.
+
+    The id is a hash of the stream's first lines, so the same stream always has the same ids. The very first line is not
+    enough: a run and its resume both begin with the id of their session.
+    """
     coming = iter(chunks)
-    head = _first_line(coming)
-    transcript = _Transcript(provider, run_id_of(provider, head), prices, source)
+    head = _read_head(coming)
+    identity = b"\n".join(head[:RUN_ID_BYTES].split(b"\n")[:RUN_ID_LINES]).rstrip()
+    transcript = _Transcript(provider, _id_from(provider, identity), prices, source)
     seqs: dict[str, int] = {}
     writes = _writes(transcript, normaliser, head, coming, ended)
     for write, timestamp in timed(writes, tells_time=normaliser.tells_time, clock=clock):
@@ -58,10 +63,12 @@ def _writes(
         yield from transcript.take(report, ended)
 
 
-def _first_line(chunks: Iterator[bytes]) -> bytes:
-    """The beginning, up to at least the end of the first line unless that is very long."""
+def _read_head(chunks: Iterator[bytes]) -> bytes:
+    """Read the lines that a run's id is made from, and whatever else came with them."""
     head = b""
-    while b"\n" not in head and len(head) < LINE_BUFFER_BYTES and (chunk := next(chunks, None)) is not None:
+    while head.count(b"\n") < RUN_ID_LINES and len(head) < RUN_ID_BYTES:
+        if (chunk := next(chunks, None)) is None:
+            break
         head += chunk
     return head
 
@@ -91,7 +98,7 @@ class _Transcript:
             path=provider,
             provider=provider,
             prices=prices,
-            new_id=lambda key: run_id_of(run_id, key.encode()),
+            new_id=lambda key: _id_from(run_id, key.encode()),
         )
 
     def beginning(self) -> list[Write]:
@@ -153,10 +160,9 @@ def result_of(ended: Ended, exit_: AgentExit | None = None) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def run_id_of(name: str, data: bytes) -> str:
-    """An id in the shape of every run's, always the same for the same bytes."""
-    first_line = data.split(b"\n", 1)[0]
-    digest = bytearray(hashlib.sha256(name.encode() + b"\n" + first_line).digest()[:16])
+def _id_from(name: str, data: bytes) -> str:
+    """Make a run id (the form of a random UUID) that is always the same for the same name and bytes."""
+    digest = bytearray(hashlib.sha256(name.encode() + b"\n" + data).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x40
     digest[8] = digest[8] & 0x3F | 0x80
     text = digest.hex()

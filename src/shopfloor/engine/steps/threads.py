@@ -9,7 +9,7 @@ import msgspec
 
 from shopfloor.engine.journal import Said
 from shopfloor.log import (
-    INTERRUPTED,
+    INTERRUPTED_STOP,
     AssistantMessage,
     Block,
     TextBlock,
@@ -51,7 +51,7 @@ def messages_of(said: Sequence[Said]) -> list[ThreadMessage]:
         match one:
             case UserMessage():
                 messages.append(ThreadMessage("user", one.blocks))
-            case AssistantMessage() if one.stop_reason != INTERRUPTED:
+            case AssistantMessage() if one.stop_reason != INTERRUPTED_STOP:
                 messages.append(ThreadMessage("assistant", one.blocks))
             case _:
                 pass
@@ -65,7 +65,7 @@ def result_block(result: ToolResult) -> ToolResultBlock:
 
 def is_whole(one: Said) -> bool:
     """Whether it is a message of the model's that was not cut off."""
-    return isinstance(one, AssistantMessage) and one.stop_reason != INTERRUPTED
+    return isinstance(one, AssistantMessage) and one.stop_reason != INTERRUPTED_STOP
 
 
 def last_reply(said: Sequence[Said]) -> AssistantMessage | None:
@@ -73,7 +73,7 @@ def last_reply(said: Sequence[Said]) -> AssistantMessage | None:
     for one in reversed(said):
         if isinstance(one, UserMessage):
             return None
-        if isinstance(one, AssistantMessage) and one.stop_reason != INTERRUPTED:
+        if isinstance(one, AssistantMessage) and one.stop_reason != INTERRUPTED_STOP:
             return one
     return None
 

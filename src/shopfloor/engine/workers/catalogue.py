@@ -285,6 +285,9 @@ def _in_folder(folder: Path) -> tuple[Worker, ...]:
         return (Worker(definition=kept, folder=folder, origin=str(folder), problems=tuple(problems)),)
     if (folder / PYTHON_FILE).exists():
         return (_in_python_file(folder),)
+    for file in (folder / WORKER_FILE, folder / PYTHON_FILE):
+        if file.is_symlink():
+            return (_broken(folder.name, file, f"it is a link to {file.readlink()}, which is not there", folder),)
     return ()
 
 

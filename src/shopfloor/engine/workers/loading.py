@@ -7,10 +7,14 @@ import importlib
 import importlib.util
 import linecache
 import re
+import signal
 import sys
+import threading
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from shopfloor.engine.workers.problems import did_you_mean
@@ -37,18 +41,39 @@ def load_module(name: str) -> ModuleType:
 
 
 def _imported(name: str) -> ModuleType:
+    interrupts: list[int] = []
     try:
-        return importlib.import_module(name)
+        with _noting_interrupts(interrupts):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidWorker(
                 f"there is no module `{name}`", hint="install it, set PYTHONPATH, or name a file: `path/to/file.py`"
             ) from error
         raise _failed(name, error) from error
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if interrupts:
+            raise
         raise _failed(name, error) from error
+
+
+@contextmanager
+def _noting_interrupts(interrupts: list[int]) -> Generator[None]:
+    """Note each Ctrl-C in the list: code that raises `KeyboardInterrupt` by itself is merely broken."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def load_file(path: Path) -> ModuleType:
@@ -64,15 +89,17 @@ def load_file(path: Path) -> ModuleType:
     before = sys.modules.get(name)
     sys.modules[name] = module
     linecache.checkcache(str(path))
+    interrupts: list[int] = []
     try:
         # Not by its cached bytecode: that is found by whole seconds, and a file may change twice in one.
-        exec(compile(path.read_bytes(), path, "exec"), module.__dict__)  # noqa: S102 - a worker is code to be run
+        with _noting_interrupts(interrupts):
+            exec(compile(path.read_bytes(), path, "exec"), module.__dict__)  # noqa: S102 - a worker is code to be run
     except BaseException as error:
         if before is None:
             del sys.modules[name]
         else:
             sys.modules[name] = before
-        if isinstance(error, KeyboardInterrupt):
+        if interrupts:
             raise
         raise _failed(f"{path}{_line_in(path, error)}", error) from error
     return module

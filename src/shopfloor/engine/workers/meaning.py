@@ -43,7 +43,7 @@ from shopfloor.engine.workers.values import (
     shell_problems,
     unfillable,
 )
-from shopfloor.errors import ShopfloorError
+from shopfloor.errors import ShopfloorError, UnknownModel
 from shopfloor.yaml_document import Document, Place
 
 
@@ -131,6 +131,8 @@ class Meaning:
 
     def _steps(self, steps: dict[str, Step], scope: _Scope, place: Place) -> None:
         self._segments(steps, place, "step")
+        if not steps and place != ("steps",):
+            self._wrong(place, f"`{place[-1]}` has no steps: it needs at least one")
         for name, step in steps.items():
             self._step(step, scope, (*place, name))
 
@@ -176,6 +178,8 @@ class Meaning:
         match step:
             case Parallel():
                 self._segments(step.branches, (*place, "branches"), "branch")
+                if not step.branches:
+                    self._wrong((*place, "branches"), "`branches` needs at least one: a name and its steps")
                 ends: list[_Scope] = []
                 for name, steps in step.branches.items():
                     ends.append(scope.copy())
@@ -189,6 +193,7 @@ class Meaning:
                 inside.names.add("ROUND")
                 self._condition(step.condition, inside, (*place, "while"))
                 self._steps(step.steps, inside, (*place, "steps"))
+                inside.names -= {"ROUND"} - scope.names
                 scope.take(inside)
 
     def _each(self, step: ForEach, scope: _Scope, place: Place) -> None:
@@ -242,6 +247,11 @@ class Meaning:
         elif self._surroundings.check_model is not None:
             try:
                 self._surroundings.check_model(model)
+            except UnknownModel as error:
+                # A script says itself where it is wrong.
+                self.problems += [Problem(Path(file), line, reason) for file, line, reason in error.problems]
+                if not error.problems:
+                    self._refused(place, error)
             except ShopfloorError as error:
                 self._refused(place, error)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from shopfloor.adapters.providers.reading import Record, count_at
 from shopfloor.adapters.providers.tokens import NOTHING, less
 from shopfloor.log import Usage
@@ -48,6 +50,13 @@ class Meter:
         more = less(total, before)
         self._spent = added(more, self._spent)
         return more
+
+
+def is_usage(value: object) -> bool:
+    """Whether this can be what Codex says of tokens: nothing, or counts by name."""
+    counts = cast("dict[str, object]", value).values() if isinstance(value, dict) else ()
+    of_counts = all(one is None or (isinstance(one, int) and one >= 0) for one in counts)
+    return value is None or (isinstance(value, dict) and of_counts)
 
 
 def usage_of(usage: Record) -> Usage:

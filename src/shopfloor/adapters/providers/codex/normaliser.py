@@ -11,7 +11,7 @@ from typing import Literal
 
 from shopfloor.adapters.providers.codex.agents import SubAgents
 from shopfloor.adapters.providers.codex.items import COLLAB, TODO_LIST, Tool, tool_of, word
-from shopfloor.adapters.providers.codex.meter import Meter
+from shopfloor.adapters.providers.codex.meter import Meter, is_usage
 from shopfloor.adapters.providers.codex.prose import broke_off, error_note, failure, retry_note
 from shopfloor.adapters.providers.codex.repeats import Repeats
 from shopfloor.adapters.providers.lines import LineNormaliser
@@ -68,6 +68,9 @@ class CodexNormaliser(LineNormaliser):
                 return self._failed(text_at(record, "message"))
             case "turn.completed":
                 self._turn = "completed"
+                if not is_usage(record.get("usage")):
+                    # The turn is over all the same; what it says of tokens is kept as it came.
+                    return None
                 added = self._meter.read(record_at(record, "usage"))
                 return [Spent(usage=added)] if added is not None else []
             case "turn.failed":
