@@ -1,8 +1,7 @@
 """docs/reference/errors.md: the tree of errors."""
 
-import inspect
 import re
-from textwrap import dedent
+from pathlib import Path
 
 from shopfloor import errors
 from shopfloor.errors import ShopfloorError, every_error
@@ -43,9 +42,8 @@ def our_errors() -> list[type[ShopfloorError]]:
 
 
 def drawn_tree() -> list[str]:
-    """The lines of the tree in the docstring of errors.py."""
-    lines = (inspect.getdoc(errors) or "").splitlines()
-    return dedent("\n".join(line for line in lines if _DRAWN.match(line))).splitlines()
+    """The lines of the tree, with what each class means."""
+    return Path(__file__).with_name("errors_tree.txt").read_text(encoding="utf-8").splitlines()
 
 
 def meanings() -> dict[str, str]:

@@ -31,6 +31,7 @@ def two_projects(tmp_path: Path) -> tuple[Path, Path]:
     return project(tmp_path, "alpha", "report", "only-alpha"), project(tmp_path, "beta", "report")
 
 
+@pytest.mark.req("SF-29")
 def test_a_server_serves_the_workers_of_two_projects_each_in_its_folder(shopfloor, start, env, two_projects):
     alpha, beta = two_projects
     server = start("up", "--port", "0", cwd=alpha)
@@ -70,6 +71,7 @@ def _ended(client: httpx.Client, run_id: str) -> dict:
         time.sleep(0.05)
 
 
+@pytest.mark.req("SF-29")
 def test_a_slug_that_two_projects_have_is_named_with_the_project(shopfloor, tmp_path, two_projects):
     for folder in two_projects:
         assert shopfloor("projects", "add", str(folder)).returncode == 0
