@@ -105,6 +105,12 @@ def test_code_on_a_page_says_its_language(page: Path) -> None:
     assert [match["text"] for match in _FENCE.finditer(text) if not match["language"]] == []
 
 
+def test_every_test_that_the_security_page_names_is_there() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)`", (ROOT / "docs" / "security.md").read_text(encoding="utf-8"))
+    assert named
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 def test_blocks_are_found_by_their_language_and_line() -> None:
     page = "a\n```sh\necho 1\n```\nb\n```console\n$ no\n```\n```sh\necho 2\necho 3\n```\n"
     assert list(blocks(page, "sh")) == [Block(3, "echo 1\n"), Block(10, "echo 2\necho 3\n")]
