@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import SHOPFLOOR
 from tests.cli.test_run import wait_until
 from tests.faults.engine_server import Server, Shop
 
@@ -91,3 +93,22 @@ def test_a_run_that_blocks_the_event_loop_is_named_stopped_and_fails_in_the_end(
         assert (error.code, "its log says where" in (error.hint or "")) == ("poisoned", True)
         assert ended[child].status == "failed"
         assert server.stop() == 0
+
+
+@pytest.mark.req("SF-5")
+def test_a_command_whose_worker_blocks_the_event_loop_can_be_interrupted(shop: Shop):
+    run = subprocess.Popen(
+        [SHOPFLOOR, "run", "spinning", "--workers", str(shop.folder / "blocking.py")],
+        env=shop.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    wait_until(shop.runs, "the run to begin", 60)
+    (run_id,) = shop.runs()
+    wait_until(lambda: blocked(shop, run_id) == 1, "the note", 60)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert re.search(rf"blocking.py:1[12], in spin \(run {run_id}\)", said.decode())
+    assert "Thread" not in said.decode()
+    wait_until(lambda: shop.children() == [], "every process to be gone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ import anyio
 from shopfloor.cli.arguments import storage_of
 from shopfloor.cli.leaving import leave_soon, leave_tasks
 from shopfloor.cli.remote import is_remote
+from shopfloor.cli.signals import receive_signals
 from shopfloor.errors import RunNotFound, ShopfloorError, UnexpectedError
 from shopfloor.limits import OUTCOME_PAUSE_SECONDS
 from shopfloor.record import Masking
@@ -46,6 +48,7 @@ def ask(
     hear: Hear = _leave,
 ) -> T:
     """What `question` gives. Its errors leave as what they are; a signal that is not for `hear` ends it."""
+    logging.getLogger("shopfloor.engine.stacks").disabled = not args.debug
     work = partial(_asked, args, question, workers=workers, can_run=can_run, mask=mask, hear=hear)
     answer = anyio.run(work, backend_options={"use_uvloop": True})
     if isinstance(answer, int):
@@ -70,7 +73,7 @@ async def _asked(
     answer: _Answer[T] | ShopfloorError = UnexpectedError("the question was left before it was answered")
     left: list[int] = []
     async with open_client(storage_of(args), workers=workers, can_run=can_run, mask=mask) as client:
-        with anyio.open_signal_receiver(*heard) as signals:
+        with receive_signals(heard) as signals:
 
             async def obey() -> None:
                 async for number in signals:

@@ -12,7 +12,7 @@ from shopfloor.limits import LEAVE_SECONDS
 
 def leave_soon(code: int) -> None:
     """However long tidying up takes, whoever wants to leave leaves."""
-    timer = threading.Timer(LEAVE_SECONDS, _leave, (code,))
+    timer = threading.Timer(LEAVE_SECONDS, leave_now, (code,))
     timer.daemon = True
     timer.start()
 
@@ -31,7 +31,8 @@ def leave_threads(code: int) -> None:
         leave_soon(code)
 
 
-def _leave(code: int) -> None:
+def leave_now(code: int) -> None:
+    """End the process, without waiting for threads or tasks."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -24,6 +24,8 @@ LOOP_BLOCKED = "loop_blocked"
 """The code of the note that the log of a run gets when its worker blocks the event loop."""
 _EXIT_CODE = 70
 _log = logging.getLogger("shopfloor.engine")
+_stack_log = logging.getLogger("shopfloor.engine.stacks")
+"""Stacks are for whoever runs a server; a command shows them with `--debug` only."""
 
 current_run: ContextVar[str | None] = ContextVar("current_run", default=None)
 """The run whose code is being executed. Tasks that a worker makes have the value of the task that made them."""
@@ -86,7 +88,8 @@ class Watchdog:
         run_id = _runs_of_tasks.get(task) if task is not None else None
         stacks = _stacks()
         message = f"the event loop has been blocked for {LOOP_STALL_SECONDS:g} s {_place_of(stacks, thread_id)}"
-        _log.error("%s (run %s). The stacks of all threads:\n%s", message, run_id or "unknown", stacks)
+        _log.error("%s (run %s)", message, run_id or "unknown")
+        _stack_log.error("The stacks of all threads:\n%s", stacks)
         if run_id is not None:
             note = Note(kind="warning", code=LOOP_BLOCKED, message=message)
             self._report(run_id, AssistantMessage(blocks=[], note=note))
