@@ -225,3 +225,23 @@ async def test_content_that_nobody_wrote_is_damage(tmp_path: Path) -> None:
         await queue.dispatch(dispatch("b"))
     assert refused.value.code == "database_damaged"
     await store.close()
+
+
+@pytest.mark.req("SF-7")
+async def test_a_lost_database_loses_no_pin(tmp_path: Path) -> None:
+    queue, store = await opened(tmp_path)
+    kept_run, let_go, deleted = dispatch("a"), dispatch("b"), dispatch("c")
+    for order in (kept_run, let_go, deleted):
+        await queue.dispatch(order)
+        assert await store.pin(order.run_id, pinned=True)
+    assert await store.pin(let_go.run_id, pinned=False)
+    await store.bury(deleted.run_id)
+    await store.close()
+    lose_database(tmp_path)
+    for _ in range(2):
+        # The second time from a file that was compacted.
+        queue, store = await opened(tmp_path)
+        pinned = await store.read(lambda connection: connection.execute(text("SELECT worker_id FROM pins")).all())
+        assert [row.worker_id for row in pinned] == [kept_run.run_id]
+        await store.close()
+        lose_database(tmp_path)

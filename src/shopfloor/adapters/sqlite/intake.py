@@ -35,6 +35,9 @@ class IntakeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: Order | None = None
     deleted: str | None = None
     """The id of a run that was deleted: lines of that run before this one no longer count."""
+    pin: str | None = None
+    """The id of a run that is kept when old ones are pruned."""
+    unpin: str | None = None
 
 
 class IntakeMark(msgspec.Struct, frozen=True, array_like=True):
@@ -57,6 +60,10 @@ def dispatch_line(body: bytes, host: str | None) -> bytes:
 
 def message_line(body: bytes) -> bytes:
     return b'{"message":' + body + b"}\n"
+
+
+def pin_line(run_id: str, *, pinned: bool) -> bytes:
+    return _encode(IntakeLine(pin=run_id) if pinned else IntakeLine(unpin=run_id)) + b"\n"
 
 
 class Intake:
@@ -162,7 +169,7 @@ class Intake:
         return None if first is None else first.intake
 
     def lines(self) -> list[IntakeLine]:
-        """The dispatches and messages of runs that are not deleted. Torn and unreadable lines are passed over."""
+        """The dispatches, messages and pins of runs that are not deleted. Torn and unreadable lines are passed over."""
         data = self._bytes()
         lines = list(_decoded(data[: data.rfind(b"\n") + 1].split(b"\n")))
         last_deleted = {line.deleted: number for number, line in enumerate(lines) if line.deleted}
@@ -204,7 +211,7 @@ def _header(name: str) -> bytes:
 def _run_of(line: IntakeLine) -> str | None:
     if line.dispatch is not None:
         return line.dispatch.run_id
-    return line.message.run_id if line.message is not None else None
+    return line.message.run_id if line.message is not None else line.pin or line.unpin
 
 
 def _decoded(lines: list[bytes]) -> Iterable[IntakeLine]:

@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from shopfloor.adapters.sqlite.database import driver
-from shopfloor.adapters.sqlite.intake import IntakeLine, IntakeMark, dispatch_line, message_line
+from shopfloor.adapters.sqlite.intake import IntakeLine, IntakeMark, dispatch_line, message_line, pin_line
 from shopfloor.adapters.sqlite.rows import columns_of
 from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
@@ -58,8 +58,11 @@ _QUEUED: Final = "SELECT body FROM dispatches ORDER BY num"
 _WAITING: Final = "SELECT host, body FROM dispatches ORDER BY num"
 _INTAKE: Final = "SELECT value FROM settings WHERE name = 'intake'"
 _KEEP_INTAKE: Final = "INSERT OR REPLACE INTO settings (name, value) VALUES ('intake', ?)"
-_COUNT: Final = "SELECT (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM orders)"
+_COUNT: Final = "SELECT (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM orders) + (SELECT count(*) FROM pins)"
 _ANY_RUN: Final = "SELECT 1 FROM worker_runs LIMIT 1"
+_PINNED: Final = "SELECT worker_id FROM pins"
+_PIN: Final = "INSERT INTO pins (worker_id) VALUES (?) ON CONFLICT DO NOTHING"
+_UNPIN: Final = "DELETE FROM pins WHERE worker_id = ?"
 _BURIED: Final = "SELECT worker_id FROM tombstones"
 _KEEP_LOST: Final = "INSERT INTO dispatches (run_id, host, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _KEEP_LOST_KEY: Final = f"{_KEEP_KEY} ON CONFLICT DO NOTHING"
@@ -200,6 +203,8 @@ def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], recorded
     buried = {run_id for (run_id,) in database.execute(_BURIED)}
     recovered = 0
     for line in lines:
+        if (pin := line.pin or line.unpin) is not None and pin not in buried:
+            database.execute(_PIN if line.pin else _UNPIN, (pin,))
         if (entry := line.dispatch or line.message) is None or entry.run_id in buried or recorded.has(entry):
             continue
         if isinstance(entry, Order):
@@ -216,11 +221,13 @@ def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], recorded
 
 
 def _live_lines(database: sqlite3.Connection) -> Iterator[bytes]:
-    """The lines of all that no log has yet."""
+    """The lines of all that the database has and no log."""
     for host, body in database.execute(_WAITING):
         yield dispatch_line(body, host)
     for _, body in database.execute(_ORDERS, (0,)):
         yield message_line(body)
+    for (run_id,) in database.execute(_PINNED):
+        yield pin_line(run_id, pinned=True)
 
 
 class _Kept(NamedTuple):

@@ -18,7 +18,7 @@ from shopfloor.adapters.sqlite import queries
 from shopfloor.adapters.sqlite.changes import apply
 from shopfloor.adapters.sqlite.database import UNREADABLE, Writer, damaged, driver, open_database, readable
 from shopfloor.adapters.sqlite.health import Health
-from shopfloor.adapters.sqlite.intake import Intake
+from shopfloor.adapters.sqlite.intake import Intake, pin_line
 from shopfloor.adapters.sqlite.rows import item_of, timeline_item_of
 from shopfloor.adapters.sqlite.schema import (
     channels,
@@ -195,6 +195,7 @@ class SqliteStore:
                 connection.execute(upsert(pins).values(worker_id=run_id).on_conflict_do_nothing())
             else:
                 connection.execute(delete(pins).where(pins.c.worker_id == run_id))
+            self.intake.add(pin_line(run_id, pinned=pinned))
             return True
 
         return await self._write(job)
