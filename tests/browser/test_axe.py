@@ -204,11 +204,12 @@ def test_what_is_on_its_way_and_what_cannot_be_had(tabs: Tabs, server: Server, o
 
 @pytest.mark.req("WT-73")
 def test_pages_of_the_server_itself(tabs: Tabs, server: Server, colours: str) -> None:
+    server.command("echo here")
     page = tabs.context(color_scheme=colours).new_page()
     for address in ("/", "/login?token=wrong"):
         page.goto(f"{server.url}{address}")
         expect(page.get_by_role("heading", name="You are not logged in")).to_be_visible()
-        expect(page.get_by_text("shopfloor up", exact=True).first).to_be_visible()
+        expect(page.get_by_text("shopfloor login", exact=True).first).to_be_visible()
         check(page, address)
     page.goto(server.login)
     expect(run_list(page)).to_be_visible()

@@ -208,7 +208,7 @@ def test_a_new_worker_that_the_server_does_not_see_is_told_so(shopfloor, server,
     team.mkdir()
     up = server("--workers", str(team))
     made = shopfloor("workers", "new", "find-sources", cwd=elsewhere).stdout.splitlines()
-    again = f"start it again with `--workers '{elsewhere}/workers'`"
+    again = f"`shopfloor projects add '{elsewhere}'` adds it"
     assert made[-2] == f"the server at {up.url} does not look in this folder: {again}"
     assert made[-1] == "try it: shopfloor run find-sources -i NAME=Ada"
     assert f"; looked in {team}" in shopfloor("run", "find-sources", cwd=elsewhere).stderr

@@ -340,7 +340,7 @@ def test_a_database_of_a_later_version_is_refused(shopfloor, env):
     assert done.stderr.startswith("error[database_too_new]: the database has version 9999")
     path.write_bytes(b"not a database at all" * 100)
     done = shopfloor("list")
-    assert done.stderr.startswith("error[store_error]")
+    assert done.stderr.startswith("error[database_damaged]")
     assert "rebuild" in done.stderr
 
 

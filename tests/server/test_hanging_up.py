@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +118,16 @@ def calls_of(client: httpx.Client, run_id: str) -> list[dict[str, Any]]:
 @pytest.mark.req("SDK-36")
 def test_a_run_that_is_continued_in_time_has_the_whole_time_for_its_next_call(client: httpx.Client) -> None:
     run_id, call = waiting_call(executed(client, "asker", start()))
-    time.sleep(0.7)
+    becomes(client, run_id, "waiting")
+    [first] = detail(client, run_id)["awaits"]
+    time.sleep(0.3)
     _, more = waiting_call(executed(client, "asker", go_on(run_id, {"toolCallId": call, "result": "a stone"})))
-    time.sleep(0.7)
+    deadline = time.monotonic() + PATIENCE
+    while [one["call_id"] for one in detail(client, run_id)["awaits"]] != [more] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    [second] = detail(client, run_id)["awaits"]
+    later = datetime.fromisoformat(second["until"]) - datetime.fromisoformat(first["until"])
+    assert later >= timedelta(seconds=0.3)
     told = executed(client, "asker", go_on(run_id, {"toolCallId": more, "result": "granite"}))
     assert told[-1].data["finishReason"] == "stop"
 

@@ -177,7 +177,7 @@ def test_a_session_has_the_role_of_its_token_and_ends_with_it(shop: Shop, browse
     token = shop.tokens.issue(role, f"a {role}")
     browser.get(LOGIN, params={"token": token})
     assert browser.get("/api/health").status_code == 200
-    assert browser.post("/api/runs/nothing/pin").status_code == (403 if role == "viewer" else 400)
+    assert browser.post("/api/runs/nothing/pin").status_code == (403 if role == "viewer" else 404)
     assert [one.split()[0] for one in shop.tokens.revoke(f"a {role}")] == ["token", "session"]
     assert browser.get("/api/health").status_code == 401
     assert shop.tokens.role_of(token) is None

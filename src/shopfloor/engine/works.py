@@ -206,7 +206,8 @@ class LocalWorks:
             raise RunNotFound(f"there is no run {run_id}")
         if run.row.ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})", hint="make a new one")
-        if run.row.status == "queued":
+        # The row may lag behind the log, for example after a restart.
+        if run.row.status == "queued" and not await self._reader.page(run_id, limit=1):
             raise RunRunning(f"the run {run_id} is queued", hint="it begins by itself, as soon as there is a slot")
         if self.attended(run_id):
             raise RunRunning(f"somebody is at the run {run_id}", hint="it goes on by itself, or waits for an answer")

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from shopfloor.errors import StorageFailed, storage_error
+from shopfloor.errors import StorageFailed, StorageLost, storage_error
 from shopfloor.record import lock_file, make_folder, write_private
 
 Role = Literal["viewer", "operator", "admin", "host"]
@@ -94,7 +94,12 @@ class AccessFile:
                 _log.warning("%s could be read by others; now it cannot", self.path)
                 self.path.chmod(_MODE)
             access = msgspec.json.decode(self.path.read_bytes(), type=Access)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if self._cached[0] is not None:
+                # Without its tokens a server can let nobody in. Most likely the whole storage was deleted.
+                raise StorageLost(
+                    f"{self.path} was deleted", hint="put it back, or start the server again, which makes a new one"
+                ) from error
             return Access()
         except OSError as error:
             raise storage_error(error, f"cannot read {self.path}") from error

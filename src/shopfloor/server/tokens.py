@@ -64,7 +64,7 @@ class Tokens:
             (Token(role="admin", sha256=digest(self._given), name="environment"),) if self._given else ()
         )
         # Cookies ignore ports: two servers on one machine would overwrite each other's under a common name.
-        self.cookie = f"shopfloor_session_{hashlib.sha256(str(path.parent.resolve()).encode()).hexdigest()[:8]}"
+        self.cookie = f"shopfloor_session_{hashlib.sha256(os.fsencode(path.parent.resolve())).hexdigest()[:8]}"
 
     # Tokens
 

@@ -20,8 +20,6 @@ from tests.faults.harness.records import EndedRuns, events_of
 from tests.faults.harness.server import Server, Site, Violation
 from tests.model_server.server import in_process
 
-PENDING = frozenset({"database", "connections", "memory"})
-"""Faults that find defects which are not repaired yet, or were tried too little: left out unless they are named."""
 FAULT_SECONDS = (0.3, 3.0)
 """How long it goes well between two faults."""
 LOAD_RUNS = 6

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 from tests.cli.test_run import processes_with
 from tests.faults.harness import load
+from tests.login import token_of, url_of
 
 from shopfloor.record import Storage
 
@@ -116,8 +117,7 @@ class Server:
         if not line.startswith("Shopfloor is up: "):
             self._process.wait()
             return False
-        login = line.split()[-1]
-        self.address = login.split("/login")[0], login.split("token=")[1]
+        self.address = url_of(line), token_of(self._site.storage)
         return True
 
     def start(self) -> None:
