@@ -83,6 +83,8 @@ class AccessFile:
         self.path = path
         self._lock = path.with_suffix(".lock")
         self._cached: tuple[tuple[int, int, int] | None, Access] = (None, Access())
+        self._folder: int | None = None
+        """The inode of the folder in which the file was found first."""
 
     def read(self) -> Access:
         try:
@@ -95,10 +97,10 @@ class AccessFile:
                 self.path.chmod(_MODE)
             access = msgspec.json.decode(self.path.read_bytes(), type=Access)
         except FileNotFoundError as error:
-            if self._cached[0] is not None:
-                # Without its tokens a server can let nobody in. Most likely the whole storage was deleted.
+            if self._folder not in (None, _inode(self.path.parent)):
                 raise StorageLost(
-                    f"{self.path} was deleted", hint="put it back, or start the server again, which makes a new one"
+                    f"the storage folder {self.path.parent} was deleted or replaced",
+                    hint="put it back or name another --storage, then `shopfloor rebuild`",
                 ) from error
             return Access()
         except OSError as error:
@@ -108,6 +110,7 @@ class AccessFile:
                 f"{self.path} is not a list of tokens: {error}", hint="remove it: a new one is made"
             ) from error
         self._cached = (stamp, access)
+        self._folder = self._folder or _inode(self.path.parent)
         return access
 
     @contextmanager
@@ -123,3 +126,10 @@ class AccessFile:
     def write(self, access: Access) -> None:
         """Replace the file. Only within `changing`."""
         write_private(self.path, msgspec.json.format(msgspec.json.encode(access), indent=2) + b"\n")
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
