@@ -21,6 +21,8 @@ from shopfloor.engine.results import FINAL, EndedBadly, StepResult, failure_of, 
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import (
     AnswerTimeout,
+    DatabaseDamaged,
+    DatabaseLost,
     ExecutionCancelled,
     HostStopped,
     LogClosed,
@@ -238,6 +240,10 @@ class Attempt:
                 raise
             except StorageError:
                 # It cannot be written down either: the run as a whole has to see to it.
+                raise
+            except (DatabaseDamaged, DatabaseLost):
+                # A sub-run cannot be dispatched. The log is sound: the next host resumes the run from it.
+                self.leave("stopped")
                 raise
             except GeneratorExit:
                 # It is being closed: nothing can be awaited any more.
