@@ -9,11 +9,13 @@ from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.engine import Ingest, delete_run, end_orphan, is_orphan, prune
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
 from shopfloor.log import (
+    Awaits,
     CallStarted,
     RunCompleted,
     RunError,
     RunStarted,
     StepStarted,
+    ToolCall,
     Verifier,
     decode,
     new_run_id,
@@ -167,6 +169,24 @@ def test_an_orphan_gets_one_outcome_that_says_where_it_was(storage: Storage):
     assert outcome.error is not None
     assert outcome.error.code == "host_lost"
     assert outcome.error.message.endswith("while it was at sub, each.3.build")
+    verifier = Verifier(run_id)
+    with storage.log_path(run_id).open("rb") as file:
+        assert [problem for line in file for problem in verifier.line(line)] == []
+
+
+def test_an_orphan_whose_worker_asked_outside_of_any_step_has_a_sound_log(storage: Storage):
+    run_id = record(storage, status=None)
+    question = ToolCall(
+        name="ask",
+        call_id="c1",
+        input={"question": "?"},
+        output=None,
+        fidelity="router",
+        awaits=Awaits(kind="question"),
+    )
+    with Recorder(storage.log_path(run_id), run_id) as recorder:
+        recorder.append(question, path="ask")
+    assert end_orphan(storage, run_id)
     verifier = Verifier(run_id)
     with storage.log_path(run_id).open("rb") as file:
         assert [problem for line in file for problem in verifier.line(line)] == []

@@ -24,6 +24,7 @@ from shopfloor.engine.orders import Orders
 from shopfloor.engine.orphans import end_orphan
 from shopfloor.engine.piece_writer import end_partial_messages
 from shopfloor.engine.run import Run, as_json
+from shopfloor.engine.shortage import is_shortage, is_temporary
 from shopfloor.engine.slots import HostSlot, Slots
 from shopfloor.engine.steps.tools import tools_of
 from shopfloor.engine.subruns import SubRuns
@@ -188,7 +189,9 @@ class Host:
                     self.go_on(run_id)
             self._let_go()
             self._mind_the_disk()
-        except (ShopfloorError, OSError) as error:
+        except Exception as error:
+            if not is_temporary(error):
+                raise
             # The next look may go better; what runs, runs.
             _log.warning("cannot look for work: %s", error)
 
@@ -284,6 +287,10 @@ class Host:
             slot.give()
             return not isinstance(error, StorageError | StoreError)
         except Exception as error:  # noqa: BLE001 - a defect of ours in one run must not take the others with it
+            if is_shortage(error):
+                _log.warning("run %s waits: the process is short of memory, threads or descriptors: %s", run_id, error)
+                slot.give()
+                return False
             _log.exception("run %s cannot be gone on with", run_id)
             await self._end_broken(run_id, error)
         return True

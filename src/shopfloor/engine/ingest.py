@@ -11,7 +11,8 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from shopfloor.errors import FileMissing, InvalidEvent, StorageError, StoreError
+from shopfloor.engine.shortage import is_temporary
+from shopfloor.errors import FileMissing, InvalidEvent, StorageError
 from shopfloor.limits import ANNOUNCEMENT_BYTES, INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS, INGEST_RUNS
 from shopfloor.log import Entry, Event, decode
 from shopfloor.ports import Change, Folded, Gone, RunItem, Store
@@ -141,7 +142,9 @@ class Ingest:
                     if not await self.step():
                         await self._forget_announced()
                         await anyio.sleep(INGEST_PAUSE_SECONDS)
-            except* (StoreError, StorageError, OSError):
+            except Exception as error:
+                if not is_temporary(error):
+                    raise
                 # From what the store has, once more.
                 self._followed.clear()
                 await anyio.sleep(INGEST_RETRY_SECONDS)

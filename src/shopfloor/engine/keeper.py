@@ -13,7 +13,7 @@ from shopfloor.engine.ingest import Ingest
 from shopfloor.engine.orphans import can_go_on, end_orphan, is_orphan
 from shopfloor.engine.recovery import recover
 from shopfloor.engine.retention import prune
-from shopfloor.errors import ShopfloorError
+from shopfloor.engine.shortage import is_temporary
 from shopfloor.limits import HOST_CHECK_SECONDS, INTAKE_IDLE_SECONDS, RETENTION_CHECK_SECONDS
 from shopfloor.log import now, timestamp_of
 from shopfloor.ports import Queue, Store
@@ -84,7 +84,9 @@ async def _reconcile_for_ever(storage: Storage, store: Store, queue: Queue, go_o
                 idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
             await take_over(storage, queue)
             await reconcile(storage, store, go_on)
-        except (ShopfloorError, OSError) as error:
+        except Exception as error:
+            if not is_temporary(error):
+                raise
             # The next look may go better; a run that cannot be ended must not stop the others' rows.
             _log.warning("cannot reconcile: %s", error)
 
@@ -95,6 +97,8 @@ async def _prune_for_ever(storage: Storage, store: Store, queue: Queue, keep_sec
         try:
             # Whoever set the time has said that nothing is to be kept longer, failed or not.
             await prune(storage, store, queue, before=before, force=True, by="retention")
-        except (ShopfloorError, OSError) as error:
+        except Exception as error:
+            if not is_temporary(error):
+                raise
             _log.warning("cannot prune: %s", error)
         await anyio.sleep(RETENTION_CHECK_SECONDS)

@@ -16,8 +16,9 @@ from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.duty import Duty
 from shopfloor.engine.journal import last_event
 from shopfloor.engine.orphans import can_go_on, end_orphan
+from shopfloor.engine.shortage import is_temporary
 from shopfloor.engine.works import LocalWorks
-from shopfloor.errors import LogClosed, RunEnded, ShopfloorError, StorageError
+from shopfloor.errors import LogClosed, RunEnded, StorageError
 from shopfloor.limits import ORDER_PATIENCE_SECONDS, ORDERS_AT_ONCE, STOPPED_HOST_SECONDS
 from shopfloor.log import RunCompleted, timestamp_of
 from shopfloor.ports import Dispatch, Hosts, LogReader, Order, Queue
@@ -101,7 +102,9 @@ class Orders:
             for number, order in orders:
                 try:
                     done += await self._obey(number, order)
-                except (ShopfloorError, OSError) as error:
+                except Exception as error:
+                    if not is_temporary(error):
+                        raise
                     # One that cannot be taken up now must not keep the others waiting.
                     _log.warning("an order of run %s waits: %s", order.run_id, error)
 

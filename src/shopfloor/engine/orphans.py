@@ -57,7 +57,7 @@ def end_orphan(storage: Storage, run_id: str, *, cancelled: str | None = None, f
         for event in partial.rest():
             if isinstance(event.payload, AssistantMessage):
                 recorder.append(event.payload, path=event.path, iteration=event.iteration)
-        open_steps = [step for step in run.steps.values() if not step.done]
+        open_steps = [step for step in run.steps.values() if not step.done and not step.is_question]
         for step in reversed(open_steps):
             _end_step(recorder, step)
         recorder.append(_cancelled(run, cancelled) if cancelled is not None else _outcome(run, open_steps, failure))

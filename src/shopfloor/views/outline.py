@@ -37,6 +37,8 @@ class Step(msgspec.Struct):
     duration_ms: int | None = None
     asks: str | None = None
     """What it waits for somebody to give; of a question, what was asked."""
+    is_question: bool = False
+    """True for a question that no step asks: the log has no start of it, and no end."""
 
 
 class Outline(msgspec.Struct):
@@ -112,13 +114,13 @@ def _wait(state: Outline, event: Event, call: ToolCall, asks: str) -> None:
     step = next((one for one in _steps_at(state, event) if not one.done), None)
     if step is None:
         key = (event.path, event.iteration, 1)
-        step = state.steps[key] = Step(*key, name=call.name, kind=_QUESTION_KIND)
+        step = state.steps[key] = Step(*key, name=call.name, kind=_QUESTION_KIND, is_question=True)
     step.asks = asks
     state.open_calls[call.call_id] = step
 
 
 def _answer(step: Step, result: ToolResult) -> None:
-    if step.kind == _QUESTION_KIND:
+    if step.is_question:
         step.done, step.error, step.duration_ms = True, result.error, result.duration_ms
     else:
         step.asks = None

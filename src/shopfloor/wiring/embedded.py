@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import sys
 import threading
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 # What only a server or a list needs is imported where it is needed: a bare run shall not wait for it.
 
 
+_log = logging.getLogger("shopfloor.wiring")
 _HERE = "this-process"
 """The name of a server that is no process of its own."""
 
@@ -362,6 +364,16 @@ def _how_to_use_it(storage: Storage) -> str:
     return f"{there}, or name another --storage"
 
 
+async def _warm_up(load: Callable[[], None]) -> None:
+    """Load what is slow to load. A failure is for the run that needs it, not for the server."""
+    import anyio.to_thread
+
+    try:
+        await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
+    except Exception as error:  # noqa: BLE001 - for example without memory, or without descriptors
+        _log.warning("cannot load ahead of time: %s: %s", type(error).__name__, error)
+
+
 async def serve_storage(
     storage: Storage,
     *,
@@ -374,7 +386,6 @@ async def serve_storage(
 ) -> None:
     """`shopfloor up`: all roles in one process, until it is told to stop. `on_started` gets the URL and the token."""
     import anyio
-    import anyio.to_thread
 
     from shopfloor.client import Address
     from shopfloor.engine import finish_deletions, keep, keep_until_lost, take_over
@@ -406,7 +417,7 @@ async def serve_storage(
 
                 tasks.start_soon(works.host.run)
                 tasks.start_soon(keeper)
-                tasks.start_soon(partial(anyio.to_thread.run_sync, works.warm_up, abandon_on_cancel=True))
+                tasks.start_soon(_warm_up, works.warm_up)
                 app = create_app(office.services(works.works, allowed_hosts=allowed_hosts))
                 await serve(app, host, port, started, limits, on_signal=works.host.watchdog.request_stop)
                 tasks.cancel_scope.cancel()

@@ -26,7 +26,14 @@ JUMPS = (7_200, -7_200, 400 * 86_400, -30 * 86_400, 0)
 _CUT_OFF = frozenset({"outcome_unknown", "host_lost"})
 _STOPPED = _CUT_OFF | {"host_stopped"}
 _STORAGE = frozenset({"storage_full", "storage_error", "storage_failed", "storage_unwritable", "storage_unreadable"})
-_STARVED = _STORAGE | {"process_error", "minder_lost", "provider_unreachable", "unexpected", "execution_error"}
+_STARVED = _STORAGE | {
+    "process_error",
+    "tool_error",
+    "minder_lost",
+    "provider_unreachable",
+    "unexpected",
+    "execution_error",
+}
 
 
 class Scene(msgspec.Struct, frozen=True):
