@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shopfloor.adapters.local import Live, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
-from shopfloor.errors import ServerRunning, ServerUnreachable, UnsupportedOption, storage_error
+from shopfloor.errors import ResourceLimit, ServerRunning, ServerUnreachable, UnsupportedOption, storage_error
 from shopfloor.limits import (
     CLIENT_WAIT_SECONDS,
     EXECUTE_GRACE_SECONDS,
@@ -365,11 +365,18 @@ def _how_to_use_it(storage: Storage) -> str:
 
 
 async def _warm_up(load: Callable[[], None]) -> None:
-    """Load what is slow to load. A failure is for the run that needs it, not for the server."""
+    """Load what is slow to load. A failure is for the run that needs it, not for the server.
+
+    Without memory, modules may be left half loaded: then the server ends.
+    """
     import anyio.to_thread
 
     try:
         await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
+    except MemoryError as error:
+        raise ResourceLimit(
+            "the server ran out of memory while it loaded its parts", hint="give it more, then start it again"
+        ) from error
     except Exception as error:  # noqa: BLE001 - for example without memory, or without descriptors
         _log.warning("cannot load ahead of time: %s: %s", type(error).__name__, error)
 
