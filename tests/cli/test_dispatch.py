@@ -50,7 +50,7 @@ def server(start, env) -> Iterator:
 def test_without_a_server_a_run_is_queued_until_there_is_one(shopfloor, server, transcripts):
     done = shopfloor("dispatch", "hello", "-i", "NAME=Ada")
     run_id = done.stdout.strip()
-    assert done.stderr.startswith("shopfloor: queued until `shopfloor up` runs · ")
+    assert done.stderr.startswith("shopfloor: queued: no server is running; `shopfloor up --detach` starts one · ")
     assert transcripts() == []
     assert "queued" in shopfloor("status", run_id[:8]).stdout
     asked = shopfloor("result", "last")
@@ -64,7 +64,7 @@ def test_without_a_server_a_run_is_queued_until_there_is_one(shopfloor, server, 
 
 def test_waiting_for_a_run_that_nobody_would_make_is_refused(shopfloor):
     done = shopfloor("dispatch", "hello", "-i", "NAME=Ada", "--wait")
-    assert done.stderr.startswith("error[usage]: nobody is there to run it")
+    assert done.stderr.startswith("error[usage]: no server is running: there is nothing to wait for")
     assert done.returncode == 2
 
 
