@@ -176,7 +176,8 @@ def test_up_says_how_many_workers_it_found_and_takes_a_number_of_slots(shopfloor
         (folder / slug / "worker.yaml").write_text(text)
     packaged = len(json.loads(shopfloor("workers", "list", "--json").stdout))
     up = server("--slots", "1", "--workers", str(folder))
-    up.process.stdout.readline()
+    for _ in range(2):
+        up.process.stdout.readline()
     said = up.process.stdout.readline().decode().strip()
     assert said == f"{packaged + 1} workers can be run; 1 cannot: `shopfloor workers check` says why"
     env["SHOPFLOOR_SLOTS"] = "many"

@@ -88,7 +88,7 @@ def test_who_follows_a_run_that_asks_stays_until_nothing_of_it_works_any_more(
 ):
     up = server(*workers)
     by_command, by_sdk = tmp_path / "command", tmp_path / "sdk"
-    words = ("run", "asks-and-works", "-i", f"FILE={by_command}", "-i", f"SUB_RUN={sub_run}")
+    words = ("run", "asks-and-works", *workers, "-i", f"FILE={by_command}", "-i", f"SUB_RUN={sub_run}")
     done = shopfloor(*words, stdin=subprocess.DEVNULL)
     assert done.returncode == 75, done.stderr
     assert "waits for Well?" in done.stderr

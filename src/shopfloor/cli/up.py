@@ -132,7 +132,8 @@ def _port() -> int:
     try:
         return port_number(text)
     except ArgumentTypeError:
-        raise UsageError(f"SHOPFLOOR_PORT is {text!r}, not a port", hint=f"unset it, or set e.g. {SERVER_PORT}") from None
+        hint = f"unset it, or set e.g. {SERVER_PORT}"
+        raise UsageError(f"SHOPFLOOR_PORT is {text!r}, not a port", hint=hint) from None
 
 
 def _count(storage: Storage, workers: Workers) -> str:

@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from shopfloor.engine.definitions import Definitions, definition_of
-from shopfloor.engine.workers.catalogue import Catalogue
+from shopfloor.engine.workers.catalogue import Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange
 from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning
 from shopfloor.log import RunStarted, decode
@@ -34,7 +34,7 @@ def refusal(starts: Sequence[Start], folders: Iterable[str], hashes: Collection[
         return "its record is masked, and a server cannot be told what to mask"
     if newest.executor is None:
         return None
-    if first.cwd is None or not any(Path(first.cwd).is_relative_to(folder) for folder in folders):
+    if not any(_is_in(first.cwd, folder) for folder in folders):
         return f"its folder is not in a project of the server: {first.cwd or 'none is recorded'}"
     if first.definition_hash not in hashes:
         return "the server does not find its worker as it was when the run began"
@@ -85,18 +85,21 @@ class Resumption:
             starts = await self._starts(root) or starts
         if not starts:
             return None
-        first = starts[0]
-        slug = first.name if isinstance(first, RunStarted) else first.worker
-        reason = refusal(
-            [_resolved(start) for start in starts],
-            [project.folder for project in self._catalogue.projects()],
-            {worker.hash for worker in self._catalogue.find_everywhere(slug)},
-        )
+        starts = [_resolved(start) for start in starts]
+        folders = [project.folder for project in self._catalogue.projects()]
+        reason = refusal(starts, folders, {worker.hash for worker in self._workers_of(starts[0])})
         if reason is None:
             # Resumed at once: only a run that has to wait is asked for again and again.
             self._known.pop(run_id, None)
             self._known.pop(root or run_id, None)
         return reason
+
+    def _workers_of(self, first: Start) -> list[Worker]:
+        """Find what the server has under the name of the run's worker: in the project of its folder, or else at all."""
+        slug = first.name if isinstance(first, RunStarted) else first.worker
+        found = self._catalogue.find_everywhere(slug)
+        beside = [one for one in found if one.project is not None and _is_in(first.cwd, one.project.folder)]
+        return beside or [one for one in found if one.project is None]
 
     async def claim_abandoned(self, run_id: str) -> Dispatch | None:
         """Claim a run that has not started and that nobody has, or only a host that is gone."""
@@ -184,6 +187,10 @@ class Resumption:
                     payload = decode(entry.raw).payload
                     starts += [payload] if isinstance(payload, RunStarted) else []
         return tuple(starts)
+
+
+def _is_in(cwd: str | None, folder: str) -> bool:
+    return cwd is not None and Path(cwd).is_relative_to(folder)
 
 
 def _running(run_id: str) -> RunRunning:
