@@ -453,6 +453,24 @@ def test_a_question_of_a_resumed_run_is_asked_at_the_terminal_again(alone):
         terminal.close()
 
 
+# What the server sees
+
+
+@pytest.mark.req("SF-30")
+def test_providers_and_doctor_say_where_the_server_differs_from_this_shell(floor, shell_in, tmp_path):
+    program = tmp_path / "codex"
+    program.write_text("#!/bin/sh\necho 'codex-cli 0.166.0'\n")
+    program.chmod(0o755)
+    shell = shell_in(floor.folder, "the caller")
+    title = f"The server at {floor.server.url}, which executes what is dispatched, differs from this shell:"
+    assert title not in shell("providers").stdout
+    shell.env["PATH"] = f"{tmp_path}:{shell.env['PATH']}"
+    for command in ("providers", "doctor"):
+        here, _, there = shell(command).stdout.partition(title)
+        assert "0.166.0" in here
+        assert [line.split()[1] for line in there.splitlines() if line.startswith(("✓", "·"))] == ["codex"]
+
+
 # A server in the background
 
 

@@ -103,7 +103,7 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     client_wait_seconds: float | None = None
     """How long each client tool call waits for the client that executes the run; then the run is cancelled."""
     executor: Literal["caller"] | None = None
-    """`caller` where the process that asked for this attempt executes it; left out where a server does."""
+    """`caller` where the process that asked for a run of a worker executes the attempt, as `shopfloor run` does."""
     masked: bool = False
     """Whether that process masks what it records."""
     import_source: dict[str, Any] | None = None
