@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import anyio
@@ -124,7 +124,7 @@ class Shell:
         last = events_of(self.storage.log_path(run_id))[-1]
         return last["payload"] if last["type"] == "run.completed" else None
 
-    def root(self, known: set[str] = frozenset()) -> str:
+    def root(self, known: Collection[str] = ()) -> str:
         """The newest run of no other, apart from those that are known."""
         found = [
             path.stem
@@ -520,6 +520,7 @@ def test_down_leaves_a_server_alone_that_is_part_of_a_program(alone):
     program = "import shopfloor, sys\nclient = shopfloor.Shopfloor()\nprint('up', flush=True)\nsys.stdin.read()\n"
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], env=alone.env, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         refused = alone("down")
         assert (refused.returncode, "is part of another program" in refused.stderr) == (5, True)

@@ -11,7 +11,7 @@ import msgspec
 from shopfloor.engine.definitions import Definitions, definition_of
 from shopfloor.engine.workers.catalogue import Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange
-from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning
+from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
 from shopfloor.log import RunStarted, decode
 from shopfloor.ports import Dispatch, Hosts, LogReader, Logs, Queue
 from shopfloor.record import MASK, Storage
@@ -85,9 +85,17 @@ class Resumption:
             starts = await self._starts(root) or starts
         if not starts:
             return None
-        starts = [_resolved(start) for start in starts]
-        folders = [project.folder for project in self._catalogue.projects()]
-        reason = refusal(starts, folders, {worker.hash for worker in self._workers_of(starts[0])})
+        folders: list[str] = []
+        hashes: set[str] = set()
+        if starts[-1].executor is not None:
+            starts = [_resolved(start) for start in starts]
+            try:
+                folders = [project.folder for project in self._catalogue.projects()]
+                hashes = {worker.hash for worker in self._workers_of(starts[0]) if not worker.problems}
+            except ShopfloorError as error:
+                # Raised, it would hold up other runs, too.
+                return error.message
+        reason = refusal(starts, folders, hashes)
         if reason is None:
             # Resumed at once: only a run that has to wait is asked for again and again.
             self._known.pop(run_id, None)
