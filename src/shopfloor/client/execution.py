@@ -69,6 +69,8 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
 
     execution_id: str
     after: int
+    answered: frozenset[str] = frozenset()
+    """The calls that have been answered, and whose results the run has not taken up yet."""
     detach: bool = False
 
 
@@ -251,7 +253,7 @@ class Execution:
             state = await replayed(self._api, run_id, answered=answered)
         else:
             state = StreamState()
-        # What the run waits for is asked for again: nobody has told this caller.
+        # What the run waits for is asked for again where nobody has answered: this caller has not been told.
         return resumed(state, answered) if answered or isinstance(leg, Resume) else state
 
 
@@ -261,7 +263,9 @@ def _answered_by(leg: Leg) -> frozenset[str]:
             return frozenset(one.tool_call_id for one in leg.tool_results)
         case Answered():
             return leg.calls
-        case Begin() | Resume():
+        case Resume():
+            return leg.answered
+        case Begin():
             return frozenset()
 
 

@@ -107,7 +107,8 @@ class WorkersApi:
         `execute`."""
         detail = await self._api.run(checked_run(run_id))
         await self._api.post(f"/api/runs/{run_id}/resume", {})
-        first = Resume(execution_id=run_id, after=detail["last_seq"])
+        answered = frozenset(call["call_id"] for call in detail.get("awaits") or () if call.get("answered"))
+        first = Resume(execution_id=run_id, after=detail["last_seq"], answered=answered)
         async with aclosing(self._led(slug, first, tools, signal)) as events:
             async for event in events:
                 yield event
