@@ -95,7 +95,7 @@ async def shift(storage: Storage, workers: Path, *, slots: int = HOST_SLOTS) -> 
         async with anyio.create_task_group() as tasks:
 
             async def keeper() -> None:
-                await keep(storage, office.store, office.queue, office.ingest, go_on=works.host.go_on)
+                await keep(storage, office.store, office.queue, office.ingest, go_on=works.host.adopt)
 
             tasks.start_soon(works.host.run)
             tasks.start_soon(keeper)

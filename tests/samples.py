@@ -141,6 +141,8 @@ PAYLOADS: dict[str, Payload] = {
         idempotency_key="k",
         cwd="/tmp",
         client_wait_seconds=60.0,
+        executor="caller",
+        masked=True,
         import_source={"path": "x"},
         format=1,
     ),

@@ -17,12 +17,13 @@ VARIABLES = {
     "SHOPFLOOR_STORAGE": "The folder in which runs are kept. Without it: `storage` in the user's data folder.",
     "SHOPFLOOR_DISK_LOW_WATER": "Bytes that must stay free on the disk: below that no run is started, and running ones "
     "are ended while they can still be recorded.",
+    "SHOPFLOOR_PORT": "The port that `shopfloor up` listens on, where `--port` does not say it; 7420 by default.",
     "SHOPFLOOR_SLOTS": "How many runs `shopfloor up` works on at once, where `--slots` does not say it.",
     "SHOPFLOOR_EXECUTE_GRACE": "Seconds that a run of `execute` goes on after its client hung up; 0.5 by default.",
     "SHOPFLOOR_CLIENT_WAIT": "Seconds that a run of `execute` waits for the result of a client tool; then it is "
     "cancelled. A day by default.",
-    "SHOPFLOOR_URL": "A server to ask, instead of the files here: `list`, `status`, `show` and `tail` are of its runs. "
-    "`…/login?token=…` is URL and token in one.",
+    "SHOPFLOOR_URL": "A server to ask, instead of the files here: `list`, `status`, `show` and `tail` are of its runs, "
+    "and it executes what `run` starts. `…/login?token=…` is URL and token in one.",
     "SHOPFLOOR_TOKEN": "The token for that server; for a server of your own, the token that it takes as an admin's. It "
     "has at least 16 characters.",
     "SHOPFLOOR_CONNECTIONS": "How many connections `shopfloor up` has at once, where the limit of open files allows "

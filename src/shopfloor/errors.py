@@ -367,6 +367,7 @@ class Poisoned(RunFailed):
 
 class DefinitionChanged(RunFailed):
     code = "definition_changed"
+    status = 409
 
 
 class AnswerTimeout(RunFailed):

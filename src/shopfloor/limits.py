@@ -241,6 +241,14 @@ POISON_ATTEMPTS: Final = 3
 """After so many attempts in a row that were lost while the run blocked the event loop, it fails as `poisoned`."""
 STOPPED_HOST_SECONDS: Final = 10.0
 """How long a host that does nothing but one run has to take up a cancel, before it is ended."""
+SERVER_PORT: Final = 7420
+"""The port that a server listens on, unless told otherwise."""
+SERVER_START_SECONDS: Final = 60.0
+"""How long a server in the background has to start to listen, before it is ended."""
+SERVER_DOWN_SECONDS: Final = 60.0
+"""How long `shopfloor down` waits for the server to end."""
+SERVER_PAUSE_SECONDS: Final = 0.05
+"""How often it is looked whether a server has started, or has ended."""
 SERVER_STOP_SECONDS: Final = 20.0
 """How long a server in a thread has to end when its process does."""
 EXECUTE_GRACE_SECONDS: Final = 0.5

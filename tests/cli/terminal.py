@@ -12,7 +12,9 @@ from tests.cli.conftest import SHOPFLOOR
 
 
 class Terminal:
-    def __init__(self, *words: str, env: dict[str, str], stdout: int | None = None) -> None:
+    def __init__(
+        self, *words: str, env: dict[str, str], stdout: int | None = None, cwd: os.PathLike[str] | None = None
+    ) -> None:
         self._side, inside = pty.openpty()
         self.process = subprocess.Popen(
             [SHOPFLOOR, *words],
@@ -21,6 +23,7 @@ class Terminal:
             stderr=inside,
             env={**env, "TERM": "xterm"},
             start_new_session=True,
+            cwd=cwd,
         )
         os.close(inside)
         self.shown = ""

@@ -209,14 +209,17 @@ def test_a_new_worker_that_the_server_does_not_see_is_told_so(shopfloor, server,
     up = server("--workers", str(team))
     made = shopfloor("workers", "new", "find-sources", cwd=elsewhere).stdout.splitlines()
     again = f"`shopfloor projects add '{elsewhere}'` adds it"
-    assert made[-2] == f"the server at {up.url} does not look in this folder: {again}"
+    assert made[-2] == f"`shopfloor run` finds it; the server at {up.url} does not look in this folder: {again}"
     assert made[-1] == "try it: shopfloor run find-sources -i NAME=Ada"
-    assert f"; looked in {team}" in shopfloor("run", "find-sources", cwd=elsewhere).stderr
+    assert shopfloor("run", "find-sources", "-i", "NAME=Ada", cwd=elsewhere).returncode == 0
+    assert f"; looked in {team}" in shopfloor("dispatch", "find-sources", cwd=elsewhere).stderr
+    assert shopfloor("projects", "add", ".", cwd=elsewhere).returncode == 0
+    assert shopfloor("dispatch", "find-sources", "-i", "NAME=Ada", cwd=elsewhere).returncode == 0
 
     seen = shopfloor("workers", "new", "other-sources", "--in", str(team), cwd=elsewhere).stdout
     assert "does not look" not in seen
-    assert seen.splitlines()[-1] == "try it: shopfloor run other-sources -i NAME=Ada"
-    assert shopfloor("run", "other-sources", "-i", "NAME=Ada", cwd=elsewhere).returncode == 0
+    assert seen.splitlines()[-1] == f"try it: shopfloor run other-sources -i NAME=Ada --workers {team}"
+    assert shopfloor(*seen.split("try it: shopfloor ")[1].split(), cwd=elsewhere).returncode == 0
 
 
 def test_a_new_worker_where_no_server_is_says_nothing_of_one(shopfloor, tmp_path):

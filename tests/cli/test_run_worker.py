@@ -352,20 +352,38 @@ def test_a_second_ctrl_c_leaves_at_once(start, workers, shopfloor):
 # Beside a server
 
 
-def test_beside_a_server_the_run_is_the_servers(server, shopfloor, workers, tmp_path):
-    up = server("--workers", str(workers))
+@pytest.mark.req("SF-30")
+def test_beside_a_server_the_run_is_executed_by_the_caller_and_the_server_shows_it(
+    server, shopfloor, workers, tmp_path, env
+):
+    up = server()
+    env["SECRET_WORD"] = "correct-horse-battery"
     done = shopfloor("run", "repo-report", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     wait_until(lambda: len(up.runs(status="done")) == 5, "the run and its sub-runs")
     (row,) = [one for one in up.runs() if one["parent_run_id"] is None]
     assert (row["name"], row["channel_id"]) == ("repo-report", "cli")
-    log = up.get(f"/api/runs/{row['id']}/log", limit=1)["events"]
-    assert log[0]["payload"]["cwd"] == str(tmp_path)
+    for run in up.runs():
+        started = up.get(f"/api/runs/{run['id']}/log", limit=1)["events"][0]["payload"]
+        assert (started["cwd"], started["executor"], started.get("masked")) == (str(tmp_path), "caller", None)
+    assert shopfloor("run", "fails", "--workers", str(workers)).returncode == 1
+    masked = shopfloor("run", "prints", "--workers", str(workers), "--mask-env", "SECRET_WORD")
+    assert masked.returncode == 0, masked.stderr
+    assert "hint: there are" in shopfloor("run", "nothing").stderr
+
+
+def test_a_server_that_the_environment_names_executes_the_run(server, shopfloor, workers, env):
+    up = server("--workers", str(workers))
+    env["SHOPFLOOR_URL"] = up.login
     assert shopfloor("run", "fails").returncode == 1
-    named = shopfloor("run", "hello", "-i", "NAME=Ada", "--workers", str(workers))
-    assert (named.returncode, named.stdout) == (2, "")
-    assert "hint: give --workers to `shopfloor up` instead" in named.stderr
-    assert "it looks for workers where it was started" in shopfloor("run", "nothing").stderr
+    started = up.get(f"/api/runs/{up.runs()[0]['id']}/log", limit=1)["events"][0]["payload"]
+    assert "executor" not in started
+    named = shopfloor("run", "fails", "--workers", str(workers))
+    assert (named.returncode, "it takes no --workers" in named.stderr) == (2, True)
+    masked = shopfloor("run", "fails", "--mask-keys")
+    assert (masked.returncode, "error[unsupported_option]" in masked.stderr) == (2, True)
+    assert "hint: unset SHOPFLOOR_URL" in masked.stderr
+    assert "it finds the workers of its projects" in shopfloor("run", "nothing").stderr
 
 
 def test_a_detached_run_goes_on_by_itself(server, shopfloor):
@@ -390,15 +408,11 @@ def test_what_is_masked_is_in_no_log_of_the_run_and_its_sub_runs(shopfloor, env,
     assert "correct-horse" not in "".join(path.read_text() for path in transcripts())
 
 
-def test_nothing_is_masked_by_a_server_that_cannot_be_told_so_it_is_refused(server, shopfloor, transcripts):
-    words = ("run", "hello", "-i", "NAME=Ada", "--mask-keys")
-    detached = shopfloor(*words, "--detach")
-    server()
-    served = shopfloor(*words)
-    for done in (detached, served):
-        assert done.returncode == 2
-        assert "error[unsupported_option]" in done.stderr
-        assert "hint: " in done.stderr
+def test_nothing_is_masked_by_a_server_that_cannot_be_told_so_it_is_refused(shopfloor, transcripts):
+    done = shopfloor("run", "hello", "-i", "NAME=Ada", "--mask-keys", "--detach")
+    assert done.returncode == 2
+    assert "error[unsupported_option]" in done.stderr
+    assert "hint: " in done.stderr
     assert transcripts() == []
 
 

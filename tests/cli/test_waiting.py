@@ -88,7 +88,7 @@ def test_who_follows_a_run_that_asks_stays_until_nothing_of_it_works_any_more(
 ):
     up = server(*workers)
     by_command, by_sdk = tmp_path / "command", tmp_path / "sdk"
-    words = ("run", "asks-and-works", "-i", f"FILE={by_command}", "-i", f"SUB_RUN={sub_run}")
+    words = ("run", "asks-and-works", *workers, "-i", f"FILE={by_command}", "-i", f"SUB_RUN={sub_run}")
     done = shopfloor(*words, stdin=subprocess.DEVNULL)
     assert done.returncode == 75, done.stderr
     assert "waits for Well?" in done.stderr
@@ -141,7 +141,7 @@ def test_whoever_runs_a_worker_is_told_that_its_sub_run_waits(start, shopfloor, 
 
 def test_an_answer_that_nobody_has_taken_up_yet_is_said_and_a_second_one_refused(shopfloor, server, workers, waiting):
     first = shopfloor("answer", waiting, "red")
-    assert "the run goes on when `shopfloor up` runs" in first.stderr
+    assert "the run goes on with `shopfloor up` or `shopfloor resume`" in first.stderr
     shown = shopfloor("status", waiting).stdout
     assert "answered, not taken up yet: Which colour? (1. red / 2. green)" in shown
     assert "shopfloor answer" not in shown

@@ -155,6 +155,12 @@ async def test_one_run_can_be_claimed_by_name_if_nobody_has_it(queue: Queue) -> 
     assert await queue.claim_one(second.run_id, "h2") is None
     assert await queue.claim("h2", 9) == [first]
     assert await queue.claim_one(first.run_id, "h1") is None
+    assert await queue.claim_one(first.run_id, "h3", instead_of="h1") is None
+    assert await queue.claim_one(first.run_id, "h3", instead_of="h2") == first
+    assert dict(await queue.claimed()) == {first.run_id: "h3", second.run_id: "h1"}
+    assert await queue.find(first.run_id) == first
+    await queue.started([first.run_id])
+    assert await queue.find(first.run_id) is None
 
 
 async def test_a_run_can_be_dispatched_to_one_host(queue: Queue) -> None:

@@ -132,6 +132,10 @@ class TrappedLogs:
         async with self._logs.open(run_id, parent_run_id=parent_run_id) as log:
             yield TrappedLog(log, self._trap)
 
+    @property
+    def masks(self) -> bool:
+        return self._logs.masks
+
     def room(self) -> int:
         return self._logs.room()
 

@@ -149,7 +149,10 @@ def test_a_run_in_the_foreground_says_that_it_waits_for_its_definition_and_leave
         server.dispatch("command")
         wait_until(shop.children, "the only slot to be taken")
         words = [SHOPFLOOR, "run", "asks", "-i", f"NOTES={shop.notes}"]
-        with subprocess.Popen(words, env=shop.env, stderr=subprocess.PIPE, text=True) as run:
+        # With the URL of a server, that server executes the run.
+        address = json.loads(shop.storage.server_address.read_bytes())
+        env = {**shop.env, "SHOPFLOOR_URL": address["url"], "SHOPFLOOR_TOKEN": address["token"]}
+        with subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True) as run:
             wait_until(lambda: _queued(server) == ["asks"], "the run to be queued")
             write(tmp_path / "workers", CHANGED)
             # Only with the next order does the server look at the file again.

@@ -81,7 +81,7 @@ def _goes_on(args: Namespace, call: dict[str, Any], calls: list[dict[str, Any]])
     """Say when the run takes up the answer to this call, one of `calls`."""
     if any(not is_answerable(one) and one.get("run_id") == call.get("run_id") for one in calls):
         return "the run goes on when its worker is as it was"
-    return "the run goes on" if is_served(args) else "the run goes on when `shopfloor up` runs"
+    return "the run goes on" if is_served(args) else "the run goes on with `shopfloor up` or `shopfloor resume`"
 
 
 def _value(said: str, call: dict[str, Any]) -> Any:

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 GROUPS: dict[str, dict[str, str]] = {
     "Run workers": {
         "up": "Serve this machine: API, live streams, and a host that makes runs",
-        "run": "Run a worker, or a command, live, and keep its transcript",
-        "dispatch": "Have a worker run by itself, whoever watches",
+        "down": "Stop the server of this machine",
+        "run": "Run a worker, or a command, here and live, and keep its transcript",
+        "resume": "Continue a run here whose process is gone",
+        "dispatch": "Have the server run a worker, whoever watches",
         "answer": "Give a run what it waits for",
         "cancel": "End a run before its time",
         "workers": "List the workers that there are, check them, make new ones",

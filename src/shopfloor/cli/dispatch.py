@@ -1,4 +1,4 @@
-"""`shopfloor dispatch`: a run that goes on by itself, whoever watches."""
+"""`shopfloor dispatch`: a run that a server executes, whoever watches."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from shopfloor.cli.ordering import (
     worker_named,
 )
 from shopfloor.cli.run_worker import look_of
+from shopfloor.cli.server_process import UP, offer_server
 from shopfloor.client import Client, Start, WorkerResult
 from shopfloor.errors import ShopfloorError, UsageError
 from shopfloor.limits import QUEUED_PAUSE_SECONDS
@@ -51,12 +52,15 @@ def run(args: Namespace) -> int:
 
 
 def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> int:
-    refuse_workers(args)
     served = is_served(args)
+    if served:
+        refuse_workers(args)
+    else:
+        served = offer_server(args)
     if wait and not served:
         raise UsageError(
-            "nobody is there to run it: it would be waited for in vain",
-            hint="start `shopfloor up`, or use `shopfloor run`",
+            "no server is running: there is nothing to wait for",
+            hint=f"start one with `{UP}`, or use `shopfloor run`",
         )
 
     async def order(client: Client) -> str:
@@ -68,12 +72,12 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
     try:
         run_id = ask(args, order, workers=Workers.named(args.workers))
     except ShopfloorError as error:
-        raise explained(error, args) from error
+        raise explained(error, args, served=served) from error
     if wait:
         return _follow(args, run_id)
     print(run_id, flush=True)
     if not args.quiet:
-        how = "dispatched" if served else "queued until `shopfloor up` runs"
+        how = "dispatched" if served else f"queued: no server is running; `{UP}` starts one"
         short = run_id[:8]
         print(f"shopfloor: {how} · shopfloor status {short} · shopfloor result {short} --wait", file=sys.stderr)
     return 0

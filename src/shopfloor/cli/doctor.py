@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from shopfloor.cli.arguments import Parser, storage_of
-from shopfloor.cli.providers import described
+from shopfloor.cli.providers import described, server_differences
 from shopfloor.cli.style import Style
 from shopfloor.errors import ShopfloorError, StorageError, storage_error
 from shopfloor.limits import DISK_LOW_WATER_BYTES
@@ -48,9 +48,12 @@ def run(args: Namespace) -> int:
         if one.todo:
             print(f"    {one.todo}")
     print("\nAgents and model APIs")
-    for provider in find_providers():
-        for line in described(provider, style):
-            print(line)
+    providers = find_providers()
+    lines = [line for provider in providers for line in described(provider, style)]
+    if served and served[0].state == "ok":
+        lines += server_differences(storage, providers, style)
+    for line in lines:
+        print(line)
     return 1 if any(one.state == "wrong" for one in findings) else 0
 
 
@@ -90,7 +93,9 @@ def _server(storage: Storage) -> Finding:
     except ShopfloorError as error:
         return Finding("wrong", error.message, error.hint)
     if address is None:
-        return Finding("note", "no server is running", "`shopfloor up` starts one; runs work without it")
+        return Finding(
+            "note", "no server is running", "`shopfloor up --detach` starts one; `shopfloor run` works without it"
+        )
     return Finding("ok", f"a server is running at {address.url}")
 
 

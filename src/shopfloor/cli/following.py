@@ -16,7 +16,7 @@ from shopfloor.cli.echo import Echo
 from shopfloor.cli.live import Live, Look, closing_line
 from shopfloor.cli.person import Wanted
 from shopfloor.cli.style import one_line, safe
-from shopfloor.cli.waiting import asked, awaited_by, run_of, waiting_lines
+from shopfloor.cli.waiting import asked, awaited_by, options_of, run_of, waiting_lines
 from shopfloor.client import (
     CallResult,
     Client,
@@ -81,6 +81,18 @@ class Following:
         self._following = False
         self._told_at = 0.0
         """When it was last heard of."""
+
+    def expect(self, run_id: str, calls: Sequence[dict[str, Any]]) -> None:
+        """Take in what a run that is resumed has asked before; client tools are requested again by the run."""
+        for call in calls:
+            if call["kind"] == "question" and run_of(call, run_id) == run_id and not call.get("answered"):
+                given: dict[str, Any] = call["input"] or {}
+                self._open[call["call_id"]] = Question(
+                    execution_id=run_id,
+                    call_id=call["call_id"],
+                    question=str(given.get("question", "")),
+                    options=options_of(call) or None,
+                )
 
     # Being told to stop.
 

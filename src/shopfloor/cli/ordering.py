@@ -115,10 +115,11 @@ def _folder(args: Namespace) -> str | None:
 
 
 def refuse_workers(args: Namespace) -> None:
-    """A server has workers of its own: others of the same names would be run than those that are named here."""
-    if args.workers and is_served(args):
+    """Refuse `--workers` where a server executes the run: it would run its own workers of the same names."""
+    if args.workers:
         raise UsageError(
-            "a server is running, and it has workers of its own", hint="give --workers to `shopfloor up` instead"
+            "a server executes this, with its own workers: it takes no --workers",
+            hint="give --workers to `shopfloor up` instead, or add the folder with `shopfloor projects add`",
         )
 
 
@@ -129,8 +130,8 @@ def is_served(args: Namespace) -> bool:
     return find_server(storage_of(args)) is not None
 
 
-def explained(error: ShopfloorError, args: Namespace) -> ShopfloorError:
-    """The same error, with what somebody may have meant."""
+def explained(error: ShopfloorError, args: Namespace, *, served: bool) -> ShopfloorError:
+    """The same error, with what somebody may have meant; `served` where a server executes the run."""
     if not isinstance(error, WorkerNotFound):
         return error
     words: Sequence[str] = args.worker.split()
@@ -138,8 +139,10 @@ def explained(error: ShopfloorError, args: Namespace) -> ShopfloorError:
         from shlex import quote
 
         return WorkerNotFound(error.message, hint=f"for a command: shopfloor run --command {quote(args.worker)}")
-    if is_served(args):
-        there = "a server is running; it looks for workers where it was started, and in its --workers"
+    if served:
+        there = (
+            "a server executes this; it finds the workers of its projects (`shopfloor projects`), and of its --workers"
+        )
         return WorkerNotFound(error.message, hint=f"{error.hint}; {there}" if error.hint else there)
     return error
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 import msgspec
 
-from shopfloor.cli.arguments import Parser
+from shopfloor.cli.arguments import Parser, storage_of
 from shopfloor.cli.style import Style
+from shopfloor.client import Address, Api, find_server
+from shopfloor.errors import ShopfloorError
 from shopfloor.ports import Capabilities, ProviderInfo
+from shopfloor.record import Storage
 from shopfloor.wiring import find_providers
 
 EXAMPLES = """\
@@ -47,6 +52,8 @@ def run(args: Namespace) -> int:
     for one in providers:
         for line in described(one, style):
             print(line)
+    for line in server_differences(storage_of(args), providers, style):
+        print(line)
     usable = [one.name for one in providers if one.usable]
     if usable:
         print(f"\nshopfloor run --provider {usable[0]} 'what is in this folder?'", file=sys.stderr)
@@ -73,6 +80,35 @@ def described(one: ProviderInfo, style: Style) -> list[str]:
     else:
         lines.append(f"    logs in by {one.login}" + (f" · {one.path}" if one.path else ""))
     return lines
+
+
+def server_differences(storage: Storage, here: Sequence[ProviderInfo], style: Style) -> list[str]:
+    """Describe the providers that the server, with its own environment, sees otherwise than this shell does."""
+    address = find_server(storage)
+    if address is None:
+        return []
+    try:
+        there = asyncio.run(_providers_of(address))
+    except ShopfloorError as error:
+        return ["", f"the server at {address.url} cannot be asked for its providers: {error.message}"]
+    seen = {one.name: _state(one) for one in here}
+    differing = [one for one in there if seen.get(one.name) != _state(one)]
+    if not differing:
+        return []
+    title = f"The server at {address.url}, which executes what is dispatched, differs from this shell:"
+    return ["", title, *(line for one in differing for line in described(one, style))]
+
+
+def _state(one: ProviderInfo) -> tuple[str | None, ...]:
+    return one.path, one.version, one.login, one.problem
+
+
+async def _providers_of(address: Address) -> list[ProviderInfo]:
+    api = Api(address.url, address.token)
+    try:
+        return msgspec.convert((await api.get("/api/providers"))["providers"], list[ProviderInfo])
+    finally:
+        await api.close()
 
 
 def can(capabilities: Capabilities) -> str:

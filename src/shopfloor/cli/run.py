@@ -28,8 +28,11 @@ EXAMPLES = """\
   shopfloor run --command './deploy' --mask-env API_KEY    without that variable's value in the transcript
   shopfloor run --provider codex --mask-keys 'rotate them' the same for an agent, with its sub-agents
 
-Ctrl-C cancels the run; a second one leaves at once. Exit codes: 0 it completed, 75 it waits for somebody, 130 Ctrl-C,
-others as the error says."""
+The run is executed here, in this folder and with this environment, whether or not a server runs; a server shows it.
+(Where SHOPFLOOR_URL names a server, that server executes it.) If this process is killed, `shopfloor resume` continues
+the run. Ctrl-C cancels the run; a second one leaves at once.
+
+Exit codes: 0 it completed, 75 it waits for somebody, 130 Ctrl-C, others as the error says."""
 _OF_WORKERS = {
     "input": "-i",
     "input_json": "--input-json",
@@ -78,7 +81,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         help="execute this tool of the worker, or of one that it calls, by a command: it gets the arguments as JSON on "
         "stdin, and what it prints is the result; may be repeated",
     )
-    of_worker.add_argument("--detach", action="store_true", help="leave the run to the server, and print its id")
+    of_worker.add_argument("--detach", action="store_true", help="hand the run to the server, and print its id")
     of_worker.add_argument("--json", action="store_true", help="the events of the run on stdout, one per line")
     _add_provider(parser)
     _add_command(parser)

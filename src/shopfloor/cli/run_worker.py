@@ -1,4 +1,4 @@
-"""`shopfloor run WORKER`: a worker, live, on the server that is there or else in this process."""
+"""`shopfloor run WORKER`: a worker, live, in this process; or on the server that SHOPFLOOR_URL names."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from shopfloor.cli.following import Events, Following
 from shopfloor.cli.live import Look
 from shopfloor.cli.masking import masking_of
 from shopfloor.cli.ordering import asked_of, explained, input_of, known_workers, refuse_workers, worker_named
+from shopfloor.cli.remote import is_remote
 from shopfloor.cli.style import Style
 from shopfloor.cli.tool_commands import handlers_of
 from shopfloor.client import CallResult, Client
@@ -31,7 +32,8 @@ def run_worker(args: Namespace) -> int:
         from shopfloor.cli.dispatch import dispatch
 
         return dispatch(args)
-    refuse_workers(args)
+    if is_remote():
+        refuse_workers(args)
     following = Following(look_of(args))
 
     async def run(client: Client) -> int:
@@ -56,7 +58,7 @@ def run_worker(args: Namespace) -> int:
     try:
         return ask(args, run, workers=Workers.named(args.workers), can_run=True, mask=mask, hear=following.hear)
     except ShopfloorError as error:
-        raise explained(error, args) from error
+        raise explained(error, args, served=is_remote()) from error
 
 
 def look_of(args: Namespace) -> Look:

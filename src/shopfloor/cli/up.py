@@ -16,13 +16,14 @@ from shopfloor.cli.leaving import leave_tasks
 from shopfloor.cli.memory import return_freed_memory
 from shopfloor.engine import Catalogue, default_folders
 from shopfloor.errors import UsageError
-from shopfloor.limits import HOST_SLOTS
+from shopfloor.limits import HOST_SLOTS, SERVER_PORT
 from shopfloor.record import Storage
 from shopfloor.server import Tokens
 from shopfloor.wiring import Workers, open_projects, serve_storage
 
 EXAMPLES = """\
   shopfloor up                        serve on 127.0.0.1:7420; the first line is a link to log in
+  shopfloor up --detach               the same in the background; `shopfloor down` stops it
   shopfloor up --port 8080            somewhere else
   shopfloor up --workers ~/team       with the workers of that folder too
   shopfloor up --keep 30d             delete what ended more than 30 days ago and is not pinned"""
@@ -32,7 +33,10 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="the address to listen on")
     parser.add_argument(
-        "--port", metavar="N", type=port_number, default=7420, help="the port to listen on (0: any free one)"
+        "--port",
+        metavar="N",
+        type=port_number,
+        help=f"the port to listen on; 0: any free one (default: $SHOPFLOOR_PORT, or {SERVER_PORT})",
     )
     parser.add_argument(
         "--allow-host", metavar="NAME", action="append", default=[], help="a name by which the server may be asked for"
@@ -56,6 +60,11 @@ def parser(name: str, summary: str) -> ArgumentParser:
         type=positive,
         help=f"how many runs are worked on at once (default: $SHOPFLOOR_SLOTS, or {HOST_SLOTS})",
     )
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="serve in the background: return when the server answers; it writes to server.log in the storage folder",
+    )
     parser.add_argument("--examples", action="store_true", help="make a few runs first, where there are none yet")
     return parser
 
@@ -65,7 +74,14 @@ def run(args: Namespace) -> int:
     return_freed_memory()
     storage = storage_of(args)
     workers = Workers.named(args.workers, slots=args.slots or _slots())
+    port = _port() if args.port is None else args.port
     found = _count(storage, workers)
+    if args.detach:
+        from shopfloor.cli.server_process import start_server
+
+        words = [word for word in sys.argv[1:] if word != "--detach"]
+        _tell(storage, start_server(storage, words).url, found, "`shopfloor down` stops it")
+        return 0
     if args.examples:
         from shopfloor.cli.examples import make_example_runs
 
@@ -75,11 +91,7 @@ def run(args: Namespace) -> int:
         del token
         # Where nobody reads it, as in `shopfloor up | head -1`, there is still a server to be.
         with contextlib.suppress(OSError):
-            print(f"Shopfloor is up: {url}/login?code={Tokens(storage.tokens).make_login_code()}")
-            print("  the link works once, within 15 minutes; `shopfloor login` prints another")
-            print(f"  runs are kept in {storage.root}")
-            print(f"  {found}")
-            print(f"  the API is described at {url}/api/docs; Ctrl-C stops", flush=True)
+            _tell(storage, url, found, "Ctrl-C stops")
         # What is loaded stays as long as the server: the garbage collector need not look through it time and again.
         gc.freeze()
 
@@ -87,7 +99,7 @@ def run(args: Namespace) -> int:
         await serve_storage(
             storage,
             host=args.host,
-            port=args.port,
+            port=port,
             workers=workers,
             allowed_hosts=tuple(args.allow_host),
             keep_seconds=args.keep,
@@ -99,12 +111,29 @@ def run(args: Namespace) -> int:
     return 0
 
 
+def _tell(storage: Storage, url: str, found: str, how_to_stop: str) -> None:
+    print(f"Shopfloor is up: {url}/login?code={Tokens(storage.tokens).make_login_code()}")
+    print("  the link works once, within 15 minutes; `shopfloor login` prints another")
+    print(f"  runs are kept in {storage.root}")
+    print(f"  {found}")
+    print(f"  the API is described at {url}/api/docs; {how_to_stop}", flush=True)
+
+
 def _slots() -> int:
     said = os.environ.get("SHOPFLOOR_SLOTS") or str(HOST_SLOTS)
     try:
         return positive(said)
     except (ValueError, ArgumentTypeError):
         raise UsageError(f"SHOPFLOOR_SLOTS is {said!r}, not a number of runs", hint="unset it, or say e.g. 8") from None
+
+
+def _port() -> int:
+    text = os.environ.get("SHOPFLOOR_PORT") or str(SERVER_PORT)
+    try:
+        return port_number(text)
+    except ArgumentTypeError:
+        hint = f"unset it, or set e.g. {SERVER_PORT}"
+        raise UsageError(f"SHOPFLOOR_PORT is {text!r}, not a port", hint=hint) from None
 
 
 def _count(storage: Storage, workers: Workers) -> str:

@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Any
 
 from shopfloor.cli.arguments import CommandParser, Parser, add_color, folder_of, storage_of
+from shopfloor.cli.remote import is_remote
 from shopfloor.cli.style import Style, one_line, printed_json, safe
 from shopfloor.cli.worker_tree import lines_of
 from shopfloor.cli.workers_new import new_worker, server_of
@@ -250,11 +251,11 @@ def _new(args: argparse.Namespace) -> int:
     for path in made:
         print(f"made {_from_here(path)}")
     server, known = server_of(storage_of(args), args.slug)
-    # A server has its own --workers, and `run` takes none beside it.
-    where = "" if server or into == Path.cwd() / "workers" else f" --workers {quote(_from_here(into))}"
+    # A server that SHOPFLOOR_URL names executes the run itself, and takes no --workers.
+    where = "" if is_remote() or into == Path.cwd() / "workers" else f" --workers {quote(_from_here(into))}"
     if server and not known:
         add = f"shopfloor projects add {quote(_from_here(into.parent))}"
         again = f"`{add}` adds it" if into.name == "workers" else f"start it again with `--workers {quote(str(into))}`"
-        print(f"the server at {server.url} does not look in this folder: {again}")
+        print(f"`shopfloor run` finds it; the server at {server.url} does not look in this folder: {again}")
     print(f"try it: shopfloor run {args.slug} -i NAME=Ada{where}")
     return 0

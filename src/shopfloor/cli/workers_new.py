@@ -82,7 +82,7 @@ def new_worker(slug: str, into: Path, *, python: bool) -> list[Path]:
 
 
 def server_of(storage: Storage, slug: str) -> tuple[Address | None, bool]:
-    """The storage's own server, and whether it has that worker; none where `run` would not ask it, or we cannot."""
+    """The storage's own server, and whether it has that worker; none where `dispatch` asks another, or we cannot."""
     address = None if is_remote() else find_server(storage, named=False)
     if address is None:
         return None, False

@@ -1,6 +1,6 @@
 """The SDK: talking to a server, found by `$SHOPFLOOR_URL` or in the storage folder."""
 
-from shopfloor.client.address import Address, address_of, find_server
+from shopfloor.client.address import Address, address_of, find_server, named_server
 from shopfloor.client.api import Api
 from shopfloor.client.connection import Client
 from shopfloor.client.problems import failure_of
@@ -75,5 +75,6 @@ __all__ = [
     "executed",
     "failure_of",
     "find_server",
+    "named_server",
     "to_sse",
 ]

@@ -16,6 +16,8 @@ _LOGIN = "/login"
 class Address(msgspec.Struct, frozen=True):
     url: str
     token: str
+    pid: int | None = None
+    """The process of the storage's own server, where it is nothing but a server."""
 
 
 def address_of(url: str, token: str | None = None) -> Address:
@@ -33,13 +35,19 @@ def address_of(url: str, token: str | None = None) -> Address:
     return Address(url.rstrip("/"), token or "")
 
 
+def named_server() -> Address | None:
+    """The server that the environment names."""
+    url = os.environ.get("SHOPFLOOR_URL")
+    return address_of(url, os.environ.get("SHOPFLOOR_TOKEN")) if url else None
+
+
 def find_server(storage: Storage, *, named: bool = True) -> Address | None:
     """The server to ask; None where there is none, and the files have to be read instead.
 
     One that the environment names comes first, unless `named` is False: then only the storage's own counts.
     """
-    if named and (url := os.environ.get("SHOPFLOOR_URL")):
-        return address_of(url, os.environ.get("SHOPFLOOR_TOKEN"))
+    if named and (address := named_server()) is not None:
+        return address
     # Before anything in there is believed, such as where the server is.
     refuse_shared(storage.root)
     # A server holds its lock for life; the file alone may be what a crash left.

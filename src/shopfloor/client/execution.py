@@ -32,6 +32,7 @@ from shopfloor.views import (
     ToolRequest,
     UnknownEvent,
     WorkerResult,
+    begin,
     decode_event,
     event_of,
     finish,
@@ -63,23 +64,36 @@ class Continue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     detach: bool = False
 
 
+class Resume(msgspec.Struct, frozen=True, kw_only=True):
+    """Follows a run that is being resumed, from the event after `after` on."""
+
+    execution_id: str
+    after: int
+    answered: frozenset[str] = frozenset()
+    """The calls that have been answered, and whose results the run has not taken up yet."""
+    detach: bool = False
+
+
 class Answered(msgspec.Struct, frozen=True):
     """Goes on with a run whose calls the caller has answered by other means."""
 
     calls: frozenset[str]
 
 
-Leg = Begin | Continue | Answered
+First = Begin | Continue | Resume
+Leg = First | Answered
 """What begins a part of the execution; the caller sees one stream."""
 
 
 class Execution:
-    def __init__(self, api: Api, slug: str, first: Begin | Continue, tools: ToolHandlers) -> None:
+    def __init__(self, api: Api, slug: str, first: First, tools: ToolHandlers) -> None:
         self._api = api
         self._path = f"/api/agents/{_quoted(slug)}/execute"
         self._first = first
         self._tools = tools
-        self._progress = Progress(first.execution_id if isinstance(first, Continue) else None)
+        self._progress = Progress(None if isinstance(first, Begin) else first.execution_id)
+        if isinstance(first, Resume) and first.after:
+            self._progress.reached(first.after)
         self._answered: set[str] = set()
         """Calls of the run that the caller has answered, and whose results are not told yet."""
         self._wanted: list[RequestedCall] = []
@@ -151,7 +165,7 @@ class Execution:
         """What a leg gives, up to its `finish`; what a cut takes away of it comes from the log."""
         patience = Patience()
         heard: Received | None = None
-        while not isinstance(leg, Answered):
+        while isinstance(leg, Begin | Continue):
             try:
                 async with aclosing(self._asked(leg)) as events:
                     async for event in events:
@@ -166,6 +180,8 @@ class Execution:
                 if not _may_ask_again(leg, error):
                     raise
                 await patience.wait(error)
+        if isinstance(leg, Resume):
+            yield stamped(begin(leg.execution_id), leg.after)
         async with aclosing(self._rest(leg)) as events:
             async for event in events:
                 yield event
@@ -237,7 +253,8 @@ class Execution:
             state = await replayed(self._api, run_id, answered=answered)
         else:
             state = StreamState()
-        return resumed(state, answered) if answered else state
+        # What the run waits for is asked for again where nobody has answered: this caller has not been told.
+        return resumed(state, answered) if answered or isinstance(leg, Resume) else state
 
 
 def _answered_by(leg: Leg) -> frozenset[str]:
@@ -246,6 +263,8 @@ def _answered_by(leg: Leg) -> frozenset[str]:
             return frozenset(one.tool_call_id for one in leg.tool_results)
         case Answered():
             return leg.calls
+        case Resume():
+            return leg.answered
         case Begin():
             return frozenset()
 

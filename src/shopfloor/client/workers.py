@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from shopfloor.client.api import Api
-from shopfloor.client.execution import Begin, Continue, Execution, Received
+from shopfloor.client.execution import Begin, Continue, Execution, First, Received, Resume
 from shopfloor.client.following import followed, patiently, replayed, stamped
 from shopfloor.client.problems import checked_run, failure_of
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
@@ -100,6 +100,19 @@ class WorkersApi:
         first = Continue(execution_id=execution_id, tool_results=results, detach=detach)
         return self._led(slug, first, tools, signal)
 
+    async def resume(
+        self, slug: str, run_id: str, *, tools: ToolHandlers | None = None, signal: Signal | None = None
+    ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
+        """Resumes a run that has no host; the events that remain. Leaving before the end cancels the run, as for
+        `execute`."""
+        detail = await self._api.run(checked_run(run_id))
+        await self._api.post(f"/api/runs/{run_id}/resume", {})
+        answered = frozenset(call["call_id"] for call in detail.get("awaits") or () if call.get("answered"))
+        first = Resume(execution_id=run_id, after=detail["last_seq"], answered=answered)
+        async with aclosing(self._led(slug, first, tools, signal)) as events:
+            async for event in events:
+                yield event
+
     async def generate(
         self,
         slug: str,
@@ -186,7 +199,7 @@ class WorkersApi:
             execution.note_answer(run_id, call_id)
 
     async def _led(
-        self, slug: str, first: Begin | Continue, tools: ToolHandlers | None, signal: Signal | None
+        self, slug: str, first: First, tools: ToolHandlers | None, signal: Signal | None
     ) -> AsyncGenerator[Received]:
         execution = Execution(self._api, slug, first, tools or {})
         last: Received | None = None

@@ -64,7 +64,7 @@ class Definitions:
 
     def _find_all(self, slug: str) -> list[Worker]:
         try:
-            return self._catalogue.find_all(slug)
+            return self._catalogue.find_everywhere(slug)
         except ShopfloorError as error:
             problem = Problem(Path(slug), 1, error.message)
             return [Worker(definition=Definition(slug=slug), origin=slug, problems=(problem,))]

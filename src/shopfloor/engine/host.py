@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import anyio.abc
 import anyio.to_thread
+import msgspec
 
 from shopfloor.engine.agents.asking import AgentDesk
 from shopfloor.engine.attempt import Attempt
@@ -23,13 +24,15 @@ from shopfloor.engine.journal import AGENT, Journal, last_event, read_journal
 from shopfloor.engine.orders import Orders
 from shopfloor.engine.orphans import end_orphan
 from shopfloor.engine.piece_writer import end_partial_messages
+from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.run import Run, as_json
+from shopfloor.engine.run_beginning import run_started
 from shopfloor.engine.shortage import is_shortage, is_temporary
 from shopfloor.engine.slots import HostSlot, Slots
 from shopfloor.engine.steps.tools import tools_of
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.watchdog import Watchdog, current_run
-from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
+from shopfloor.engine.workers.catalogue import Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange
 from shopfloor.engine.workers.definition import Definition
 from shopfloor.engine.workers.python import arguments_of
@@ -57,7 +60,7 @@ from shopfloor.limits import (
     POISON_ATTEMPTS,
     RUN_RETRY_SECONDS,
 )
-from shopfloor.log import FORMAT, AssistantMessage, RunCompleted, RunError, RunStarted
+from shopfloor.log import AssistantMessage, RunCompleted, RunError, RunStarted
 from shopfloor.ports import Dispatch, Hosts, LogReader, Logs, Models, Processes, Queue, parent_of
 from shopfloor.record import Storage, is_locked
 
@@ -117,6 +120,20 @@ class Host:
         self._retired = False
         self._tasks: anyio.abc.TaskGroup
         works.attended = lambda run_id: self.has(run_id) or is_locked(storage.log_path(run_id))
+        self._resumption = Resumption(
+            self,
+            storage=storage,
+            hosts=hosts,
+            logs=logs,
+            reader=reader,
+            queue=queue,
+            catalogue=catalogue,
+            definitions=self._definitions,
+        )
+        self.refusal = works.refusal = self._resumption.refusal
+        self.claim_abandoned = self._resumption.claim_abandoned
+        if duty == "own":
+            works.resume_here = self._resumption.resume_here
         self._sub_runs = SubRuns(self, reader=reader, queue=queue, works=works)
         self.watchdog = Watchdog(self._note_blocked)
         self._orders = Orders(self, storage=storage, hosts=hosts, reader=reader, queue=queue, works=works)
@@ -213,6 +230,8 @@ class Host:
     async def take_in(self, order: Dispatch) -> str:
         """Keeps an order for a run: for any host, or for us alone where that is our duty. Gives the run's id."""
         own = self._duty == "own"
+        if own:
+            order = msgspec.structs.replace(order, executor="caller", masked=self._logs.masks)
         run_id = await self._queue.dispatch(order, host=self.id if own else None)
         if not own:
             self.wake()
@@ -227,10 +246,17 @@ class Host:
         elif not self._definitions.is_held(run_id):
             self._begin(run_id, self._slots.slot(), None)
 
-    def adopt(self, run_id: str) -> None:
-        """Takes up a run that has a log and no host, unless it is taken up already."""
-        if run_id not in self._begun and not self._definitions.is_held(run_id):
+    def begin(self, order: Dispatch) -> None:
+        """Start a run that this host has claimed."""
+        self._begin(order.run_id, self._slots.slot(), order)
+
+    async def adopt(self, run_id: str) -> bool:
+        """Resume a run that has a log and no host; False where it is taken up already, or is not for a server."""
+        if run_id in self._begun or self._definitions.is_held(run_id) or await self.refusal(run_id) is not None:
+            return False
+        if run_id not in self._begun:
             self._begin(run_id, self._slots.slot(), None)
+        return True
 
     def cancel(self, run_id: str, reason: str, order: Dispatch | None = None) -> None:
         """Takes up a run only to end it: for that it needs no slot."""
@@ -321,7 +347,8 @@ class Host:
             if order is None and cancel is None:
                 # One that was cut off is not gone on with only to be cancelled then.
                 cancel = await self._orders.cancel_of(run_id)
-            started = self._run_started(journal, order)
+            own = self._duty == "own"
+            started = run_started(journal, order, host=self.id, is_caller=own, masked=self._logs.masks)
             definition = definition_of(journal.first or started)
             self._definitions.forget(run_id)
             worker = None
@@ -391,33 +418,6 @@ class Host:
         if cancel is not None:
             attempt.cancel(cancel)
         self.wake()
-
-    def _run_started(self, journal: Journal, order: Dispatch | None) -> RunStarted:
-        if journal.first is not None or order is None:
-            first = journal.first
-            name, kind = (first.name, first.kind) if first else ("", "")
-            return RunStarted(name=name, kind=kind, attempt=journal.attempt + 1, host=self.id)
-        return RunStarted(
-            name=order.worker,
-            kind="worker" if order.worker_type == BUILTIN else "agent",
-            attempt=1,
-            host=self.id,
-            task=order.task,
-            input=order.input,
-            worker_type=order.worker_type,
-            agent_id=order.agent_id,
-            channel_id=order.channel_id,
-            channel_name=order.channel_name,
-            root_run_id=order.root_run_id,
-            queued_at=order.queued_at,
-            definition=order.definition,
-            definition_hash=order.definition_hash,
-            idempotency_key=order.idempotency_key,
-            cwd=order.cwd,
-            client_wait_seconds=order.client_wait_seconds,
-            parent={"run_id": order.parent_run_id, "depth": order.depth} if order.parent_run_id else None,
-            format=FORMAT,
-        )
 
     async def _work(
         self, attempt: Attempt, definition: Definition | None, worker: Worker | DefinitionChange | None

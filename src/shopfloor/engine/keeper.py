@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 import anyio.to_thread
@@ -22,8 +22,10 @@ from shopfloor.record import Storage, is_host_alive
 _log = logging.getLogger("shopfloor.engine")
 
 
-GoOn = Callable[[str], None]
-"""Takes up a run that has a log and no host."""
+GoOn = Callable[[str], Awaitable[bool]]
+"""Resume a run that has a log and no host; False where that is not for us."""
+Refusal = Callable[[str], Awaitable[str | None]]
+"""Why a server must not resume a run; None where it may."""
 
 
 async def reconcile(storage: Storage, store: Store, go_on: GoOn | None = None) -> int:
@@ -39,21 +41,21 @@ async def reconcile(storage: Storage, store: Store, go_on: GoOn | None = None) -
         if not can_go_on(storage, run.id):
             changed += await anyio.to_thread.run_sync(end_orphan, storage, run.id)
         elif go_on is not None:
-            go_on(run.id)
-            changed += 1
+            changed += await go_on(run.id)
     if go_on is not None:
         for run_id in await store.due(now()):
-            go_on(run_id)
+            await go_on(run_id)
     return changed
 
 
-async def take_over(storage: Storage, queue: Queue) -> None:
-    """What hosts that are gone had claimed and not begun is queued again."""
+async def take_over(storage: Storage, queue: Queue, refusal: Refusal | None = None) -> None:
+    """Queue again what hosts that are gone had claimed and not begun, unless a server must not execute it."""
     claimed = [(run_id, host) for run_id, host in await queue.claimed() if not is_host_alive(storage.hosts, host)]
     # A log with nothing in it is of a host that died before it could write what was asked for.
     begun = [run_id for run_id, _ in claimed if can_go_on(storage, run_id)]
     await queue.started(begun)
-    await queue.release([run_id for run_id, _ in claimed if run_id not in begun])
+    left = [run_id for run_id, _ in claimed if run_id not in begun]
+    await queue.release([run_id for run_id in left if refusal is None or await refusal(run_id) is None])
 
 
 async def keep(
@@ -64,16 +66,19 @@ async def keep(
     *,
     keep_seconds: float | None = None,
     go_on: GoOn | None = None,
+    refusal: Refusal | None = None,
 ) -> None:
     """Goes on until it is cancelled."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ingest.run)
-        tasks.start_soon(_reconcile_for_ever, storage, store, queue, go_on)
+        tasks.start_soon(_reconcile_for_ever, storage, store, queue, go_on, refusal)
         if keep_seconds is not None:
             tasks.start_soon(_prune_for_ever, storage, store, queue, keep_seconds)
 
 
-async def _reconcile_for_ever(storage: Storage, store: Store, queue: Queue, go_on: GoOn | None) -> None:
+async def _reconcile_for_ever(
+    storage: Storage, store: Store, queue: Queue, go_on: GoOn | None, refusal: Refusal | None
+) -> None:
     idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
     while True:
         await anyio.sleep(HOST_CHECK_SECONDS)
@@ -82,7 +87,7 @@ async def _reconcile_for_ever(storage: Storage, store: Store, queue: Queue, go_o
             await recover(storage, queue, is_idle=is_idle)
             if is_idle:
                 idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
-            await take_over(storage, queue)
+            await take_over(storage, queue, refusal)
             await reconcile(storage, store, go_on)
         except Exception as error:
             if not is_temporary(error):

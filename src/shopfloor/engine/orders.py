@@ -45,6 +45,10 @@ class Worked(Protocol):
 
     def leave_line(self, run_id: str, reason: str) -> bool: ...
 
+    async def refusal(self, run_id: str) -> str | None: ...
+
+    async def claim_abandoned(self, run_id: str) -> Dispatch | None: ...
+
 
 class Orders:
     def __init__(
@@ -136,7 +140,7 @@ class Orders:
         duty = self._host.duty
         if duty == "own" or (duty == "cancels" and cancel is None):
             return []
-        queued = await self._queue.claim_one(order.run_id, self._host.id) if cancel is not None else None
+        queued = await self._host.claim_abandoned(order.run_id) if cancel is not None else None
         if queued is not None and cancel is not None:
             self._host.cancel(order.run_id, cancel, queued)
             return []
@@ -154,7 +158,7 @@ class Orders:
             await self._end(order.run_id, cancel)
         elif cancel is not None:
             self._host.cancel(order.run_id, cancel)
-        else:
+        elif await self._host.refusal(order.run_id) is None:
             self._host.go_on(order.run_id)
         return []
 

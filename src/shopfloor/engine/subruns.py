@@ -31,7 +31,11 @@ class Taker(Protocol):
 
     def go_on(self, run_id: str) -> None: ...
 
+    def begin(self, order: Dispatch) -> None: ...
+
     async def take_in(self, order: Dispatch) -> str: ...
+
+    async def claim_abandoned(self, run_id: str) -> Dispatch | None: ...
 
 
 class SubRuns:
@@ -98,8 +102,11 @@ class SubRuns:
         order = self._works.order_of(asked)
         if known:
             # An earlier attempt has ordered it, and it may still be queued.
-            with suppress(ConflictError):
+            try:
                 await self._host.take_in(order)
+            except ConflictError:
+                if self._host.duty == "own" and (queued := await self._host.claim_abandoned(order.run_id)) is not None:
+                    self._host.begin(queued)
             return
         async with self._limiter.admitted(order.root_run_id):
             await attempt.child_started(trying, order.run_id, asked.worker, asked.input)

@@ -55,6 +55,10 @@ class LocalWorks:
         self.take_in: Callable[[Dispatch], Awaitable[str]] = queue.dispatch
         self.attended: Callable[[str], bool] = lambda run_id: False
         """Whether somebody is at a run; a host knows."""
+        self.refusal: Callable[[str], Awaitable[str | None]] = _no_refusal
+        """Why a server must not resume a run; a host knows."""
+        self.resume_here: Callable[[str], Awaitable[None]] | None = None
+        """Resumes a run in this process, where this process executes nothing but what it is asked for."""
         self.check: Callable[[str, dict[str, Any]], None] = _anything
         """Raises where a bare provider cannot be asked so."""
         self._catalogue = catalogue
@@ -206,11 +210,20 @@ class LocalWorks:
             raise RunNotFound(f"there is no run {run_id}")
         if run.row.ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})", hint="make a new one")
+        if self.resume_here is not None:
+            await self.resume_here(run_id)
+            return
         # The row may lag behind the log, for example after a restart.
         if run.row.status == "queued" and not await self._reader.page(run_id, limit=1):
             raise RunRunning(f"the run {run_id} is queued", hint="it begins by itself, as soon as there is a slot")
         if self.attended(run_id):
             raise RunRunning(f"somebody is at the run {run_id}", hint="it goes on by itself, or waits for an answer")
+        reason = await self.refusal(run_id)
+        if reason is not None:
+            raise ConflictError(
+                f"a server must not resume the run {run_id}: {reason}",
+                hint=f"`shopfloor resume {run_id}` resumes the run in your shell",
+            )
         await self._queue.put(Order(id="resume", run_id=run_id, kind="resume", body={}, created_at=now()))
         self.wake()
 
@@ -235,6 +248,11 @@ def _answered(run_id: str, call_id: str) -> ConflictError:
 
 def _nobody() -> None:
     """Nobody is here to be woken: whoever comes finds the orders."""
+
+
+async def _no_refusal(run_id: str) -> str | None:
+    """No host is here to say."""
+    del run_id
 
 
 def _anything(provider: str, given: dict[str, Any]) -> None:

@@ -102,6 +102,10 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """The folder it works in, where one was named."""
     client_wait_seconds: float | None = None
     """How long each client tool call waits for the client that executes the run; then the run is cancelled."""
+    executor: Literal["caller"] | None = None
+    """`caller` where the process that asked for a run of a worker executes the attempt, as `shopfloor run` does."""
+    masked: bool = False
+    """Whether that process masks what it records."""
     import_source: dict[str, Any] | None = None
     """Where an imported run was taken from."""
     format: int | None = None

@@ -127,6 +127,11 @@ class Changes(Protocol):
 
 
 class Logs(Protocol):
+    @property
+    def masks(self) -> bool:
+        """Whether something is masked in what is recorded."""
+        ...
+
     def open(self, run_id: str, *, parent_run_id: str | None = None) -> AbstractAsyncContextManager[Log]:
         """The log of a run, made if there is none, repaired if a crash tore it."""
         ...

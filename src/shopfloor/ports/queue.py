@@ -34,6 +34,8 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     idempotency_key: str | None = None
     client_wait_seconds: float | None = None
     """How long each of its client tool calls waits for the client; None: as long as it takes."""
+    executor: Literal["caller"] | None = None
+    masked: bool = False
 
 
 ANSWER = "answer:"
@@ -84,8 +86,12 @@ class Queue(Protocol):
         """The oldest that nobody has, at most `limit`; from now on they are `host`'s."""
         ...
 
-    async def claim_one(self, run_id: str, host: str) -> Dispatch | None:
-        """That one, if it is queued and nobody has it."""
+    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> Dispatch | None:
+        """That one, if it is queued and nobody has it; with `instead_of`, if that host has it."""
+        ...
+
+    async def find(self, run_id: str) -> Dispatch | None:
+        """Return the dispatch of a run that has not started, whoever has claimed it."""
         ...
 
     async def started(self, run_ids: Sequence[str]) -> None:

@@ -35,6 +35,7 @@ class Storage:
         self.audit = root / "audit.jsonl"
         self.server_lock = root / "server.lock"
         self.server_address = root / "server.json"
+        self.server_log = root / "server.log"
 
     @classmethod
     def default(cls) -> Storage:

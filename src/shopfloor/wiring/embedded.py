@@ -297,25 +297,27 @@ async def open_client(
 ) -> AsyncGenerator[Client]:
     """A client of the server that is there, or else of one in this process, for as long as it is asked.
 
-    With `can_run` that one executes what is asked of it, and nothing else; without, it keeps orders for who comes, and
-    cancels what has no host. With `mask` it has to be one in this process: no other can be told.
+    With `can_run` it is always one in this process, beside any server of the storage, and executes what is asked of it
+    and nothing else; only a server that the environment names (`SHOPFLOOR_URL`) executes instead, and cannot be told
+    what to mask. Without `can_run`, one in this process keeps orders for who comes, and cancels what has no host.
     """
     import anyio
 
-    from shopfloor.client import Client, find_server
+    from shopfloor.client import Client, find_server, named_server
     from shopfloor.engine import reconcile
     from shopfloor.server import Tokens, create_app, serve
 
-    address = find_server(storage)
+    address = named_server() if can_run else find_server(storage)
     if address is not None and mask is not None:
         raise UnsupportedOption(
-            "a server is running, and it would execute this: it cannot be told what to mask",
-            hint="name another --storage, or stop the server",
+            f"the server at {address.url} would execute this, and cannot be told what to mask",
+            hint="unset SHOPFLOOR_URL to execute it here",
         )
     if address is not None:
         async with Client(address.url, address.token) as client:
             yield client
         return
+    refuse_shared(storage.root)
     token = Tokens(storage.tokens).admin_token()
     duty: Duty = "own" if can_run else "cancels"
     async with (
@@ -348,6 +350,8 @@ def the_one_server(storage: Storage) -> Generator[None]:
     try:
         if not lock(descriptor):
             raise ServerRunning(f"a server is already running on {storage.root}", hint=_how_to_use_it(storage))
+        # What a server that was killed has left is not the address of this one.
+        storage.server_address.unlink(missing_ok=True)
         try:
             yield
         finally:
@@ -407,18 +411,21 @@ async def serve_storage(
         open_projects(storage).add(str(Path.cwd()))
 
         def started(url: str) -> None:
-            write_private(storage.server_address, msgspec.json.encode(Address(url, token)))
+            # A server in a thread is a part of a program, which `shopfloor down` must not end.
+            pid = os.getpid() if threading.current_thread() is threading.main_thread() else None
+            write_private(storage.server_address, msgspec.json.encode(Address(url, token, pid)))
             on_started(url, token)
 
         async with local_office(storage) as office, local_works(office, workers) as works:
             await finish_deletions(storage, office.store, office.queue)
-            await take_over(storage, office.queue)
+            await take_over(storage, office.queue, works.host.refusal)
             await office.queue.show_queued()
             async with anyio.create_task_group() as tasks:
 
                 async def keeper() -> None:
                     kept = (storage, office.store, office.queue, office.ingest)
-                    upkeep = partial(keep, *kept, keep_seconds=keep_seconds, go_on=works.host.adopt)
+                    resuming = {"go_on": works.host.adopt, "refusal": works.host.refusal}
+                    upkeep = partial(keep, *kept, keep_seconds=keep_seconds, **resuming)
                     lost.append(await keep_until_lost(office.store, works.host, upkeep))
                     tasks.cancel_scope.cancel()
 

@@ -1071,6 +1071,10 @@ export interface components {
             /** @default null */
             client_wait_seconds?: number | null;
             /** @default null */
+            executor?: "caller" | null;
+            /** @default false */
+            masked?: boolean;
+            /** @default null */
             import_source?: Record<string, unknown> | null;
             /** @default null */
             format?: number | null;

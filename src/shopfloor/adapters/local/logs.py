@@ -148,6 +148,10 @@ class LocalLogs:
         except OSError as error:
             raise storage_error(error, f"cannot write to {self._storage.root}") from error
 
+    @property
+    def masks(self) -> bool:
+        return self._mask is not None
+
     def room(self) -> int:
         # Asked for every run: a look is good for all who ask at about the same time.
         if (now := time.monotonic()) >= self._room_until:

@@ -49,12 +49,16 @@ class MemoryQueue:
             kept.host = host
         return [kept.order for kept in free]
 
-    async def claim_one(self, run_id: str, host: str) -> Dispatch | None:
+    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> Dispatch | None:
         kept = self._kept.get(run_id)
-        if kept is None or kept.host is not None:
+        if kept is None or kept.host != instead_of:
             return None
         kept.host = host
         return kept.order
+
+    async def find(self, run_id: str) -> Dispatch | None:
+        kept = self._kept.get(run_id)
+        return None if kept is None else kept.order
 
     async def started(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:

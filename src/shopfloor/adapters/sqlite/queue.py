@@ -45,7 +45,7 @@ _KEEP_KEY: Final = "INSERT INTO dispatch_keys (key, run_id, asked) VALUES (?, ?,
 _FREE: Final = "SELECT num, body FROM dispatches WHERE host IS NULL ORDER BY num LIMIT ?"
 # All that nobody has up to the last that was found: those that were found.
 _CLAIM: Final = "UPDATE dispatches SET host = ? WHERE host IS NULL AND num <= ?"
-_CLAIM_ONE: Final = "UPDATE dispatches SET host = ? WHERE host IS NULL AND run_id = ?"
+_CLAIM_ONE: Final = "UPDATE dispatches SET host = ? WHERE host IS ? AND run_id = ?"
 _ONE: Final = "SELECT body FROM dispatches WHERE run_id = ?"
 _STARTED: Final = "DELETE FROM dispatches WHERE run_id IN "
 # Ordered by us: asked to, SQLite would rather read everything that is queued.
@@ -102,12 +102,16 @@ class SqliteQueue:
 
         return await self._write(job)
 
-    async def claim_one(self, run_id: str, host: str) -> Dispatch | None:
+    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> Dispatch | None:
         def job(database: sqlite3.Connection) -> Dispatch | None:
-            claimed = database.execute(_CLAIM_ONE, (host, run_id)).rowcount
+            claimed = database.execute(_CLAIM_ONE, (host, instead_of, run_id)).rowcount
             return _decode_dispatch(database.execute(_ONE, (run_id,)).fetchone()[0]) if claimed else None
 
         return await self._write(job)
+
+    async def find(self, run_id: str) -> Dispatch | None:
+        found = await self._read(lambda database: database.execute(_ONE, (run_id,)).fetchone())
+        return None if found is None else _decode_dispatch(found[0])
 
     async def started(self, run_ids: Sequence[str]) -> None:
         def job(database: sqlite3.Connection) -> None:

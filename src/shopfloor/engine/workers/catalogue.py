@@ -145,6 +145,17 @@ class Catalogue:
                 self._found[worker.definition.slug] = worker
         return found
 
+    def find_everywhere(self, slug: str) -> list[Worker]:
+        """Return the workers of this slug, also those of projects that are only found by their project."""
+        found = {worker.origin: worker for worker in self.find_all(slug)}
+        for project in self._projects() if is_slug(slug) else ():
+            for worker in self._of_project(project, slug):
+                found.setdefault(worker.origin, worker)
+        return list(found.values())
+
+    def projects(self) -> Sequence[Project]:
+        return self._projects()
+
     def _find_all(self, slug: str) -> list[Worker]:
         project, separator, inner = slug.rpartition("/")
         if separator:

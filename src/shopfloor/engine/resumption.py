@@ -1,0 +1,210 @@
+"""Who may resume a run that has no host: any server, or only a shell in which somebody calls `shopfloor resume`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from shopfloor.engine.definitions import Definitions, definition_of
+from shopfloor.engine.workers.catalogue import Catalogue, Worker
+from shopfloor.engine.workers.changes import DefinitionChange
+from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
+from shopfloor.log import RunStarted, decode
+from shopfloor.ports import Dispatch, Hosts, LogReader, Logs, Queue
+from shopfloor.record import MASK, Storage
+from shopfloor.views import as_text
+
+Start = RunStarted | Dispatch
+"""The beginning of an attempt; the dispatch where a run has no log yet."""
+
+
+def refusal(starts: Sequence[Start], folders: Iterable[str], hashes: Collection[str]) -> str | None:
+    """Say why a server must not resume a run; None where it may.
+
+    `starts` are the beginnings of the attempts of the run at the top of the tree, oldest first, `folders` those of the
+    server's projects, and `hashes` those of the workers that the server finds under the name of that run's worker.
+    """
+    if not starts:
+        return None
+    first, newest = starts[0], starts[-1]
+    if any(start.masked for start in starts):
+        return "its record is masked, and a server cannot be told what to mask"
+    if newest.executor is None:
+        return None
+    if not any(_is_in(first.cwd, folder) for folder in folders):
+        return f"its folder is not in a project of the server: {first.cwd or 'none is recorded'}"
+    if first.definition_hash not in hashes:
+        return "the server does not find its worker as it was when the run began"
+    return None
+
+
+class Host(Protocol):
+    """A host, as far as resuming needs it."""
+
+    id: str
+
+    def has(self, run_id: str) -> bool: ...
+
+    def go_on(self, run_id: str) -> None: ...
+
+    def begin(self, order: Dispatch) -> None: ...
+
+
+class Resumption:
+    def __init__(
+        self,
+        host: Host,
+        *,
+        storage: Storage,
+        hosts: Hosts,
+        logs: Logs,
+        reader: LogReader,
+        queue: Queue,
+        catalogue: Catalogue,
+        definitions: Definitions,
+    ) -> None:
+        self._host = host
+        self._storage = storage
+        self._hosts = hosts
+        self._logs = logs
+        self._reader = reader
+        self._queue = queue
+        self._catalogue = catalogue
+        self._definitions = definitions
+        self._known: dict[str, tuple[int, tuple[RunStarted, ...]]] = {}
+        """The beginnings of attempts that were read last, with the size of the log: an open run is asked for often."""
+
+    async def refusal(self, run_id: str) -> str | None:
+        """Say why a server must not resume this run, which is decided for its whole tree; None where it may."""
+        starts = await self._starts(run_id)
+        root = starts[0].root_run_id if starts else None
+        if root is not None and root != run_id:
+            starts = await self._starts(root) or starts
+        if not starts:
+            return None
+        folders: list[str] = []
+        hashes: set[str] = set()
+        if starts[-1].executor is not None:
+            starts = [_resolved(start) for start in starts]
+            try:
+                folders = [project.folder for project in self._catalogue.projects()]
+                hashes = {worker.hash for worker in self._workers_of(starts[0]) if not worker.problems}
+            except ShopfloorError as error:
+                # Raised, it would hold up other runs, too.
+                return error.message
+        reason = refusal(starts, folders, hashes)
+        if reason is None:
+            # Resumed at once: only a run that has to wait is asked for again and again.
+            self._known.pop(run_id, None)
+            self._known.pop(root or run_id, None)
+        return reason
+
+    def _workers_of(self, first: Start) -> list[Worker]:
+        """Find what the server has under the name of the run's worker: in the project of its folder, or else at all."""
+        slug = first.name if isinstance(first, RunStarted) else first.worker
+        found = self._catalogue.find_everywhere(slug)
+        beside = [one for one in found if one.project is not None and _is_in(first.cwd, one.project.folder)]
+        return beside or [one for one in found if one.project is None]
+
+    async def claim_abandoned(self, run_id: str) -> Dispatch | None:
+        """Claim a run that has not started and that nobody has, or only a host that is gone."""
+        claimer = dict(await self._queue.claimed()).get(run_id)
+        if claimer is not None and self._hosts.alive(claimer):
+            return None
+        return await self._queue.claim_one(run_id, self._host.id, instead_of=claimer)
+
+    async def resume_here(self, run_id: str) -> None:
+        """Resume a run in this process. Raises where that cannot be."""
+        starts = await self._starts(run_id)
+        if not starts:
+            raise RunNotFound(f"the run {run_id} has no readable beginning: it cannot be resumed")
+        first, newest = starts[0], starts[-1]
+        if first.root_run_id not in (None, run_id):
+            raise ConflictError(
+                f"the run {run_id} was called by another run",
+                hint=f"resume that: `shopfloor resume {first.root_run_id}`",
+            )
+        self._refuse_masked(run_id, starts)
+        if isinstance(first, RunStarted):
+            self._refuse_running(run_id, newest)
+            self._refuse_changed(run_id, first)
+            self._host.go_on(run_id)
+        else:
+            await self._start_here(first)
+
+    async def _start_here(self, order: Dispatch) -> None:
+        if order.run_id not in dict(await self._queue.claimed()):
+            raise RunRunning(
+                f"the run {order.run_id} is queued", hint="a server starts it: `shopfloor up --detach` starts a server"
+            )
+        claimed = await self.claim_abandoned(order.run_id)
+        if claimed is None:
+            raise _running(order.run_id)
+        self._host.begin(claimed)
+
+    def _refuse_running(self, run_id: str, newest: Start) -> None:
+        host = newest.host if isinstance(newest, RunStarted) else None
+        if self._host.has(run_id) or self._reader.is_attended(run_id, host):
+            raise _running(run_id)
+
+    def _refuse_changed(self, run_id: str, first: RunStarted) -> None:
+        definition = definition_of(first)
+        if definition is None:
+            raise ConflictError(
+                f"the run {run_id} is no run of a worker: it cannot be resumed", hint="run the command again"
+            )
+        change = self._definitions.look_up(definition)
+        if isinstance(change, DefinitionChange):
+            raise DefinitionChanged(change.message, hint="put the worker back as it was, or cancel the run")
+
+    def _refuse_masked(self, run_id: str, starts: Sequence[Start]) -> None:
+        if not any(start.masked for start in starts):
+            return
+        if not self._logs.masks:
+            raise ConflictError(
+                f"the record of the run {run_id} is masked",
+                hint="say what to mask, as for `shopfloor run`: --mask-env NAME or --mask-keys",
+            )
+        if MASK in as_text([starts[0].input, starts[0].definition]):
+            raise ConflictError(
+                f"the record of the run {run_id} has its input or its worker only masked: it cannot be resumed",
+                hint="run the worker again; give it secrets by environment variables",
+            )
+
+    async def _starts(self, run_id: str) -> Sequence[Start]:
+        path = self._storage.log_path(run_id)
+        size = path.stat().st_size if path.exists() else 0
+        known = self._known.get(run_id)
+        if known is None or known[0] != size:
+            known = (size, await self._read(run_id) if size else ())
+            self._known[run_id] = known
+        if known[1]:
+            return known[1]
+        self._known.pop(run_id, None)
+        order = await self._queue.find(run_id)
+        return () if order is None else (order,)
+
+    async def _read(self, run_id: str) -> tuple[RunStarted, ...]:
+        starts: list[RunStarted] = []
+        async for batch in self._reader.batches(run_id):
+            for entry in batch:
+                if entry.type == RunStarted.event_type:
+                    payload = decode(entry.raw).payload
+                    starts += [payload] if isinstance(payload, RunStarted) else []
+        return tuple(starts)
+
+
+def _is_in(cwd: str | None, folder: str) -> bool:
+    return cwd is not None and Path(cwd).is_relative_to(folder)
+
+
+def _running(run_id: str) -> RunRunning:
+    return RunRunning(f"another process executes the run {run_id}", hint=f"`shopfloor tail {run_id[:8]}` follows it")
+
+
+def _resolved(start: Start) -> Start:
+    """The same with its folder as projects name theirs: without links."""
+    return start if start.cwd is None else msgspec.structs.replace(start, cwd=str(Path(start.cwd).resolve()))
