@@ -38,7 +38,7 @@ test: $(READY) check page ## Every check and every test
 	@tools/system-packages.sh $(SYSTEM)
 	@$(BIN)/python tools/agents.py claude codex
 	@echo "==> tests of the page" && $(BIN)/python -m tools.page test
-	@echo "==> tests" && $(BIN)/pytest -n 3 --durations=25 $(ARGS)
+	@echo "==> tests" && $(BIN)/pytest -n 4 --durations=25 $(ARGS)
 
 coverage: $(READY) page ## Every test once more, measured: which lines of src/ they reach
 	@tools/system-packages.sh $(SYSTEM)

@@ -238,12 +238,10 @@ class Attempt:
             except Finished:
                 await self.end(trying, StepResult(None))
                 raise
-            except StorageError:
-                # It cannot be written down either: the run as a whole has to see to it.
-                raise
-            except (DatabaseDamaged, DatabaseLost):
-                # A sub-run cannot be dispatched. The log is sound: the next host resumes the run from it.
-                self.leave("stopped")
+            except (StorageError, DatabaseDamaged, DatabaseLost) as error:
+                # The run as a whole has to see to it. Without the database, the next host does: the log is sound.
+                if not isinstance(error, StorageError):
+                    self.leave("stopped")
                 raise
             except GeneratorExit:
                 # It is being closed: nothing can be awaited any more.

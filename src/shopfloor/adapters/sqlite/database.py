@@ -101,7 +101,8 @@ def open_database(path: Path) -> Engine:
     engine = open_engine(path)
     try:
         _make_private(path)
-        if _version(engine) != HEAD:
+        # An empty file becomes a WAL database with the first connection, and SQLite lets nobody wait for that.
+        if path.stat().st_size == 0 or _version(engine) != HEAD:
             with lock_file(path.with_suffix(".migrating")):
                 _migrate(engine)
     except (DatabaseError, sqlite3.DatabaseError) as error:
@@ -157,6 +158,9 @@ def _migrate(engine: Engine) -> None:
             f"the database has version {version}, and this program knows {HEAD} at most",
             hint="use the newer Shopfloor that made it, or another SHOPFLOOR_STORAGE",
         )
+    if version == HEAD:
+        # Another process has done it meanwhile.
+        return
     with engine.connect() as connection, _writing(connection):
         if _is_empty(connection):
             driver(connection).executescript(f"BEGIN IMMEDIATE;\n{SCHEMA.read_text(encoding='utf-8')}COMMIT;")
