@@ -329,7 +329,7 @@ TREE_CHECK_SECONDS: Final = 0.2
 """How often the open runs of a full tree are counted."""
 TREES_COUNTED: Final = 1_000
 """Of how many trees a host remembers the number of open runs."""
-MALLOC_MMAP_BYTES: Final = 256 * 1024
+MALLOC_MMAP_BYTES: Final = 4 * 1024 * 1024
 """Values from this size on have memory of their own, which a server gives back as soon as they are freed."""
 MALLOC_ARENAS: Final = 2
 """In how many places the threads of a server allocate smaller values."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import cast
 
 import anyio
 import msgspec
 
-from shopfloor.limits import OPEN_BRANCHES
+from shopfloor.limits import OPEN_BRANCHES, SHARED_CHUNKS
 from shopfloor.log import CallStarted, Delta, Entry
 from shopfloor.ports import LogReader, RunFilter, RunItem, Store
 from shopfloor.record import Reset
 from shopfloor.server.awaiting import awaited_by
-from shopfloor.server.limits import BELOW_CHECK_SECONDS, SETTLED_SECONDS
+from shopfloor.server.limits import BELOW_CHECK_SECONDS, SETTLED_SECONDS, SHARED_EVENTS
 from shopfloor.server.sse import closing
 from shopfloor.views import CLIENT_TOOL, CallsBelow, RequestedCall, join_call_id
 
@@ -35,9 +36,8 @@ async def follow_tree(
         async for batch in batches:
             # The same list, not a copy: whoever frames it knows by that what is framed already.
             yield cast("list[Followed]", batch)
-            for one in batch:
-                if isinstance(one, Entry):
-                    seq, has_children = one.seq, has_children or one.type == CallStarted.event_type
+            last, has_calls = _summary(batch)
+            seq, has_children = last or seq, has_children or has_calls
             now = anyio.current_time()
             if batch:
                 # Whatever was told before may have been of an event that came only now.
@@ -55,6 +55,27 @@ async def follow_tree(
             if below is not None and below != told:
                 told = below
                 yield [below]
+
+
+_summaries: OrderedDict[int, tuple[list[Entry | Reset | Delta], int, bool]] = OrderedDict()
+
+
+def _summary(batch: list[Entry | Reset | Delta]) -> tuple[int, bool]:
+    """Give the last `seq` of a batch, 0 where it has no event, and whether it starts a sub-run.
+
+    A long batch is often read by many at once, as the same list: then it is looked through once.
+    """
+    known = _summaries.get(id(batch))
+    if known is not None and known[0] is batch:
+        return known[1], known[2]
+    seq = next((one.seq for one in reversed(batch) if isinstance(one, Entry)), 0)
+    has_calls = any(isinstance(one, Entry) and one.type == CallStarted.event_type for one in batch)
+    if len(batch) >= SHARED_EVENTS:
+        # The list is kept, so that no other list can get its identity meanwhile.
+        _summaries[id(batch)] = (batch, seq, has_calls)
+        if len(_summaries) > SHARED_CHUNKS:
+            _summaries.popitem(last=False)
+    return seq, has_calls
 
 
 async def _may_have_children(store: Store, run_id: str, seq: int) -> bool:
