@@ -282,7 +282,7 @@ def _queries(runs: int) -> list[_Query]:
     parts = [place[1:-1] for place in _PLACES]
     return [
         _Query(f"search of a word {among}", _RARE, rare, _LIKE, "LIKE '%word%'", 20.0),
-        _Query(f"search of a phrase {among}", phrases, rare, _LIKE, "LIKE '%one two%'", 10.0),
+        _Query(f"search of a phrase {among}", phrases, rare, _LIKE, "LIKE '%one two%'", 20.0),
         _Query(f"search of a part of a word {among}, in the task", parts, rare, _LIKE_TASK, "LIKE '%part%'", 20.0),
         _Query(f"search of two letters {among}, in the task", [_SHORT], rare, _LIKE_TASK, "LIKE '%zq%'", 0.25),
         _Query("search of a word in every task", ["nightly"], runs, _COUNT_LIKE_TASK, "count, LIKE '%word%'", None),
