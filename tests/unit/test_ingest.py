@@ -321,15 +321,12 @@ def test_a_run_with_too_much_text_says_where_its_search_stops(storage: Storage, 
     anyio.run(main)
 
 
-def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("shopfloor.engine.ingest.ANNOUNCEMENT_BYTES", 400)
+def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(storage: Storage):
     runs = [new_run_id() for _ in range(30)]
 
     async def follow() -> None:
         store = await SqliteStore.open(storage.database)
-        ingest = Ingest(storage, store)
+        ingest = Ingest(storage, store, announcement_bytes=400)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ingest.run)
             for run_id in runs:
@@ -349,7 +346,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(
         end(begin(storage, late))
         for path in (storage.database, storage.root / "new.db"):
             store = await SqliteStore.open(path)
-            await Ingest(storage, store).catch_up()
+            await Ingest(storage, store, announcement_bytes=400).catch_up()
             assert await store.known_runs() == {*runs, late}
             await store.close()
 

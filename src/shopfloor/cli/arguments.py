@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from shopfloor.cli.style import safe
 from shopfloor.errors import InvalidEvent, UsageError, folder_gone
@@ -46,6 +46,15 @@ class CommandParser(Parser):
         for action in self._actions:
             if action.dest in ("storage", "debug"):
                 action.default = argparse.SUPPRESS
+
+
+WORKERS_OPTION: Final[dict[str, Any]] = {
+    "metavar": "WHERE",
+    "action": "append",
+    "default": [],
+    "help": "also look for workers here: a folder, a Python file, or a module; may be repeated",
+}
+"""The option `--workers`, as every command that looks for workers has it."""
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:

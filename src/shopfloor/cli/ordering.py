@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from shopfloor.cli.arguments import folder_of, storage_of
+from shopfloor.cli.arguments import WORKERS_OPTION, folder_of, storage_of
 from shopfloor.cli.remote import is_remote
 from shopfloor.errors import InputError, InvalidInput, ShopfloorError, UsageError, WorkerNotFound
 
@@ -43,13 +43,7 @@ def add_order(parser: ArgumentParser) -> None:
     )
     group.add_argument("--input-json", metavar="JSON", help="all of its input as one JSON object")
     group.add_argument("--task", metavar="TEXT", help="what lists show (default: made of the input)")
-    group.add_argument(
-        "--workers",
-        metavar="WHERE",
-        action="append",
-        default=[],
-        help="also look for workers here: a folder, a Python file, or a module; may be repeated",
-    )
+    group.add_argument("--workers", **WORKERS_OPTION)
 
 
 async def known_workers(client: Client) -> list[Taken]:

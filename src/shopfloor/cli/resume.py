@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 import anyio
 
-from shopfloor.cli.arguments import Parser
+from shopfloor.cli.arguments import WORKERS_OPTION, Parser
 from shopfloor.cli.asking import ask, named_run
 from shopfloor.cli.following import Events, Following
 from shopfloor.cli.masking import add_masking, masking_of
@@ -28,13 +28,7 @@ The run continues with the environment of this shell, in the folder that it bega
 def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, or `last`")
-    parser.add_argument(
-        "--workers",
-        metavar="WHERE",
-        action="append",
-        default=[],
-        help="also look for workers here: a folder, a Python file, or a module; may be repeated",
-    )
+    parser.add_argument("--workers", **WORKERS_OPTION)
     parser.add_argument(
         "--tool",
         metavar="NAME=COMMAND",

@@ -11,7 +11,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, duration_seconds, port_number, positive, storage_of
+from shopfloor.cli.arguments import WORKERS_OPTION, Parser, duration_seconds, port_number, positive, storage_of
 from shopfloor.cli.leaving import leave_tasks
 from shopfloor.cli.memory import return_freed_memory
 from shopfloor.engine import Catalogue, default_folders
@@ -47,13 +47,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         type=duration_seconds,
         help="how long ended runs are kept, e.g. 30d (default: always); sub-runs go with the run that called them",
     )
-    parser.add_argument(
-        "--workers",
-        metavar="WHERE",
-        action="append",
-        default=[],
-        help="also look for workers here: a folder, a Python file, or a module; may be repeated",
-    )
+    parser.add_argument("--workers", **WORKERS_OPTION)
     parser.add_argument(
         "--slots",
         metavar="N",

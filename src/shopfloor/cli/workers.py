@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from shopfloor.cli.arguments import CommandParser, Parser, add_color, folder_of, storage_of
+from shopfloor.cli.arguments import WORKERS_OPTION, CommandParser, Parser, add_color, folder_of, storage_of
 from shopfloor.cli.remote import is_remote
 from shopfloor.cli.style import Style, one_line, printed_json, safe
 from shopfloor.cli.worker_tree import lines_of
@@ -81,13 +81,7 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
 
 
 def _add_workers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--workers",
-        action="append",
-        default=[],
-        metavar="WHERE",
-        help="also look here: a folder of workers, a Python file, or a module (may be given again)",
-    )
+    parser.add_argument("--workers", **WORKERS_OPTION)
 
 
 def catalogue_of(args: argparse.Namespace) -> Catalogue:

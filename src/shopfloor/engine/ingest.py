@@ -118,7 +118,8 @@ class _Batch:
 class Ingest:
     """Keeps the views of every log in a storage up to date, whoever writes the logs."""
 
-    def __init__(self, storage: Storage, store: Store) -> None:
+    def __init__(self, storage: Storage, store: Store, *, announcement_bytes: int = ANNOUNCEMENT_BYTES) -> None:
+        self._announcement_bytes = announcement_bytes
         self._storage = storage
         self._store = store
         self._followed: dict[str, _Followed] = {}
@@ -151,7 +152,7 @@ class Ingest:
 
     async def _forget_announced(self) -> None:
         """Empty the announcements when they have become many."""
-        if self._place < ANNOUNCEMENT_BYTES:
+        if self._place < self._announcement_bytes:
             return
         # First in the store: should this process end in between, all of the file is looked at once more.
         await self._store.apply([], place=1)
