@@ -224,3 +224,15 @@ def test_what_is_on_its_way_is_said_to_be(tabs: Tabs, server: Server, owner: str
         route.continue_()
     expect(card(page, run_id)).to_be_visible()
     expect(transcript(page)).to_contain_text("here")
+
+
+def test_logging_out_ends_the_session_of_this_browser(own_server: Server, tabs: Tabs) -> None:
+    tabs.bear(r"401|ERR_ABORTED")
+    run_id = own_server.command("echo private")
+    page = tabs.open(own_server, f"/agents/all/workers?worker={run_id}")
+    expect(transcript(page)).to_contain_text("private")
+    page.get_by_role("button", name="Log out").click()
+    expect(page).to_have_url(re.compile(r"/login$"))
+    page.goto(f"{own_server.url}/agents/all/workers?worker={run_id}")
+    expect(page.get_by_text("private")).to_have_count(0)
+    assert page.request.get(f"{own_server.url}/api/agents/workers").status == 401

@@ -34,11 +34,20 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
       <Button look="bare" onClick={onHelp} title="Keys (?)" aria-label="Help: keys">
         ?
       </Button>
+      <Button look="bare" onClick={() => void logOut()} title="End the session of this browser">
+        Log out
+      </Button>
       <Button look="primary" onClick={onDispatch} title="Run a worker (n)">
         New run
       </Button>
     </header>
   );
+}
+
+/** Ends the session, then shows the login page. A server that cannot be reached keeps the session and the page. */
+async function logOut(): Promise<void> {
+  const response = await fetch("/logout", { method: "POST" }).catch(() => undefined);
+  if (response?.ok || response?.status === 401) location.assign("/login");
 }
 
 const PATIENCE_MS = 1_500;
