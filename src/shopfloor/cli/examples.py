@@ -13,9 +13,8 @@ from shopfloor.cli.arguments import storage_of
 from shopfloor.cli.asking import ask
 from shopfloor.cli.remote import is_remote
 from shopfloor.client import Client
-from shopfloor.engine import Cancellation, CommandRun, run_command
+from shopfloor.engine import Cancellation, CommandRequest, StepCommand, run_command, shell_argv
 from shopfloor.log import new_run_id
-from shopfloor.ports import Piece
 from shopfloor.record import Storage
 from shopfloor.wiring import local_shop
 
@@ -50,16 +49,11 @@ async def _dispatch_workers(client: Client) -> None:
 
 def _record_commands(storage: Storage) -> None:
     with local_shop(storage) as shop:
-        for command in _COMMANDS:
-            order = CommandRun(run_id=new_run_id(), command=command, cwd=os.fspath(Path.cwd()), host=shop.host)
+        for script in _COMMANDS:
+            command = StepCommand(argv=shell_argv(script), cwd=os.fspath(Path.cwd()))
+            request = CommandRequest(run_id=new_run_id(), command=command, host=shop.host)
 
-            async def record(order: CommandRun = order) -> None:
-                await run_command(
-                    order, logs=shop.logs, processes=shop.processes, echo=_hush, cancellation=Cancellation()
-                )
+            async def record(request: CommandRequest = request) -> None:
+                await run_command(request, logs=shop.logs, processes=shop.processes, cancellation=Cancellation())
 
             anyio.run(record)
-
-
-async def _hush(pieces: list[Piece]) -> None:
-    """What they print can be read in their transcripts."""

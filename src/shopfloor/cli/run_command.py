@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import sys
@@ -13,11 +14,11 @@ from shopfloor.cli.arguments import folder_of, storage_of
 from shopfloor.cli.echo import Echo
 from shopfloor.cli.masking import masking_of
 from shopfloor.cli.style import duration
-from shopfloor.engine import Cancellation, CommandRun, Outcome, run_command
-from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, exit_code_of
+from shopfloor.engine import Cancellation, CommandOutcome, CommandRequest, StepCommand, run_command, shell_argv
+from shopfloor.errors import UsageError, exit_code_of
 from shopfloor.limits import STOP_GRACE_SECONDS
 from shopfloor.log import new_run_id
-from shopfloor.record import Durability, Masking
+from shopfloor.record import Durability
 from shopfloor.wiring import Shop, local_shop
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -26,18 +27,18 @@ _OUTPUT_CLOSED = "the output was closed"
 
 def record_command(args: Namespace) -> int:
     storage = storage_of(args)
-    mask = masking_of(args)
-    with local_shop(storage, durability=Durability(args.durability or Durability.GROUP), mask=mask) as shop:
-        order = _order(args, shop)
-        ended, outcome = anyio.run(_record, shop, order, mask)
+    durability = Durability(args.durability or Durability.GROUP)
+    with local_shop(storage, durability=durability, mask=masking_of(args)) as shop:
+        request = _request(args, shop)
+        exit_code, outcome = anyio.run(_record, shop, request)
     if not args.quiet:
         # The command's exit code is ours, also where nobody can read this any more.
         with contextlib.suppress(OSError):
-            print(_closing_line(order.run_id, outcome), file=sys.stderr, flush=True)
-    return ended if ended is not None else _exit_code(outcome)
+            print(_closing_line(request.run_id, outcome), file=sys.stderr, flush=True)
+    return exit_code
 
 
-def _order(args: Namespace, shop: Shop) -> CommandRun:
+def _request(args: Namespace, shop: Shop) -> CommandRequest:
     if not args.command.strip():
         raise UsageError("the command is empty", hint="shopfloor run --command 'echo hello'")
     if "\0" in args.command:
@@ -48,16 +49,16 @@ def _order(args: Namespace, shop: Shop) -> CommandRun:
     cwd = folder_of(args.cwd or ".")
     if not cwd.is_dir():
         raise UsageError(f"there is no folder {cwd}", hint="name one that exists with --cwd")
-    return CommandRun(
+    command = StepCommand(
+        argv=shell_argv(args.command), cwd=str(cwd), stop_grace=grace, inherits_stdin=_stdin_is_given()
+    )
+    return CommandRequest(
         run_id=new_run_id(),
-        command=args.command,
-        cwd=str(cwd),
+        command=command,
         host=shop.host,
         owner=args.owner or "command",
         channel_id=args.channel,
         channel_name=args.channel_name or args.channel,
-        stop_grace=grace,
-        inherits_stdin=_stdin_is_given(),
     )
 
 
@@ -67,56 +68,44 @@ def _stdin_is_given() -> bool:
     return sys.stdin is not None and not sys.stdin.closed and not sys.stdin.isatty()
 
 
-async def _record(shop: Shop, order: CommandRun, mask: Masking | None) -> tuple[int | None, Outcome]:
-    """The outcome, and our exit code where it is not for the command to say."""
+async def _record(shop: Shop, request: CommandRequest) -> tuple[int, CommandOutcome]:
+    """Execute the command; return our exit code and the outcome."""
     cancellation = Cancellation()
     received: list[int] = []
-    # An error leaves the task group as what it is, not wrapped in a group of one.
-    result: Outcome | ShopfloorError = UnexpectedError("the run was left before it had ended")
-    # What we were told to ignore, as by nohup, stays ignored.
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    with anyio.open_signal_receiver(*heard) as signals:
 
-        async def obey() -> None:
-            async for number in signals:
-                received.append(number)
-                cancellation.request(f"cancelled by {signal.Signals(number).name}")
+    def cancel(number: int) -> None:
+        received.append(number)
+        cancellation.request(f"cancelled by {signal.Signals(number).name}")
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(obey)
-            try:
-                result = await run_command(
-                    order,
-                    logs=shop.logs,
-                    processes=shop.processes,
-                    echo=Echo(lambda: cancellation.request(_OUTPUT_CLOSED)).pieces,
-                    cancellation=cancellation,
-                    mask=mask,
-                )
-            except ShopfloorError as error:
-                result = error
-            tasks.cancel_scope.cancel()
-    if isinstance(result, ShopfloorError):
-        raise result
+    for number in _SIGNALS:
+        # What we were told to ignore, as by nohup, stays ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, cancel, number)
+    outcome = await run_command(
+        request,
+        logs=shop.logs,
+        processes=shop.processes,
+        cancellation=cancellation,
+        echo=Echo(lambda: cancellation.request(_OUTPUT_CLOSED)).pieces,
+    )
     if received:
-        return 128 + received[0], result
-    return (128 + signal.SIGPIPE if cancellation.reason == _OUTPUT_CLOSED else None), result
+        return 128 + received[0], outcome
+    return (128 + signal.SIGPIPE if cancellation.reason == _OUTPUT_CLOSED else _exit_code(outcome)), outcome
 
 
-def _exit_code(outcome: Outcome) -> int:
+def _exit_code(outcome: CommandOutcome) -> int:
     """The command's own code, unless it was we who failed."""
-    if outcome.error is None:
+    if outcome.run.error is None:
         return 0
-    if outcome.exit is not None and outcome.error.code == "command_failed":
-        return outcome.exit.shell_code
-    return exit_code_of(outcome.error.code)
+    return exit_code_of(outcome.run.error.code) if outcome.exit_code is None else outcome.exit_code
 
 
-def _closing_line(run_id: str, outcome: Outcome) -> str:
-    why = f" ({outcome.error.message})" if outcome.error else ""
-    if outcome.exit is not None and outcome.exit.outlived:
+def _closing_line(run_id: str, outcome: CommandOutcome) -> str:
+    run, step = outcome.run, outcome.step
+    why = f" ({run.error.message})" if run.error else ""
+    if step is not None and step.result and step.result.get("outlived"):
         why += ", but something it started goes on out of our reach,"
-    if outcome.exit is not None and (count := len(outcome.exit.ended_processes)):
+    if step is not None and step.ended_processes and (count := len(step.ended_processes)):
         why += f", ended {count:,} process{'es' if count > 1 else ''} that outlived it,"
-    took = duration(outcome.duration_ms)
-    return f"shopfloor: {outcome.status}{why} in {took} · {outcome.events:,} events · shopfloor show {run_id[:8]}"
+    took = duration(run.duration_ms or 0)
+    return f"shopfloor: {run.status}{why} in {took} · {outcome.events:,} events · shopfloor show {run_id[:8]}"

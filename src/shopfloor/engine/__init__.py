@@ -9,8 +9,8 @@ from shopfloor.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from shopfloor.engine.agents import Prices, transcribed
     from shopfloor.engine.agents.asking import AgentDesk, check_order
+    from shopfloor.engine.bare_command import CommandOutcome, CommandRequest, run_command
     from shopfloor.engine.cancel import Cancellation
-    from shopfloor.engine.command import CommandRun, Outcome, run_command
     from shopfloor.engine.duty import Duty
     from shopfloor.engine.host import Host
     from shopfloor.engine.ingest import Ingest, pack
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.retention import delete_run, prunable, prunable_archives, prune, prune_archives
     from shopfloor.engine.run import Run
     from shopfloor.engine.steps.agent import AgentResult
+    from shopfloor.engine.steps.serving import StepCommand, shell_argv
     from shopfloor.engine.workers import (
         EXAMPLE_WORKERS,
         Catalogue,
@@ -49,18 +50,19 @@ __all__ = [
     "AgentResult",
     "Cancellation",
     "Catalogue",
-    "CommandRun",
+    "CommandOutcome",
+    "CommandRequest",
     "Definition",
     "Duty",
     "Host",
     "Ingest",
     "InputField",
     "LocalWorks",
-    "Outcome",
     "Prices",
     "Problem",
     "Retry",
     "Run",
+    "StepCommand",
     "Surroundings",
     "ToolDefinition",
     "Worker",
@@ -86,6 +88,7 @@ __all__ = [
     "reconcile",
     "recover",
     "run_command",
+    "shell_argv",
     "take_over",
     "tool",
     "transcribed",
@@ -96,8 +99,8 @@ __getattr__ = _lazily(
     __name__,
     {
         "agents": ("Prices", "transcribed"),
+        "bare_command": ("CommandOutcome", "CommandRequest", "run_command"),
         "cancel": ("Cancellation",),
-        "command": ("CommandRun", "Outcome", "run_command"),
         "duty": ("Duty",),
         "host": ("Host",),
         "ingest": ("Ingest", "pack"),
@@ -108,6 +111,7 @@ __getattr__ = _lazily(
         "run": ("Run",),
         "agents.asking": ("AgentDesk", "check_order"),
         "steps.agent": ("AgentResult",),
+        "steps.serving": ("StepCommand", "shell_argv"),
         "workers.definition": ("Retry",),
         "workers": (
             "EXAMPLE_WORKERS",

@@ -7,7 +7,7 @@ import copy
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 import msgspec
@@ -15,10 +15,9 @@ import msgspec
 from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.journal import Journal, Place, Said, StepRecord
 from shopfloor.engine.leash import Leash
-from shopfloor.engine.occupancy import Occupancy, Slot
+from shopfloor.engine.occupancy import AlwaysFree, Occupancy, Slot
 from shopfloor.engine.resting import resting_call, seconds_until
-from shopfloor.engine.results import FINAL, EndedBadly, StepResult, failure_of, readable
-from shopfloor.engine.workers.definition import Retry
+from shopfloor.engine.results import FINAL, StepResult, failure_of, readable
 from shopfloor.errors import (
     AnswerTimeout,
     DatabaseDamaged,
@@ -52,6 +51,9 @@ from shopfloor.log import (
 from shopfloor.ports import Log, Order
 from shopfloor.record import Masking
 
+if TYPE_CHECKING:
+    from shopfloor.engine.workers.definition import Retry
+
 TOP: Final = Place("")
 """The run itself."""
 Leaving = Literal["cancelled", "suspended", "stopped", "failed"]
@@ -77,9 +79,16 @@ class Trying(msgspec.Struct):
     branches: list[str] | None = None
     resumed: bool = False
     """True where the log has a beginning of it from an earlier attempt."""
+    result: StepResult | None = None
+    """What is known of its result, for the record of a step that is left or fails."""
 
 
 Work = Callable[[Trying], Awaitable[StepResult]]
+
+
+async def _cancel_alone(attempt: Attempt, reason: str) -> None:
+    """Cancel a run that is its whole tree."""
+    attempt.cancel(reason)
 
 
 class Attempt:
@@ -90,21 +99,22 @@ class Attempt:
         journal: Journal,
         log: Log,
         *,
-        slot: Slot,
-        on_idle: Callable[[], None],
-        cancel_tree: Callable[[Attempt, str], Awaitable[None]],
+        slot: Slot | None = None,
+        on_idle: Callable[[], None] = lambda: None,
+        cancel_tree: Callable[[Attempt, str], Awaitable[None]] = _cancel_alone,
+        cancellation: Cancellation | None = None,
         leaving_seconds: float = LEAVING_SECONDS,
     ) -> None:
         self.journal = journal
         self.run_id = journal.run_id
-        self.cancellation = Cancellation()
+        self.cancellation = cancellation or Cancellation()
         self.leash: Leash[Any] = Leash(patience=leaving_seconds)
         self.leaving: Leaving | None = None
         self.failure: RunFailed | StorageError | None = None
         self.left = asyncio.Event()
         """Set when it is to be left, whatever for."""
         # No reference back to the attempt: it would keep the input and the results in memory until a full collection.
-        self.occupancy = Occupancy(slot, on_idle=on_idle, left=self.left.is_set)
+        self.occupancy = Occupancy(slot or AlwaysFree(), on_idle=on_idle, left=self.left.is_set)
         self.working, self.waiting, self.pause = self.occupancy.working, self.occupancy.waiting, self.occupancy.pause
         self._log = log
         self._cancel_tree = cancel_tree
@@ -248,7 +258,7 @@ class Attempt:
                 raise
             except BaseException as error:  # noqa: BLE001 - whatever its code raises ends this run, and no other
                 failure = readable(error)
-                await self.end(trying, error.result if isinstance(error, EndedBadly) else None, failure)
+                await self.end(trying, error=failure)
                 try_, resumed = await self._again(retry, try_, failure), False
             else:
                 await self.end(trying, result)
@@ -270,15 +280,16 @@ class Attempt:
         if record is None or record.done is not None or record.try_ != trying.try_ or self.leash.loose:
             return
         ended = CallCompleted if record.child_run_id else StepCompleted
-        gave = result or StepResult(None)
+        gave = result or trying.result or StepResult(None)
+        coded = error if gave.complaint is None else None
         payload = ended(
             name=trying.name,
             kind=trying.kind,
             try_=trying.try_,
-            error=error.message if error else None,
-            error_code=error.code if error else None,
-            error_hint=error.hint if error else None,
-            retryable=error.retryable if isinstance(error, RunFailed) else None,
+            error=gave.complaint or (error.message if error else None),
+            error_code=coded.code if coded else None,
+            error_hint=coded.hint if coded else None,
+            retryable=coded.retryable if isinstance(coded, RunFailed) else None,
             result=gave.value,
             usage=gave.usage,
             cost=gave.cost,

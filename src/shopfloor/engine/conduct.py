@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -17,8 +17,9 @@ from shopfloor.engine.journal import Journal
 from shopfloor.engine.leash import LeftBehind
 from shopfloor.engine.outcome import error_of
 from shopfloor.engine.results import readable
-from shopfloor.errors import InvalidEvent, ShopfloorError, StepFailed, StorageError
+from shopfloor.errors import InvalidEvent, ShopfloorError, StepFailed, StorageError, StorageFull
 from shopfloor.log import RunCompleted, RunError, Status, Usage, now
+from shopfloor.ports import Logs
 
 _log = logging.getLogger("shopfloor.engine")
 _OPEN = ("suspended", "stopped")
@@ -31,11 +32,15 @@ class _Ended(msgspec.Struct, frozen=True):
 
 
 async def conduct(
-    attempt: Attempt, body: Callable[[], Awaitable[Any]], *, before_end: Callable[[], Awaitable[None]]
+    attempt: Attempt,
+    body: Callable[[], Awaitable[Any]],
+    *,
+    before_end: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
+    finish: Callable[[RunCompleted], RunCompleted] = lambda outcome: outcome,
 ) -> RunCompleted | None:
     """The outcome, once the log has it; None where the run is left to be gone on with later.
 
-    `before_end` is called when the steps that are still open are about to be ended.
+    `before_end` is called when the steps that are still open are about to be ended; `finish` may add to the outcome.
     """
     began = time.monotonic()
     ended: _Ended | None = None
@@ -57,7 +62,7 @@ async def conduct(
         status, error = "cancelled", RunError(code="cancelled", message=attempt.cancellation.reason or "cancelled")
     elif left == "failed" and attempt.failure is not None:
         status, error = "failed", error_of(attempt.failure)
-    outcome = _outcome(attempt, status, error, result, began)
+    outcome = finish(_outcome(attempt, status, error, result, began))
     with anyio.CancelScope(shield=True):
         await before_end()
         await end_open_steps(attempt, StepFailed(error.message) if left and error else None)
@@ -68,6 +73,13 @@ async def conduct(
             outcome = _outcome(attempt, "failed", error, None, began)
             await attempt.append(outcome)
     return outcome
+
+
+def end_if_disk_is_low(logs: Logs, attempts: Iterable[Attempt]) -> None:
+    """Fail these runs where the disk is nearly full, while their outcomes can still be recorded."""
+    if logs.room() < 0:
+        for attempt in attempts:
+            attempt.fail(StorageFull("the disk is nearly full: the run was ended while it can still be recorded"))
 
 
 async def _end_of(attempt: Attempt, body: Callable[[], Awaitable[Any]]) -> _Ended:

@@ -16,7 +16,7 @@ import msgspec
 
 from shopfloor.engine.agents.asking import AgentDesk
 from shopfloor.engine.attempt import Attempt
-from shopfloor.engine.conduct import conduct
+from shopfloor.engine.conduct import conduct, end_if_disk_is_low
 from shopfloor.engine.definitions import Definitions, definition_of, held_call, released_result
 from shopfloor.engine.duty import Duty
 from shopfloor.engine.interpreter import Interpreter
@@ -47,7 +47,6 @@ from shopfloor.errors import (
     ShopfloorError,
     StepFailed,
     StorageError,
-    StorageFull,
     StoreError,
     UnexpectedError,
 )
@@ -205,7 +204,8 @@ class Host:
                 if self._storage.log_path(run_id).exists():
                     self.go_on(run_id)
             self._let_go()
-            self._mind_the_disk()
+            if self._live:
+                end_if_disk_is_low(self._logs, self._live.values())
         except Exception as error:
             if not is_temporary(error):
                 raise
@@ -488,8 +488,3 @@ class Host:
             occupancy = attempt.occupancy
             if occupancy.suspendable and occupancy.idle_since is not None and occupancy.idle_since < before:
                 attempt.leave("suspended")
-
-    def _mind_the_disk(self) -> None:
-        if self._live and self._logs.room() < 0:
-            for attempt in self._live.values():
-                attempt.fail(StorageFull("the disk is nearly full: the run was ended while it can still be recorded"))

@@ -19,6 +19,14 @@ class Slot(Protocol):
     def give(self) -> None: ...
 
 
+class AlwaysFree:
+    """The slot of a run that has its host to itself."""
+
+    async def take(self) -> None: ...
+
+    def give(self) -> None: ...
+
+
 class Occupancy:
     """Counts what a run's branches are at. A run all of whose branches wait gives its slot to others."""
 

@@ -36,15 +36,8 @@ class StepResult(msgspec.Struct, frozen=True):
     sub_cost: Cost | None = None
     covers: Covers | None = None
     ended_processes: list[EndedProcess] | None = None
-
-
-class EndedBadly(Exception):
-    """A step failed, and something is to be told of it all the same: what it gave, what it cost."""
-
-    def __init__(self, failure: RunFailed, result: StepResult) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-        self.result = result
+    complaint: str | None = None
+    """For a command: what is wrong with its exit, such as `exit code 3`. The step's error is this, without a code."""
 
 
 FINAL = (AuthenticationFailed, RequestRejected, OutcomeUnknown, AgentMissing, BudgetExceeded, TurnsExceeded)
@@ -53,10 +46,17 @@ FINAL = (AuthenticationFailed, RequestRejected, OutcomeUnknown, AgentMissing, Bu
 
 def failure_of(done: StepCompleted | CallCompleted) -> RunFailed:
     """The failure that a step ended with, as an error again."""
+    if done.error is not None and done.error_code is None:
+        return command_failed(done.error)
     kind = error_of(done.error_code or StepFailed.code)
     if not issubclass(kind, RunFailed):
         kind = StepFailed
     return kind(done.error or "the step failed", hint=done.error_hint)
+
+
+def command_failed(complaint: str) -> StepFailed:
+    """The failure that a worker gets for a bad exit of its command."""
+    return StepFailed(f"the command failed: {complaint}")
 
 
 LEAVING = (asyncio.CancelledError, GeneratorExit)
@@ -67,8 +67,6 @@ def readable(error: BaseException) -> RunFailed:
     """What went wrong in a step, as an error of ours."""
     if isinstance(error, RunFailed):
         return error
-    if isinstance(error, EndedBadly):
-        return error.failure
     if isinstance(error, BaseExceptionGroup):
         return readable(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, ShopfloorError):

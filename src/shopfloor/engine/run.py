@@ -6,13 +6,14 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Literal
 
 import anyio.to_thread
 import msgspec
 
 from shopfloor.engine.agents.asking import AgentOrder
-from shopfloor.engine.attempt import Attempt, StepResult, Trying
+from shopfloor.engine.attempt import TOP, Attempt, StepResult, Trying
 from shopfloor.engine.journal import Place
 from shopfloor.engine.steps.agent import AgentResult, run_agent
 from shopfloor.engine.steps.command import CommandResult, CommandWork
@@ -44,17 +45,16 @@ class Run:
         *,
         given: Mapping[str, Any],
         tools: Mapping[str, Tool] | None = None,
-        path: str = "",
-        iteration: int = 0,
+        place: Place = TOP,
     ) -> None:
+        """`place` is that of the step that the steps of this handle are inside of."""
         self.id = attempt.run_id
         self.input = dict(given)
         self.attempt = attempt.journal.attempt
         self._attempt = attempt
         self._workshop = workshop
         self._tools = dict(tools or {})
-        self._path = path
-        self._iteration = iteration
+        self._outer = place
         self._used: Counter[str] = Counter()
 
     def _place(self, name: str, kind: str) -> Place:
@@ -64,8 +64,8 @@ class Run:
                 f"the step {outer!r} cannot have the step {name!r} inside it", hint="a step is done as a whole"
             )
         segment = segment_of(name)
-        path = f"{self._path}.{segment}" if self._path else segment
-        place = Place(path, self._iteration + self._used[path])
+        path = f"{self._outer.path}.{segment}" if self._outer.path else segment
+        place = Place(path, self._outer.iteration + self._used[path])
         self._used[path] += 1
         known = self._attempt.journal.steps.get(place)
         if known is not None and known.kind != kind:
@@ -120,7 +120,6 @@ class Run:
 
         A tool is a function with `@tool`, or the name of one that the worker was defined with.
         """
-        place = self._place(name, "next-message")
         given = {one.name: tool_of(one.name, one.definition, one) for one in tools if not isinstance(one, str)}
         thread = Thread(
             model=model,
@@ -132,10 +131,22 @@ class Run:
             backup_model=backup_model,
             messages=[],
         )
-        step = ModelStep(
-            self._attempt, self._workshop.models, Tools({**self._tools, **given}), thread, schema=schema, prompt=prompt
-        )
-        return await step.run(place, name=name, retry=retry)
+        return await self._reply(thread, name=name, tools=given, schema=schema, prompt=prompt, retry=retry)
+
+    async def _reply(
+        self,
+        thread: Thread,
+        *,
+        name: str,
+        tools: Mapping[str, Tool] | None = None,
+        schema: dict[str, Any] | None = None,
+        prompt: str | None = None,
+        retry: Retry | None = None,
+    ) -> Any:
+        """Have the model answer in a thread. `prompt` is said first; `tools` are added to those of the worker."""
+        known = Tools({**self._tools, **(tools or {})})
+        step = ModelStep(self._attempt, self._workshop.models, known, thread, schema=schema, prompt=prompt)
+        return await step.run(self._place(name, "next-message"), name=name, retry=retry)
 
     async def command(
         self,
@@ -144,15 +155,20 @@ class Run:
         name: str = "command",
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the command is stopped in stages, not cancelled
         allow_failure: bool = False,
         retry: Retry | None = None,
     ) -> CommandResult:
-        """Run a shell script, or a program with its arguments given as a list; return its `stdout` and `exit_code`."""
+        """Run a shell script, or a program with its arguments given as a list; return its `stdout` and `exit_code`.
+
+        `variables` are environment variables that are on record with the command; those in `env` are not.
+        """
         command = StepCommand(
             argv=shell_argv(line) if isinstance(line, str) else list(line),
-            cwd=cwd or self._workshop.cwd,
+            cwd=self._folder(cwd),
             env=dict(env or {}),
+            variables=dict(variables or {}),
         )
         processes = self._workshop.processes
         work = CommandWork(self._attempt, processes, command, timeout=timeout, allow_failure=allow_failure)
@@ -167,7 +183,7 @@ class Run:
         system: str | None = None,
         model: str | None = None,
         tools: Sequence[str] | None = None,
-        own_tools: Sequence[OwnTool] = (),
+        own_tools: Sequence[OwnTool | Mapping[str, Any]] = (),
         read_only: bool = False,
         sandbox: bool = False,
         max_turns: int | None = None,
@@ -178,24 +194,35 @@ class Run:
     ) -> AgentResult:
         """Hands a task to an agent; gives its `text`, and the `session_id` by which it can be gone on with."""
         name = name or provider
-        order = AgentOrder(
-            provider=provider,
-            prompt=prompt,
-            system=system,
-            model=model,
-            tools=list(tools) if tools is not None else None,
-            own_tools=list(own_tools),
-            read_only=read_only,
-            sandbox=sandbox,
-            max_turns=max_turns,
-            max_budget=max_budget,
-            cwd=cwd or self._workshop.cwd,
-            resume=resume,
-        )
+        asked = {
+            "provider": provider,
+            "prompt": prompt,
+            "system": system,
+            "model": model,
+            "tools": tools,
+            "own_tools": own_tools,
+            "read_only": read_only,
+            "sandbox": sandbox,
+            "max_turns": max_turns,
+            "max_budget": max_budget,
+            "cwd": self._folder(cwd),
+            "resume": resume,
+        }
+        try:
+            order = msgspec.convert(asked, AgentOrder)
+        except msgspec.ValidationError as error:
+            raise StepFailed(f"invalid options for the agent step {name!r}: {error}") from error
         place = self._place(name, "agent")
         return await run_agent(self._attempt, self._workshop.agents, order, place, name=name, retry=retry)
 
-    async def worker(self, slug: str, given: Mapping[str, Any] | None = None, *, name: str | None = None) -> Any:
+    async def worker(
+        self,
+        slug: str,
+        given: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+    ) -> Any:
         """A sub-run of another worker; gives its output."""
         name = name or slug
 
@@ -207,22 +234,36 @@ class Run:
             call,
             name=name,
             kind="call_workflow",
+            retry=retry,
             repeatable=True,
             starts_itself=True,
         )
 
-    async def tool(self, name: str, given: Any, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - as above
-        """Calls a tool of the worker; one that nobody here executes is waited for."""
+    async def tool(
+        self,
+        tool: str,
+        given: Any,
+        *,
+        name: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - it lasts over restarts
+        retry: Retry | None = None,
+    ) -> Any:
+        """Calls a tool of the worker; one that nobody here executes is waited for.
+
+        `given` may be a function that makes the arguments: then it is called when the step has begun.
+        """
+        name = name or tool
         place = self._place(name, "tool-call")
 
         async def called(trying: Trying) -> StepResult:
+            arguments = given() if callable(given) else given
             tools = Tools(self._tools)
-            result = await tools.call(self._attempt, place, name, given, try_=trying.try_, patience=timeout)
+            result = await tools.call(self._attempt, place, tool, arguments, try_=trying.try_, patience=timeout)
             if result.error is not None:
-                raise ToolFailed(f"the tool {name!r} failed: {result.error}")
+                raise ToolFailed(f"the tool {tool!r} failed: {result.error}")
             return StepResult(result.output)
 
-        return await self._attempt.step(place, called, name=name, kind="tool-call", repeatable=True)
+        return await self._attempt.step(place, called, name=name, kind="tool-call", retry=retry, repeatable=True)
 
     async def ask(
         self,
@@ -248,6 +289,10 @@ class Run:
         """Says in a line what is being done: the timeline shows it."""
         place = self._place(UPDATE_SUMMARY, "summary")
         await Tools({}).call(self._attempt, place, UPDATE_SUMMARY, {"summary": text})
+
+    def _folder(self, cwd: str | None) -> str:
+        """A folder as the worker names it: relative to that of the run."""
+        return str(Path(self._workshop.cwd) / cwd) if cwd else self._workshop.cwd
 
 
 def as_json(name: str, value: Any) -> Any:

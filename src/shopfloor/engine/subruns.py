@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from shopfloor.engine.attempt import Attempt, EndedBadly, StepResult, Trying
+from shopfloor.engine.attempt import Attempt, StepResult, Trying
 from shopfloor.engine.duty import Duty
 from shopfloor.engine.journal import outcome_of, summed
 from shopfloor.engine.tree_limit import TreeLimiter
@@ -75,7 +75,8 @@ class SubRuns:
         if outcome.status == "completed":
             return result
         why, hint = (outcome.error.message, outcome.error.hint or None) if outcome.error else (outcome.status, None)
-        raise EndedBadly(StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}", hint=hint), result)
+        trying.result = result
+        raise StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}", hint=hint)
 
     async def _await_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> RunCompleted:
         child = asked.run_id or ""

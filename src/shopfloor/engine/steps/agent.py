@@ -8,7 +8,7 @@ import msgspec
 
 from shopfloor.engine.agents.asking import AgentDesk, AgentOrder, request_of, session_of
 from shopfloor.engine.agents.sitting import Sitting
-from shopfloor.engine.attempt import Attempt, EndedBadly, StepResult, Trying
+from shopfloor.engine.attempt import Attempt, StepResult, Trying
 from shopfloor.engine.journal import AGENT, Place
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import (
@@ -82,7 +82,8 @@ class AgentWork:
             wait = failure.retry_after
             last = waits == RATE_LIMIT_WAITS or wait is None or wait > RATE_LIMIT_WAIT_SECONDS
             if failure.code != RateLimited.code or wait is None or last:
-                raise EndedBadly(failure, result)
+                trying.result = result
+                raise failure
             await sitting.leave(result)
             await self._attempt.rest_for(trying.place, RATE_LIMIT, wait)
             request = self._again(trying)

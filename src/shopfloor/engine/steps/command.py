@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio.lowlevel
 import msgspec
 
-from shopfloor.engine.attempt import Attempt, EndedBadly, StepResult, Trying
+from shopfloor.engine.attempt import Attempt, StepResult, Trying
 from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.journal import COMMAND, Place
 from shopfloor.engine.output import Output
-from shopfloor.engine.steps.serving import Serving, StepCommand, complaint, exit_result
+from shopfloor.engine.results import command_failed
+from shopfloor.engine.steps.serving import Echo, Serving, StepCommand, complaint, exit_result
 from shopfloor.engine.steps.stopping import stopped_when_left
-from shopfloor.engine.workers.definition import Retry
-from shopfloor.errors import StepFailed, StorageError
+from shopfloor.errors import StepFailed
 from shopfloor.ports import Exit, Processes
+
+if TYPE_CHECKING:
+    from shopfloor.engine.workers.definition import Retry
 
 
 class CommandResult(msgspec.Struct, frozen=True):
@@ -38,49 +42,57 @@ class CommandWork:
         *,
         timeout: float | None = None,
         allow_failure: bool = False,
+        echo: Echo | None = None,
     ) -> None:
+        """`echo` gets the output once the log has it. The command waits for `echo`, and so for whoever reads there."""
         self._attempt = attempt
         self._processes = processes
         self._command = command
         self._timeout = timeout
         self._allow_failure = allow_failure
+        self._echo = echo
+        self._output = Output()
 
     async def run(self, place: Place, *, name: str, retry: Retry | None = None, kind: str = COMMAND) -> CommandResult:
         ended = await self._attempt.step(place, self._work, name=name, kind=kind, retry=retry, starts_itself=True)
         stdout = self._attempt.journal.steps[place].stdout
         return CommandResult(stdout.text(), int(ended["exit_code"]), truncated=stdout.is_truncated)
 
+    def output_tail(self) -> str:
+        """The end of what the newest try printed, on both streams."""
+        return self._output.tail()
+
     async def _work(self, trying: Trying) -> StepResult:
         cancellation = Cancellation()
+        self._output = Output(self._attempt.mask)
         serving = Serving(
             self._command,
             run_id=self._attempt.run_id,
             begin=partial(self._attempt.begin, trying),
             append=partial(self._attempt.append, place=trying.place),
             cancellation=cancellation,
-            output=Output(self._attempt.mask),
+            output=self._output,
+            echo=self._echo,
         )
         late = f"the command took longer than {self._timeout:g} s" if self._timeout is not None else ""
         async with self._attempt.working():
             async with stopped_when_left(self._attempt, cancellation, seconds=self._timeout, late=late):
                 ended = await serving.serve(self._processes)
+                trying.result = self._result_of(trying.place, ended)
             await anyio.lowlevel.checkpoint()
         if serving.failure is not None:
-            if isinstance(serving.failure, StorageError):
-                raise serving.failure
-            raise StepFailed(serving.failure.message, hint=serving.failure.hint)
+            raise serving.failure
         if cancellation.reason is not None:
             raise StepFailed(cancellation.reason)
-        result = StepResult(
-            self._result_of(trying.place, ended), ended_processes=ended.ended_processes if ended else None
-        )
         wrong = complaint(ended)
         if wrong is not None and not self._allow_failure:
-            raise EndedBadly(StepFailed(f"the command failed: {wrong}"), result)
-        return result
+            trying.result = msgspec.structs.replace(trying.result, complaint=wrong)
+            raise command_failed(wrong)
+        return trying.result
 
-    def _result_of(self, place: Place, ended: Exit | None) -> dict[str, int | str | bool] | None:
+    def _result_of(self, place: Place, ended: Exit | None) -> StepResult:
         result = exit_result(ended)
-        if result is not None and self._attempt.journal.steps[place].stdout.is_truncated:
+        step = self._attempt.journal.steps.get(place)
+        if result is not None and step is not None and step.stdout.is_truncated:
             result["stdout_truncated"] = True
-        return result
+        return StepResult(result, ended_processes=ended.ended_processes if ended else None)

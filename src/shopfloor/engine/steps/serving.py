@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import anyio
 import msgspec
@@ -21,10 +20,6 @@ SHELL = "/bin/sh"
 
 Echo = Callable[[list[Piece]], Awaitable[None]]
 """Where the output goes once the log has it."""
-
-
-Beside = Callable[[Child], Coroutine[Any, Any, None]]
-"""What goes on while a command runs."""
 
 
 def shell_argv(script: str) -> list[str]:
@@ -76,8 +71,8 @@ class Serving:
         self.failure: ShopfloorError | None = None
         """The first thing that went wrong on our side."""
 
-    async def serve(self, processes: Processes, *beside: Beside) -> Exit | None:
-        """How it ended; None where it did not even start, or could not be ended. `beside` goes on meanwhile."""
+    async def serve(self, processes: Processes) -> Exit | None:
+        """How it ended; None where it did not even start, or could not be ended."""
         command = self._command
         asked = Command(
             argv=command.argv,
@@ -87,16 +82,14 @@ class Serving:
         )
         try:
             async with processes.start(asked, run_id=self._run_id) as child:
-                return await self._serve(child, beside)
+                return await self._serve(child)
         except ProcessError as error:
             self.fail(error)
             return None
 
-    async def _serve(self, child: Child, beside: tuple[Beside, ...]) -> Exit | None:
+    async def _serve(self, child: Child) -> Exit | None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._obey, child)
-            for one in beside:
-                tasks.start_soon(one, child)
             try:
                 await self._begin(child)
                 await self._listen(child)

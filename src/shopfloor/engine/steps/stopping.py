@@ -25,6 +25,7 @@ async def stopped_when_left(
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_stop_when_left, attempt, cancellation)
+                tasks.start_soon(_kill_when_forced, attempt, cancellation)
                 if seconds is not None:
                     tasks.start_soon(_stop_after, cancellation, seconds, late)
                 try:
@@ -44,6 +45,13 @@ def stop_once(cancellation: Cancellation, reason: str) -> None:
 async def _stop_when_left(attempt: Attempt, cancellation: Cancellation) -> None:
     await attempt.left.wait()
     stop_once(cancellation, LEFT)
+
+
+async def _kill_when_forced(attempt: Attempt, cancellation: Cancellation) -> None:
+    """Pass on a second request to cancel the run: the step is not waited for any longer."""
+    await attempt.cancellation.forced.wait()
+    stop_once(cancellation, LEFT)
+    cancellation.request(LEFT)
 
 
 async def _stop_when_cancelled(cancellation: Cancellation, over: anyio.Event) -> None:
