@@ -9,17 +9,19 @@ from shopfloor.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from shopfloor.engine.agents import Prices, transcribed
     from shopfloor.engine.agents.asking import AgentDesk, check_order
+    from shopfloor.engine.assembly import RunEngine, assemble
     from shopfloor.engine.cancel import Cancellation
     from shopfloor.engine.command import CommandRun, Outcome, run_command
-    from shopfloor.engine.duty import Duty
-    from shopfloor.engine.host import Host
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.keeper import keep, reconcile, take_over
     from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
     from shopfloor.engine.recovery import finish_deletions, keep_until_lost, recover
+    from shopfloor.engine.registry import ClaimPolicy, RunRegistry
     from shopfloor.engine.retention import delete_run, prunable, prunable_archives, prune, prune_archives
     from shopfloor.engine.run import Run
+    from shopfloor.engine.run_service import RunService
     from shopfloor.engine.steps.agent import AgentResult
+    from shopfloor.engine.storage_ports import StoragePorts
     from shopfloor.engine.workers import (
         EXAMPLE_WORKERS,
         Catalogue,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
         worker,
     )
     from shopfloor.engine.workers.definition import Retry
-    from shopfloor.engine.works import LocalWorks
 
 __all__ = [
     "EXAMPLE_WORKERS",
@@ -49,21 +50,24 @@ __all__ = [
     "AgentResult",
     "Cancellation",
     "Catalogue",
+    "ClaimPolicy",
     "CommandRun",
     "Definition",
-    "Duty",
-    "Host",
     "Ingest",
     "InputField",
-    "LocalWorks",
     "Outcome",
     "Prices",
     "Problem",
     "Retry",
     "Run",
+    "RunEngine",
+    "RunRegistry",
+    "RunService",
+    "StoragePorts",
     "Surroundings",
     "ToolDefinition",
     "Worker",
+    "assemble",
     "bare_definitions",
     "check_order",
     "check_worker",
@@ -96,17 +100,19 @@ __getattr__ = _lazily(
     __name__,
     {
         "agents": ("Prices", "transcribed"),
+        "assembly": ("RunEngine", "assemble"),
         "cancel": ("Cancellation",),
         "command": ("CommandRun", "Outcome", "run_command"),
-        "duty": ("Duty",),
-        "host": ("Host",),
         "ingest": ("Ingest", "pack"),
         "keeper": ("keep", "reconcile", "take_over"),
         "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),
         "recovery": ("finish_deletions", "keep_until_lost", "recover"),
         "retention": ("delete_run", "prunable", "prunable_archives", "prune", "prune_archives"),
+        "registry": ("ClaimPolicy", "RunRegistry"),
         "run": ("Run",),
+        "run_service": ("RunService",),
         "agents.asking": ("AgentDesk", "check_order"),
+        "storage_ports": ("StoragePorts",),
         "steps.agent": ("AgentResult",),
         "workers.definition": ("Retry",),
         "workers": (
@@ -128,6 +134,5 @@ __getattr__ = _lazily(
             "tool",
             "worker",
         ),
-        "works": ("LocalWorks",),
     },
 )
