@@ -39,7 +39,7 @@ async def _starts(at_work: Shift, count: int) -> list[float]:
     for _ in range(count):
         run_id = new_run_id()
         begin = perf_counter()
-        await at_work.works.dispatch(Asked(worker=NOTHING, input={}, run_id=run_id))
+        await at_work.service.dispatch(Asked(worker=NOTHING, input={}, run_id=run_id))
         async for batch in reader.follow(run_id, patient=True):
             if batch:
                 break

@@ -40,7 +40,7 @@ async def _answer(at_work: Shift, count: int) -> float:
         calls = [decode(entry.raw).payload for entry in entries]
         call_id = next(call.call_id for call in calls if isinstance(call, ToolCall))
         begin = perf_counter()
-        await at_work.works.answer(item.row.id, [CallResult(call_id=call_id, result="yes")])
+        await at_work.service.answer(item.row.id, [CallResult(call_id=call_id, result="yes")])
         async for _ in reader.follow(item.row.id, after=len(entries), patient=True):
             pass
         found.append(perf_counter() - begin)

@@ -11,11 +11,11 @@ from time import perf_counter
 import anyio
 
 from benchmarks.queues import counted
-from shopfloor.engine import keep, take_over
+from shopfloor.engine import RunEngine, keep, take_over
 from shopfloor.limits import HOST_SLOTS
 from shopfloor.ports import Asked
 from shopfloor.record import Storage
-from shopfloor.wiring import Office, Workers, Works, local_office, local_works
+from shopfloor.wiring import Office, Workers, local_engine, local_office
 
 NOTHING = "does-nothing"
 """In Python: a function that returns at once."""
@@ -54,17 +54,17 @@ def write_workers(folder: Path) -> Path:
 class Shift:
     """A host at work, and what is asked of it."""
 
-    def __init__(self, office: Office, works: Works) -> None:
+    def __init__(self, office: Office, engine: RunEngine) -> None:
         self.office = office
-        self.host = works.host
-        self.works = works.works
+        self.scheduler = engine.scheduler
+        self.service = engine.service
 
     async def _dispatch_many(self, worker: str, count: int) -> None:
         left = iter(range(count))
 
         async def dispatcher() -> None:
             for _ in left:
-                await self.works.dispatch(Asked(worker=worker, input={}))
+                await self.service.dispatch(Asked(worker=worker, input={}))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(DISPATCHERS):
@@ -89,16 +89,16 @@ class Shift:
 async def shift(storage: Storage, workers: Path, *, slots: int = HOST_SLOTS) -> AsyncGenerator[Shift]:
     """Everything that `shopfloor up` has at work, but for the server."""
     named = Workers(folders=(workers,), slots=slots)
-    async with local_office(storage) as office, local_works(office, named) as works:
+    async with local_office(storage) as office, local_engine(office, named) as engine:
         await office.ingest.catch_up(everything=True)
         await take_over(storage, office.queue)
         async with anyio.create_task_group() as tasks:
 
             async def keeper() -> None:
-                await keep(storage, office.store, office.queue, office.ingest, go_on=works.host.adopt)
+                await keep(storage, office.store, office.queue, office.ingest, go_on=engine.resumption.adopt)
 
-            tasks.start_soon(works.host.run)
+            tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(keeper)
             gc.freeze()
-            yield Shift(office, works)
+            yield Shift(office, engine)
             tasks.cancel_scope.cancel()

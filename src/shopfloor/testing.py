@@ -31,12 +31,13 @@ import anyio.from_thread
 import msgspec
 
 from shopfloor.client import ToolHandlers, executed
+from shopfloor.engine import ClaimPolicy, RunService
 from shopfloor.limits import TEST_RUN_SECONDS
 from shopfloor.log import CallStarted, Delta, Entry, Event, RunCompleted, RunError, ToolCall, ToolResult, decode
 from shopfloor.ports import Asked, CallResult
 from shopfloor.record import Storage
 from shopfloor.views import ArchiveEntry, RequestedCall, archive
-from shopfloor.wiring import Office, Workers, Works, local_works, log_reader, memory_office, streamed
+from shopfloor.wiring import Office, Workers, local_engine, log_reader, memory_office, streamed
 
 __all__ = ["AsyncEngine", "Engine", "RunResult", "SyncEngine", "engine"]
 
@@ -73,8 +74,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 class AsyncEngine:
     """An engine at work. Made by `engine`."""
 
-    def __init__(self, works: Works, office: Office) -> None:
-        self._works = works.works
+    def __init__(self, service: RunService, office: Office) -> None:
+        self._service = service
         self._office = office
         self._reader = log_reader(office)
         self._served: set[str] = set()
@@ -95,14 +96,14 @@ class AsyncEngine:
         `tools` are handlers of client tools by name, of the worker and of its sub-runs; `ask` answers questions. Each
         takes the arguments as a dict. Raises what a refused run raises, and `TimeoutError`.
         """
-        run_id = await self._works.dispatch(Asked(worker=worker, input=dict(input or {}), channel_id="testing"))
+        run_id = await self._service.dispatch(Asked(worker=worker, input=dict(input or {}), channel_id="testing"))
         return await self.wait(run_id, tools=tools, timeout_seconds=timeout_seconds)
 
     async def wait(
         self, run_id: str, *, tools: ToolHandlers | None = None, timeout_seconds: float = TEST_RUN_SECONDS
     ) -> RunResult:
         """Wait for a run that was begun, as `run` does."""
-        watch = _Watch(self._works.answer, self._office, tools or {}, self._served)
+        watch = _Watch(self._service.answer, self._office, tools or {}, self._served)
         with anyio.move_on_after(timeout_seconds) as limit:
             await watch.follow(run_id)
         if limit.cancelled_caught:
@@ -111,7 +112,7 @@ class AsyncEngine:
 
     async def answer(self, run_id: str, call_id: str, result: Any = None, *, error: str | None = None) -> None:
         """Answer a call that a run waits for; `wait` follows the run from there."""
-        await self._works.answer(run_id, [CallResult(call_id=call_id, result=result, error=error)])
+        await self._service.answer(run_id, [CallResult(call_id=call_id, result=result, error=error)])
         self._served.add(call_id)
 
     async def events(self, run_id: str) -> list[Event]:
@@ -221,18 +222,12 @@ async def _opened(workers: Workers, script: Script | None, logs: Path | None) ->
         office = memory_office(storage)
         played = None if script is None else _script_file(script, Path(folder))
         async with (
-            local_works(office, workers, duty="own", script=played) as works,
+            local_engine(office, workers, policy=ClaimPolicy.OWN, script=played) as opened,
             anyio.create_task_group() as tasks,
         ):
-            ready = anyio.Event()
-
-            async def started() -> None:
-                ready.set()
-
-            tasks.start_soon(partial(works.host.run, started=started))
+            tasks.start_soon(opened.scheduler.run)
             tasks.start_soon(office.ingest.run)
-            await ready.wait()
-            yield AsyncEngine(works, office)
+            yield AsyncEngine(opened.service, office)
             tasks.cancel_scope.cancel()
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import anyio
 import msgspec
 
+from shopfloor.engine import RunEngine
 from shopfloor.log import Event, RunCompleted, decode
 from shopfloor.ports import Asked, CallResult, RunItem
 from shopfloor.record import Storage, read
-from shopfloor.wiring import Office, Workers, Works, local_office, local_works
+from shopfloor.wiring import Office, Workers, local_engine, local_office
 
 PATIENCE = 30.0
 
@@ -57,19 +58,19 @@ class Floor:
     async def open(self, *, slots: int = 4, **options: Any) -> AsyncGenerator[Shift]:
         """A host at work, until the context is left."""
         workers = Workers(folders=(self.folder,), slots=slots)
-        async with local_office(self.storage) as office, local_works(office, workers, **options) as works:
+        async with local_office(self.storage) as office, local_engine(office, workers, **options) as engine:
             await office.ingest.catch_up(everything=True)
             async with anyio.create_task_group() as tasks:
                 from shopfloor.engine import keep, take_over
 
                 await take_over(self.storage, office.queue)
-                tasks.start_soon(works.host.run)
+                tasks.start_soon(engine.scheduler.run)
 
                 async def keeper() -> None:
-                    await keep(self.storage, office.store, office.queue, office.ingest, go_on=works.host.adopt)
+                    await keep(self.storage, office.store, office.queue, office.ingest, go_on=engine.resumption.adopt)
 
                 tasks.start_soon(keeper)
-                yield Shift(self, office, works)
+                yield Shift(self, office, engine)
                 tasks.cancel_scope.cancel()
             await office.ingest.catch_up()
 
@@ -77,20 +78,20 @@ class Floor:
 class Shift:
     """A host at work, and what can be asked of it."""
 
-    def __init__(self, floor: Floor, office: Office, works: Works) -> None:
+    def __init__(self, floor: Floor, office: Office, engine: RunEngine) -> None:
         self.floor = floor
         self.office = office
-        self.host = works.host
-        self.works = works.works
+        self.scheduler = engine.scheduler
+        self.service = engine.service
 
     async def dispatch(self, worker: str, **given: Any) -> str:
-        return await self.works.dispatch(Asked(worker=worker, input=given))
+        return await self.service.dispatch(Asked(worker=worker, input=given))
 
     async def answer(self, run_id: str, call_id: str, result: Any) -> None:
-        await self.works.answer(run_id, [CallResult(call_id=call_id, result=result)])
+        await self.service.answer(run_id, [CallResult(call_id=call_id, result=result)])
 
     async def cancel(self, run_id: str, reason: str = "told to") -> None:
-        await self.works.cancel(run_id, reason=reason)
+        await self.service.cancel(run_id, reason=reason)
 
     async def until(self, true: Callable[[], Any], what: str = "it") -> Any:
         """Waits until `true` gives something; that."""

@@ -120,7 +120,7 @@ async def test_a_run_whose_worker_has_changed_waits_and_goes_on_when_the_worker_
         # It holds no slot, and nobody is at it.
         floor.worker("other", "steps: {Do: {block: command, command: 'echo hi', output: SAID}}\noutput: SAID\n")
         assert await shift.result("other") == "hi"
-        await shift.until(lambda: not shift.host.busy, "the run to be left")
+        await shift.until(lambda: not shift.scheduler.busy, "the run to be left")
         floor.python("asks", ASKS)
         assert (await shift.ended(run_id)).result == DONE
         await shift.row(run_id, "completed")
@@ -135,7 +135,7 @@ async def test_an_answer_that_comes_while_the_worker_is_changed_is_kept_until_it
     run_id, call_id = await asked(floor)
     floor.python("asks", CHANGED)
     async with floor.open() as shift:
-        await shift.works.resume(run_id)
+        await shift.service.resume(run_id)
         await held(shift, run_id)
         await shift.answer(run_id, call_id, "yes")
         await anyio.sleep(1.2)

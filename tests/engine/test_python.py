@@ -240,7 +240,7 @@ async def test_whatever_a_worker_raises_ends_its_run_and_nothing_else(floor: Flo
 async def test_a_worker_that_panics_when_it_is_loaded_hides_no_other(floor: Floor):
     floor.python("panics", "class Panic(BaseException): ...\nraise Panic('at once')\n")
     async with floor.open() as shift:
-        assert "hello" in [worker.slug for worker in shift.works.workers()]
+        assert "hello" in [worker.slug for worker in shift.service.workers()]
         with pytest.raises(InvalidWorker, match="Panic: at once"):
             await shift.dispatch("panics")
 

@@ -67,7 +67,7 @@ async def test_a_run_that_has_waited_long_is_let_go_and_taken_up_with_its_answer
     async with floor.open(idle_seconds=0.0) as shift:
         run_id = await shift.dispatch("searches")
         call_id = await waits(shift, run_id)
-        await shift.until(lambda: not shift.host.busy, "that it is let go")
+        await shift.until(lambda: not shift.scheduler.busy, "that it is let go")
         await shift.answer(run_id, call_id, ["an ant"])
         assert (await shift.ended(run_id)).result == ["an ant"]
     assert [event.payload.attempt for event in floor.events(run_id) if isinstance(event.payload, RunStarted)] == [1, 2]
@@ -140,7 +140,7 @@ async def test_a_run_that_waits_can_be_cancelled(floor: Floor, state: str):
         await shift.row(run_id, "waiting")
         if state != "its host is gone":
             if state == "let go":
-                await shift.until(lambda: not shift.host.busy)
+                await shift.until(lambda: not shift.scheduler.busy)
             await shift.cancel(run_id, "enough")
             assert (await shift.ended(run_id)).status == "cancelled"
     async with floor.open() as shift:

@@ -20,13 +20,14 @@ import msgspec
 
 from shopfloor.adapters import sqlite  # noqa: F401 - as above
 from shopfloor.adapters.models import remote  # noqa: F401 - as above
+from shopfloor.engine import RunEngine
 from shopfloor.engine.keeper import keep, reconcile, take_over
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.log import Delta, Entry, Payload, RunCompleted, ToolCall, ToolResult, decode
 from shopfloor.ports import Asked, CallResult, Log, Logs
 from shopfloor.record import Masking, Storage, last_entry, read
 from shopfloor.views import DEFINITION_CHANGED
-from shopfloor.wiring import Office, Workers, Works, local_office, local_shop, local_works
+from shopfloor.wiring import Office, Workers, local_engine, local_office, local_shop
 
 DONE, TOO_LONG, STOPPED = 0, 3, 4
 PATIENCE = 60.0
@@ -155,23 +156,18 @@ async def _live(life: Life) -> int:
         shop = opened.enter_context(local_shop(storage, live=office.live, alone=False))
         trapped = msgspec.structs.replace(shop, logs=TrappedLogs(shop.logs, trap))
         workers = Workers(folders=(life.workers,), slots=life.slots)
-        works = await opened.enter_async_context(local_works(office, workers, shop=trapped))
+        engine = await opened.enter_async_context(local_engine(office, workers, shop=trapped))
         await office.ingest.catch_up(everything=True)
         await take_over(storage, office.queue)
         async with anyio.create_task_group() as tasks:
-            shift = _Shift(life, storage, office, works, tasks.cancel_scope)
+            shift = _Shift(life, storage, office, engine, tasks.cancel_scope)
             trap.act = shift.act
-            started = anyio.Event()
-
-            async def begin() -> None:
-                started.set()
 
             async def keeper() -> None:
-                await keep(storage, office.store, office.queue, office.ingest, go_on=works.host.adopt)
+                await keep(storage, office.store, office.queue, office.ingest, go_on=engine.resumption.adopt)
 
-            tasks.start_soon(functools.partial(works.host.run, started=begin))
+            tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(keeper)
-            await started.wait()
             with anyio.move_on_after(life.patience) as patience:
                 await shift.until_the_end()
                 tasks.cancel_scope.cancel()
@@ -185,11 +181,13 @@ async def _live(life: Life) -> int:
 
 
 class _Shift:
-    def __init__(self, life: Life, storage: Storage, office: Office, works: Works, scope: anyio.CancelScope) -> None:
+    def __init__(
+        self, life: Life, storage: Storage, office: Office, engine: RunEngine, scope: anyio.CancelScope
+    ) -> None:
         self._life = life
         self._storage = storage
         self._office = office
-        self._works = works
+        self._engine = engine
         self._scope = scope
         self._loop: Any = None
         self._cancel = anyio.Event()
@@ -213,10 +211,10 @@ class _Shift:
         self._loop = asyncio.get_running_loop()
         if self._life.dispatch is not None:
             worker, given = self._life.dispatch
-            await self._works.works.dispatch(Asked(worker=worker, input=given, run_id=self._life.run_id))
+            await self._engine.service.dispatch(Asked(worker=worker, input=given, run_id=self._life.run_id))
         elif self._life.act == "cancel" and not self._life.at:
             self._cancel.set()
-        await reconcile(self._storage, self._office.store, self._works.host.adopt)
+        await reconcile(self._storage, self._office.store, self._engine.resumption.adopt)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._cancel_when_told)
             answered = set[str]()
@@ -230,7 +228,7 @@ class _Shift:
     async def _cancel_when_told(self) -> None:
         await self._cancel.wait()
         with contextlib.suppress(RunEnded):
-            await self._works.works.cancel(self._life.run_id, reason="told to")
+            await self._engine.service.cancel(self._life.run_id, reason="told to")
 
     def _over(self) -> bool:
         if self._life.held_seconds is not None:
@@ -249,7 +247,7 @@ class _Shift:
                 if call.call_id not in done | answered:
                     answered.add(call.call_id)
                     with contextlib.suppress(RunEnded, RunNotFound):
-                        await self._works.works.answer(path.stem, [CallResult(call_id=call.call_id, result="yes")])
+                        await self._engine.service.answer(path.stem, [CallResult(call_id=call.call_id, result="yes")])
 
 
 def _has_outcome(path: Path) -> bool:

@@ -19,7 +19,7 @@ from tests.model_server.server import ModelServer, in_thread
 from shopfloor.limits import STOPPED_HOST_SECONDS
 from shopfloor.log import CallStarted, StepCompleted
 from shopfloor.record import Recorder
-from shopfloor.wiring import Workers, local_office, local_works
+from shopfloor.wiring import Workers, local_engine, local_office
 
 ONCE = {f"before {state}" for state in STATES}
 COUNTS = {f"count {letter}{number}" for letter in "ab" for number in (1, 2)}
@@ -110,10 +110,10 @@ def test_runs_in_the_middle_of_everything_are_cancelled(shop: Shop, model: Model
 
 
 async def order_cancels(shop: Shop, runs: list[str]) -> None:
-    async with local_office(shop.storage) as office, local_works(office, Workers()) as works:
+    async with local_office(shop.storage) as office, local_engine(office, Workers()) as engine:
         await office.ingest.catch_up(everything=True)
         for run_id in runs:
-            await works.works.cancel(run_id, reason="enough")
+            await engine.service.cancel(run_id, reason="enough")
 
 
 def cancel_all(server, runs: dict[str, str]) -> None:

@@ -18,7 +18,7 @@ from tests.server.shop import PATIENCE, Shop
 
 from shopfloor.record import Storage
 from shopfloor.server import Tokens, create_app, serve
-from shopfloor.wiring import Workers, local_office, local_works
+from shopfloor.wiring import Workers, local_engine, local_office
 
 WORKERS = {
     "echo": """
@@ -130,12 +130,12 @@ def written(folder: Path) -> Path:
 @asynccontextmanager
 async def _working(storage: Storage, workers: Path, changes: dict[str, Any]) -> AsyncGenerator[Shop]:
     wanted = Workers(folders=(workers,))
-    async with local_office(storage) as office, local_works(office, wanted) as works:
-        services = msgspec.structs.replace(office.services(works.works), **changes)
+    async with local_office(storage) as office, local_engine(office, wanted) as engine:
+        services = msgspec.structs.replace(office.services(engine.service), **changes)
         app = create_app(services)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(office.ingest.run)
-            tasks.start_soon(works.host.run)
+            tasks.start_soon(engine.scheduler.run)
             url = await tasks.start(_serving, app)
             yield Shop(url=url, app=app, storage=storage, tokens=Tokens(storage.tokens))
             tasks.cancel_scope.cancel()

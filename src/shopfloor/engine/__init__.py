@@ -9,18 +9,20 @@ from shopfloor.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from shopfloor.engine.agents import Prices, transcribed
     from shopfloor.engine.agents.asking import AgentDesk, check_order
+    from shopfloor.engine.assembly import RunEngine, assemble
     from shopfloor.engine.bare_command import CommandOutcome, CommandRequest, run_command
     from shopfloor.engine.cancel import Cancellation
-    from shopfloor.engine.duty import Duty
-    from shopfloor.engine.host import Host
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.keeper import keep, reconcile, take_over
     from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
     from shopfloor.engine.recovery import finish_deletions, keep_until_lost, recover
+    from shopfloor.engine.registry import ClaimPolicy, RunRegistry
     from shopfloor.engine.retention import delete_run, prunable, prunable_archives, prune, prune_archives
     from shopfloor.engine.run import Run
+    from shopfloor.engine.run_service import RunService
     from shopfloor.engine.steps.agent import AgentResult
     from shopfloor.engine.steps.serving import StepCommand, shell_argv
+    from shopfloor.engine.storage_ports import StoragePorts
     from shopfloor.engine.workers import (
         EXAMPLE_WORKERS,
         Catalogue,
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
         worker,
     )
     from shopfloor.engine.workers.definition import Retry
-    from shopfloor.engine.works import LocalWorks
 
 __all__ = [
     "EXAMPLE_WORKERS",
@@ -50,22 +51,25 @@ __all__ = [
     "AgentResult",
     "Cancellation",
     "Catalogue",
+    "ClaimPolicy",
     "CommandOutcome",
     "CommandRequest",
     "Definition",
-    "Duty",
-    "Host",
     "Ingest",
     "InputField",
-    "LocalWorks",
     "Prices",
     "Problem",
     "Retry",
     "Run",
+    "RunEngine",
+    "RunRegistry",
+    "RunService",
     "StepCommand",
+    "StoragePorts",
     "Surroundings",
     "ToolDefinition",
     "Worker",
+    "assemble",
     "bare_definitions",
     "check_order",
     "check_worker",
@@ -101,15 +105,17 @@ __getattr__ = _lazily(
         "agents": ("Prices", "transcribed"),
         "bare_command": ("CommandOutcome", "CommandRequest", "run_command"),
         "cancel": ("Cancellation",),
-        "duty": ("Duty",),
-        "host": ("Host",),
+        "assembly": ("RunEngine", "assemble"),
         "ingest": ("Ingest", "pack"),
         "keeper": ("keep", "reconcile", "take_over"),
         "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),
         "recovery": ("finish_deletions", "keep_until_lost", "recover"),
         "retention": ("delete_run", "prunable", "prunable_archives", "prune", "prune_archives"),
+        "registry": ("ClaimPolicy", "RunRegistry"),
         "run": ("Run",),
+        "run_service": ("RunService",),
         "agents.asking": ("AgentDesk", "check_order"),
+        "storage_ports": ("StoragePorts",),
         "steps.agent": ("AgentResult",),
         "steps.serving": ("StepCommand", "shell_argv"),
         "workers.definition": ("Retry",),
@@ -132,6 +138,5 @@ __getattr__ = _lazily(
             "tool",
             "worker",
         ),
-        "works": ("LocalWorks",),
     },
 )

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from shopfloor.engine.definitions import Definitions, definition_of
+from shopfloor.engine.registry import Claim, RunRegistry
+from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.workers.catalogue import Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange
 from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
 from shopfloor.log import RunStarted, decode
-from shopfloor.ports import Dispatch, Hosts, LogReader, Logs, Queue
-from shopfloor.record import MASK, Storage
+from shopfloor.ports import Dispatch
+from shopfloor.record import MASK
 from shopfloor.views import as_text
 
 Start = RunStarted | Dispatch
@@ -41,37 +42,12 @@ def refusal(starts: Sequence[Start], folders: Iterable[str], hashes: Collection[
     return None
 
 
-class Host(Protocol):
-    """A host, as far as resuming needs it."""
-
-    id: str
-
-    def has(self, run_id: str) -> bool: ...
-
-    def go_on(self, run_id: str) -> None: ...
-
-    def begin(self, order: Dispatch) -> None: ...
-
-
 class Resumption:
     def __init__(
-        self,
-        host: Host,
-        *,
-        storage: Storage,
-        hosts: Hosts,
-        logs: Logs,
-        reader: LogReader,
-        queue: Queue,
-        catalogue: Catalogue,
-        definitions: Definitions,
+        self, registry: RunRegistry, ports: StoragePorts, catalogue: Catalogue, definitions: Definitions
     ) -> None:
-        self._host = host
-        self._storage = storage
-        self._hosts = hosts
-        self._logs = logs
-        self._reader = reader
-        self._queue = queue
+        self._registry = registry
+        self._ports = ports
         self._catalogue = catalogue
         self._definitions = definitions
         self._known: dict[str, tuple[int, tuple[RunStarted, ...]]] = {}
@@ -109,12 +85,27 @@ class Resumption:
         beside = [one for one in found if one.project is not None and _is_in(first.cwd, one.project.folder)]
         return beside or [one for one in found if one.project is None]
 
-    async def claim_abandoned(self, run_id: str) -> Dispatch | None:
-        """Claim a run that has not started and that nobody has, or only a host that is gone."""
-        claimer = dict(await self._queue.claimed()).get(run_id)
-        if claimer is not None and self._hosts.alive(claimer):
-            return None
-        return await self._queue.claim_one(run_id, self._host.id, instead_of=claimer)
+    async def adopt(self, run_id: str) -> bool:
+        """Resume a run that has a log and no host; False where this process has it already, or must not resume it."""
+        if run_id in self._registry.claims or self._definitions.is_held(run_id):
+            return False
+        is_allowed = await self.refusal(run_id) is None
+        if is_allowed:
+            self._registry.add(Claim(run_id))
+        return is_allowed
+
+    async def claim_abandoned(self, run_id: str, *, cancel_reason: str | None = None) -> bool:
+        """Execute or cancel a run that has not started and that nobody has claimed, or only a host that is gone.
+
+        Return False where there is no such run.
+        """
+        claimer = dict(await self._ports.queue.claimed()).get(run_id)
+        if claimer is not None and self._ports.hosts.alive(claimer):
+            return False
+        queued = await self._ports.queue.claim_one(run_id, self._registry.host_id, instead_of=claimer)
+        if queued is not None:
+            self._registry.add(Claim(run_id, queued, cancel_reason=cancel_reason))
+        return queued is not None
 
     async def resume_here(self, run_id: str) -> None:
         """Resume a run in this process. Raises where that cannot be."""
@@ -131,23 +122,21 @@ class Resumption:
         if isinstance(first, RunStarted):
             self._refuse_running(run_id, newest)
             self._refuse_changed(run_id, first)
-            self._host.go_on(run_id)
+            self._registry.resume(run_id)
         else:
-            await self._start_here(first)
+            await self._start_here(run_id)
 
-    async def _start_here(self, order: Dispatch) -> None:
-        if order.run_id not in dict(await self._queue.claimed()):
+    async def _start_here(self, run_id: str) -> None:
+        if run_id not in dict(await self._ports.queue.claimed()):
             raise RunRunning(
-                f"the run {order.run_id} is queued", hint="a server starts it: `shopfloor up --detach` starts a server"
+                f"the run {run_id} is queued", hint="a server starts it: `shopfloor up --detach` starts a server"
             )
-        claimed = await self.claim_abandoned(order.run_id)
-        if claimed is None:
-            raise _running(order.run_id)
-        self._host.begin(claimed)
+        if not await self.claim_abandoned(run_id):
+            raise _running(run_id)
 
     def _refuse_running(self, run_id: str, newest: Start) -> None:
         host = newest.host if isinstance(newest, RunStarted) else None
-        if self._host.has(run_id) or self._reader.is_attended(run_id, host):
+        if run_id in self._registry.claims or self._ports.reader.is_attended(run_id, host):
             raise _running(run_id)
 
     def _refuse_changed(self, run_id: str, first: RunStarted) -> None:
@@ -163,7 +152,7 @@ class Resumption:
     def _refuse_masked(self, run_id: str, starts: Sequence[Start]) -> None:
         if not any(start.masked for start in starts):
             return
-        if not self._logs.masks:
+        if not self._ports.logs.masks:
             raise ConflictError(
                 f"the record of the run {run_id} is masked",
                 hint="say what to mask, as for `shopfloor run`: --mask-env NAME or --mask-keys",
@@ -175,7 +164,7 @@ class Resumption:
             )
 
     async def _starts(self, run_id: str) -> Sequence[Start]:
-        path = self._storage.log_path(run_id)
+        path = self._ports.storage.log_path(run_id)
         size = path.stat().st_size if path.exists() else 0
         known = self._known.get(run_id)
         if known is None or known[0] != size:
@@ -184,12 +173,12 @@ class Resumption:
         if known[1]:
             return known[1]
         self._known.pop(run_id, None)
-        order = await self._queue.find(run_id)
+        order = await self._ports.queue.find(run_id)
         return () if order is None else (order,)
 
     async def _read(self, run_id: str) -> tuple[RunStarted, ...]:
         starts: list[RunStarted] = []
-        async for batch in self._reader.batches(run_id):
+        async for batch in self._ports.reader.batches(run_id):
             for entry in batch:
                 if entry.type == RunStarted.event_type:
                     payload = decode(entry.raw).payload

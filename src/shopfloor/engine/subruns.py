@@ -5,46 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
-from shopfloor.engine.duty import Duty
 from shopfloor.engine.journal import outcome_of, summed
+from shopfloor.engine.registry import RunRegistry
+from shopfloor.engine.run_service import RunService
 from shopfloor.engine.tree_limit import TreeLimiter
-from shopfloor.engine.works import LocalWorks
-from shopfloor.errors import ConflictError, StepFailed, TreeLimit
+from shopfloor.errors import StepFailed, TreeLimit
 from shopfloor.limits import SUB_RUN_DEPTH, TREE_OPEN_RUNS
-from shopfloor.log import RunCompleted, Usage, new_run_id, now
-from shopfloor.ports import Asked, Dispatch, LogReader, Order, Queue
+from shopfloor.log import RunCompleted, Usage, new_run_id
+from shopfloor.ports import Asked, LogReader
 from shopfloor.views import added
 
 
-class Taker(Protocol):
-    """Whoever takes up runs."""
-
-    @property
-    def duty(self) -> Duty: ...
-
-    def wake(self) -> None: ...
-
-    def go_on(self, run_id: str) -> None: ...
-
-    def begin(self, order: Dispatch) -> None: ...
-
-    async def take_in(self, order: Dispatch) -> str: ...
-
-    async def claim_abandoned(self, run_id: str) -> Dispatch | None: ...
-
-
 class SubRuns:
-    def __init__(self, host: Taker, *, reader: LogReader, queue: Queue, works: LocalWorks) -> None:
-        self._host = host
+    def __init__(self, registry: RunRegistry, reader: LogReader, service: RunService) -> None:
+        self._registry = registry
         self._reader = reader
-        self._queue = queue
-        self._works = works
-        self._limiter = TreeLimiter(works.open_in_tree, limit=TREE_OPEN_RUNS)
+        self._service = service
+        self._limiter = TreeLimiter(service.open_in_tree, limit=TREE_OPEN_RUNS)
 
     async def call(self, attempt: Attempt, trying: Trying, worker: str, given: dict[str, Any]) -> StepResult:
         first = attempt.journal.first
@@ -87,8 +69,8 @@ class SubRuns:
             with attempt.child(child) as ended:
                 if not known or not await self._reader.page(child, limit=1):
                     await self._order_child(attempt, trying, asked, known=known)
-                elif self._host.duty == "own":
-                    self._host.go_on(child)
+                elif self._registry.is_own:
+                    self._registry.resume(child)
                 async with attempt.waiting():
                     while (outcome := await outcome_of(self._reader, child)) is None:
                         await ended.wait()
@@ -96,38 +78,29 @@ class SubRuns:
         except anyio.get_cancelled_exc_class():
             if attempt.leaving not in ("suspended", "stopped"):
                 stopped = attempt.stop_reason(trying.place) or "its parent stopped waiting for it"
-                await _to_its_end(self._cancel(child, stopped))
+                await _to_its_end(self._service.request_cancel(child, stopped))
             raise
 
     async def _order_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> None:
-        order = self._works.order_of(asked)
+        queued = self._service.order_of(asked)
         if known:
-            # An earlier attempt has ordered it, and it may still be queued.
-            try:
-                await self._host.take_in(order)
-            except ConflictError:
-                if self._host.duty == "own" and (queued := await self._host.claim_abandoned(order.run_id)) is not None:
-                    self._host.begin(queued)
+            await self._service.enqueue_again(queued)
             return
-        async with self._limiter.admitted(order.root_run_id):
-            await attempt.child_started(trying, order.run_id, asked.worker, asked.input)
-            await self._host.take_in(order)
+        async with self._limiter.admitted(queued.root_run_id):
+            await attempt.child_started(trying, queued.run_id, asked.worker, asked.input)
+            await self._service.enqueue(queued)
 
     async def cancel_open(self, attempt: Attempt) -> None:
         """Sub-runs that nobody waits for any more when this run ends go with it."""
         for place, step in attempt.journal.open_steps():
             if step.child_run_id is not None:
-                await self._cancel(step.child_run_id, attempt.stop_reason(place) or "its parent has ended")
+                reason = attempt.stop_reason(place) or "its parent has ended"
+                await self._service.request_cancel(step.child_run_id, reason)
 
     async def cancel_tree(self, attempt: Attempt, reason: str) -> None:
         """Order the root of the run's tree to be cancelled, which cancels everything below it."""
         first = attempt.journal.first
-        await self._cancel((first.root_run_id if first else None) or attempt.run_id, reason)
-
-    async def _cancel(self, run_id: str, reason: str) -> None:
-        order = Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
-        await self._queue.put(order)
-        self._host.wake()
+        await self._service.request_cancel((first.root_run_id if first else None) or attempt.run_id, reason)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:

@@ -66,6 +66,10 @@ class Models(Protocol):
         """Raises `UnknownModel` where nobody could ever answer under that name; asks nobody."""
         ...
 
+    def warm_up(self) -> None:
+        """Load what is slow to load. Blocks."""
+        ...
+
     def reply(self, request: ModelRequest) -> AsyncIterator[ReplyDelta | Reply]:
         """Deltas as they come, and at last the reply. Raises a `ProviderError`; never retries by itself."""
         ...

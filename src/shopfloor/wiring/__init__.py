@@ -1,38 +1,31 @@
 """The composition root: the only package that names adapters."""
 
-from shopfloor.wiring.embedded import (
+from shopfloor.wiring.embedded import open_api, open_client
+from shopfloor.wiring.engine import local_engine
+from shopfloor.wiring.providers import find_providers, provider_names, surroundings, transcript_of
+from shopfloor.wiring.server import serve_storage, the_one_server
+from shopfloor.wiring.server_thread import ServerThread
+from shopfloor.wiring.settings import Workers
+from shopfloor.wiring.storage import (
     Office,
-    ServerThread,
     Shop,
-    Works,
-    find_providers,
     local_office,
     local_shop,
-    local_works,
     log_reader,
     memory_office,
-    open_api,
-    open_client,
     open_projects,
-    provider_names,
-    serve_storage,
     streamed,
-    surroundings,
-    the_one_server,
-    transcript_of,
 )
-from shopfloor.wiring.settings import Workers
 
 __all__ = [
     "Office",
     "ServerThread",
     "Shop",
     "Workers",
-    "Works",
     "find_providers",
+    "local_engine",
     "local_office",
     "local_shop",
-    "local_works",
     "log_reader",
     "memory_office",
     "open_api",

@@ -1,13 +1,16 @@
-"""What faces may ask for: a run to be made, a call to be answered, a run to be cancelled. Kept first, then done."""
+"""What callers may request: a new run, the answer to a call, a cancel, a resume. Stored first, then done."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from shopfloor.engine.journal import AGENT, Journal, read_journal
+from shopfloor.engine.registry import Claim, RunRegistry
+from shopfloor.engine.resumption import Resumption
+from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.workers.bare import PROMPT
 from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
 from shopfloor.engine.workers.inputs import checked_input, input_schema
@@ -27,11 +30,7 @@ from shopfloor.ports import (
     Asked,
     CallResult,
     Dispatch,
-    LogReader,
-    Logs,
     Order,
-    Queue,
-    Store,
     WorkerInfo,
     child_towards,
 )
@@ -39,33 +38,23 @@ from shopfloor.record import MASK
 from shopfloor.views import as_text, join_call_id, split_call_id
 
 
-class LocalWorks:
-    """Keeps orders, and wakes whoever takes them up."""
+class RunService:
+    """Store requests and control messages, then signal the scheduler."""
 
     def __init__(
         self,
-        *,
+        registry: RunRegistry,
+        ports: StoragePorts,
         catalogue: Catalogue,
-        queue: Queue,
-        store: Store,
-        logs: Logs,
-        reader: LogReader,
+        resumption: Resumption,
+        check_agent: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        self.wake: Callable[[], None] = _nobody
-        self.take_in: Callable[[Dispatch], Awaitable[str]] = queue.dispatch
-        self.attended: Callable[[str], bool] = lambda run_id: False
-        """Whether somebody is at a run; a host knows."""
-        self.refusal: Callable[[str], Awaitable[str | None]] = _no_refusal
-        """Why a server must not resume a run; a host knows."""
-        self.resume_here: Callable[[str], Awaitable[None]] | None = None
-        """Resumes a run in this process, where this process executes nothing but what it is asked for."""
-        self.check: Callable[[str, dict[str, Any]], None] = _anything
-        """Raises where a bare provider cannot be asked so."""
+        """`check_agent` raises where an agent that needs no worker does not support the input."""
+        self._registry = registry
+        self._ports = ports
         self._catalogue = catalogue
-        self._queue = queue
-        self._store = store
-        self._logs = logs
-        self._reader = reader
+        self._resumption = resumption
+        self._check_agent = check_agent
 
     def workers(self) -> list[WorkerInfo]:
         return [_info(worker) for worker in self._catalogue.all() if not worker.problems]
@@ -74,20 +63,35 @@ class LocalWorks:
         return [_info(worker) for worker in self._catalogue.bare()]
 
     async def dispatch(self, asked: Asked) -> str:
-        return await self.take_in(self.order_of(asked))
+        return await self.enqueue(self.order_of(asked))
 
-    async def host_of(self, run_id: str) -> str | None:
-        """The host of the newest attempt."""
-        run = await self._store.get_run(run_id)
-        return run.row.host if run is not None else None
+    async def enqueue(self, queued: Dispatch) -> str:
+        """Store a run for any host, or in the caller's process for this one alone. Return its id."""
+        if not self._registry.is_own:
+            run_id = await self._ports.queue.dispatch(queued)
+            self._registry.wake_up.set()
+            return run_id
+        queued = msgspec.structs.replace(queued, executor="caller", masked=self._ports.logs.masks)
+        run_id = await self._ports.queue.dispatch(queued, host=self._registry.host_id)
+        if run_id == queued.run_id:
+            self._registry.add(Claim(run_id, queued))
+        return run_id
+
+    async def enqueue_again(self, queued: Dispatch) -> None:
+        """Store a run that an earlier attempt of its parent may have stored, and that may still be queued."""
+        try:
+            await self.enqueue(queued)
+        except ConflictError:
+            if self._registry.is_own:
+                await self._resumption.claim_abandoned(queued.run_id)
 
     def order_of(self, asked: Asked) -> Dispatch:
         """The order that this asks for, if the worker is there and can take that input."""
         worker = self._catalogue.get(asked.worker, near=asked.cwd)
         given = checked_input(worker.definition, asked.input)
         if worker.worker_type != BUILTIN:
-            self.check(worker.worker_type, given)
-        if self._logs.room() < 0:
+            self._check_agent(worker.worker_type, given)
+        if self._ports.logs.room() < 0:
             raise StorageFull("the disk is nearly full: no new runs", hint="free some space, then try again")
         run_id = asked.run_id or new_run_id()
         return Dispatch(
@@ -111,31 +115,30 @@ class LocalWorks:
         )
 
     async def open_in_tree(self, root_run_id: str) -> int:
-        return await self._store.open_in_tree(root_run_id)
-
-    async def knows(self, run_id: str) -> bool:
-        return await self._store.get_run(run_id) is not None
+        return await self._ports.store.open_in_tree(root_run_id)
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
         by_run: dict[str, list[CallResult]] = {}
         for one in results:
             below, call_id = split_call_id(one.call_id)
-            if below is not None and await child_towards(self._reader, run_id, below) is not None:
+            if below is not None and await child_towards(self._ports.reader, run_id, below) is not None:
                 by_run.setdefault(below, []).append(msgspec.structs.replace(one, call_id=call_id))
             else:
                 by_run.setdefault(run_id, []).append(one)
         orders = [order for whose, some in by_run.items() for order in await self._answers(whose, some)]
         for order in orders:
-            if await self._queue.put(order):
+            if await self._ports.queue.put(order):
                 continue
-            kept = [one for _, one in await self._queue.orders() if (one.run_id, one.id) == (order.run_id, order.id)]
+            kept = [
+                one for _, one in await self._ports.queue.orders() if (one.run_id, one.id) == (order.run_id, order.id)
+            ]
             if any(one.body != order.body for one in kept):
                 raise _answered(order.run_id, str(order.body["call_id"]))
-        self.wake()
+        self._registry.wake_up.set()
 
     async def _answers(self, run_id: str, results: list[CallResult]) -> list[Order]:
         """The orders that hand these results to the run which made the calls; none for those it has already."""
-        journal = await read_journal(self._reader, run_id)
+        journal = await read_journal(self._ports.reader, run_id)
         if journal.first is None and journal.calls:
             raise TranscriptBroken(
                 f"the log of the run {run_id} has no readable beginning: it cannot be gone on with",
@@ -177,14 +180,14 @@ class LocalWorks:
         for child in below:
             if len(found) >= OPEN_BRANCHES:
                 break
-            journal = await read_journal(self._reader, child)
+            journal = await read_journal(self._ports.reader, child)
             found += [join_call_id(child, call_id) for call_id in sorted(journal.awaited)]
             below += _children(journal)
         return found
 
     async def _refuse_sub_agent(self, run_id: str, parent: str) -> None:
         """A sub-agent is a part of its agent's own session, which nobody but the agent can end."""
-        entries = await self._reader.page(run_id, limit=1)
+        entries = await self._ports.reader.page(run_id, limit=1)
         first = decode(entries[0].raw).payload if entries else None
         if isinstance(first, RunStarted) and first.definition is None:
             raise ConflictError(
@@ -192,40 +195,44 @@ class LocalWorks:
             )
 
     async def cancel(self, run_id: str, *, reason: str) -> None:
-        run = await self._store.get_run(run_id)
+        run = await self._ports.store.get_run(run_id)
         if run is None:
             raise RunNotFound(f"there is no run {run_id}")
         if run.row.ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})")
         if run.row.kind == AGENT and run.row.parent_run_id is not None:
             await self._refuse_sub_agent(run_id, run.row.parent_run_id)
-        await self._queue.put(
+        await self.request_cancel(run_id, reason)
+
+    async def request_cancel(self, run_id: str, reason: str) -> None:
+        """Store a cancel without looking whether there is such a run."""
+        await self._ports.queue.put(
             Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
         )
-        self.wake()
+        self._registry.wake_up.set()
 
     async def resume(self, run_id: str) -> None:
-        run = await self._store.get_run(run_id)
+        run = await self._ports.store.get_run(run_id)
         if run is None:
             raise RunNotFound(f"there is no run {run_id}")
         if run.row.ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})", hint="make a new one")
-        if self.resume_here is not None:
-            await self.resume_here(run_id)
+        if self._registry.is_own:
+            await self._resumption.resume_here(run_id)
             return
         # The row may lag behind the log, for example after a restart.
-        if run.row.status == "queued" and not await self._reader.page(run_id, limit=1):
+        if run.row.status == "queued" and not await self._ports.reader.page(run_id, limit=1):
             raise RunRunning(f"the run {run_id} is queued", hint="it begins by itself, as soon as there is a slot")
-        if self.attended(run_id):
+        if run_id in self._registry.claims or self._ports.reader.is_attended(run_id, None):
             raise RunRunning(f"somebody is at the run {run_id}", hint="it goes on by itself, or waits for an answer")
-        reason = await self.refusal(run_id)
+        reason = await self._resumption.refusal(run_id)
         if reason is not None:
             raise ConflictError(
                 f"a server must not resume the run {run_id}: {reason}",
                 hint=f"`shopfloor resume {run_id}` resumes the run in your shell",
             )
-        await self._queue.put(Order(id="resume", run_id=run_id, kind="resume", body={}, created_at=now()))
-        self.wake()
+        await self._ports.queue.put(Order(id="resume", run_id=run_id, kind="resume", body={}, created_at=now()))
+        self._registry.wake_up.set()
 
 
 def _children(journal: Journal) -> list[str]:
@@ -244,19 +251,6 @@ def _answered(run_id: str, call_id: str) -> ConflictError:
         f"the call {call_id!r} of run {run_id} has been answered already, with another result",
         hint="the first answer counts",
     )
-
-
-def _nobody() -> None:
-    """Nobody is here to be woken: whoever comes finds the orders."""
-
-
-async def _no_refusal(run_id: str) -> str | None:
-    """No host is here to say."""
-    del run_id
-
-
-def _anything(provider: str, given: dict[str, Any]) -> None:
-    """Nobody is here to say what cannot be asked; whoever takes it up will."""
 
 
 def _task(worker: Worker, given: dict[str, Any]) -> str:

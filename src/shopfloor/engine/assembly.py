@@ -1,0 +1,55 @@
+"""An engine, assembled from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from shopfloor.engine.agents.asking import AgentDesk
+from shopfloor.engine.definitions import Definitions
+from shopfloor.engine.inbox import Inbox
+from shopfloor.engine.lifecycle import Lifecycle
+from shopfloor.engine.registry import RunRegistry
+from shopfloor.engine.resumption import Resumption
+from shopfloor.engine.run_service import RunService
+from shopfloor.engine.scheduler import Scheduler
+from shopfloor.engine.storage_ports import StoragePorts
+from shopfloor.engine.subruns import SubRuns
+from shopfloor.engine.workers.catalogue import Catalogue
+from shopfloor.engine.workshop import Workshop
+from shopfloor.limits import HOST_SLOTS
+from shopfloor.ports import Models
+
+
+class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine. It executes runs while `scheduler.run` goes on."""
+
+    service: RunService
+    scheduler: Scheduler
+    resumption: Resumption
+    warm_up: Callable[[], None]
+    """Loads what is slow to load. Blocks."""
+
+
+def assemble(
+    registry: RunRegistry,
+    ports: StoragePorts,
+    catalogue: Catalogue,
+    models: Models,
+    agents: AgentDesk,
+    *,
+    cwd: str,
+    slots: int = HOST_SLOTS,
+    **limits: float,
+) -> RunEngine:
+    """Construct an engine: each part gets those before it, and none after it. `limits` are those of `Lifecycle`."""
+    definitions = Definitions(catalogue)
+    resumption = Resumption(registry, ports, catalogue, definitions)
+    service = RunService(registry, ports, catalogue, resumption, agents.check)
+    sub_runs = SubRuns(registry, ports.reader, service)
+    workshop = Workshop(models=models, processes=agents.processes, agents=agents, call_worker=sub_runs.call, cwd=cwd)
+    inbox = Inbox(registry, ports, resumption)
+    lifecycle = Lifecycle(registry, ports, definitions, sub_runs, workshop, **limits)
+    scheduler = Scheduler(registry, ports, inbox, lifecycle, slots=slots)
+    return RunEngine(service=service, scheduler=scheduler, resumption=resumption, warm_up=models.warm_up)

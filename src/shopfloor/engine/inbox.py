@@ -1,0 +1,165 @@
+"""Control messages (answer, cancel, resume): from the queue to the attempts of this process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+
+import anyio
+import anyio.to_thread
+
+from shopfloor.engine.attempt import Attempt
+from shopfloor.engine.journal import last_event
+from shopfloor.engine.orphans import can_go_on, end_orphan
+from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
+from shopfloor.engine.resumption import Resumption
+from shopfloor.engine.shortage import is_temporary
+from shopfloor.engine.storage_ports import StoragePorts
+from shopfloor.errors import LogClosed, RunEnded, StorageError
+from shopfloor.limits import ORDER_PATIENCE_SECONDS, ORDERS_AT_ONCE, STOPPED_HOST_SECONDS
+from shopfloor.log import RunCompleted, timestamp_of
+from shopfloor.ports import Order
+
+_log = logging.getLogger("shopfloor.engine")
+
+
+class Inbox:
+    """Delivers control messages. The queue keeps a message until a log on disk has it."""
+
+    def __init__(self, registry: RunRegistry, ports: StoragePorts, resumption: Resumption) -> None:
+        self._registry = registry
+        self._ports = ports
+        self._resumption = resumption
+        self._taken: dict[str, list[int]] = {}
+        """Cancels that the attempt of their run has: the outcome will record them."""
+        self._recorded: dict[int, Attempt] = {}
+        """Messages that a log has, perhaps not on disk yet."""
+        self._interrupted: dict[str, float] = {}
+        """Since when another host has been asked to cancel a run."""
+
+    async def deliver_all(self) -> None:
+        """Deliver what the queue has, and delete what logs have."""
+        done = [number for number, attempt in self._recorded.items() if attempt.on_disk]
+        by_run: dict[str, list[tuple[int, Order]]] = {}
+        for number, order in await self._ports.queue.orders():
+            if number not in self._recorded:
+                by_run.setdefault(order.run_id, []).append((number, order))
+        # Several runs at once: a cancelled tree may have thousands of them, and each waits for the database.
+        limiter = anyio.CapacityLimiter(ORDERS_AT_ONCE)
+        async with anyio.create_task_group() as tasks:
+            for orders in by_run.values():
+                tasks.start_soon(self._deliver_to_run, orders, done, limiter)
+        await self._ports.queue.done(done)
+        for number in done:
+            self._recorded.pop(number, None)
+
+    async def take_cancel(self, run_id: str) -> str | None:
+        """Return the reason where the run is to be cancelled, as if the message were delivered."""
+        for number, order in await self._ports.queue.orders():
+            if order.run_id == run_id and order.kind == "cancel":
+                self._taken.setdefault(run_id, []).append(number)
+                return _reason_of(order)
+        return None
+
+    async def settle(self, run_id: str) -> None:
+        """Delete the cancels of a run that has its outcome."""
+        await self._ports.queue.done(self._taken.pop(run_id, []))
+
+    def forget(self, run_id: str) -> None:
+        """Deliver the cancels of a run anew: its attempt was left without an outcome."""
+        self._taken.pop(run_id, None)
+
+    async def _deliver_to_run(
+        self, orders: Sequence[tuple[int, Order]], done: list[int], limiter: anyio.CapacityLimiter
+    ) -> None:
+        """Deliver the messages of one run, oldest first. Add to `done` those that the queue may delete."""
+        async with limiter:
+            for number, order in orders:
+                try:
+                    if await self._deliver(number, order):
+                        done.append(number)
+                except Exception as error:
+                    if not is_temporary(error):
+                        raise
+                    # One that cannot be delivered now must not keep the others waiting.
+                    _log.warning("an order of run %s waits: %s", order.run_id, error)
+
+    async def _deliver(self, number: int, order: Order) -> bool:
+        """Deliver a message to the attempt of its run; True where the queue may delete the message already."""
+        attempt, claim = self._registry.live.get(order.run_id), self._registry.claims.get(order.run_id)
+        if attempt is not None:
+            await self._hand_over(attempt, number, order)
+        elif claim is None:
+            return await self._deliver_without_attempt(order)
+        elif order.kind == "cancel":
+            claim.cancel(_reason_of(order))
+        return False
+
+    async def _hand_over(self, attempt: Attempt, number: int, order: Order) -> None:
+        taken = self._taken.setdefault(order.run_id, [])
+        if number in taken:
+            return
+        with suppress(StorageError, RunEnded, LogClosed):
+            await attempt.deliver(order)
+            if order.kind == "cancel":
+                taken.append(number)
+            else:
+                self._recorded[number] = attempt
+
+    async def _deliver_without_attempt(self, order: Order) -> bool:
+        """See to a message for a run that this process does not execute."""
+        run_id, policy = order.run_id, self._registry.policy
+        reason = _reason_of(order) if order.kind == "cancel" else None
+        if policy is ClaimPolicy.OWN or (policy is ClaimPolicy.CANCELLED and reason is None):
+            return False
+        if reason is not None and await self._resumption.claim_abandoned(run_id, cancel_reason=reason):
+            return False
+        last = await last_event(self._ports.reader, run_id)
+        if last is None:
+            return await self._is_of_no_run(order)
+        if isinstance(last.payload, RunCompleted):
+            return True
+        run = await self._ports.store.get_run(run_id)
+        host = run.row.host if run is not None else None
+        if host is not None and host != self._registry.host_id and self._ports.hosts.alive(host):
+            self._interrupt(order, host)
+            # A run that another host executes needs no resume.
+            return order.kind == "resume"
+        if reason is not None:
+            await self._cancel(run_id, reason)
+        elif can_go_on(self._ports.storage, run_id) and await self._resumption.refusal(run_id) is None:
+            self._registry.resume(run_id)
+        return False
+
+    async def _is_of_no_run(self, order: Order) -> bool:
+        """Whether the run of this message, which has no log, is not about to start either."""
+        is_old = order.created_at < timestamp_of(int((time.time() - ORDER_PATIENCE_SECONDS) * 1000))
+        return is_old and await self._ports.store.get_run(order.run_id) is None
+
+    async def _cancel(self, run_id: str, reason: str) -> None:
+        """Cancel a run that has a log and no host."""
+        if can_go_on(self._ports.storage, run_id):
+            self._registry.add(Claim(run_id, cancel_reason=reason))
+        else:
+            await anyio.to_thread.run_sync(partial(end_orphan, self._ports.storage, run_id, cancelled=reason))
+
+    def _interrupt(self, order: Order, host: str) -> None:
+        """End a host that executes nothing but this run, where it does not take up a cancel soon: it may be stopped."""
+        if order.kind != "cancel" or not self._ports.hosts.alone(host):
+            return
+        since = self._interrupted.get(order.run_id)
+        if since is None:
+            self._interrupted[order.run_id] = time.monotonic()
+            if not can_go_on(self._ports.storage, order.run_id):
+                # A bare command: its host looks for no messages.
+                self._ports.hosts.interrupt(host)
+        elif time.monotonic() - since > STOPPED_HOST_SECONDS:
+            self._interrupted.pop(order.run_id)
+            self._ports.hosts.kill(host)
+
+
+def _reason_of(order: Order) -> str:
+    return str(order.body.get("reason") or "cancelled")

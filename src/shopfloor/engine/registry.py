@@ -1,0 +1,140 @@
+"""The runs of this process: those it has claimed, those it executes, and the signals that there is something to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import Enum
+
+import anyio
+
+from shopfloor.engine.attempt import Attempt
+from shopfloor.engine.slots import HostSlot
+from shopfloor.errors import ShopfloorError
+from shopfloor.log import AssistantMessage
+from shopfloor.ports import Dispatch
+
+
+class ClaimPolicy(Enum):
+    """Which runs a process claims."""
+
+    QUEUED = "every run that is queued, and every open run that has no host"
+    OWN = "the runs that were requested of this process, and their sub-runs"
+    CANCELLED = "runs that have no host, to cancel them"
+
+
+class Claim:
+    """A run that this process executes, or is about to."""
+
+    def __init__(self, run_id: str, queued: Dispatch | None = None, *, cancel_reason: str | None = None) -> None:
+        self.run_id = run_id
+        self.queued = queued
+        """What was requested; None where the log of the run has it."""
+        self.cancel_reason = cancel_reason
+        """Why the run is to be cancelled instead of executed."""
+        self.has_started = False
+        """Whether the run has started here: whatever becomes of its log, it does not start a second time."""
+        self.is_resumed_again = False
+        """Whether the run is to be resumed once more after this."""
+        self._wait: anyio.CancelScope | None = None
+
+    async def take(self, slot: HostSlot) -> None:
+        """Wait for the slot. A run that is to be cancelled needs none, and stops waiting."""
+        if self.cancel_reason is None and not slot.held:
+            with anyio.CancelScope() as self._wait:
+                await slot.take()
+
+    def cancel(self, reason: str) -> None:
+        """Cancel the run before it starts. Changes nothing after that."""
+        self.cancel_reason = self.cancel_reason or reason
+        if self._wait is not None:
+            self._wait.cancel()
+
+
+class RunRegistry:
+    """What this process has claimed and executes.
+
+    Whoever has a run for this process adds a claim; the scheduler takes the claims in that order.
+    """
+
+    def __init__(self, host_id: str, policy: ClaimPolicy) -> None:
+        self.host_id = host_id
+        self.policy = policy
+        self.wake_up = asyncio.Event()
+        """Set where the queue has something new, or a slot may be free."""
+        self.live: dict[str, Attempt] = {}
+        self._started: list[Attempt] = []
+        """Runs that have started and that the queue still has."""
+        self._claims: dict[str, Claim] = {}
+        self._ready: list[Claim] = []
+        self._has_ready = asyncio.Event()
+        self._is_closed = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process is that of the caller, and executes nothing but what it was asked for."""
+        return self.policy is ClaimPolicy.OWN
+
+    @property
+    def claims(self) -> Mapping[str, Claim]:
+        return self._claims
+
+    def register(self, claim: Claim) -> bool:
+        """Note a claim that the scheduler is about to start; False where the run is claimed already."""
+        if self._is_closed or claim.run_id in self._claims:
+            return False
+        self._claims[claim.run_id] = claim
+        return True
+
+    def add(self, claim: Claim) -> None:
+        """Have a run executed here, unless it is already."""
+        if self.register(claim):
+            self._ready.append(claim)
+            self._has_ready.set()
+
+    def resume(self, run_id: str) -> None:
+        """Have a run executed here that has a log: now, or once more when it is left."""
+        if run_id in self._claims:
+            self._claims[run_id].is_resumed_again = True
+        else:
+            self.add(Claim(run_id))
+
+    def remove(self, claim: Claim) -> None:
+        del self._claims[claim.run_id]
+
+    async def take_ready(self) -> list[Claim]:
+        """Wait until there are claims to start, and return them."""
+        await self._has_ready.wait()
+        self._has_ready.clear()
+        ready, self._ready = self._ready, []
+        return ready
+
+    def note_started(self, attempt: Attempt) -> None:
+        """Note that a run has started that the queue still has."""
+        self._started.append(attempt)
+
+    def take_recorded(self) -> list[str]:
+        """Return the runs whose logs have got to the disk since they started: the queue may delete them."""
+        started, self._started = self._started, []
+        recorded: list[str] = []
+        for attempt in started:
+            if attempt.on_disk:
+                recorded.append(attempt.run_id)
+            else:
+                self._started.append(attempt)
+        return recorded
+
+    def close(self) -> None:
+        """Take no more claims, and drop those that nobody has taken."""
+        self._is_closed = True
+        for claim in self._ready:
+            self.remove(claim)
+        self._ready = []
+
+    def append_note(self, run_id: str, note: AssistantMessage) -> None:
+        """Append a note to the log of a live run. Called from another thread, while the loop is blocked."""
+        attempt = self.live.get(run_id)
+        if attempt is not None:
+            with suppress(ShopfloorError, OSError):
+                attempt.append_now(note)

@@ -1,0 +1,182 @@
+"""Which runs this process executes, and when: it claims as many as it has slots."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from shopfloor.engine.inbox import Inbox
+from shopfloor.engine.lifecycle import Lifecycle
+from shopfloor.engine.orphans import end_orphan
+from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
+from shopfloor.engine.shortage import is_shortage, is_temporary
+from shopfloor.engine.slots import HostSlot, Slots
+from shopfloor.engine.storage_ports import StoragePorts
+from shopfloor.engine.watchdog import Watchdog
+from shopfloor.errors import LogBusy, RunEnded, ShopfloorError, StorageError, StoreError, UnexpectedError
+from shopfloor.limits import ENGINE_PAUSE_SECONDS, HOST_SLOTS, RUN_RETRY_SECONDS
+from shopfloor.log import RunError
+from shopfloor.ports import Dispatch
+from shopfloor.record import is_locked
+
+_log = logging.getLogger("shopfloor.engine")
+
+
+class Scheduler:
+    """Starts the runs that this process claims, and those that are handed to it by the registry."""
+
+    def __init__(
+        self, registry: RunRegistry, ports: StoragePorts, inbox: Inbox, lifecycle: Lifecycle, *, slots: int = HOST_SLOTS
+    ) -> None:
+        self._registry = registry
+        self._ports = ports
+        self._inbox = inbox
+        self._lifecycle = lifecycle
+        self._slots = Slots(slots)
+        self._is_retired = False
+        self._tasks: anyio.abc.TaskGroup
+        self.watchdog = Watchdog(registry.append_note)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._registry.claims)
+
+    @property
+    def executing(self) -> bool:
+        """Whether a run is being executed: one that only waits does not count."""
+        return any(not attempt.occupancy.suspendable for attempt in self._registry.live.values())
+
+    def retire(self) -> None:
+        """Claim no more runs, since the queue is lost. Those that are being executed go on."""
+        self._is_retired = True
+        self._registry.close()
+
+    async def run(self) -> None:
+        """Execute runs until this is cancelled, then leave every run so that it can be resumed."""
+        with self.watchdog.running():
+            async with anyio.create_task_group() as self._tasks:
+                try:
+                    self._tasks.start_soon(self._start_ready)
+                    while True:
+                        # Cleared before the look, so that a concurrent wake-up is not lost.
+                        self._registry.wake_up.clear()
+                        if not self._is_retired:
+                            await self._look()
+                        with anyio.move_on_after(ENGINE_PAUSE_SECONDS):
+                            await self._registry.wake_up.wait()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await self._leave_all()
+
+    async def _leave_all(self) -> None:
+        self._registry.close()
+        # Also those that are about to be live.
+        while self._registry.claims:
+            for attempt in list(self._registry.live.values()):
+                attempt.leave("stopped")
+            await anyio.sleep(0.005)
+        if not self._is_retired:
+            await self._delete_started()
+
+    async def _look(self) -> None:
+        try:
+            await self._delete_started()
+            await self._inbox.deliver_all()
+            if self._registry.policy is ClaimPolicy.QUEUED:
+                await self._claim_queued()
+            await self._lifecycle.check_runs()
+        except Exception as error:
+            if not is_temporary(error):
+                raise
+            # The next look may go better. Runs that are being executed go on.
+            _log.warning("cannot look for work: %s", error)
+
+    async def _delete_started(self) -> None:
+        """Delete the dispatches of runs whose logs are on disk, many at once."""
+        await self._ports.queue.started(self._registry.take_recorded())
+
+    async def _start_ready(self) -> None:
+        """Start the runs that this process has claimed already."""
+        while True:
+            for claim in await self._registry.take_ready():
+                if self._lifecycle.is_held(claim):
+                    self._registry.remove(claim)
+                else:
+                    self._tasks.start_soon(self._execute, claim, self._slots.slot())
+
+    async def _claim_queued(self) -> None:
+        while slots := self._slots.take_free():
+            claimed: list[Dispatch] = []
+            try:
+                claimed = await self._ports.queue.claim(self._registry.host_id, len(slots))
+            finally:
+                for slot in slots[len(claimed) :]:
+                    slot.give()
+            for queued, slot in zip(claimed, slots, strict=False):
+                claim = Claim(queued.run_id, queued)
+                if self._registry.register(claim):
+                    self._tasks.start_soon(self._execute, claim, slot)
+                else:
+                    slot.give()
+            if len(claimed) < len(slots):
+                break
+
+    async def _execute(self, claim: Claim, slot: HostSlot) -> None:
+        """Make an attempt at a claimed run when there is a slot; and again, for as long as it cannot be recorded."""
+        is_over = False
+        try:
+            while not is_over:
+                await claim.take(slot)
+                try:
+                    # From here on only the attempt itself decides when it is left.
+                    with anyio.CancelScope(shield=True):
+                        if claim.queued is None and claim.cancel_reason is None:
+                            # A run that was cut off is not resumed only to be cancelled then.
+                            claim.cancel_reason = await self._inbox.take_cancel(claim.run_id) or claim.cancel_reason
+                        if await self._lifecycle.attempt(claim, slot):
+                            await self._inbox.settle(claim.run_id)
+                    is_over = True
+                except Exception as error:  # noqa: BLE001 - a defect of ours in one run must not take the others with it
+                    is_over = await self._is_over(claim, error)
+                if not is_over:
+                    slot.give()
+                    # The next attempt gets the messages that this one could not record.
+                    self._inbox.forget(claim.run_id)
+                    await anyio.sleep(RUN_RETRY_SECONDS)
+        finally:
+            slot.give()
+            self._registry.remove(claim)
+            self._inbox.forget(claim.run_id)
+            self._registry.wake_up.set()
+        if claim.is_resumed_again:
+            self._registry.resume(claim.run_id)
+
+    async def _is_over(self, claim: Claim, error: Exception) -> bool:
+        """Whether this process is done with a run whose attempt raised this; False where it has to try again."""
+        match error:
+            case RunEnded():
+                return True
+            case LogBusy():
+                # Another process has the run; or it only looks whether one has, and then the run is still for this one.
+                return claim.queued is None and is_locked(self._ports.storage.log_path(claim.run_id))
+            case ShopfloorError():
+                _log.warning("run %s cannot be gone on with for now: %s", claim.run_id, error.message)
+                return not isinstance(error, StorageError | StoreError)
+            case _ if is_shortage(error):
+                short = "the process is short of memory, threads or descriptors"
+                _log.warning("run %s waits: %s: %s", claim.run_id, short, error)
+                return False
+            case _:
+                _log.error("run %s cannot be gone on with", claim.run_id, exc_info=error)
+                # No other process ends the run as long as this one lives.
+                message = f"a defect of Shopfloor: {type(error).__name__}: {error}"
+                failure = RunError(code=UnexpectedError.code, message=message)
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(
+                        partial(end_orphan, self._ports.storage, claim.run_id, failure=failure)
+                    )
+                return True

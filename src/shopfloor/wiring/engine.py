@@ -1,0 +1,69 @@
+"""An engine in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shopfloor.adapters.local import LocalHosts
+from shopfloor.record import Masking
+from shopfloor.wiring.settings import Workers
+from shopfloor.wiring.storage import Office, Shop, local_shop, log_reader, open_projects
+
+if TYPE_CHECKING:
+    from shopfloor.engine import ClaimPolicy, RunEngine
+
+
+@asynccontextmanager
+async def local_engine(
+    office: Office,
+    workers: Workers,
+    *,
+    policy: ClaimPolicy | None = None,
+    alone: bool = False,
+    shop: Shop | None = None,
+    mask: Masking | None = None,
+    script: Path | None = None,
+    **limits: float,
+) -> AsyncGenerator[RunEngine]:
+    """An engine in this process, with a shop that is open already or with one of its own.
+
+    `policy` says what it claims, by default every run that is queued. With `script`, that file answers for every model.
+    `limits` are `idle_seconds` and `leaving_seconds`.
+    """
+    from shopfloor.adapters.models import LocalModels
+    from shopfloor.adapters.providers import NAMES, price, provider
+    from shopfloor.engine import (
+        AgentDesk,
+        Catalogue,
+        ClaimPolicy,
+        RunRegistry,
+        StoragePorts,
+        assemble,
+        bare_definitions,
+        default_folders,
+    )
+
+    storage = office.storage
+    folders = default_folders(storage.root, workers.folders)
+    catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES), projects=open_projects(storage).all)
+    models = LocalModels() if script is None else LocalModels(script=script, piece_seconds=0)
+    reader = log_reader(office)
+    own = nullcontext(shop) if shop else local_shop(storage, mask=mask, live=office.live, alone=alone)
+    with own as opened:
+        logs, processes = opened.logs, opened.processes
+        registry = RunRegistry(opened.host, policy or ClaimPolicy.QUEUED)
+        ports = StoragePorts(
+            storage=storage, store=office.store, queue=office.queue, hosts=LocalHosts(storage), logs=logs, reader=reader
+        )
+        agents = AgentDesk(
+            provider=provider, processes=processes, logs=logs, reader=reader, prices=price, env=os.environ
+        )
+        folder = str(Path.cwd())
+        try:
+            yield assemble(registry, ports, catalogue, models, agents, cwd=folder, slots=workers.slots, **limits)
+        finally:
+            await models.aclose()

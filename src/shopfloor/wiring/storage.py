@@ -1,0 +1,127 @@
+"""A storage on this machine: its logs, its store and queue, and the services of the API."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shopfloor.adapters.local import Live, LocalHost, LocalLogReader, LocalLogs, LocalProcesses
+from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
+from shopfloor.log import Delta
+from shopfloor.ports import LogReader, Logs, Processes, Projects, Queue, Store
+from shopfloor.record import AuditLog, Durability, Masking, Storage
+from shopfloor.version import __version__
+from shopfloor.wiring.providers import find_providers
+from shopfloor.wiring.settings import low_water_bytes, seconds_setting
+
+if TYPE_CHECKING:
+    from shopfloor.engine import Ingest, RunService
+    from shopfloor.server import Services
+
+# What only a server or a list needs is imported where it is needed: a bare run shall not wait for it.
+
+
+class Shop(msgspec.Struct, frozen=True):
+    """A host with what it works with."""
+
+    host: str
+    logs: Logs
+    processes: Processes
+
+
+@contextmanager
+def local_shop(
+    storage: Storage,
+    *,
+    durability: Durability = Durability.GROUP,
+    mask: Masking | None = None,
+    live: Live | None = None,
+    alone: bool = True,
+) -> Generator[Shop]:
+    """Everything on this machine, in this process. `alone`: the process is there for this host's own runs only."""
+    with LocalHost(storage, alone=alone) as host:
+        logs = LocalLogs(storage, durability=durability, mask=mask, low_water=low_water_bytes(), live=live)
+        yield Shop(host.id, logs, LocalProcesses(host))
+
+
+class Office(msgspec.Struct, frozen=True):
+    """The views of a storage, and what keeps them."""
+
+    storage: Storage
+    store: Store
+    queue: Queue
+    ingest: Ingest
+    live: Live
+
+    def services(self, service: RunService | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
+        from shopfloor.engine import delete_run
+        from shopfloor.server import PAGE_FOLDER, Services, Tokens
+
+        async def delete(run_id: str, *, force: bool) -> list[str]:
+            return await delete_run(self.storage, self.store, self.queue, run_id, force=force)
+
+        return Services(
+            store=self.store,
+            logs=LocalLogReader(self.storage, live=self.live),
+            changes=self.ingest,
+            tokens=Tokens(self.storage.tokens),
+            version=__version__,
+            audit=AuditLog(self.storage.audit),
+            delete_run=delete,
+            works=service,
+            providers=find_providers,
+            page=PAGE_FOLDER,
+            allowed_hosts=allowed_hosts,
+            execute_grace_seconds=seconds_setting(
+                "SHOPFLOOR_EXECUTE_GRACE", os.environ.get("SHOPFLOOR_EXECUTE_GRACE"), EXECUTE_GRACE_SECONDS
+            ),
+            client_wait_seconds=seconds_setting(
+                "SHOPFLOOR_CLIENT_WAIT", os.environ.get("SHOPFLOOR_CLIENT_WAIT"), CLIENT_WAIT_SECONDS
+            ),
+        )
+
+
+@asynccontextmanager
+async def local_office(storage: Storage) -> AsyncGenerator[Office]:
+    from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
+    from shopfloor.engine import Ingest, recover
+
+    store = await SqliteStore.open(storage.database)
+    try:
+        queue = SqliteQueue(store)
+        await recover(storage, queue)
+        yield Office(storage, store, queue, Ingest(storage, store), Live())
+    finally:
+        await store.close()
+
+
+def memory_office(storage: Storage) -> Office:
+    """The same with rows and queue in this process's memory; the logs are files."""
+    from shopfloor.adapters.memory import MemoryQueue, MemoryStore
+    from shopfloor.engine import Ingest
+
+    store = MemoryStore()
+    return Office(storage, store, MemoryQueue(store), Ingest(storage, store), Live())
+
+
+def open_projects(storage: Storage) -> Projects:
+    from shopfloor.adapters.local import LocalProjects
+
+    return LocalProjects(storage)
+
+
+def log_reader(office: Office) -> LogReader:
+    """The logs of a storage, as they are written in this process or in others."""
+    return LocalLogReader(office.storage, live=office.live)
+
+
+@contextmanager
+def streamed(office: Office, run_id: str) -> Generator[Callable[[], list[Delta]]]:
+    """Every piece of a message that a run in this process streams from now on; each call gives the new ones."""
+    with office.live.listen(run_id, deltas=True) as listener:
+        yield lambda: listener.take(sys.maxsize, {})
