@@ -342,7 +342,11 @@ class Host:
         parent = order.parent_run_id if order else await parent_of(self._reader, run_id)
         async with self._logs.open(run_id, parent_run_id=parent) as log:
             journal = await read_journal(self._reader, run_id) if log.seq else Journal(run_id)
-            if journal.outcome is not None or (journal.first is None and order is None):
+            if journal.outcome is not None:
+                # The attempt that wrote the outcome may have failed before it told anybody.
+                await self._tell(run_id, parent)
+                return
+            if journal.first is None and order is None:
                 return
             if order is None and cancel is None:
                 # One that was cut off is not gone on with only to be cancelled then.
