@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Collection
@@ -245,3 +246,31 @@ async def test_a_lost_database_loses_no_pin(tmp_path: Path) -> None:
         assert [row.worker_id for row in pinned] == [kept_run.run_id]
         await store.close()
         lose_database(tmp_path)
+
+
+@pytest.mark.parametrize("kept_wrong", ["mark", "dispatch"])
+async def test_content_that_only_one_connection_has_wrong_is_no_damage(tmp_path: Path, kept_wrong: str) -> None:
+    """The pages that a connection keeps can be wrong while the file is sound. A new connection decides."""
+    queue, store = await opened(tmp_path)
+    order = dispatch("a")
+    await queue.dispatch(order)
+    await store.apply([], place=38)
+    await store.close()
+    database = tmp_path / "shopfloor.db"
+    sound = b'intake["' if kept_wrong == "mark" else b'{"run_id":"' + order.run_id.encode()
+    offset = database.read_bytes().index(sound)
+    # The file stays open until the end: closing it would take the locks of SQLite away.
+    with database.open("r+b", buffering=0) as file:
+        os.pwrite(file.fileno(), sound.replace(b'["', b"55").replace(b'{"', b"55"), offset)
+        store = await SqliteStore.open(database)
+        queue = SqliteQueue(store)
+        # The connection reads the page and nobody decodes its content.
+        if kept_wrong == "mark":
+            assert await store.place() == 38
+        else:
+            assert await queue.claim_one(order.run_id, "h", instead_of="nobody") is None
+        os.pwrite(file.fileno(), sound, offset)
+        assert await queue.recover(Logs()) == 0
+        assert await queue.claim("h", 9) == [order]
+        assert store.failure() is None
+        await store.close()

@@ -42,7 +42,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 4
     dispatch: tuple[str, dict[str, Any]] | None = None
     """A worker and its input; None where the run is there already."""
-    act: Literal["kill", "stop", "cancel"] | None = None
+    act: Literal["kill", "stop", "cancel", "starve"] | None = None
     at: int = 0
     """At which event of the storage's logs, as they are written in this life; 0 where it is done at the start."""
     before: bool = False
@@ -202,6 +202,9 @@ class _Shift:
                 self._loop.call_soon_threadsafe(self._scope.cancel)
             case "cancel":
                 self._loop.call_soon_threadsafe(self._cancel.set)
+            case "starve":
+                # To whoever writes the event.
+                raise MemoryError
             case None:
                 pass
 

@@ -202,6 +202,29 @@ def test_a_host_that_is_killed_at_any_event_leaves_a_run_that_goes_on_and_does_n
     through(tmp_path, workers, shape, killed, most=11)
 
 
+@pytest.mark.parametrize("shape", SHAPES if LONG else ["family", "python"])
+def test_memory_that_runs_out_at_any_event_ends_no_step_twice_and_leaves_no_run_without_an_outcome(
+    tmp_path: Path, workers: Path, shape: str
+):
+    """Whoever writes an event does not learn whether the log has it."""
+
+    def starved(case: Case, at: int, before: bool, model: ModelServer | None) -> None:
+        assert case.lives(first=True, act="starve", at=at, before=before) == DONE
+        outcome = case.check()
+        twice = {what for what, times in case.effects().items() if times > 1}
+        assert all(what.startswith("look") for what in twice), f"starved at {at}, done twice: {twice}"
+        if outcome.status == "completed":
+            assert outcome.result == RESULTS[shape]
+            assert set(case.effects()) == EFFECTS[shape]
+        else:
+            # What was being done, in the run or in one that it called, may have been done.
+            ends = [case.events(run_id)[-1].payload for run_id in case.runs]
+            codes = {end.error.code for end in ends if isinstance(end, RunCompleted) and end.error}
+            assert "outcome_unknown" in codes, codes
+
+    through(tmp_path, workers, shape, starved, most=4)
+
+
 def test_a_host_that_is_killed_when_a_log_is_there_and_nothing_in_it_loses_no_run(tmp_path: Path, workers: Path):
     case = Case(tmp_path / "empty", workers, "steps")
     assert case.lives(first=True, act="kill", at=1, before=True) == KILLED

@@ -131,6 +131,8 @@ class Attempt:
         self._writing = 0
         """How many events are being written."""
         self._written = asyncio.Event()
+        self.lost: BaseException | None = None
+        """Why it is not known what the log has: nothing more is written, and another attempt reads the log."""
 
     # Writing.
 
@@ -138,11 +140,20 @@ class Attempt:
         self, payload: Payload, place: Place = TOP, *, child_run_id: str | None = None, at: str | None = None
     ) -> Entry:
         """Waits for room where there is none. What is written is in the journal too."""
-        if self.leash.loose:
+        if self.leash.loose or self.lost is not None:
             raise LogClosed(f"the run {self.run_id} goes on without this worker, or has ended")
         self._writing += 1
         try:
             return await self._append(payload, place, child_run_id=child_run_id, at=at)
+        except (ShopfloorError, asyncio.CancelledError):
+            # The log does not have the event.
+            raise
+        except BaseException as error:
+            # For example without memory, before the event was written or after that: a second end of a step or of the
+            # run would follow the first.
+            self.lost = error
+            self.leave("stopped")
+            raise
         finally:
             self._writing -= 1
             if not self._writing:

@@ -52,6 +52,8 @@ async def conduct(
     result, failure = (ended.result, ended.failure) if ended is not None else (None, None)
     with anyio.CancelScope(shield=True):
         attempt = await attempt.close(failure)
+    if attempt.lost is not None:
+        raise attempt.lost
     # A worker may make an error of its own out of being left; that is no reason of the run's.
     left = attempt.leaving if ended is None or failure is not None else None
     if left in _OPEN:

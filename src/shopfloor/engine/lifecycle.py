@@ -64,7 +64,11 @@ class Lifecycle:
         parent = queued.parent_run_id if queued else await parent_of(self._ports.reader, run_id)
         async with self._ports.logs.open(run_id, parent_run_id=parent) as log:
             journal = await read_journal(self._ports.reader, run_id) if log.seq else Journal(run_id)
-            if journal.outcome is not None or (journal.first is None and queued is None):
+            if journal.outcome is not None:
+                # The attempt that wrote the outcome may have failed before it notified the parent.
+                await self._notify_parent(run_id, parent)
+                return True
+            if journal.first is None and queued is None:
                 return False
             started = run_started(
                 journal,

@@ -164,6 +164,9 @@ def _stuck(scene: Scene) -> list[str]:
         stuck = (logs | set(scene.driver.ledger.runs.values())) - ended.ids()
         if not stuck:
             return []
+        if scene.server.has_given_up():
+            # A fault did it, which was over before the server had ended.
+            scene.server.ensure_up()
         if not scene.server.is_alive():
             raise Violation(f"the server died without a fault, with {len(stuck)} open runs")
         if time.monotonic() > deadline:

@@ -19,7 +19,7 @@ from tests.faults.harness.server import Server, Site, Violation
 
 MIXED = ("STOP", "CONT", "TERM", "INT", "HUP")
 SPARE_DESCRIPTORS = (0, 2, 5, 20)
-SPARE_MEMORY_BYTES = 32 * 2**20
+SPARE_MEMORY_BYTES = (2 * 2**20, 8 * 2**20, 32 * 2**20)
 HALF_SENT_CONNECTIONS = 300
 JUMPS = (7_200, -7_200, 400 * 86_400, -30 * 86_400, 0)
 """By how many seconds the clock is wrong from then on."""
@@ -212,7 +212,8 @@ def memory(scene: Scene, dice: random.Random) -> None:
     """It can get only little more memory."""
     pid = scene.server.pid
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
-    with _limited(pid, resource.RLIMIT_AS, pages * resource.getpagesize() + SPARE_MEMORY_BYTES):
+    spare_bytes = dice.choice(SPARE_MEMORY_BYTES)
+    with _limited(pid, resource.RLIMIT_AS, pages * resource.getpagesize() + spare_bytes):
         time.sleep(dice.uniform(0.3, 3))
     scene.server.ensure_up()
 

@@ -24,6 +24,7 @@ START_SECONDS = 120.0
 STOP_SECONDS = 120.0
 SLOTS = 8
 LOW_WATER_BYTES = 4 * 2**20
+GIVEN_UP = "error[resource_limit]: the server ran out of memory while it loaded its parts"
 STDERR_TAIL_CHARS = 6_000
 
 
@@ -125,6 +126,10 @@ class Server:
         self.spawn()
         if not self.wait_until_up():
             raise Violation("the server does not start")
+
+    def has_given_up(self) -> bool:
+        """Whether it has ended by itself for want of memory, and said so: its parts may be half loaded then."""
+        return not self.is_alive() and GIVEN_UP in self._site.stderr_tail()
 
     def ensure_up(self) -> None:
         if not self.is_alive():

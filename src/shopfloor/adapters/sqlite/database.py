@@ -250,12 +250,18 @@ class Writer:
                 self._answer([item])
         self._let_go()
 
-    def _answer(self, items: list[_Item], *, alone: bool = False) -> None:
-        """Does these jobs and, unless they shall be alone, those behind them."""
+    def _answer(self, items: list[_Item], *, alone: bool = False, confirmed: bool = False) -> None:
+        """Does these jobs and, unless they shall be alone, those behind them.
+
+        A job that finds the database damaged is done once more in a new connection, unless that is `confirmed`.
+        """
         try:
             answers = self._commit(items, alone=alone)
         except BaseException as error:  # noqa: BLE001 - whoever asked is told
             if len(items) == 1:
+                if not confirmed and is_damage(error):
+                    self._answer(items, alone=True, confirmed=True)
+                    return
                 said = _told(error)
                 if self._health is not None:
                     self._health.note(said)
@@ -298,21 +304,23 @@ class Writer:
                 self._check()
             if self._intake is not None:
                 self._intake.end_write()
-        except BaseException:
+        except BaseException as error:
             if self._intake is not None:
                 self._intake.cancel_write()
             # Whatever became of it, the next is a new one.
-            self._let_go()
+            self._let_go(is_unusable=is_damage(error))
             raise
 
     def _check(self) -> None:
         if self._health is not None:
             self._health.check()
 
-    def _let_go(self) -> None:
+    def _let_go(self, *, is_unusable: bool = False) -> None:
         if self._connection is not None:
             # It goes back to those that read.
             self._connection.info.pop("writes")
+            if is_unusable:
+                self._connection.invalidate()
             self._connection.close()
             self._connection = None
 
@@ -361,6 +369,11 @@ def _code_of(error: BaseException) -> int | None:
 
 UNREADABLE: Final = (DatabaseError, sqlite3.DatabaseError, msgspec.MsgspecError, UnicodeDecodeError)
 """What a query raises where the database cannot be used, or gives what nobody ever wrote to it."""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether a query met content that nobody wrote: in the file, or only in what its connection keeps of the file."""
+    return isinstance(error, UNREADABLE) and isinstance(readable(error), DatabaseDamaged)
 
 
 def damaged(how: str) -> DatabaseDamaged:

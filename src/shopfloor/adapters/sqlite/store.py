@@ -16,7 +16,7 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from shopfloor.adapters.sqlite import queries
 from shopfloor.adapters.sqlite.changes import apply
-from shopfloor.adapters.sqlite.database import UNREADABLE, Writer, damaged, driver, open_database, readable
+from shopfloor.adapters.sqlite.database import UNREADABLE, Writer, damaged, driver, is_damage, open_database, readable
 from shopfloor.adapters.sqlite.health import Health
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
 from shopfloor.adapters.sqlite.rows import item_of, timeline_item_of
@@ -57,14 +57,28 @@ class SqliteStore:
         def work() -> T:
             self._health.check()
             try:
-                with self._engine.connect() as connection:
-                    return job(connection)
+                try:
+                    return self._ask(job)
+                except UNREADABLE as error:
+                    if not is_damage(error):
+                        raise
+                    # Damage is final: it is believed only when a new connection, which has read nothing yet, meets it.
+                    return self._ask(job)
             except UNREADABLE as error:
                 said = readable(error)
                 self._health.note(said)
                 raise said from error
 
         return await anyio.to_thread.run_sync(work, limiter=self._readers)
+
+    def _ask(self, job: Callable[[Connection], T]) -> T:
+        with self._engine.connect() as connection:
+            try:
+                return job(connection)
+            except UNREADABLE as error:
+                if is_damage(error):
+                    connection.invalidate()
+                raise
 
     async def _write(self, job: Callable[[Connection], T]) -> T:
         # Nobody holds a thread while it waits. What is in line is written, also where whoever asked is cancelled.
