@@ -13,7 +13,7 @@ import anyio
 from benchmarks.queues import counted
 from shopfloor.engine import keep, take_over
 from shopfloor.limits import HOST_SLOTS
-from shopfloor.ports import Asked
+from shopfloor.ports import RunRequest
 from shopfloor.record import Storage
 from shopfloor.wiring import Office, Workers, Works, local_office, local_works
 
@@ -64,7 +64,7 @@ class Shift:
 
         async def dispatcher() -> None:
             for _ in left:
-                await self.works.dispatch(Asked(worker=worker, input={}))
+                await self.works.dispatch(RunRequest(worker=worker, input={}))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(DISPATCHERS):

@@ -33,7 +33,7 @@ import msgspec
 from shopfloor.client import ToolHandlers, executed
 from shopfloor.limits import TEST_RUN_SECONDS
 from shopfloor.log import CallStarted, Delta, Entry, Event, RunCompleted, RunError, ToolCall, ToolResult, decode
-from shopfloor.ports import Asked, CallResult
+from shopfloor.ports import CallResult, RunRequest
 from shopfloor.record import Storage
 from shopfloor.views import ArchiveEntry, RequestedCall, archive
 from shopfloor.wiring import Office, Workers, Works, local_works, log_reader, memory_office, streamed
@@ -95,7 +95,7 @@ class AsyncEngine:
         `tools` are handlers of client tools by name, of the worker and of its sub-runs; `ask` answers questions. Each
         takes the arguments as a dict. Raises what a refused run raises, and `TimeoutError`.
         """
-        run_id = await self._works.dispatch(Asked(worker=worker, input=dict(input or {}), channel_id="testing"))
+        run_id = await self._works.dispatch(RunRequest(worker=worker, input=dict(input or {}), channel_id="testing"))
         return await self.wait(run_id, tools=tools, timeout_seconds=timeout_seconds)
 
     async def wait(

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from shopfloor.log import Event, RunCompleted, decode
-from shopfloor.ports import Asked, CallResult, RunItem
+from shopfloor.ports import CallResult, RunItem, RunRequest
 from shopfloor.record import Storage, read
 from shopfloor.wiring import Office, Workers, Works, local_office, local_works
 
@@ -84,7 +84,7 @@ class Shift:
         self.works = works.works
 
     async def dispatch(self, worker: str, **given: Any) -> str:
-        return await self.works.dispatch(Asked(worker=worker, input=given))
+        return await self.works.dispatch(RunRequest(worker=worker, input=given))
 
     async def answer(self, run_id: str, call_id: str, result: Any) -> None:
         await self.works.answer(run_id, [CallResult(call_id=call_id, result=result)])

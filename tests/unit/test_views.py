@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from shopfloor.engine import pack
 from shopfloor.log import (
@@ -34,7 +35,7 @@ from shopfloor.log import (
     new_run_id,
     timestamp_of,
 )
-from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, cut, preview, row_fold, timeline_fold
+from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, cut, preview, queued_row, row_fold, timeline_fold
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -354,3 +355,24 @@ def test_a_packed_archive_is_gzipped_json_and_unpacks_to_what_was_packed():
     packed = pack(entries)
     assert msgspec.json.decode(gzip.decompress(packed), type=list[ArchiveEntry]) == entries
     assert pack(entries) == packed
+
+
+def test_the_row_of_a_queued_run_has_what_its_first_event_will_make_of_it():
+    events = log_of()
+    first = RunStarted(
+        name="w",
+        kind="agent",
+        attempt=0,
+        host="",
+        task="do it",
+        worker_type="codex",
+        agent_id="ada",
+        channel_id="c",
+        channel_name="#c",
+        queued_at=timestamp_of(1),
+    )
+    queued = queued_row(events[0].run_id, first)
+    assert (queued.status, queued.host, queued.attempt, queued.last_seq) == ("queued", None, 0, 0)
+    assert queued.started_at == timestamp_of(1)
+    begun = row_of([replace(events[0], payload=replace(first, attempt=1, host="h"))])
+    assert begun == replace(queued, status="running", host="h", attempt=1, last_seq=1, started_at=events[0].timestamp)

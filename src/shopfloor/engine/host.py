@@ -61,7 +61,7 @@ from shopfloor.limits import (
     RUN_RETRY_SECONDS,
 )
 from shopfloor.log import AssistantMessage, RunCompleted, RunError, RunStarted
-from shopfloor.ports import Dispatch, Hosts, LogReader, Logs, Models, Processes, Queue, parent_of
+from shopfloor.ports import Hosts, LogReader, Logs, Models, Processes, Queue, QueuedRun, parent_of
 from shopfloor.record import Storage, is_locked
 
 _log = logging.getLogger("shopfloor.engine")
@@ -216,7 +216,7 @@ class Host:
 
     async def _claim(self) -> None:
         while slots := self._slots.take_free():
-            claimed: list[Dispatch] = []
+            claimed: list[QueuedRun] = []
             try:
                 claimed = await self._queue.claim(self.id, len(slots))
             finally:
@@ -227,11 +227,12 @@ class Host:
             if len(claimed) < len(slots):
                 break
 
-    async def take_in(self, order: Dispatch) -> str:
+    async def take_in(self, order: QueuedRun) -> str:
         """Keeps an order for a run: for any host, or for us alone where that is our duty. Gives the run's id."""
         own = self._duty == "own"
         if own:
-            order = msgspec.structs.replace(order, executor="caller", masked=self._logs.masks)
+            started = msgspec.structs.replace(order.started, executor="caller", masked=self._logs.masks)
+            order = msgspec.structs.replace(order, started=started)
         run_id = await self._queue.dispatch(order, host=self.id if own else None)
         if not own:
             self.wake()
@@ -246,7 +247,7 @@ class Host:
         elif not self._definitions.is_held(run_id):
             self._begin(run_id, self._slots.slot(), None)
 
-    def begin(self, order: Dispatch) -> None:
+    def begin(self, order: QueuedRun) -> None:
         """Start a run that this host has claimed."""
         self._begin(order.run_id, self._slots.slot(), order)
 
@@ -258,7 +259,7 @@ class Host:
             self._begin(run_id, self._slots.slot(), None)
         return True
 
-    def cancel(self, run_id: str, reason: str, order: Dispatch | None = None) -> None:
+    def cancel(self, run_id: str, reason: str, order: QueuedRun | None = None) -> None:
         """Takes up a run only to end it: for that it needs no slot."""
         self._begin(run_id, self._slots.slot(), order, reason)
 
@@ -271,12 +272,12 @@ class Host:
         waiting.cancel()
         return True
 
-    def _begin(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None = None) -> None:
+    def _begin(self, run_id: str, slot: HostSlot, order: QueuedRun | None, cancel: str | None = None) -> None:
         if not (self._stopping or self._retired):
             self._begun.add(run_id)
             self._tasks.start_soon(self._go, run_id, slot, order, cancel)
 
-    async def _go(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None) -> None:
+    async def _go(self, run_id: str, slot: HostSlot, order: QueuedRun | None, cancel: str | None) -> None:
         try:
             done = await self._tried(run_id, slot, order, cancel)
             while not done:
@@ -294,7 +295,7 @@ class Host:
             self._again.discard(run_id)
             self.go_on(run_id)
 
-    async def _tried(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None) -> bool:
+    async def _tried(self, run_id: str, slot: HostSlot, order: QueuedRun | None, cancel: str | None) -> bool:
         """False where it could not be tried, or not be recorded: it is ours, and nobody else will see to it."""
         if cancel is None and not slot.held:
             cancel = await self._wait_in_line(run_id, slot)
@@ -338,7 +339,7 @@ class Host:
                 del self._lined_up[run_id]
         return reasons[0] if reasons else None
 
-    async def _attempt(self, run_id: str, slot: HostSlot, order: Dispatch | None, cancel: str | None) -> None:
+    async def _attempt(self, run_id: str, slot: HostSlot, order: QueuedRun | None, cancel: str | None) -> None:
         parent = order.parent_run_id if order else await parent_of(self._reader, run_id)
         async with self._logs.open(run_id, parent_run_id=parent) as log:
             journal = await read_journal(self._reader, run_id) if log.seq else Journal(run_id)
@@ -393,7 +394,7 @@ class Host:
             self._again.add(run_id)
 
     async def _begin_attempt(
-        self, attempt: Attempt, started: RunStarted, order: Dispatch | None, cancel: str | None
+        self, attempt: Attempt, started: RunStarted, order: QueuedRun | None, cancel: str | None
     ) -> None:
         run_id = attempt.run_id
         await attempt.append(started)

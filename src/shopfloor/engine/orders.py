@@ -21,7 +21,7 @@ from shopfloor.engine.works import LocalWorks
 from shopfloor.errors import LogClosed, RunEnded, StorageError
 from shopfloor.limits import ORDER_PATIENCE_SECONDS, ORDERS_AT_ONCE, STOPPED_HOST_SECONDS
 from shopfloor.log import RunCompleted, timestamp_of
-from shopfloor.ports import Dispatch, Hosts, LogReader, Order, Queue
+from shopfloor.ports import Hosts, LogReader, Order, Queue, QueuedRun
 from shopfloor.record import Storage
 
 _log = logging.getLogger("shopfloor.engine")
@@ -41,13 +41,13 @@ class Worked(Protocol):
 
     def go_on(self, run_id: str) -> None: ...
 
-    def cancel(self, run_id: str, reason: str, order: Dispatch | None = None) -> None: ...
+    def cancel(self, run_id: str, reason: str, order: QueuedRun | None = None) -> None: ...
 
     def leave_line(self, run_id: str, reason: str) -> bool: ...
 
     async def refusal(self, run_id: str) -> str | None: ...
 
-    async def claim_abandoned(self, run_id: str) -> Dispatch | None: ...
+    async def claim_abandoned(self, run_id: str) -> QueuedRun | None: ...
 
 
 class Orders:

@@ -17,7 +17,7 @@ from shopfloor.engine.works import LocalWorks
 from shopfloor.errors import ConflictError, StepFailed, TreeLimit
 from shopfloor.limits import SUB_RUN_DEPTH, TREE_OPEN_RUNS
 from shopfloor.log import RunCompleted, Usage, new_run_id, now
-from shopfloor.ports import Asked, Dispatch, LogReader, Order, Queue
+from shopfloor.ports import LogReader, Order, Queue, QueuedRun, RunOrigin, RunRequest
 from shopfloor.views import added
 
 
@@ -31,11 +31,11 @@ class Taker(Protocol):
 
     def go_on(self, run_id: str) -> None: ...
 
-    def begin(self, order: Dispatch) -> None: ...
+    def begin(self, order: QueuedRun) -> None: ...
 
-    async def take_in(self, order: Dispatch) -> str: ...
+    async def take_in(self, order: QueuedRun) -> str: ...
 
-    async def claim_abandoned(self, run_id: str) -> Dispatch | None: ...
+    async def claim_abandoned(self, run_id: str) -> QueuedRun | None: ...
 
 
 class SubRuns:
@@ -55,20 +55,22 @@ class SubRuns:
             raise TreeLimit(
                 f"{worker!r} would be {depth} runs deep, and {SUB_RUN_DEPTH} is the most", hint="does it call itself?"
             )
-        asked = Asked(
+        request = RunRequest(
             worker=worker,
             input=given,
             owner=first.agent_id if first else None,
             channel_id=first.channel_id if first else None,
             channel_name=first.channel_name if first else None,
+            cwd=first.cwd if first else None,
+        )
+        origin = RunOrigin(
             parent_run_id=attempt.run_id,
             root_run_id=(first.root_run_id if first else None) or attempt.run_id,
             depth=depth,
             run_id=child or new_run_id(),
-            cwd=first.cwd if first else None,
             client_wait_seconds=first.client_wait_seconds if first else None,
         )
-        outcome = await self._await_child(attempt, trying, asked, known=child is not None)
+        outcome = await self._await_child(attempt, trying, request, origin, known=child is not None)
         usage = added(outcome.usage or Usage(), outcome.sub_usage)
         cost = summed(outcome.cost, outcome.sub_cost)
         result = StepResult(outcome.result, None if usage == Usage() else usage, cost)
@@ -77,15 +79,17 @@ class SubRuns:
         why, hint = (outcome.error.message, outcome.error.hint or None) if outcome.error else (outcome.status, None)
         raise EndedBadly(StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}", hint=hint), result)
 
-    async def _await_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> RunCompleted:
-        child = asked.run_id or ""
+    async def _await_child(
+        self, attempt: Attempt, trying: Trying, request: RunRequest, origin: RunOrigin, *, known: bool
+    ) -> RunCompleted:
+        child = origin.run_id or ""
         try:
             # Inside of the `try`: a step that is cancelled while the log is read cancels its sub-run, too.
             if known and (outcome := await outcome_of(self._reader, child)) is not None:
                 return outcome
             with attempt.child(child) as ended:
                 if not known or not await self._reader.page(child, limit=1):
-                    await self._order_child(attempt, trying, asked, known=known)
+                    await self._order_child(attempt, trying, request, origin, known=known)
                 elif self._host.duty == "own":
                     self._host.go_on(child)
                 async with attempt.waiting():
@@ -98,8 +102,10 @@ class SubRuns:
                 await _to_its_end(self._cancel(child, stopped))
             raise
 
-    async def _order_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> None:
-        order = self._works.order_of(asked)
+    async def _order_child(
+        self, attempt: Attempt, trying: Trying, request: RunRequest, origin: RunOrigin, *, known: bool
+    ) -> None:
+        order = self._works.order_of(request, origin)
         if known:
             # An earlier attempt has ordered it, and it may still be queued.
             try:
@@ -109,7 +115,7 @@ class SubRuns:
                     self._host.begin(queued)
             return
         async with self._limiter.admitted(order.root_run_id):
-            await attempt.child_started(trying, order.run_id, asked.worker, asked.input)
+            await attempt.child_started(trying, order.run_id, request.worker, request.input)
             await self._host.take_in(order)
 
     async def cancel_open(self, attempt: Attempt) -> None:

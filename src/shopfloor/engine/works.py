@@ -24,13 +24,14 @@ from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
 from shopfloor.log import RunStarted, ToolResult, decode, new_run_id, now
 from shopfloor.ports import (
     ANSWER,
-    Asked,
     CallResult,
-    Dispatch,
     LogReader,
     Logs,
     Order,
     Queue,
+    QueuedRun,
+    RunOrigin,
+    RunRequest,
     Store,
     WorkerInfo,
     child_towards,
@@ -52,7 +53,7 @@ class LocalWorks:
         reader: LogReader,
     ) -> None:
         self.wake: Callable[[], None] = _nobody
-        self.take_in: Callable[[Dispatch], Awaitable[str]] = queue.dispatch
+        self.take_in: Callable[[QueuedRun], Awaitable[str]] = queue.dispatch
         self.attended: Callable[[str], bool] = lambda run_id: False
         """Whether somebody is at a run; a host knows."""
         self.refusal: Callable[[str], Awaitable[str | None]] = _no_refusal
@@ -73,42 +74,46 @@ class LocalWorks:
     def bare(self) -> list[WorkerInfo]:
         return [_info(worker) for worker in self._catalogue.bare()]
 
-    async def dispatch(self, asked: Asked) -> str:
-        return await self.take_in(self.order_of(asked))
+    async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
+        return await self.take_in(self.order_of(request, origin))
 
     async def host_of(self, run_id: str) -> str | None:
         """The host of the newest attempt."""
         run = await self._store.get_run(run_id)
         return run.row.host if run is not None else None
 
-    def order_of(self, asked: Asked) -> Dispatch:
-        """The order that this asks for, if the worker is there and can take that input."""
-        worker = self._catalogue.get(asked.worker, near=asked.cwd)
-        given = checked_input(worker.definition, asked.input)
-        if worker.worker_type != BUILTIN:
+    def order_of(self, request: RunRequest, origin: RunOrigin | None = None) -> QueuedRun:
+        """Make the run to be queued. Raises where there is no such worker or it cannot take that input."""
+        worker = self._catalogue.get(request.worker, near=request.cwd)
+        given = checked_input(worker.definition, request.input)
+        is_bare = worker.worker_type != BUILTIN
+        if is_bare:
             self.check(worker.worker_type, given)
         if self._logs.room() < 0:
             raise StorageFull("the disk is nearly full: no new runs", hint="free some space, then try again")
-        run_id = asked.run_id or new_run_id()
-        return Dispatch(
-            run_id=run_id,
-            worker=worker.definition.slug,
-            worker_type=worker.worker_type,
+        origin = origin or RunOrigin()
+        run_id, parent = origin.run_id or new_run_id(), origin.parent_run_id
+        started = RunStarted(
+            name=worker.definition.slug,
+            kind="agent" if is_bare else "worker",
+            attempt=0,
+            host="",
+            task=request.task or _task(worker, given),
             input=given,
-            task=asked.task or _task(worker, given),
-            agent_id=asked.owner or worker.definition.slug,
-            channel_id=asked.channel_id or "api",
-            channel_name=asked.channel_name or asked.channel_id or "api",
+            worker_type=worker.worker_type,
+            agent_id=request.owner or worker.definition.slug,
+            channel_id=request.channel_id or "api",
+            channel_name=request.channel_name or request.channel_id or "api",
+            root_run_id=origin.root_run_id or run_id,
             queued_at=now(),
+            parent={"run_id": parent, "depth": origin.depth} if parent else None,
             definition=worker.as_data,
             definition_hash=worker.hash,
-            parent_run_id=asked.parent_run_id,
-            root_run_id=asked.root_run_id or run_id,
-            depth=asked.depth,
-            cwd=asked.cwd or (worker.project.folder if worker.project else None),
-            idempotency_key=asked.idempotency_key,
-            client_wait_seconds=asked.client_wait_seconds,
+            idempotency_key=request.idempotency_key,
+            cwd=request.cwd or (worker.project.folder if worker.project else None),
+            client_wait_seconds=origin.client_wait_seconds,
         )
+        return QueuedRun(run_id=run_id, started=started)
 
     async def open_in_tree(self, root_run_id: str) -> int:
         return await self._store.open_in_tree(root_run_id)

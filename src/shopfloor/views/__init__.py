@@ -6,7 +6,7 @@ from shopfloor.views.calls_below import CallsBelow, join_call_id, split_call_id
 from shopfloor.views.finding import Finder, Found
 from shopfloor.views.outline import Outline, Step, by_parent, outline
 from shopfloor.views.partial_messages import PartialMessages, without_pieces
-from shopfloor.views.row import RunRow, ToldSpending, added, provider_of, row_fold
+from shopfloor.views.row import RunRow, ToldSpending, added, queued_row, row_fold
 from shopfloor.views.search import (
     HIT_BEGIN,
     HIT_END,
@@ -166,7 +166,7 @@ __all__ = [
     "parse_query",
     "plain_text",
     "preview",
-    "provider_of",
+    "queued_row",
     "resumed",
     "row_fold",
     "search_fold",

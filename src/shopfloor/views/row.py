@@ -177,7 +177,14 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
     )
 
 
-def provider_of(worker_type: str | None) -> str | None:
+def queued_row(run_id: str, started: RunStarted) -> RunRow:
+    """The row of a run that has not started, of the event that will be its first."""
+    parent = None if started.parent is None else started.parent["run_id"]
+    row = RunRow(id=run_id, parent_run_id=parent, status="queued", started_at=started.queued_at or "")
+    return replace(row, **_first_facts(row, started))
+
+
+def _provider_of(worker_type: str | None) -> str | None:
     """The provider that a run of this type is handed to as it is; None where there is none, or a worker decides."""
     return None if worker_type in _NO_PROVIDERS else worker_type
 
@@ -255,12 +262,16 @@ def _started(row: RunRow, event: Event, started: RunStarted, *, waited: bool) ->
             "told": {},
             "interruptions": cut_off,
         }
-    return change | {
+    return change | _first_facts(row, started)
+
+
+def _first_facts(row: RunRow, started: RunStarted) -> dict[str, Any]:
+    return {
         "root_run_id": started.root_run_id or row.id,
         "name": started.name,
         "kind": started.kind,
         "worker_type": started.worker_type or "builtin",
-        "provider": provider_of(started.worker_type),
+        "provider": _provider_of(started.worker_type),
         "agent_id": started.agent_id or started.name,
         "channel_id": started.channel_id,
         "channel_name": started.channel_name,

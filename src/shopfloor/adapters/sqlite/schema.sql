@@ -105,4 +105,4 @@ CREATE TRIGGER search_gone AFTER DELETE ON worker_runs BEGIN
         DELETE FROM search_tasks WHERE num = old.num;
         DELETE FROM search_pieces WHERE rowid BETWEEN old.num << 20 AND (old.num << 20) + 1048575;
     END;
-INSERT INTO alembic_version VALUES ('0009');
+INSERT INTO alembic_version VALUES ('0010');
