@@ -17,6 +17,7 @@ from tools.database_schema import schema_of_migrations
 
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore, database, queries, schema
 from shopfloor.errors import DatabaseTooNew, StoreError
+from shopfloor.log import Usage
 from shopfloor.ports import RunFilter
 
 MIGRATIONS = Path(database.__file__).with_name("migrations")
@@ -116,6 +117,27 @@ def test_what_was_queued_before_the_queue_kept_first_events_can_be_claimed(tmp_p
         assert (first.started.input, first.started.definition) == (old["input"], old["definition"])
         assert (second.run_id, second.parent_run_id, second.root_run_id) == (CHILD, RUN, RUN)
         assert (second.started.kind, second.started.parent) == ("agent", {"run_id": RUN, "depth": 1})
+        await store.close()
+
+    anyio.run(main)
+
+
+def test_what_a_run_had_spent_is_still_known_when_it_becomes_one_value(tmp_path: Path):
+    path = tmp_path / "shopfloor.db"
+    database_of("0009", path)
+    fill(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "UPDATE worker_runs SET usage = '{\"input\":5}', cost_usd = 0.5, sub_usage = '{\"output\":2}'"
+        )
+    connection.close()
+
+    async def main() -> None:
+        store = await SqliteStore.open(path)
+        found = await store.get_run(RUN)
+        assert found is not None
+        assert (found.row.own.usage, found.row.own.cost_usd) == (Usage(input=5), 0.5)
+        assert (found.row.tree.usage, found.row.spending.sub.cost) == (Usage(input=5, output=2), None)
         await store.close()
 
     anyio.run(main)

@@ -11,14 +11,14 @@ import anyio
 
 from shopfloor.engine.attempt import Attempt, EndedBadly, StepResult, Trying
 from shopfloor.engine.duty import Duty
-from shopfloor.engine.journal import outcome_of, summed
+from shopfloor.engine.journal import outcome_of
 from shopfloor.engine.tree_limit import TreeLimiter
 from shopfloor.engine.works import LocalWorks
 from shopfloor.errors import ConflictError, StepFailed, TreeLimit
 from shopfloor.limits import SUB_RUN_DEPTH, TREE_OPEN_RUNS
 from shopfloor.log import RunCompleted, Usage, new_run_id, now
 from shopfloor.ports import LogReader, Order, Queue, QueuedRun, RunOrigin, RunRequest
-from shopfloor.views import added
+from shopfloor.views import added, summed
 
 
 class Taker(Protocol):
