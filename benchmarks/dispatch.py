@@ -16,7 +16,7 @@ from benchmarks.queues import counted, peer, until
 from benchmarks.works import NO_STEPS, NOTHING, POLL_SECONDS, Shift, shift, write_workers
 from shopfloor.adapters.local import LocalLogReader
 from shopfloor.log import new_run_id
-from shopfloor.ports import Asked
+from shopfloor.ports import RunOrigin, RunRequest
 from shopfloor.record import Storage
 
 LIMIT_SECONDS = 0.05
@@ -39,7 +39,7 @@ async def _starts(at_work: Shift, count: int) -> list[float]:
     for _ in range(count):
         run_id = new_run_id()
         begin = perf_counter()
-        await at_work.service.dispatch(Asked(worker=NOTHING, input={}, run_id=run_id))
+        await at_work.service.dispatch(RunRequest(worker=NOTHING, input={}), RunOrigin(run_id=run_id))
         async for batch in reader.follow(run_id, patient=True):
             if batch:
                 break

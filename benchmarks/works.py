@@ -13,7 +13,7 @@ import anyio
 from benchmarks.queues import counted
 from shopfloor.engine import RunEngine, keep, take_over
 from shopfloor.limits import HOST_SLOTS
-from shopfloor.ports import Asked
+from shopfloor.ports import RunRequest
 from shopfloor.record import Storage
 from shopfloor.wiring import Office, Workers, local_engine, local_office
 
@@ -64,7 +64,7 @@ class Shift:
 
         async def dispatcher() -> None:
             for _ in left:
-                await self.service.dispatch(Asked(worker=worker, input={}))
+                await self.service.dispatch(RunRequest(worker=worker, input={}))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(DISPATCHERS):

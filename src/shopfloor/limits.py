@@ -335,3 +335,13 @@ MALLOC_ARENAS: Final = 2
 """In how many places the threads of a server allocate smaller values."""
 REQUEST_BYTES: Final = 10 * 1024 * 1024
 """The largest body of a request."""
+
+# Requests for runs.
+WORDS_MOST_CHARS: Final = 1_000
+"""The longest filter, search or cursor."""
+SLUG_MOST_CHARS: Final = 200
+"""The longest name of a worker: it is a folder's name."""
+TASK_MOST_CHARS: Final = 100_000
+"""The longest task, and the longest reason why a call gave nothing."""
+FOLDER_MOST_CHARS: Final = 4_096
+"""The longest path of a folder."""

@@ -34,7 +34,7 @@ from shopfloor.client import ToolHandlers, executed
 from shopfloor.engine import ClaimPolicy, RunService
 from shopfloor.limits import TEST_RUN_SECONDS
 from shopfloor.log import CallStarted, Delta, Entry, Event, RunCompleted, RunError, ToolCall, ToolResult, decode
-from shopfloor.ports import Asked, CallResult
+from shopfloor.ports import CallResult, RunRequest
 from shopfloor.record import Storage
 from shopfloor.views import ArchiveEntry, RequestedCall, archive
 from shopfloor.wiring import Office, Workers, local_engine, log_reader, memory_office, streamed
@@ -96,7 +96,8 @@ class AsyncEngine:
         `tools` are handlers of client tools by name, of the worker and of its sub-runs; `ask` answers questions. Each
         takes the arguments as a dict. Raises what a refused run raises, and `TimeoutError`.
         """
-        run_id = await self._service.dispatch(Asked(worker=worker, input=dict(input or {}), channel_id="testing"))
+        request = RunRequest(worker=worker, input=dict(input or {}), channel_id="testing")
+        run_id = await self._service.dispatch(request)
         return await self.wait(run_id, tools=tools, timeout_seconds=timeout_seconds)
 
     async def wait(

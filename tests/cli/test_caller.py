@@ -21,8 +21,8 @@ from tests.cli.test_server import Server
 
 from shopfloor.engine import Catalogue
 from shopfloor.limits import HOST_CHECK_SECONDS
-from shopfloor.log import new_run_id, now
-from shopfloor.ports import Dispatch
+from shopfloor.log import RunStarted, new_run_id, now
+from shopfloor.ports import QueuedRun
 from shopfloor.record import Storage
 from shopfloor.wiring import local_office
 
@@ -371,13 +371,15 @@ def test_a_run_that_was_claimed_and_never_began_goes_the_same_way(floor, shell_i
     go = tmp_path / "go"
     go.touch()
 
-    def order(folder: Path) -> Dispatch:
+    def order(folder: Path) -> QueuedRun:
         worker = Catalogue([folder / "workers"]).get("gate")
         run_id = new_run_id()
-        return Dispatch(
-            run_id=run_id,
+        started = RunStarted(
+            name="gate",
+            kind="worker",
+            attempt=0,
+            host="",
             root_run_id=run_id,
-            worker="gate",
             worker_type="builtin",
             input={"MARK": str(tmp_path / "mark"), "GO": str(go)},
             task="wait",
@@ -389,6 +391,7 @@ def test_a_run_that_was_claimed_and_never_began_goes_the_same_way(floor, shell_i
             cwd=str(folder),
             executor="caller",
         )
+        return QueuedRun(run_id=run_id, started=started)
 
     ours, others, cancelled = order(floor.folder), order(elsewhere.folder), order(elsewhere.folder)
 

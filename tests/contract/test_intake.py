@@ -16,7 +16,7 @@ from tests.contract.test_queue import answer, dispatch, statuses
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import DatabaseLost, StoreError
 from shopfloor.limits import INTAKE_BYTES
-from shopfloor.ports import Dispatch, KeyedRun, Order
+from shopfloor.ports import KeyedRun, Order, QueuedRun
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ class Logs:
     def __init__(self, runs: Collection[str] = ()) -> None:
         self._runs = runs
 
-    def has(self, entry: Dispatch | Order) -> bool:
+    def has(self, entry: QueuedRun | Order) -> bool:
         return entry.run_id in self._runs
 
     def keyed(self) -> list[KeyedRun]:

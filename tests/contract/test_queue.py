@@ -16,8 +16,8 @@ from tests.unit.test_sqlite_migrations import RUN, database_of, fill
 from shopfloor.adapters.memory import MemoryQueue, MemoryStore
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import ConflictError
-from shopfloor.log import new_run_id
-from shopfloor.ports import Change, Channel, Dispatch, Order, Queue, RunFilter, Store
+from shopfloor.log import RunStarted, new_run_id
+from shopfloor.ports import Change, Channel, Order, Queue, QueuedRun, RunFilter, Store
 from shopfloor.views import RunRow, Waits
 
 pytestmark = pytest.mark.anyio
@@ -49,11 +49,13 @@ def store(both: tuple[Queue, Store]) -> Store:
     return both[1]
 
 
-def dispatch(task: str = "build it", **more: Any) -> Dispatch:
+def dispatch(task: str = "build it", **more: Any) -> QueuedRun:
     run_id = more.pop("run_id", None) or new_run_id()
     fields: dict[str, Any] = {
-        "run_id": run_id,
-        "worker": "builder",
+        "name": "builder",
+        "kind": "worker",
+        "attempt": 0,
+        "host": "",
         "worker_type": "worker",
         "input": {"what": task},
         "task": task,
@@ -65,7 +67,7 @@ def dispatch(task: str = "build it", **more: Any) -> Dispatch:
         "definition_hash": "abc",
         "root_run_id": run_id,
     }
-    return Dispatch(**fields | more)
+    return QueuedRun(run_id=run_id, started=RunStarted(**fields | more))
 
 
 def answer(run_id: str, call_id: str = "c1", result: Any = "yes") -> Order:
@@ -78,7 +80,7 @@ def answer(run_id: str, call_id: str = "c1", result: Any = "yes") -> Order:
     )
 
 
-async def queued(queue: Queue, count: int) -> list[Dispatch]:
+async def queued(queue: Queue, count: int) -> list[QueuedRun]:
     orders = [dispatch(str(number)) for number in range(count)]
     for order in orders:
         assert await queue.dispatch(order) == order.run_id
@@ -116,7 +118,7 @@ async def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
 
 async def test_claims_that_are_made_at_once_never_give_a_run_twice(queue: Queue) -> None:
     orders = await queued(queue, 60)
-    got: dict[str, list[Dispatch]] = {f"h{n}": [] for n in range(6)}
+    got: dict[str, list[QueuedRun]] = {f"h{n}": [] for n in range(6)}
 
     async def claim(host: str) -> None:
         while taken := await queue.claim(host, 3):
@@ -187,7 +189,7 @@ async def test_a_key_that_is_used_again_gives_the_first_run(queue: Queue, store:
     assert set(await statuses(store)) == {first.run_id}
 
 
-@pytest.mark.parametrize("change", [{"worker": "other"}, {"input": {"what": "else"}}], ids=["worker", "input"])
+@pytest.mark.parametrize("change", [{"name": "other"}, {"input": {"what": "else"}}], ids=["worker", "input"])
 async def test_a_key_that_is_used_for_something_else_is_a_conflict(queue: Queue, change: dict[str, Any]) -> None:
     first = dispatch("a", idempotency_key="k1")
     await queue.dispatch(first)
@@ -219,7 +221,7 @@ async def test_one_that_fails_among_many_fails_alone(queue: Queue, store: Store)
         for n in range(50)
     ]
 
-    async def one(order: Dispatch) -> None:
+    async def one(order: QueuedRun) -> None:
         try:
             await queue.dispatch(order)
         except ConflictError as error:
@@ -237,7 +239,7 @@ async def test_one_that_fails_among_many_fails_alone(queue: Queue, store: Store)
 
 
 async def test_a_run_is_listed_as_queued_from_its_dispatch_on(queue: Queue, store: Store) -> None:
-    order = dispatch("polish the brass", parent_run_id=new_run_id())
+    order = dispatch("polish the brass", parent={"run_id": new_run_id(), "depth": 1})
     await queue.dispatch(order)
     item = await store.get_run(order.run_id)
     assert item is not None

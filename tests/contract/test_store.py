@@ -175,7 +175,11 @@ async def test_a_run_that_goes_on_says_what_it_has_spent_so_far(store: Store) ->
     (listed,) = (await store.list_runs(ALL, limit=1)).items
     (folded,) = (await store.folded([listed.row.id])).values()
     for row in (listed.row, (await item_of(store, listed.row.id)).row, folded.row):
-        assert (row.usage, row.own_usage, row.own_cost_usd) == (Usage(), Usage(input=10, output=2), 1.0)
+        assert (row.spending.settled.usage, row.own.usage, row.own.cost_usd) == (
+            Usage(),
+            Usage(input=10, output=2),
+            1.0,
+        )
 
 
 async def test_a_run_says_what_powers_it_and_how_many_runs_it_called(store: Store) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from shopfloor.engine import RunEngine
 from shopfloor.log import Event, RunCompleted, decode
-from shopfloor.ports import Asked, CallResult, RunItem
+from shopfloor.ports import CallResult, RunItem, RunRequest
 from shopfloor.record import Storage, read
 from shopfloor.wiring import Office, Workers, local_engine, local_office
 
@@ -85,7 +85,7 @@ class Shift:
         self.service = engine.service
 
     async def dispatch(self, worker: str, **given: Any) -> str:
-        return await self.service.dispatch(Asked(worker=worker, input=given))
+        return await self.service.dispatch(RunRequest(worker=worker, input=given))
 
     async def answer(self, run_id: str, call_id: str, result: Any) -> None:
         await self.service.answer(run_id, [CallResult(call_id=call_id, result=result)])

@@ -8,7 +8,7 @@ import pytest
 from tests.engine.floor import Floor
 
 from shopfloor.log import new_run_id
-from shopfloor.ports import Asked
+from shopfloor.ports import RunOrigin, RunRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ async def test_a_claimed_run_begins_though_somebody_was_looking_at_its_log_for_l
     looking = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
     fcntl.flock(looking, fcntl.LOCK_SH)
     async with floor.open() as shift:
-        await shift.service.dispatch(Asked(worker="says", input={}, run_id=run_id))
+        await shift.service.dispatch(RunRequest(worker="says", input={}), RunOrigin(run_id=run_id))
         await shift.until(lambda: shift.scheduler.busy, "the claim")
         await anyio.sleep(0.3)
         assert floor.events(run_id) == []

@@ -24,7 +24,7 @@ from shopfloor.engine import RunEngine
 from shopfloor.engine.keeper import keep, reconcile, take_over
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.log import Delta, Entry, Payload, RunCompleted, ToolCall, ToolResult, decode
-from shopfloor.ports import Asked, CallResult, Log, Logs
+from shopfloor.ports import CallResult, Log, Logs, RunOrigin, RunRequest
 from shopfloor.record import Masking, Storage, last_entry, read
 from shopfloor.views import DEFINITION_CHANGED
 from shopfloor.wiring import Office, Workers, local_engine, local_office, local_shop
@@ -214,7 +214,9 @@ class _Shift:
         self._loop = asyncio.get_running_loop()
         if self._life.dispatch is not None:
             worker, given = self._life.dispatch
-            await self._engine.service.dispatch(Asked(worker=worker, input=given, run_id=self._life.run_id))
+            await self._engine.service.dispatch(
+                RunRequest(worker=worker, input=given), RunOrigin(run_id=self._life.run_id)
+            )
         elif self._life.act == "cancel" and not self._life.at:
             self._cancel.set()
         await reconcile(self._storage, self._office.store, self._engine.resumption.adopt)

@@ -16,11 +16,11 @@ from tests.server.test_description import CHECKS
 from tests.server.working import becomes, executed, start, working, written
 
 from shopfloor.adapters.memory import MemoryStore
+from shopfloor.limits import SLUG_MOST_CHARS
 from shopfloor.log import is_run_id
 from shopfloor.ports import Capabilities, ProviderInfo
 from shopfloor.record import Storage
 from shopfloor.server import Services, Tokens, create_app
-from shopfloor.server.limits import SLUG_MOST_CHARS
 
 
 @pytest.fixture(scope="module")

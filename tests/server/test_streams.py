@@ -23,8 +23,8 @@ from shopfloor.adapters.local import Live, LocalLogReader, LocalLogs
 from shopfloor.adapters.sqlite import SqliteQueue
 from shopfloor.engine import prune
 from shopfloor.limits import BRIEF_CHARS
-from shopfloor.log import Delta, ToolResult, new_run_id, now
-from shopfloor.ports import Dispatch
+from shopfloor.log import Delta, RunStarted, ToolResult, new_run_id, now
+from shopfloor.ports import QueuedRun
 from shopfloor.record import Storage
 from shopfloor.server.limits import QUEUED_CHECK_SECONDS
 from shopfloor.wiring import local_office
@@ -420,20 +420,18 @@ def _logs(received: Any) -> Iterator[Received]:
 
 def queued(shop: Shop) -> str:
     """A run that is listed, and that nobody has begun."""
-    order = Dispatch(
-        run_id=new_run_id(),
-        worker="tester",
-        worker_type="builtin",
-        input={},
+    started = RunStarted(
+        name="tester",
+        kind="worker",
+        attempt=0,
+        host="",
         task="later",
         agent_id="ada",
         channel_id="api",
-        channel_name="api",
-        queued_at=now(),
-        definition={},
-        definition_hash="",
         root_run_id=RUN_ID,
+        queued_at=now(),
     )
+    order = QueuedRun(run_id=new_run_id(), started=started)
     assert shop.portal is not None
     return shop.portal.call(SqliteQueue(shop.app.state.services.store).dispatch, order)
 

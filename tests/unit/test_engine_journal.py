@@ -84,12 +84,11 @@ def test_a_total_takes_the_place_of_what_was_told_in_its_sitting_and_of_nothing_
     payloads: list[Payload], spent: int
 ) -> None:
     journal = journal_of(attempt(1), BEGUN, *payloads)
-    assert journal.usage == Usage(output=spent)
-    assert journal.cost is not None
-    assert journal.cost.usd == pytest.approx(spent / 100)
+    assert journal.spending.own.usage == Usage(output=spent)
+    assert journal.spending.own.cost_usd == pytest.approx(spent / 100)
 
 
 def test_a_budget_is_held_against_what_earlier_sittings_of_the_step_have_spent() -> None:
-    step = journal_of(attempt(1), BEGUN, told(3), left(5), told(2), attempt(2), told(1)).steps[PLACE]
-    assert step.before.usage == Usage(output=7)
-    assert (step.before.cost and step.before.cost.usd) == pytest.approx(0.07)
+    journal = journal_of(attempt(1), BEGUN, told(3), left(5), told(2), attempt(2), told(1))
+    assert journal.spent_before(PLACE).usage == Usage(output=7)
+    assert journal.spent_before(PLACE).cost_usd == pytest.approx(0.07)

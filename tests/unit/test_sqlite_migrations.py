@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from pathlib import Path
@@ -14,12 +15,14 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 from tools.database_schema import schema_of_migrations
 
-from shopfloor.adapters.sqlite import SqliteStore, database, queries, schema
+from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore, database, queries, schema
 from shopfloor.errors import DatabaseTooNew, StoreError
+from shopfloor.log import Usage
 from shopfloor.ports import RunFilter
 
 MIGRATIONS = Path(database.__file__).with_name("migrations")
 RUN = "5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10"
+CHILD = "6f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10"
 
 
 def config() -> Config:
@@ -87,6 +90,54 @@ def test_a_database_of_each_version_comes_forward_with_its_data(tmp_path: Path, 
             # Later ones are filled by the program itself.
             assert (await store.list_runs(RunFilter(search="old result"), limit=5)).total == 1
             assert found.event_count == (2 if version == "0001" else 0)
+        await store.close()
+
+    anyio.run(main)
+
+
+def test_what_was_queued_before_the_queue_kept_first_events_can_be_claimed(tmp_path: Path):
+    path = tmp_path / "shopfloor.db"
+    database_of("0009", path)
+    old = {"worker": "greet", "input": {"n": None, "x": 1.5}, "task": "t", "agent_id": "ada", "channel_id": "api"}
+    old |= {"queued_at": "2026-01-01T00:00:00.000Z", "definition": {"slug": "greet"}, "definition_hash": "h"}
+    alone = old | {"run_id": RUN, "root_run_id": RUN, "worker_type": "builtin", "idempotency_key": "k"}
+    child = old | {"run_id": CHILD, "root_run_id": RUN, "worker_type": "codex", "parent_run_id": RUN, "depth": 1}
+    with sqlite3.connect(path) as connection:
+        for body in (alone, child):
+            connection.execute(
+                "INSERT INTO dispatches (run_id, body) VALUES (?, ?)", (body["run_id"], json.dumps(body).encode())
+            )
+    connection.close()
+
+    async def main() -> None:
+        store = await SqliteStore.open(path)
+        first, second = await SqliteQueue(store).claim("here", 9)
+        assert (first.run_id, first.parent_run_id, first.root_run_id) == (RUN, None, RUN)
+        assert (first.started.name, first.started.kind, first.started.idempotency_key) == ("greet", "worker", "k")
+        assert (first.started.input, first.started.definition) == (old["input"], old["definition"])
+        assert (second.run_id, second.parent_run_id, second.root_run_id) == (CHILD, RUN, RUN)
+        assert (second.started.kind, second.started.parent) == ("agent", {"run_id": RUN, "depth": 1})
+        await store.close()
+
+    anyio.run(main)
+
+
+def test_what_a_run_had_spent_is_still_known_when_it_becomes_one_value(tmp_path: Path):
+    path = tmp_path / "shopfloor.db"
+    database_of("0009", path)
+    fill(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "UPDATE worker_runs SET usage = '{\"input\":5}', cost_usd = 0.5, sub_usage = '{\"output\":2}'"
+        )
+    connection.close()
+
+    async def main() -> None:
+        store = await SqliteStore.open(path)
+        found = await store.get_run(RUN)
+        assert found is not None
+        assert (found.row.own.usage, found.row.own.cost_usd) == (Usage(input=5), 0.5)
+        assert (found.row.tree.usage, found.row.spending.sub.cost) == (Usage(input=5, output=2), None)
         await store.close()
 
     anyio.run(main)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from shopfloor.engine import pack
 from shopfloor.log import (
@@ -34,7 +35,7 @@ from shopfloor.log import (
     new_run_id,
     timestamp_of,
 )
-from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, cut, preview, row_fold, timeline_fold
+from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, cut, preview, queued_row, row_fold, timeline_fold
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -98,13 +99,13 @@ def test_a_tool_use_that_is_told_twice_is_counted_once():
 
 def test_usage_and_cost_are_the_runs_own_totals_where_it_has_them():
     row = row_of(golden("claude-code"))
-    assert row.usage == Usage(input=2400, output=90, cache_read=1600, cache_write=200)
-    assert row.cost_usd == 0.01272
+    assert row.own.usage == Usage(input=2400, output=90, cache_read=1600, cache_write=200)
+    assert row.own.cost_usd == 0.01272
 
 
 def test_usage_of_steps_is_summed_while_the_run_goes_on():
     step = StepCompleted(name="s", kind="agent", try_=1, usage=Usage(input=5, output=1))
-    assert row_of(log_of(step, step)).usage == Usage(input=10, output=2)
+    assert row_of(log_of(step, step)).own.usage == Usage(input=10, output=2)
 
 
 def spoke(input_: int, usd: float | None = None, **more) -> AssistantMessage:
@@ -116,25 +117,39 @@ def test_what_messages_tell_counts_until_their_step_tells_its_total():
     begun = StepStarted(name="s", kind="agent", try_=1)
     said = [begun, spoke(5, 0.5), spoke(7, 0.25)]
     row = row_of(log_of(*said))
-    assert (row.own_usage, row.own_cost_usd) == (Usage(input=12, output=2), 0.75)
+    assert (row.own.usage, row.own.cost_usd) == (Usage(input=12, output=2), 0.75)
     total = StepCompleted(name="s", kind="agent", try_=1, usage=Usage(input=20), cost=Cost(usd=1.0, source="agent"))
     row = row_of(log_of(*said, total))
-    assert (row.own_usage, row.own_cost_usd, row.told) == (Usage(input=20), 1.0, {})
+    assert (row.own.usage, row.own.cost_usd, row.spending.steps) == (Usage(input=20), 1.0, {})
     row = row_of(log_of(*said, StepCompleted(name="s", kind="agent", try_=1, error="it broke")))
-    assert (row.own_usage, row.own_cost_usd, row.told) == (Usage(input=12, output=2), 0.75, {})
+    assert (row.own.usage, row.own.cost_usd, row.spending.steps) == (Usage(input=12, output=2), 0.75, {})
 
 
 def test_what_a_sitting_told_that_was_cut_off_stays_counted():
     again = RunStarted(name="w", kind="worker", attempt=2, host="h")
     begun = StepStarted(name="s", kind="agent", try_=1)
     row = row_of(log_of(begun, spoke(5, 0.5), again, spoke(7)))
-    assert (row.usage, row.own_usage, row.own_cost_usd) == (Usage(input=5, output=1), Usage(input=12, output=2), 0.5)
+    assert (row.spending.settled.usage, row.own.usage, row.own.cost_usd) == (
+        Usage(input=5, output=1),
+        Usage(input=12, output=2),
+        0.5,
+    )
     left = spoke(9, 0.75, note=Note(kind="left"))
     row = row_of(log_of(begun, spoke(5, 0.5), left, again, spoke(7)))
-    assert (row.own_usage, row.own_cost_usd) == (Usage(input=16, output=2), 0.75)
+    assert (row.own.usage, row.own.cost_usd) == (Usage(input=16, output=2), 0.75)
     lost = RunCompleted(name="w", kind="worker", status="failed")
     row = row_of(log_of(begun, spoke(5, 0.5), lost))
-    assert (row.usage, row.cost_usd, row.told) == (Usage(input=5, output=1), 0.5, {})
+    assert (row.own.usage, row.own.cost_usd, row.spending.steps) == (Usage(input=5, output=1), 0.5, {})
+
+
+def test_a_total_of_a_step_that_is_no_agents_counts_no_message_twice():
+    begun = StepStarted(name="s", kind="llm", try_=1)
+    again = RunStarted(name="w", kind="worker", attempt=2, host="h")
+    total = StepCompleted(name="s", kind="llm", try_=1, usage=Usage(input=12, output=2))
+    row = row_of(log_of(begun, spoke(5), again, spoke(7), total))
+    assert row.own.usage == Usage(input=12, output=2)
+    row = row_of(log_of(begun, spoke(5), spoke(7), again, total))
+    assert row.own.usage == Usage(input=12, output=2)
 
 
 def test_a_run_waits_while_a_call_that_awaits_is_open():
@@ -354,3 +369,24 @@ def test_a_packed_archive_is_gzipped_json_and_unpacks_to_what_was_packed():
     packed = pack(entries)
     assert msgspec.json.decode(gzip.decompress(packed), type=list[ArchiveEntry]) == entries
     assert pack(entries) == packed
+
+
+def test_the_row_of_a_queued_run_has_what_its_first_event_will_make_of_it():
+    events = log_of()
+    first = RunStarted(
+        name="w",
+        kind="agent",
+        attempt=0,
+        host="",
+        task="do it",
+        worker_type="codex",
+        agent_id="ada",
+        channel_id="c",
+        channel_name="#c",
+        queued_at=timestamp_of(1),
+    )
+    queued = queued_row(events[0].run_id, first)
+    assert (queued.status, queued.host, queued.attempt, queued.last_seq) == ("queued", None, 0, 0)
+    assert queued.started_at == timestamp_of(1)
+    begun = row_of([replace(events[0], payload=replace(first, attempt=1, host="h"))])
+    assert begun == replace(queued, status="running", host="h", attempt=1, last_seq=1, started_at=events[0].timestamp)

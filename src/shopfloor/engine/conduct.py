@@ -115,17 +115,17 @@ async def end_open_steps(attempt: Attempt, why: ShopfloorError | None) -> None:
 
 def _outcome(attempt: Attempt, status: Status, error: RunError | None, result: Any, began: float) -> RunCompleted:
     journal = attempt.journal
-    first = journal.first
+    first, own, sub = journal.first, journal.spending.own, journal.spending.sub
     return RunCompleted(
         name=first.name if first else "",
         kind=first.kind if first else "",
         status=status,
         error=error,
         result=result,
-        usage=journal.usage if journal.usage != Usage() else None,
-        cost=journal.cost,
-        sub_usage=journal.sub_usage if journal.sub_usage != Usage() else None,
-        sub_cost=journal.sub_cost,
+        usage=own.usage if own.usage != Usage() else None,
+        cost=own.cost,
+        sub_usage=sub.usage if sub.usage != Usage() else None,
+        sub_cost=sub.cost,
         covers=journal.covers,
         duration_ms=_duration_ms(journal, began),
     )

@@ -15,7 +15,6 @@ from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
     CallStarted,
-    Cost,
     Covers,
     Event,
     RunCompleted,
@@ -26,13 +25,21 @@ from shopfloor.log import (
     TextBlock,
     ToolCall,
     ToolResult,
-    Usage,
     UserMessage,
     decode,
     is_piece,
 )
 from shopfloor.ports import LogReader
-from shopfloor.views import DEFINITION_CHANGED, PartialMessages, Waits, added, waits_step
+from shopfloor.views import (
+    DEFINITION_CHANGED,
+    PartialMessages,
+    Spending,
+    Spent,
+    Waits,
+    place_name,
+    spending_step,
+    waits_step,
+)
 
 AGENT = "agent"
 """The kind of a step that an agent does."""
@@ -48,18 +55,13 @@ class Place(NamedTuple):
     path: str
     iteration: int = 0
 
+    @property
+    def key(self) -> str:
+        """The place as views name it."""
+        return place_name(self.path, self.iteration)
+
 
 Said = UserMessage | AssistantMessage | ToolCall | ToolResult
-
-
-class Spending(msgspec.Struct, frozen=True):
-    """Tokens, and what they cost as far as that is known."""
-
-    usage: Usage = Usage()
-    cost: Cost | None = None
-
-    def plus(self, usage: Usage | None, cost: Cost | None) -> Spending:
-        return Spending(added(self.usage, usage), summed(self.cost, cost))
 
 
 class StepRecord(msgspec.Struct):
@@ -78,10 +80,6 @@ class StepRecord(msgspec.Struct):
     """For an agent: the session that can be gone on in."""
     spoke: bool = False
     """For an agent: whether it has said anything, were it only that it is ready."""
-    before: Spending = Spending()
-    """For an agent: what earlier sittings of this step have spent."""
-    told: Spending = Spending()
-    """For an agent: what its messages say that the sitting that goes on has spent; its total takes their place."""
     open_calls: dict[str, None] = {}
     """For an agent: its calls of tools without a result."""
     stdout: TextTail = msgspec.field(default_factory=lambda: TextTail(COMMAND_OUTPUT_CHARS))
@@ -108,11 +106,7 @@ class Journal(msgspec.Struct):
     """The step that failed last, and the `seq` of that; of steps inside each other the innermost."""
     waits: Waits = Waits()
     outcome: RunCompleted | None = None
-    spent: Spending = Spending()
-    """Of every message, each once; of an agent what it says itself when it has ended, or was cut off."""
-    sub_usage: Usage = Usage()
-    """Of the runs that it called, with theirs."""
-    sub_cost: Cost | None = None
+    spending: Spending = Spending()
     partial: PartialMessages = msgspec.field(default_factory=PartialMessages)
     """Messages of which the log has pieces, but not the whole."""
     covers: Covers | None = None
@@ -128,13 +122,13 @@ class Journal(msgspec.Struct):
         # Whatever follows the note shows that the loop went on: then the run is not what ended the host.
         was_blocked, self.is_blocked = self.is_blocked, is_loop_blocked(event.payload)
         self.waits = waits_step(self.waits, event)
+        self.spending = spending_step(self.spending, event)
         self.partial.take(event)
         place = Place(event.path, event.iteration)
         match event.payload:
             case RunStarted() as started:
                 self.attempt = started.attempt
                 self.blocked_attempts = self.blocked_attempts + 1 if was_blocked else 0
-                self._settle_cut_off()
                 if self.first is None:
                     self.first, self.parent_run_id, self.started_at = started, event.parent_run_id, event.timestamp
             case RunCompleted() as outcome:
@@ -166,13 +160,8 @@ class Journal(msgspec.Struct):
         if place in self.steps:
             self.steps[place].done = step
             self._note_failure(place, step)
-        if isinstance(step, CallCompleted):
-            self.sub_usage, self.sub_cost = added(self.sub_usage, step.usage), summed(self.sub_cost, step.cost)
-        elif step.kind == AGENT:
-            self._settle(place, step.usage, step.cost)
+        if isinstance(step, StepCompleted) and step.kind == AGENT:
             self.covers = self.covers if step.covers in (None, "own") and self.covers else step.covers
-            self.sub_usage = added(self.sub_usage, step.sub_usage)
-            self.sub_cost = summed(self.sub_cost, step.sub_cost)
             if step.session is not None and place in self.steps:
                 begun = self.steps[place].session
                 process = step.session.process or (begun and begun.process)
@@ -222,8 +211,6 @@ class Journal(msgspec.Struct):
             # No part of the thread: the whole message is, if it follows.
             return
         self.said.setdefault(place, []).append(message)
-        if isinstance(message, AssistantMessage):
-            self.spent = self.spent.plus(message.usage, message.cost)
 
     def _note_session(self, place: Place, said: Said) -> None:
         """An agent may tell only late in which session it is."""
@@ -239,44 +226,12 @@ class Journal(msgspec.Struct):
         told = said.session_id or (said.note and said.note.ready and said.note.ready.session_id)
         step = self.steps[place]
         step.spoke = True
-        if said.note is not None and said.note.kind == "left":
-            self._settle(place, said.usage, said.cost)
-        else:
-            step.told = step.told.plus(said.usage, said.cost)
         if told and step.session is not None and step.session.session_id != told:
             step.session = msgspec.structs.replace(step.session, session_id=told)
 
-    def _settle(self, place: Place, usage: Usage | None, cost: Cost | None) -> None:
-        """A sitting is over: its total counts, or else what its messages told."""
-        step = self.steps.get(place)
-        over = Spending(usage or Usage(), cost)
-        if step is not None:
-            if usage is None and cost is None:
-                over = step.told
-            step.before, step.told = step.before.plus(over.usage, over.cost), Spending()
-        self.spent = self.spent.plus(over.usage, over.cost)
-
-    def _settle_cut_off(self) -> None:
-        """Where another attempt begins, the sittings of the one before are over."""
-        for place, step in self.steps.items():
-            if step.told != Spending():
-                self._settle(place, None, None)
-
-    @property
-    def usage(self) -> Usage:
-        return self._with_told.usage
-
-    @property
-    def cost(self) -> Cost | None:
-        return self._with_told.cost
-
-    @property
-    def _with_told(self) -> Spending:
-        """With what is told of sittings that nobody has ended: an outcome may come first."""
-        spent = self.spent
-        for step in self.steps.values():
-            spent = spent.plus(step.told.usage, step.told.cost)
-        return spent
+    def spent_before(self, place: Place) -> Spent:
+        """What earlier sessions of a step that goes on have spent."""
+        return self.spending.of_step(place.key).before
 
     @property
     def awaited(self) -> set[str]:
@@ -297,15 +252,6 @@ class Journal(msgspec.Struct):
 
 def _is_inside(place: Place, outer: Place) -> bool:
     return place.path.startswith(f"{outer.path}.")
-
-
-def summed(one: Cost | None, other: Cost | None) -> Cost | None:
-    """Both together, as far as they are known."""
-    if one is None or other is None:
-        return one or other
-    if one.usd is None or other.usd is None:
-        return one if other.usd is None else other
-    return msgspec.structs.replace(other, usd=one.usd + other.usd)
 
 
 async def read_journal(reader: LogReader, run_id: str) -> Journal:

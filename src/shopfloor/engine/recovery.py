@@ -13,7 +13,7 @@ from shopfloor.engine.retention import erase
 from shopfloor.errors import FileMissing, InvalidEvent, ShopfloorError, StorageError, StorageLost
 from shopfloor.limits import STORAGE_CHECK_SECONDS
 from shopfloor.log import Payload, RunCompleted, RunStarted, ToolResult, UnknownPayload, decode
-from shopfloor.ports import Dispatch, KeyedRun, Order, Queue, Store
+from shopfloor.ports import KeyedRun, Order, Queue, QueuedRun, Store
 from shopfloor.record import Storage, read
 
 _log = logging.getLogger("shopfloor.engine")
@@ -30,9 +30,9 @@ class _Recorded:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def has(self, entry: Dispatch | Order) -> bool:
+    def has(self, entry: QueuedRun | Order) -> bool:
         for payload in self._payloads(entry.run_id):
-            if isinstance(entry, Dispatch) or isinstance(payload, RunCompleted):
+            if isinstance(entry, QueuedRun) or isinstance(payload, RunCompleted):
                 return True
             if isinstance(payload, ToolResult) and payload.call_id == entry.body.get("call_id"):
                 return True

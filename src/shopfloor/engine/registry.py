@@ -13,7 +13,7 @@ from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.slots import HostSlot
 from shopfloor.errors import ShopfloorError
 from shopfloor.log import AssistantMessage
-from shopfloor.ports import Dispatch
+from shopfloor.ports import QueuedRun
 
 
 class ClaimPolicy(Enum):
@@ -27,7 +27,7 @@ class ClaimPolicy(Enum):
 class Claim:
     """A run that this process executes, or is about to."""
 
-    def __init__(self, run_id: str, queued: Dispatch | None = None, *, cancel_reason: str | None = None) -> None:
+    def __init__(self, run_id: str, queued: QueuedRun | None = None, *, cancel_reason: str | None = None) -> None:
         self.run_id = run_id
         self.queued = queued
         """What was requested; None where the log of the run has it."""

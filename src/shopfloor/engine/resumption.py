@@ -14,15 +14,11 @@ from shopfloor.engine.workers.catalogue import Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange
 from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
 from shopfloor.log import RunStarted, decode
-from shopfloor.ports import Dispatch
 from shopfloor.record import MASK
 from shopfloor.views import as_text
 
-Start = RunStarted | Dispatch
-"""The beginning of an attempt; the dispatch where a run has no log yet."""
 
-
-def refusal(starts: Sequence[Start], folders: Iterable[str], hashes: Collection[str]) -> str | None:
+def refusal(starts: Sequence[RunStarted], folders: Iterable[str], hashes: Collection[str]) -> str | None:
     """Say why a server must not resume a run; None where it may.
 
     `starts` are the beginnings of the attempts of the run at the top of the tree, oldest first, `folders` those of the
@@ -78,10 +74,9 @@ class Resumption:
             self._known.pop(root or run_id, None)
         return reason
 
-    def _workers_of(self, first: Start) -> list[Worker]:
+    def _workers_of(self, first: RunStarted) -> list[Worker]:
         """Find what the server has under the name of the run's worker: in the project of its folder, or else at all."""
-        slug = first.name if isinstance(first, RunStarted) else first.worker
-        found = self._catalogue.find_everywhere(slug)
+        found = self._catalogue.find_everywhere(first.name)
         beside = [one for one in found if one.project is not None and _is_in(first.cwd, one.project.folder)]
         return beside or [one for one in found if one.project is None]
 
@@ -119,7 +114,7 @@ class Resumption:
                 hint=f"resume that: `shopfloor resume {first.root_run_id}`",
             )
         self._refuse_masked(run_id, starts)
-        if isinstance(first, RunStarted):
+        if first.attempt:
             self._refuse_running(run_id, newest)
             self._refuse_changed(run_id, first)
             self._registry.resume(run_id)
@@ -134,9 +129,8 @@ class Resumption:
         if not await self.claim_abandoned(run_id):
             raise _running(run_id)
 
-    def _refuse_running(self, run_id: str, newest: Start) -> None:
-        host = newest.host if isinstance(newest, RunStarted) else None
-        if run_id in self._registry.claims or self._ports.reader.is_attended(run_id, host):
+    def _refuse_running(self, run_id: str, newest: RunStarted) -> None:
+        if run_id in self._registry.claims or self._ports.reader.is_attended(run_id, newest.host):
             raise _running(run_id)
 
     def _refuse_changed(self, run_id: str, first: RunStarted) -> None:
@@ -149,7 +143,7 @@ class Resumption:
         if isinstance(change, DefinitionChange):
             raise DefinitionChanged(change.message, hint="put the worker back as it was, or cancel the run")
 
-    def _refuse_masked(self, run_id: str, starts: Sequence[Start]) -> None:
+    def _refuse_masked(self, run_id: str, starts: Sequence[RunStarted]) -> None:
         if not any(start.masked for start in starts):
             return
         if not self._ports.logs.masks:
@@ -163,7 +157,7 @@ class Resumption:
                 hint="run the worker again; give it secrets by environment variables",
             )
 
-    async def _starts(self, run_id: str) -> Sequence[Start]:
+    async def _starts(self, run_id: str) -> Sequence[RunStarted]:
         path = self._ports.storage.log_path(run_id)
         size = path.stat().st_size if path.exists() else 0
         known = self._known.get(run_id)
@@ -173,8 +167,8 @@ class Resumption:
         if known[1]:
             return known[1]
         self._known.pop(run_id, None)
-        order = await self._ports.queue.find(run_id)
-        return () if order is None else (order,)
+        queued = await self._ports.queue.find(run_id)
+        return () if queued is None else (queued.started,)
 
     async def _read(self, run_id: str) -> tuple[RunStarted, ...]:
         starts: list[RunStarted] = []
@@ -194,6 +188,6 @@ def _running(run_id: str) -> RunRunning:
     return RunRunning(f"another process executes the run {run_id}", hint=f"`shopfloor tail {run_id[:8]}` follows it")
 
 
-def _resolved(start: Start) -> Start:
+def _resolved(start: RunStarted) -> RunStarted:
     """The same with its folder as projects name theirs: without links."""
     return start if start.cwd is None else msgspec.structs.replace(start, cwd=str(Path(start.cwd).resolve()))

@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from shopfloor.engine.journal import Journal
-from shopfloor.engine.workers.catalogue import BUILTIN
 from shopfloor.log import FORMAT, RunStarted
-from shopfloor.ports import Dispatch
+from shopfloor.ports import QueuedRun
 
 
 def run_started(
-    journal: Journal, order: Dispatch | None, *, host: str, is_caller: bool = False, masked: bool = False
+    journal: Journal, queued: QueuedRun | None, *, host: str, is_caller: bool = False, masked: bool = False
 ) -> RunStarted:
-    """Make the first event of an attempt; that of the first attempt has all that the order says."""
-    executor = "caller" if is_caller else None
-    if journal.first is not None or order is None:
+    """Make the first event of an attempt: that of the first attempt is the queued one, with its host."""
+    if journal.first is None and queued is not None:
+        started = replace(queued.started, format=FORMAT)
+    else:
         first = journal.first
-        name, kind = (first.name, first.kind) if first else ("", "")
-        attempt = journal.attempt + 1
-        return RunStarted(name=name, kind=kind, attempt=attempt, host=host, executor=executor, masked=masked)
-    return RunStarted(
-        name=order.worker,
-        kind="worker" if order.worker_type == BUILTIN else "agent",
-        attempt=1,
-        host=host,
-        task=order.task,
-        input=order.input,
-        worker_type=order.worker_type,
-        agent_id=order.agent_id,
-        channel_id=order.channel_id,
-        channel_name=order.channel_name,
-        root_run_id=order.root_run_id,
-        queued_at=order.queued_at,
-        definition=order.definition,
-        definition_hash=order.definition_hash,
-        idempotency_key=order.idempotency_key,
-        cwd=order.cwd,
-        client_wait_seconds=order.client_wait_seconds,
-        parent={"run_id": order.parent_run_id, "depth": order.depth} if order.parent_run_id else None,
-        executor=executor,
-        masked=masked,
-        format=FORMAT,
-    )
+        started = RunStarted(name=first.name if first else "", kind=first.kind if first else "", attempt=0, host="")
+    executor = "caller" if is_caller else None
+    return replace(started, attempt=journal.attempt + 1, host=host, executor=executor, masked=masked)

@@ -27,10 +27,11 @@ from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
 from shopfloor.log import RunStarted, ToolResult, decode, new_run_id, now
 from shopfloor.ports import (
     ANSWER,
-    Asked,
     CallResult,
-    Dispatch,
     Order,
+    QueuedRun,
+    RunOrigin,
+    RunRequest,
     WorkerInfo,
     child_towards,
 )
@@ -62,22 +63,23 @@ class RunService:
     def bare(self) -> list[WorkerInfo]:
         return [_info(worker) for worker in self._catalogue.bare()]
 
-    async def dispatch(self, asked: Asked) -> str:
-        return await self.enqueue(self.order_of(asked))
+    async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
+        return await self.enqueue(self.order_of(request, origin))
 
-    async def enqueue(self, queued: Dispatch) -> str:
+    async def enqueue(self, queued: QueuedRun) -> str:
         """Store a run for any host, or in the caller's process for this one alone. Return its id."""
         if not self._registry.is_own:
             run_id = await self._ports.queue.dispatch(queued)
             self._registry.wake_up.set()
             return run_id
-        queued = msgspec.structs.replace(queued, executor="caller", masked=self._ports.logs.masks)
+        started = msgspec.structs.replace(queued.started, executor="caller", masked=self._ports.logs.masks)
+        queued = msgspec.structs.replace(queued, started=started)
         run_id = await self._ports.queue.dispatch(queued, host=self._registry.host_id)
         if run_id == queued.run_id:
             self._registry.add(Claim(run_id, queued))
         return run_id
 
-    async def enqueue_again(self, queued: Dispatch) -> None:
+    async def enqueue_again(self, queued: QueuedRun) -> None:
         """Store a run that an earlier attempt of its parent may have stored, and that may still be queued."""
         try:
             await self.enqueue(queued)
@@ -85,34 +87,38 @@ class RunService:
             if self._registry.is_own:
                 await self._resumption.claim_abandoned(queued.run_id)
 
-    def order_of(self, asked: Asked) -> Dispatch:
-        """The order that this asks for, if the worker is there and can take that input."""
-        worker = self._catalogue.get(asked.worker, near=asked.cwd)
-        given = checked_input(worker.definition, asked.input)
-        if worker.worker_type != BUILTIN:
+    def order_of(self, request: RunRequest, origin: RunOrigin | None = None) -> QueuedRun:
+        """Make the run to be queued. Raises where there is no such worker or it cannot take that input."""
+        worker = self._catalogue.get(request.worker, near=request.cwd)
+        given = checked_input(worker.definition, request.input)
+        is_bare = worker.worker_type != BUILTIN
+        if is_bare:
             self._check_agent(worker.worker_type, given)
         if self._ports.logs.room() < 0:
             raise StorageFull("the disk is nearly full: no new runs", hint="free some space, then try again")
-        run_id = asked.run_id or new_run_id()
-        return Dispatch(
-            run_id=run_id,
-            worker=worker.definition.slug,
-            worker_type=worker.worker_type,
+        origin = origin or RunOrigin()
+        run_id, parent = origin.run_id or new_run_id(), origin.parent_run_id
+        started = RunStarted(
+            name=worker.definition.slug,
+            kind="agent" if is_bare else "worker",
+            attempt=0,
+            host="",
+            task=request.task or _task(worker, given),
             input=given,
-            task=asked.task or _task(worker, given),
-            agent_id=asked.owner or worker.definition.slug,
-            channel_id=asked.channel_id or "api",
-            channel_name=asked.channel_name or asked.channel_id or "api",
+            worker_type=worker.worker_type,
+            agent_id=request.owner or worker.definition.slug,
+            channel_id=request.channel_id or "api",
+            channel_name=request.channel_name or request.channel_id or "api",
+            root_run_id=origin.root_run_id or run_id,
             queued_at=now(),
+            parent={"run_id": parent, "depth": origin.depth} if parent else None,
             definition=worker.as_data,
             definition_hash=worker.hash,
-            parent_run_id=asked.parent_run_id,
-            root_run_id=asked.root_run_id or run_id,
-            depth=asked.depth,
-            cwd=asked.cwd or (worker.project.folder if worker.project else None),
-            idempotency_key=asked.idempotency_key,
-            client_wait_seconds=asked.client_wait_seconds,
+            idempotency_key=request.idempotency_key,
+            cwd=request.cwd or (worker.project.folder if worker.project else None),
+            client_wait_seconds=origin.client_wait_seconds,
         )
+        return QueuedRun(run_id=run_id, started=started)
 
     async def open_in_tree(self, root_run_id: str) -> int:
         return await self._ports.store.open_in_tree(root_run_id)

@@ -20,7 +20,7 @@ from shopfloor.engine.watchdog import Watchdog
 from shopfloor.errors import LogBusy, RunEnded, ShopfloorError, StorageError, StoreError, UnexpectedError
 from shopfloor.limits import ENGINE_PAUSE_SECONDS, HOST_SLOTS, RUN_RETRY_SECONDS
 from shopfloor.log import RunError
-from shopfloor.ports import Dispatch
+from shopfloor.ports import QueuedRun
 from shopfloor.record import is_locked
 
 _log = logging.getLogger("shopfloor.engine")
@@ -110,7 +110,7 @@ class Scheduler:
 
     async def _claim_queued(self) -> None:
         while slots := self._slots.take_free():
-            claimed: list[Dispatch] = []
+            claimed: list[QueuedRun] = []
             try:
                 claimed = await self._ports.queue.claim(self._registry.host_id, len(slots))
             finally:

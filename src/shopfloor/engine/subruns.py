@@ -10,15 +10,15 @@ from typing import Any
 import anyio
 
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
-from shopfloor.engine.journal import outcome_of, summed
+from shopfloor.engine.journal import outcome_of
 from shopfloor.engine.registry import RunRegistry
 from shopfloor.engine.run_service import RunService
 from shopfloor.engine.tree_limit import TreeLimiter
 from shopfloor.errors import StepFailed, TreeLimit
 from shopfloor.limits import SUB_RUN_DEPTH, TREE_OPEN_RUNS
 from shopfloor.log import RunCompleted, Usage, new_run_id
-from shopfloor.ports import Asked, LogReader
-from shopfloor.views import added
+from shopfloor.ports import LogReader, RunOrigin, RunRequest
+from shopfloor.views import added, summed
 
 
 class SubRuns:
@@ -37,20 +37,22 @@ class SubRuns:
             raise TreeLimit(
                 f"{worker!r} would be {depth} runs deep, and {SUB_RUN_DEPTH} is the most", hint="does it call itself?"
             )
-        asked = Asked(
+        request = RunRequest(
             worker=worker,
             input=given,
             owner=first.agent_id if first else None,
             channel_id=first.channel_id if first else None,
             channel_name=first.channel_name if first else None,
+            cwd=first.cwd if first else None,
+        )
+        origin = RunOrigin(
             parent_run_id=attempt.run_id,
             root_run_id=(first.root_run_id if first else None) or attempt.run_id,
             depth=depth,
             run_id=child or new_run_id(),
-            cwd=first.cwd if first else None,
             client_wait_seconds=first.client_wait_seconds if first else None,
         )
-        outcome = await self._await_child(attempt, trying, asked, known=child is not None)
+        outcome = await self._await_child(attempt, trying, request, origin, known=child is not None)
         usage = added(outcome.usage or Usage(), outcome.sub_usage)
         cost = summed(outcome.cost, outcome.sub_cost)
         result = StepResult(outcome.result, None if usage == Usage() else usage, cost)
@@ -60,15 +62,17 @@ class SubRuns:
         trying.result = result
         raise StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}", hint=hint)
 
-    async def _await_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> RunCompleted:
-        child = asked.run_id or ""
+    async def _await_child(
+        self, attempt: Attempt, trying: Trying, request: RunRequest, origin: RunOrigin, *, known: bool
+    ) -> RunCompleted:
+        child = origin.run_id or ""
         try:
             # Inside of the `try`: a step that is cancelled while the log is read cancels its sub-run, too.
             if known and (outcome := await outcome_of(self._reader, child)) is not None:
                 return outcome
             with attempt.child(child) as ended:
                 if not known or not await self._reader.page(child, limit=1):
-                    await self._order_child(attempt, trying, asked, known=known)
+                    await self._order_child(attempt, trying, request, origin, known=known)
                 elif self._registry.is_own:
                     self._registry.resume(child)
                 async with attempt.waiting():
@@ -81,13 +85,15 @@ class SubRuns:
                 await _to_its_end(self._service.request_cancel(child, stopped))
             raise
 
-    async def _order_child(self, attempt: Attempt, trying: Trying, asked: Asked, *, known: bool) -> None:
-        queued = self._service.order_of(asked)
+    async def _order_child(
+        self, attempt: Attempt, trying: Trying, request: RunRequest, origin: RunOrigin, *, known: bool
+    ) -> None:
+        queued = self._service.order_of(request, origin)
         if known:
             await self._service.enqueue_again(queued)
             return
         async with self._limiter.admitted(queued.root_run_id):
-            await attempt.child_started(trying, queued.run_id, asked.worker, asked.input)
+            await attempt.child_started(trying, queued.run_id, request.worker, request.input)
             await self._service.enqueue(queued)
 
     async def cancel_open(self, attempt: Attempt) -> None:

@@ -1,5 +1,6 @@
 """What the engine needs of the world, in the domain's verbs. Adapters fit these; nothing here knows one."""
 
+from shopfloor.ports import run_fields
 from shopfloor.ports.agents import (
     SELF,
     AgentExit,
@@ -23,7 +24,7 @@ from shopfloor.ports.logs import Changes, Gone, Log, LogCopy, LogReader, Logs, c
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
 from shopfloor.ports.processes import Child, Command, Exit, Piece, Processes, StreamName, child_environment
 from shopfloor.ports.projects import Project, Projects
-from shopfloor.ports.queue import ANSWER, Dispatch, KeyedRun, Order, Queue, Recorded, queued_row
+from shopfloor.ports.queue import ANSWER, KeyedRun, Order, Queue, QueuedRun, Recorded
 from shopfloor.ports.store import (
     Change,
     Channel,
@@ -35,14 +36,13 @@ from shopfloor.ports.store import (
     Store,
     TimelineItem,
 )
-from shopfloor.ports.works import Asked, CallResult, WorkerInfo, Works
+from shopfloor.ports.works import CallResult, RunOrigin, RunRequest, WorkerInfo, Works
 
 __all__ = [
     "ANSWER",
     "SELF",
     "AgentExit",
     "AgentRequest",
-    "Asked",
     "CallResult",
     "Capabilities",
     "Change",
@@ -50,7 +50,6 @@ __all__ = [
     "Channel",
     "Child",
     "Command",
-    "Dispatch",
     "Ended",
     "Exit",
     "Folded",
@@ -75,13 +74,16 @@ __all__ = [
     "Provider",
     "ProviderInfo",
     "Queue",
+    "QueuedRun",
     "Recorded",
     "Reply",
     "ReplyDelta",
     "Report",
     "RunFilter",
     "RunItem",
+    "RunOrigin",
     "RunPage",
+    "RunRequest",
     "Spent",
     "Store",
     "StreamName",
@@ -97,5 +99,5 @@ __all__ = [
     "child_environment",
     "child_towards",
     "parent_of",
-    "queued_row",
+    "run_fields",
 ]

@@ -7,35 +7,23 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from shopfloor.views import RunRow, provider_of
+from shopfloor.log import RunStarted
 
 
-class Dispatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run that is to be made: all that its first `run.started` will say."""
+class QueuedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that has not started."""
 
     run_id: str
-    worker: str
-    """The slug."""
-    worker_type: str
-    input: dict[str, Any]
-    task: str
-    agent_id: str
-    channel_id: str
-    channel_name: str | None = None
-    queued_at: str
-    definition: Any
-    definition_hash: str
-    parent_run_id: str | None = None
-    root_run_id: str
-    depth: int = 0
-    """How many runs are above it."""
-    cwd: str | None = None
-    """The folder it works in; the host's own where it is None."""
-    idempotency_key: str | None = None
-    client_wait_seconds: float | None = None
-    """How long each of its client tool calls waits for the client; None: as long as it takes."""
-    executor: Literal["caller"] | None = None
-    masked: bool = False
+    started: RunStarted
+    """The run's first event; `host` is empty and `attempt` 0 until a host starts it."""
+
+    @property
+    def parent_run_id(self) -> str | None:
+        return None if self.started.parent is None else self.started.parent["run_id"]
+
+    @property
+    def root_run_id(self) -> str:
+        return self.started.root_run_id or self.run_id
 
 
 ANSWER = "answer:"
@@ -57,7 +45,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 class Recorded(Protocol):
     """What logs know of what was asked. Its methods block."""
 
-    def has(self, entry: Dispatch | Order) -> bool:
+    def has(self, entry: QueuedRun | Order) -> bool:
         """Whether the log of a run has taken this up."""
         ...
 
@@ -74,7 +62,7 @@ class KeyedRun(msgspec.Struct, frozen=True):
 
 
 class Queue(Protocol):
-    async def dispatch(self, order: Dispatch, *, host: str | None = None) -> str:
+    async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
         """Keeps the order and shows the run as queued, in one transaction; gives the run's id.
 
         The same idempotency key again gives the id of the first, or a `ConflictError` where the worker or the input is
@@ -82,15 +70,15 @@ class Queue(Protocol):
         """
         ...
 
-    async def claim(self, host: str, limit: int) -> list[Dispatch]:
+    async def claim(self, host: str, limit: int) -> list[QueuedRun]:
         """The oldest that nobody has, at most `limit`; from now on they are `host`'s."""
         ...
 
-    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> Dispatch | None:
+    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> QueuedRun | None:
         """That one, if it is queued and nobody has it; with `instead_of`, if that host has it."""
         ...
 
-    async def find(self, run_id: str) -> Dispatch | None:
+    async def find(self, run_id: str) -> QueuedRun | None:
         """Return the dispatch of a run that has not started, whoever has claimed it."""
         ...
 
@@ -133,23 +121,3 @@ class Queue(Protocol):
     async def forget(self, run_ids: Collection[str]) -> None:
         """Runs that are deleted: their orders go, and their idempotency keys can be used anew."""
         ...
-
-
-def queued_row(order: Dispatch) -> RunRow:
-    """How a run that only its order tells of is listed."""
-    return RunRow(
-        id=order.run_id,
-        parent_run_id=order.parent_run_id,
-        root_run_id=order.root_run_id,
-        name=order.worker,
-        kind="worker",
-        worker_type=order.worker_type,
-        provider=provider_of(order.worker_type),
-        agent_id=order.agent_id,
-        channel_id=order.channel_id,
-        channel_name=order.channel_name,
-        task=order.task,
-        status="queued",
-        queued_at=order.queued_at,
-        started_at=order.queued_at,
-    )

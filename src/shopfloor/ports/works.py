@@ -6,25 +6,31 @@ from typing import Any, Protocol
 
 import msgspec
 
+from shopfloor.ports import run_fields
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that somebody asks for."""
 
-    worker: str
-    input: dict[str, Any]
-    task: str | None = None
-    owner: str | None = None
-    channel_id: str | None = None
-    channel_name: str | None = None
-    idempotency_key: str | None = None
-    cwd: str | None = None
-    """The folder it works in."""
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Asks for a run that goes on whoever watches."""
+
+    worker: run_fields.Worker
+    input: run_fields.Input = {}
+    task: run_fields.Task = None
+    owner: run_fields.Owner = None
+    channel_id: run_fields.ChannelId = None
+    channel_name: run_fields.ChannelName = None
+    idempotency_key: run_fields.IdempotencyKey = None
+    cwd: run_fields.Folder = None
+
+
+class RunOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """What Shopfloor itself decides about a new run: its id, its place in the tree, its wait for clients."""
+
+    run_id: str | None = None
+    """None: a new id."""
     parent_run_id: str | None = None
     root_run_id: str | None = None
     depth: int = 0
     """How many runs are above it."""
-    run_id: str | None = None
-    """Its id, where that is decided already."""
     client_wait_seconds: float | None = None
     """How long each of its client tool calls waits for the client; None: as long as it takes."""
 
@@ -56,7 +62,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Works(Protocol):
     """What makes runs happen. Each returns when what was asked is kept, so that nothing can lose it."""
 
-    async def dispatch(self, asked: Asked) -> str:
+    async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
         """The id of the run. Raises `WorkerNotFound`, `InvalidInput`, `StorageFull`."""
         ...
 

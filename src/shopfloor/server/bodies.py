@@ -9,27 +9,13 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 
 from shopfloor.errors import InvalidParameter
-from shopfloor.limits import OPEN_BRANCHES
-from shopfloor.ports import Asked, CallResult
-from shopfloor.server.limits import BODY_DEPTH, FOLDER_MOST_CHARS, SLUG_MOST_CHARS, TASK_MOST_CHARS, WORDS_MOST_CHARS
+from shopfloor.limits import OPEN_BRANCHES, TASK_MOST_CHARS
+from shopfloor.ports import CallResult, RunRequest, run_fields
+from shopfloor.server.limits import BODY_DEPTH
 from shopfloor.server.parameters import UUID4
 
 T = TypeVar("T")
 
-_Word = Annotated[str, Meta(min_length=1, max_length=WORDS_MOST_CHARS)]
-_Owner = Annotated[_Word | None, Meta(description="Under whom it is listed; the worker itself by default.")]
-_Task = Annotated[
-    Annotated[str, Meta(min_length=1, max_length=TASK_MOST_CHARS)] | None,
-    Meta(description="What lists show; made of the input by default."),
-]
-_Input = Annotated[dict[str, Any], Meta(description="What the worker is given, by name.")]
-_ChannelId = Annotated[_Word | None, Meta(description="Where it came from; `api` by default.")]
-_ChannelName = Annotated[_Word | None, Meta(description="What people call that place.")]
-_Key = Annotated[_Word | None, Meta(description="The same key again is the same run.")]
-_Folder = Annotated[
-    Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=FOLDER_MOST_CHARS)] | None,
-    Meta(description="The folder it works in, on the server's machine: an absolute path."),
-]
 _Failed = Annotated[
     Annotated[str, Meta(max_length=TASK_MOST_CHARS)] | None, Meta(description="Why there is no result.")
 ]
@@ -46,8 +32,8 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class GivenResult(_Told, frozen=True, kw_only=True):
     """What a call gave, or why it gave nothing. With neither it gave null; with both it failed."""
 
-    tool_call_id: _Word
-    tool_name: _Word | None = None
+    tool_call_id: run_fields.Word
+    tool_name: run_fields.Word | None = None
     result: Any = None
     error: Annotated[str | None, Meta(description="Why there is no result.")] = None
     block_index: Annotated[Any, Meta(description="Sent back by an SDK that has shown the result to its caller.")] = None
@@ -66,50 +52,26 @@ class GivenResult(_Told, frozen=True, kw_only=True):
 class StartExecution(_Told, frozen=True, kw_only=True, tag="start", tag_field="type"):
     """Runs a worker, and tells what it does."""
 
-    input: _Input = {}
+    input: run_fields.Input = {}
     detach: Annotated[bool, Meta(description="Whether the run goes on when the connection is closed.")] = False
-    idempotency_key: _Key = None
-    owner: _Owner = None
-    channel_id: _ChannelId = None
-    channel_name: _ChannelName = None
-    task: _Task = None
-    cwd: _Folder = None
+    idempotency_key: run_fields.IdempotencyKey = None
+    owner: run_fields.Owner = None
+    channel_id: run_fields.ChannelId = None
+    channel_name: run_fields.ChannelName = None
+    task: run_fields.Task = None
+    cwd: run_fields.Folder = None
 
-    def asked(self, worker: str) -> Asked:
-        return Asked(
-            worker=worker,
-            input=self.input,
-            task=self.task,
-            owner=self.owner,
-            channel_id=self.channel_id,
-            channel_name=self.channel_name,
-            idempotency_key=self.idempotency_key,
-            cwd=self.cwd,
-        )
+    def request(self, worker: str) -> RunRequest:
+        shared = RunRequest.__struct_fields__[1:]
+        return RunRequest(worker=worker, **{name: getattr(self, name) for name in shared})
 
 
 class ContinueExecution(_Told, frozen=True, kw_only=True, tag="continue", tag_field="type"):
     """Goes on with a run that waits, with results of its calls, and tells what remains."""
 
-    execution_id: Annotated[_Word, Meta(description="The run.", extra_json_schema={"pattern": UUID4})]
+    execution_id: Annotated[run_fields.Word, Meta(description="The run.", extra_json_schema={"pattern": UUID4})]
     tool_results: Annotated[list[GivenResult], Meta(min_length=1, max_length=OPEN_BRANCHES)]
     detach: Annotated[bool, Meta(description="Whether the run goes on when the connection is closed.")] = False
-
-
-class RunOrder(_Body, frozen=True, kw_only=True):
-    """Asks for a run that goes on whoever watches."""
-
-    worker: Annotated[str, Meta(min_length=1, max_length=SLUG_MOST_CHARS, description="The worker's slug.")]
-    input: _Input = {}
-    task: _Task = None
-    owner: _Owner = None
-    channel_id: _ChannelId = None
-    channel_name: _ChannelName = None
-    idempotency_key: _Key = None
-    cwd: _Folder = None
-
-    def asked(self) -> Asked:
-        return Asked(**{name: getattr(self, name) for name in self.__struct_fields__})
 
 
 class PinRequest(_Body, frozen=True, kw_only=True):
@@ -121,13 +83,13 @@ class PinRequest(_Body, frozen=True, kw_only=True):
 class CancelOrder(_Body, frozen=True, kw_only=True):
     """Asks a run to end."""
 
-    reason: Annotated[_Word | None, Meta(description="What its outcome says.")] = None
+    reason: Annotated[run_fields.Word | None, Meta(description="What its outcome says.")] = None
 
 
 class AnswerOrder(_Body, frozen=True, kw_only=True):
     """Answers what a run waits for."""
 
-    call_id: Annotated[_Word, Meta(description="The call that waits, as `awaits` of the run names it.")]
+    call_id: Annotated[run_fields.Word, Meta(description="The call that waits, as `awaits` of the run names it.")]
     answer: Annotated[Any | UnsetType, Meta(description="The answer: whatever was asked for.")] = UNSET
     error: _Failed = None
 
@@ -140,7 +102,7 @@ class AnswerOrder(_Body, frozen=True, kw_only=True):
 
 
 Execution = StartExecution | ContinueExecution
-BODIES = (StartExecution, ContinueExecution, RunOrder, PinRequest, CancelOrder, AnswerOrder)
+BODIES = (StartExecution, ContinueExecution, RunRequest, PinRequest, CancelOrder, AnswerOrder)
 
 _JSON = "application/json"
 _HINT = "see /api/docs for what it takes"

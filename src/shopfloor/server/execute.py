@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import InvalidInput, RunNotFound
-from shopfloor.ports import LogReader, Works
+from shopfloor.ports import LogReader, RunOrigin, Works
 from shopfloor.server.answers import services_of, streams, works_of
 from shopfloor.server.auditing import audit
 from shopfloor.server.bodies import ContinueExecution, Execution, StartExecution, body_of
@@ -40,8 +40,8 @@ async def execute_worker(request: Request, params: ExecuteParams) -> Response:
     asked = await body_of(request, _decoder)
     if isinstance(asked, StartExecution):
         wait = None if asked.detach else served.client_wait_seconds
-        order = msgspec.structs.replace(asked.asked(params.slug), client_wait_seconds=wait)
-        run_id, state = await works.dispatch(order), StreamState()
+        run_id = await works.dispatch(asked.request(params.slug), RunOrigin(client_wait_seconds=wait))
+        state = StreamState()
         audit(request, "run.dispatched", run_id=run_id, detail=params.slug)
     else:
         run_id, state = asked.execution_id, await _continued(served.logs, works, params.slug, asked)

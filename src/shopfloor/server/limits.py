@@ -17,8 +17,6 @@ EVENTS_MOST: Final = 1_000
 """How many rows of a timeline, or events of a log, at most."""
 NUMBER_MOST: Final = 2**53 - 1
 """The largest number that every reader of JSON can tell from the next."""
-WORDS_MOST_CHARS: Final = 1_000
-"""The longest filter, search or cursor."""
 
 LATER_EVENTS: Final = 2_000
 """How far beyond a page of a log the results of its calls are looked for."""
@@ -39,12 +37,6 @@ AWAITING_RUNS: Final = 100
 # What comes in and goes out.
 BODY_DEPTH: Final = 100
 """How deep a body may be nested."""
-SLUG_MOST_CHARS: Final = 200
-"""The longest name of a worker: it is a folder's name."""
-TASK_MOST_CHARS: Final = 100_000
-"""The longest task, and the longest reason why a call gave nothing."""
-FOLDER_MOST_CHARS: Final = 4_096
-"""The longest path of a folder."""
 TRANSCRIPT_BYTES: Final = 64 * 1024 * 1024
 """The largest transcript that is unpacked."""
 

@@ -7,28 +7,29 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shopfloor.ports import RunRequest
 from shopfloor.server.answers import answer, says, services_of, works_of
 from shopfloor.server.auditing import audit
-from shopfloor.server.bodies import AnswerOrder, CancelOrder, RunOrder, body_of
+from shopfloor.server.bodies import AnswerOrder, CancelOrder, body_of
 from shopfloor.server.operations import Operations
 from shopfloor.server.parameters import NoParams, RunParams
 from shopfloor.server.shapes import CancelAnswer, Catalogue, ProviderList, RunAnswer, shown_status
 from shopfloor.server.workers import owned_run
 
-_run_order = msgspec.json.Decoder(RunOrder)
+_run_request = msgspec.json.Decoder(RunRequest)
 _cancel_order = msgspec.json.Decoder(CancelOrder)
 _answer_order = msgspec.json.Decoder(AnswerOrder)
 
 operations = Operations()
 
 
-@operations("POST", "/api/runs", says(RunAnswer, "It is kept, and begins as soon as it can."), body=RunOrder)
+@operations("POST", "/api/runs", says(RunAnswer, "It is kept, and begins as soon as it can."), body=RunRequest)
 async def make_run(request: Request, _: NoParams) -> Response:
     """Has a worker run, whoever watches."""
     works = works_of(request)
-    order = await body_of(request, _run_order)
-    run_id = await works.dispatch(order.asked())
-    audit(request, "run.dispatched", run_id=run_id, detail=order.worker)
+    wanted = await body_of(request, _run_request)
+    run_id = await works.dispatch(wanted)
+    audit(request, "run.dispatched", run_id=run_id, detail=wanted.worker)
     return answer(RunAnswer(run_id))
 
 

@@ -9,7 +9,9 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct
 
 from shopfloor.errors import InvalidParameter, InvalidRunId, RunNotFound
+from shopfloor.limits import SLUG_MOST_CHARS, WORDS_MOST_CHARS
 from shopfloor.log import checked_run_id, is_run_id
+from shopfloor.ports import run_fields
 from shopfloor.server.limits import (
     EVENTS_MOST,
     FIND_DEFAULT,
@@ -18,10 +20,8 @@ from shopfloor.server.limits import (
     LOG_DEFAULT,
     NUMBER_MOST,
     OFFSET_MOST,
-    SLUG_MOST_CHARS,
     STREAM_RUNS,
     TIMELINE_DEFAULT,
-    WORDS_MOST_CHARS,
 )
 
 HEADERS: Final = {"last_event_id": "Last-Event-ID"}
@@ -36,7 +36,7 @@ _is_rfc3339 = re.compile(_RFC3339, re.ASCII).fullmatch
 _RunId = Annotated[str, Meta(extra_json_schema={"pattern": UUID4})]
 _Time = Annotated[str, Meta(extra_json_schema={"pattern": _RFC3339, "maxLength": _TIME_CHARS})]
 _Number = Annotated[int, Meta(ge=0, le=NUMBER_MOST)]
-_Word = Annotated[str, Meta(min_length=1, max_length=WORDS_MOST_CHARS)]
+_Word = run_fields.Word
 _Words = Annotated[str, Meta(max_length=WORDS_MOST_CHARS)]
 
 RunId = Annotated[_RunId, Meta(description="A run.")]

@@ -297,7 +297,7 @@ def detail_of(
 
 
 def _shared(run: RunItem, logs: LogReader) -> dict[str, Any]:
-    row = run.row
+    row, own, tree = run.row, run.row.own, run.row.tree
     # Locks are looked at only where they matter.
     is_attended = row.status != "running" or logs.is_attended(row.id, row.host)
     failed = row.error_code is not None or row.error_message is not None
@@ -319,10 +319,10 @@ def _shared(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "kind": row.kind,
         "duration_ms": row.duration_ms,
         "tool_calls": row.tool_calls,
-        "usage": row.own_usage,
-        "cost_usd": row.own_cost_usd,
-        "tree_usage": row.tree_usage,
-        "tree_cost_usd": row.tree_cost_usd,
+        "usage": own.usage,
+        "cost_usd": own.cost_usd,
+        "tree_usage": tree.usage,
+        "tree_cost_usd": tree.cost_usd,
         "error": Failure(row.error_code, row.error_message, row.error_hint or msgspec.UNSET) if failed else None,
         "pinned": run.pinned,
         "provider": row.provider,

@@ -6,7 +6,7 @@ from shopfloor.views.calls_below import CallsBelow, join_call_id, split_call_id
 from shopfloor.views.finding import Finder, Found
 from shopfloor.views.outline import Outline, Step, by_parent, outline
 from shopfloor.views.partial_messages import PartialMessages, without_pieces
-from shopfloor.views.row import RunRow, ToldSpending, added, provider_of, row_fold
+from shopfloor.views.row import RunRow, queued_row, row_fold
 from shopfloor.views.search import (
     HIT_BEGIN,
     HIT_END,
@@ -24,6 +24,7 @@ from shopfloor.views.search_pieces import ROW_PIECE, SearchPiece, SearchState, s
 from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
 from shopfloor.views.signals import Signals, signals_step
 from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
+from shopfloor.views.spending import Spending, Spent, added, spending_step, summed
 from shopfloor.views.status import INTERRUPTED, RunState, is_interrupted, shown_status
 from shopfloor.views.stream import (
     CLIENT_TOOL,
@@ -73,7 +74,15 @@ from shopfloor.views.stream_wire import decode_event, encode_event
 from shopfloor.views.text import as_text, cut
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import Load, Row, tree
-from shopfloor.views.waiting import DEFINITION_CHANGED, RATE_LIMIT, Waits, asked_line, held_words, waits_step
+from shopfloor.views.waiting import (
+    DEFINITION_CHANGED,
+    RATE_LIMIT,
+    Waits,
+    asked_line,
+    held_words,
+    place_name,
+    waits_step,
+)
 
 __all__ = [
     "AGENT_SIGNALS",
@@ -113,6 +122,8 @@ __all__ = [
     "Signals",
     "Span",
     "Spans",
+    "Spending",
+    "Spent",
     "Start",
     "Step",
     "StreamEvent",
@@ -125,7 +136,6 @@ __all__ = [
     "Timeline",
     "TimelineRow",
     "Told",
-    "ToldSpending",
     "ToolCallItem",
     "ToolInputAvailable",
     "ToolInputDelta",
@@ -164,9 +174,10 @@ __all__ = [
     "notice_of",
     "outline",
     "parse_query",
+    "place_name",
     "plain_text",
     "preview",
-    "provider_of",
+    "queued_row",
     "resumed",
     "row_fold",
     "search_fold",
@@ -175,8 +186,10 @@ __all__ = [
     "silently",
     "snippet",
     "spans_fold",
+    "spending_step",
     "split_call_id",
     "stream_step",
+    "summed",
     "timeline_fold",
     "tree",
     "unmarked",

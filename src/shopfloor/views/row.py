@@ -12,7 +12,6 @@ from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
     CallStarted,
-    Cost,
     Event,
     RunCompleted,
     RunStarted,
@@ -20,22 +19,15 @@ from shopfloor.log import (
     StepStarted,
     ToolCall,
     ToolResult,
-    Usage,
     UserMessage,
     is_piece,
 )
+from shopfloor.views.spending import Spending, Spent, spending_step
 from shopfloor.views.text import as_text
-from shopfloor.views.waiting import NOTHING, Waits, bounded, place_of, waits_step
+from shopfloor.views.waiting import NOTHING, Waits, waits_step
 
 _MOST = 2**53
 _NO_PROVIDERS = ("builtin", "plugin", "command", None)
-
-
-class ToldSpending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the messages of a step that goes on say was spent: the step's own total takes their place."""
-
-    usage: Usage = Usage()
-    cost_usd: float | None = None
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,14 +62,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int | None = None
     tool_calls: int = 0
     messages: int = 0
-    usage: Usage = Usage()
-    """Of the steps that have ended."""
-    cost_usd: float | None = None
-    told: dict[str, ToldSpending] = {}
-    """Of those that go on, by their places."""
-    sub_usage: Usage = Usage()
-    """Of the runs that it called, with those that they called."""
-    sub_cost_usd: float | None = None
+    spending: Spending = Spending()
     children: int = 0
     """How many runs it has called."""
     waits: Waits = NOTHING
@@ -98,28 +83,14 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.waits.waits_for if self.status == "waiting" else None
 
     @property
-    def own_usage(self) -> Usage:
+    def own(self) -> Spent:
         """What it has spent itself, as far as is known by now."""
-        usage = self.usage
-        for told in self.told.values():
-            usage = added(usage, told.usage)
-        return usage
+        return self.spending.own
 
     @property
-    def own_cost_usd(self) -> float | None:
-        cost = self.cost_usd
-        for told in self.told.values():
-            cost = _sum(cost, told.cost_usd)
-        return cost
-
-    @property
-    def tree_usage(self) -> Usage:
+    def tree(self) -> Spent:
         """With what its sub-runs spent."""
-        return added(self.own_usage, self.sub_usage)
-
-    @property
-    def tree_cost_usd(self) -> float | None:
-        return _sum(self.own_cost_usd, self.sub_cost_usd)
+        return self.spending.own + self.spending.sub
 
     @property
     def ended(self) -> bool:
@@ -130,7 +101,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
     """The row after the events, the next of its run."""
     row = _opened(row, events)
     last_seq, messages, tool_calls, waits = row.last_seq, row.messages, row.tool_calls, row.waits
-    model = row.model
+    model, spending = row.model, row.spending
     last: Event | None = None
     for event in events:
         last, last_seq = event, event.seq
@@ -139,7 +110,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 # What an agent's program notes by itself is no message of anybody's; a piece is no message yet.
                 messages += bool(message.blocks) and not is_piece(message)
                 model = model if message.model is None or message.synthetic else message.model
-                row = _told(row, event, message)
+                spending = spending_step(spending, event)
             case UserMessage() as message:
                 messages += bool(message.blocks)
             case ToolCall() as call:
@@ -151,14 +122,17 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                     waits = waits_step(waits, event)
             case StepStarted() | CallStarted() as step:
                 waits = waits_step(waits, event)
+                spending = spending_step(spending, event)
                 row = _begun(row, step)
-            case StepCompleted() | CallCompleted() as step:
+            case StepCompleted() | CallCompleted():
                 waits = waits_step(waits, event)
-                row = _spent(row, event, step)
+                spending = spending_step(spending, event)
             case RunStarted() as started:
+                spending = spending_step(spending, event)
                 row = replace(row, **_started(row, event, started, waited=waits.waiting))
             case RunCompleted() as ended:
-                row = replace(row, **_completed(row, event, ended))
+                spending = spending_step(spending, event)
+                row = replace(row, **_completed(event, ended))
             case _:
                 pass
     waits = NOTHING if row.ended else waits
@@ -170,6 +144,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         messages=messages,
         tool_calls=tool_calls,
         model=model,
+        spending=spending,
         waits=waits,
         status=row.status if row.ended else "waiting" if waiting else "running",
         outside=row.outside if last is None else waiting and (waits.for_definition or _rests(last)),
@@ -177,7 +152,14 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
     )
 
 
-def provider_of(worker_type: str | None) -> str | None:
+def queued_row(run_id: str, started: RunStarted) -> RunRow:
+    """The row of a run that has not started, of the event that will be its first."""
+    parent = None if started.parent is None else started.parent["run_id"]
+    row = RunRow(id=run_id, parent_run_id=parent, status="queued", started_at=started.queued_at or "")
+    return replace(row, **_first_facts(row, started))
+
+
+def _provider_of(worker_type: str | None) -> str | None:
     """The provider that a run of this type is handed to as it is; None where there is none, or a worker decides."""
     return None if worker_type in _NO_PROVIDERS else worker_type
 
@@ -186,45 +168,6 @@ def _begun(row: RunRow, step: StepStarted | CallStarted) -> RunRow:
     if isinstance(step, CallStarted):
         return replace(row, children=row.children + 1)
     return row if step.session is None else replace(row, provider=step.session.provider)
-
-
-def _told(row: RunRow, event: Event, message: AssistantMessage) -> RunRow:
-    if message.usage is None and message.cost is None:
-        return row
-    place = place_of(event)
-    if message.note is not None and message.note.kind == "left":
-        # What it says is the whole of what was spent until it was left.
-        return _settled(row, place, message.usage, message.cost)
-    known = row.told.get(place, ToldSpending())
-    told = ToldSpending(added(known.usage, message.usage), _sum(known.cost_usd, message.cost and message.cost.usd))
-    return replace(row, told=bounded({**row.told, place: told}))
-
-
-def _settled(row: RunRow, place: str, usage: Usage | None, cost: Cost | None) -> RunRow:
-    """Its own total counts, or else what its messages told."""
-    told = row.told.get(place)
-    usd = cost and cost.usd
-    if usage is None and cost is None and told is not None:
-        usage, usd = told.usage, told.cost_usd
-    others = {one: said for one, said in row.told.items() if one != place} if told is not None else row.told
-    return replace(row, usage=added(row.usage, usage), cost_usd=_sum(row.cost_usd, usd), told=others)
-
-
-def _spent(row: RunRow, event: Event, step: StepCompleted | CallCompleted) -> RunRow:
-    """A run's own totals, where it has them, replace these at the outcome."""
-    if isinstance(step, CallCompleted):
-        if step.usage is None and step.cost is None:
-            return row
-        usage, cost = added(row.sub_usage, step.usage), _sum(row.sub_cost_usd, step.cost and step.cost.usd)
-        return replace(row, sub_usage=usage, sub_cost_usd=cost)
-    place = place_of(event)
-    if step.usage is None and step.cost is None and place not in row.told:
-        return row
-    return replace(
-        _settled(row, place, step.usage, step.cost),
-        sub_usage=added(row.sub_usage, step.sub_usage),
-        sub_cost_usd=_sum(row.sub_cost_usd, step.sub_cost and step.sub_cost.usd),
-    )
 
 
 def _rests(last: Event | None) -> bool:
@@ -247,20 +190,17 @@ def _opened(row: RunRow, events: Sequence[Event]) -> RunRow:
 def _started(row: RunRow, event: Event, started: RunStarted, *, waited: bool) -> dict[str, Any]:
     change: dict[str, Any] = {"attempt": _storable(started.attempt), "host": started.host}
     if row.attempt:
-        # What was cut off is over.
-        cut_off = row.interruptions + (not waited)
-        return change | {
-            "usage": row.own_usage,
-            "cost_usd": row.own_cost_usd,
-            "told": {},
-            "interruptions": cut_off,
-        }
-    return change | {
+        return change | {"interruptions": row.interruptions + (not waited)}
+    return change | _first_facts(row, started)
+
+
+def _first_facts(row: RunRow, started: RunStarted) -> dict[str, Any]:
+    return {
         "root_run_id": started.root_run_id or row.id,
         "name": started.name,
         "kind": started.kind,
         "worker_type": started.worker_type or "builtin",
-        "provider": provider_of(started.worker_type),
+        "provider": _provider_of(started.worker_type),
         "agent_id": started.agent_id or started.name,
         "channel_id": started.channel_id,
         "channel_name": started.channel_name,
@@ -269,7 +209,7 @@ def _started(row: RunRow, event: Event, started: RunStarted, *, waited: bool) ->
     }
 
 
-def _completed(row: RunRow, event: Event, ended: RunCompleted) -> dict[str, Any]:
+def _completed(event: Event, ended: RunCompleted) -> dict[str, Any]:
     return {
         "status": ended.status,
         "result": None if ended.result is None else as_text(ended.result),
@@ -278,26 +218,7 @@ def _completed(row: RunRow, event: Event, ended: RunCompleted) -> dict[str, Any]
         "error_hint": (ended.error.hint or None) if ended.error else None,
         "completed_at": event.timestamp,
         "duration_ms": ended.duration_ms if ended.duration_ms is None else _storable(ended.duration_ms),
-        "usage": ended.usage or row.own_usage,
-        "cost_usd": ended.cost.usd if ended.cost else row.own_cost_usd,
-        "told": {},
-        "sub_usage": ended.sub_usage or row.sub_usage,
-        "sub_cost_usd": ended.sub_cost.usd if ended.sub_cost else row.sub_cost_usd,
     }
-
-
-def added(one: Usage, other: Usage | None) -> Usage:
-    """Tokens of both."""
-    if other is None:
-        return one
-    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
-    """Both together, as far as they are known."""
-    if one is None or other is None:
-        return one if other is None else other
-    return one + other
 
 
 def _storable(number: int) -> int:

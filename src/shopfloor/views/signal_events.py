@@ -86,10 +86,6 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The code of an error that it cannot get over, where one was told."""
     tool_calls: int = 0
     files: int = 0
-    spent: Usage | None = None
-    """By what its messages say."""
-    cost: float | None = 0.0
-    """Of the same; None where a part of it has no price."""
 
     @property
     def id(self) -> str:

@@ -53,12 +53,13 @@ from shopfloor.log import (
     UserMessage,
 )
 from shopfloor.views import signal_events as tell
-from shopfloor.views.row import added
 from shopfloor.views.signal_events import Agent, Metrics, Reason, Signal
+from shopfloor.views.spending import NOTHING_SPENT, Spending, Spent, spending_step
+from shopfloor.views.waiting import place_of
 
 T = TypeVar("T")
-_RUN = ""
-"""The place of a session that is the run itself."""
+_RUN = "#"
+"""The place of a session that is the run itself; no step has it."""
 _REASONS: Final[dict[str, Reason]] = {
     ExecutionCancelled.code: "user_cancel",
     BudgetExceeded.code: "error",
@@ -80,6 +81,8 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When the calls that are open began, by session and call."""
     files: dict[str, None] = {}
     """The files that were changed, by session and path: each is counted once."""
+    spending: Spending = Spending()
+    """Of the attempt that goes on."""
 
 
 Step = tuple[Signals, list[Signal]]
@@ -87,8 +90,11 @@ Step = tuple[Signals, list[Signal]]
 
 def signals_step(state: Signals, event: Event) -> Step:
     """The state after the event, the next of its run, and what it tells."""
-    state, told = _step(state, event)
-    return state, [replace(signal, n=n) if n else signal for n, signal in enumerate(told)]
+    # What an event ends has spent what was known before it.
+    after, told = _step(state, event)
+    if not isinstance(event.payload, RunStarted | RunCompleted):
+        after = replace(after, spending=spending_step(state.spending, event))
+    return after, [replace(signal, n=n) if n else signal for n, signal in enumerate(told)]
 
 
 def _step(state: Signals, event: Event) -> Step:
@@ -120,7 +126,7 @@ def _step(state: Signals, event: Event) -> Step:
 
 def _attempted(state: Signals, event: Event, run: RunStarted) -> Step:
     """A new attempt: what the one before had open died with it, though the step may be gone on with."""
-    told = [_cut(agent, event, "system") for agent in state.agents.values() if agent.spawned]
+    told = [_cut(state, place, event, "system") for place, agent in state.agents.items() if agent.spawned]
     agents = {place: _again(agent, event, run.attempt) for place, agent in state.agents.items()}
     if run.attempt == 1 and run.kind == "agent" and event.parent_run_id is not None and run.worker_type is not None:
         agents[_RUN] = Agent(name=event.run_id, spawned=False, provider=run.worker_type, began=event.timestamp)
@@ -144,11 +150,11 @@ def _started(state: Signals, event: Event, step: StepStarted) -> Step:
     session = step.session
     if session is None:
         return state, []
-    place = _place(event)
+    place = place_of(event)
     told: list[Signal] = []
     if (before := state.agents.get(place)) is not None:
         # A further try, though nobody wrote how the one before ended.
-        told += [_cut(before, event, "system")] if before.spawned else []
+        told += [_cut(state, place, event, "system")] if before.spawned else []
         state = _without(state, place)
     run = state.agents.get(_RUN)
     if run is not None and not run.spawned:
@@ -171,7 +177,7 @@ def _started(state: Signals, event: Event, step: StepStarted) -> Step:
 
 def _speaking(state: Signals, event: Event) -> tuple[Signals, str, list[Signal]]:
     """Where the session stands that this event is of; it is told of where that was not done yet."""
-    place = _place(event)
+    place = place_of(event)
     place = place if place in state.agents else _RUN
     agent = state.agents.get(place)
     if agent is None or agent.spawned:
@@ -202,15 +208,6 @@ def _said(state: Signals, event: Event, message: AssistantMessage) -> Step:
         # It got over it after all. What was cut off had come before.
         agent = replace(agent, failed=None)
     told += tell.thinking(agent, event, message)
-    left = message.note is not None and message.note.kind == "left"
-    # A sitting that was left sums up what its messages told as they came.
-    if message.usage is not None and not (left and agent.spent is not None):
-        cost = _usd(message.cost)
-        agent = replace(
-            agent,
-            spent=added(agent.spent or Usage(), message.usage),
-            cost=None if agent.cost is None or cost is None else agent.cost + cost,
-        )
     return state if agent is before else _with(state, place, agent), told
 
 
@@ -240,7 +237,7 @@ def _presses(limit: Limit | None) -> bool:
 
 def _rests(state: Signals, event: Event, until: str | None) -> Step:
     """We wait for the provider, to go on with the session then."""
-    place = _place(event)
+    place = place_of(event)
     agent = state.agents.get(place)
     if agent is None or not agent.spawned or agent.failed == RateLimited.code:
         return state, []
@@ -296,7 +293,7 @@ class _End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _ended(state: Signals, event: Event, step: StepCompleted) -> Step:
-    place = _place(event)
+    place = place_of(event)
     agent = state.agents.get(place)
     if agent is None or not agent.name.endswith(f":{step.try_}"):
         return state, []
@@ -317,7 +314,7 @@ def _ended(state: Signals, event: Event, step: StepCompleted) -> Step:
         cost=step.cost,
         duration_ms=step.duration_ms,
     )
-    return _without(state, place), _end(agent, event, end)
+    return _without(state, place), _end(agent, event, end, _spent(state, place))
 
 
 def _outcome(state: Signals, event: Event, run: RunCompleted) -> list[Signal]:
@@ -326,10 +323,10 @@ def _outcome(state: Signals, event: Event, run: RunCompleted) -> list[Signal]:
     reason = "user_cancel" if run.status == "cancelled" else _REASONS.get(run.error.code if run.error else "", "system")
     for place, agent in state.agents.items():
         if place != _RUN:
-            told += [_cut(agent, event, reason)] if agent.spawned else []
+            told += [_cut(state, place, event, reason)] if agent.spawned else []
         elif agent.spawned or not agent.again:
             told += [] if agent.spawned else [tell.spawned(agent, event, state.host)]
-            told += _end(agent, event, _end_of(run))
+            told += _end(agent, event, _end_of(run), _spent(state, place))
     return told
 
 
@@ -349,7 +346,7 @@ def _end_of(run: RunCompleted) -> _End:
     )
 
 
-def _end(agent: Agent, event: Event, end: _End) -> list[Signal]:
+def _end(agent: Agent, event: Event, end: _End, spent: Spent) -> list[Signal]:
     told: list[Signal] = []
     reason = _reason(agent, end)
     if end.error is not None and (end.code or AgentFailed.code) != agent.failed:
@@ -360,8 +357,8 @@ def _end(agent: Agent, event: Event, end: _End) -> list[Signal]:
             told.append(tell.failed(agent, event, end.code, end.error, recoverable=end.recoverable))
     metrics = Metrics(
         duration_ms=tell.ms_between(agent.began, event.timestamp) if end.duration_ms is None else end.duration_ms,
-        usage=end.usage or agent.spent,
-        cost_usd=_usd(end.cost) if end.cost or agent.spent is None else agent.cost,
+        usage=end.usage or _usage(spent),
+        cost_usd=_usd(end.cost) if end.cost else _known_cost(spent),
     )
     if reason is None:
         told.append(tell.completed(agent, event, metrics, success=end.error is None, exit_code=end.exit_code))
@@ -388,14 +385,28 @@ def _reason(agent: Agent, end: _End) -> Reason | None:
     return None if exited else "error"
 
 
-def _cut(agent: Agent, event: Event, reason: Reason) -> Signal:
+def _cut(state: Signals, place: str, event: Event, reason: Reason) -> Signal:
     """A session whose end nobody wrote: of what it took there is what its messages say."""
+    agent, spent = state.agents[place], _spent(state, place)
     metrics = Metrics(
-        duration_ms=tell.ms_between(agent.began, event.timestamp),
-        usage=agent.spent,
-        cost_usd=None if agent.spent is None else agent.cost,
+        duration_ms=tell.ms_between(agent.began, event.timestamp), usage=_usage(spent), cost_usd=_known_cost(spent)
     )
     return tell.terminated(agent, event, metrics, reason)
+
+
+def _spent(state: Signals, place: str) -> Spent:
+    """What a session has spent, by what it says itself: one that is the run itself, all of it."""
+    step = state.spending.of_step(place)
+    return state.spending.own if place == _RUN else step.before + step.told
+
+
+def _usage(spent: Spent) -> Usage | None:
+    return None if spent == NOTHING_SPENT else spent.usage
+
+
+def _known_cost(spent: Spent) -> float | None:
+    """None where a part of it has no price: a sum of the rest would be read as the whole."""
+    return spent.cost_usd if spent.is_priced else None
 
 
 # Keeping.
@@ -418,10 +429,6 @@ def _without(state: Signals, place: str) -> Signals:
 
 def _usd(cost: Cost | None) -> float | None:
     return None if cost is None else cost.usd
-
-
-def _place(event: Event) -> str:
-    return f"{event.path}#{event.iteration}"
 
 
 def _bounded(known: dict[str, T]) -> dict[str, T]:

@@ -184,7 +184,11 @@ def _without(state: Waits, place: str) -> Waits:
 
 def place_of(event: Event) -> str:
     """The step that it belongs to, and which round of it."""
-    return f"{event.path}#{event.iteration}" if event.iteration else event.path
+    return place_name(event.path, event.iteration)
+
+
+def place_name(path: str, iteration: int) -> str:
+    return f"{path}#{iteration}" if iteration else path
 
 
 def _path(place: str) -> str:

@@ -41,6 +41,7 @@ from shopfloor.log import (
 )
 from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
 from shopfloor.views.signals import Signals, signals_step
+from shopfloor.views.spending import Spending
 
 AGENT_ID = f"{RUN_ID}:build:0:1"
 WHO = {"agentId": AGENT_ID, "taskId": RUN_ID}
@@ -963,7 +964,7 @@ def test_what_is_not_understood_is_passed_over():
     ]
     state, told = fold(strange)
     assert types(told) == ["agent.spawned"]
-    assert list(state.agents) == ["build#0"]
+    assert list(state.agents) == ["build"]
 
 
 def test_blocks_of_a_later_version_are_passed_over():
@@ -986,8 +987,8 @@ def test_sessions_calls_and_files_that_stay_open_are_remembered_up_to_a_bound():
         for event in log((STEP, place), (called(), place), (answered("other", files=files), place)):
             state, _ = signals_step(state, event)
     assert len(state.agents) == len(state.calls) == len(state.files) == SIGNAL_FACTS
-    assert "build-9#0" not in state.agents
-    assert "build-10#0" in state.agents
+    assert "build-9" not in state.agents
+    assert "build-10" in state.agents
     assert len(msgspec.json.encode(state)) < SIGNAL_FACTS * 1000
 
 
@@ -996,7 +997,7 @@ def test_many_files_of_one_event_are_counted_and_not_all_remembered():
     state, told = fold(log(RUN, STEP, answered(files=[*files, files[0]])))
     assert len(told) == 2 + len(files) + 1
     assert len(state.files) == SIGNAL_FACTS
-    assert state.agents["build#0"].files == len(files)
+    assert state.agents["build"].files == len(files)
 
 
 def test_a_long_session_leaves_nothing_behind():
@@ -1004,4 +1005,4 @@ def test_a_long_session_leaves_nothing_behind():
     state, _ = fold(log(RUN, STEP, *payloads * 200))
     assert len(msgspec.json.encode(state)) < 1000
     state, _ = fold(log(ended()), state)
-    assert state == Signals(host="local-7c1")
+    assert state == Signals(host="local-7c1", spending=Spending(state.spending.settled))

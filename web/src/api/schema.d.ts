@@ -956,10 +956,10 @@ export interface components {
             blockIndex?: unknown;
         };
         /**
-         * RunOrder
+         * RunRequest
          * @description Asks for a run that goes on whoever watches.
          */
-        RunOrder: {
+        RunRequest: {
             /** @description The worker's slug. */
             worker: string;
             /**
@@ -2151,7 +2151,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RunOrder"];
+                "application/json": components["schemas"]["RunRequest"];
             };
         };
         responses: {

@@ -9,11 +9,12 @@ import msgspec
 
 from shopfloor.adapters.memory.store import MemoryStore
 from shopfloor.errors import ConflictError
-from shopfloor.ports import Change, Dispatch, Order, Recorded, queued_row
+from shopfloor.ports import Change, Order, QueuedRun, Recorded
+from shopfloor.views import queued_row
 
 
 class _Kept(msgspec.Struct):
-    order: Dispatch
+    order: QueuedRun
     host: str | None
 
 
@@ -21,12 +22,13 @@ class MemoryQueue:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._kept: dict[str, _Kept] = {}
-        self._keys: dict[str, tuple[str, tuple[str, dict[str, Any]]]] = {}
+        self._keys: dict[str, tuple[str, tuple[str, dict[str, Any] | None]]] = {}
         self._orders = store.orders
         self._last_number = 0
 
-    async def dispatch(self, order: Dispatch, *, host: str | None = None) -> str:
-        key, asked = order.idempotency_key, (order.worker, order.input)
+    async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
+        started = order.started
+        key, asked = started.idempotency_key, (started.name, started.input)
         known = None if key is None else self._keys.get(key)
         if known is not None:
             if known[1] != asked:
@@ -43,20 +45,20 @@ class MemoryQueue:
         await self._show(order)
         return order.run_id
 
-    async def claim(self, host: str, limit: int) -> list[Dispatch]:
+    async def claim(self, host: str, limit: int) -> list[QueuedRun]:
         free = [kept for kept in self._kept.values() if kept.host is None][:limit]
         for kept in free:
             kept.host = host
         return [kept.order for kept in free]
 
-    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> Dispatch | None:
+    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> QueuedRun | None:
         kept = self._kept.get(run_id)
         if kept is None or kept.host != instead_of:
             return None
         kept.host = host
         return kept.order
 
-    async def find(self, run_id: str) -> Dispatch | None:
+    async def find(self, run_id: str) -> QueuedRun | None:
         kept = self._kept.get(run_id)
         return None if kept is None else kept.order
 
@@ -90,9 +92,9 @@ class MemoryQueue:
         for kept in self._kept.values():
             await self._show(kept.order)
 
-    async def _show(self, order: Dispatch) -> None:
+    async def _show(self, order: QueuedRun) -> None:
         # Where there is a row already, it is past this one.
-        await self._store.apply([Change(row=queued_row(order), state=b"", timeline=[])])
+        await self._store.apply([Change(row=queued_row(order.run_id, order.started), state=b"", timeline=[])])
 
     async def recover(self, recorded: Recorded, *, is_idle: bool = False) -> int:
         # What is only in memory is never lost without its process.

@@ -49,7 +49,7 @@ _PRAGMAS: Final = (
     # What a statement might have to take back is not worth a file.
     "temp_store=MEMORY",
 )
-HEAD: Final = "0009"
+HEAD: Final = "0010"
 """The newest migration that this program knows."""
 SCHEMA: Final = Path(__file__).with_name("schema.sql")
 """What all migrations together make, for a new database."""

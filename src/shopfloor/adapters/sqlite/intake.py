@@ -22,7 +22,7 @@ import msgspec
 
 from shopfloor.errors import storage_error
 from shopfloor.limits import INTAKE_BYTES
-from shopfloor.ports import Dispatch, Order
+from shopfloor.ports import Order, QueuedRun
 from shopfloor.record import force_to_disk, open_for_append, write_private
 
 
@@ -30,7 +30,7 @@ class IntakeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the file: exactly one of these, and the host of a dispatch that is claimed from the start."""
 
     intake: str | None = None
-    dispatch: Dispatch | None = None
+    dispatch: QueuedRun | None = None
     host: str | None = None
     message: Order | None = None
     deleted: str | None = None

@@ -18,13 +18,13 @@ from shopfloor.adapters.sqlite.rows import columns_of
 from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
 from shopfloor.errors import ConflictError
-from shopfloor.ports import Dispatch, Order, Recorded, queued_row
-from shopfloor.views import RunRow
+from shopfloor.ports import Order, QueuedRun, Recorded
+from shopfloor.views import RunRow, queued_row
 
 T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
-_decode_dispatch = msgspec.json.Decoder(Dispatch).decode
+_decode_queued = msgspec.json.Decoder(QueuedRun).decode
 _decode_mark = msgspec.json.Decoder(IntakeMark).decode
 _decode_order = msgspec.json.Decoder(Order).decode
 
@@ -87,31 +87,31 @@ class SqliteQueue:
     async def _read(self, job: Callable[[sqlite3.Connection], T]) -> T:
         return await self._store_read(lambda connection: job(driver(connection)))
 
-    async def dispatch(self, order: Dispatch, *, host: str | None = None) -> str:
+    async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
         answer = await asyncio.wrap_future(self._writer.submit_one(self._take_in, _kept(order, host)))
         if isinstance(answer, ConflictError):
             raise answer
         return answer
 
-    async def claim(self, host: str, limit: int) -> list[Dispatch]:
-        def job(database: sqlite3.Connection) -> list[Dispatch]:
+    async def claim(self, host: str, limit: int) -> list[QueuedRun]:
+        def job(database: sqlite3.Connection) -> list[QueuedRun]:
             found = database.execute(_FREE, (limit,)).fetchall()
             if found:
                 database.execute(_CLAIM, (host, found[-1][0]))
-            return [_decode_dispatch(body) for _, body in found]
+            return [_decode_queued(body) for _, body in found]
 
         return await self._write(job)
 
-    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> Dispatch | None:
-        def job(database: sqlite3.Connection) -> Dispatch | None:
+    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> QueuedRun | None:
+        def job(database: sqlite3.Connection) -> QueuedRun | None:
             claimed = database.execute(_CLAIM_ONE, (host, instead_of, run_id)).rowcount
-            return _decode_dispatch(database.execute(_ONE, (run_id,)).fetchone()[0]) if claimed else None
+            return _decode_queued(database.execute(_ONE, (run_id,)).fetchone()[0]) if claimed else None
 
         return await self._write(job)
 
-    async def find(self, run_id: str) -> Dispatch | None:
+    async def find(self, run_id: str) -> QueuedRun | None:
         found = await self._read(lambda database: database.execute(_ONE, (run_id,)).fetchone())
-        return None if found is None else _decode_dispatch(found[0])
+        return None if found is None else _decode_queued(found[0])
 
     async def started(self, run_ids: Sequence[str]) -> None:
         def job(database: sqlite3.Connection) -> None:
@@ -149,7 +149,7 @@ class SqliteQueue:
 
     async def show_queued(self) -> None:
         def job(database: sqlite3.Connection) -> None:
-            orders = (_decode_dispatch(body) for (body,) in database.execute(_QUEUED).fetchall())
+            orders = (_decode_queued(body) for (body,) in database.execute(_QUEUED).fetchall())
             for some in _portions([_kept(order, None) for order in orders]):
                 _show(database, some)
 
@@ -248,16 +248,17 @@ class _Kept(NamedTuple):
     asked: bytes
 
 
-def _kept(order: Dispatch, host: str | None) -> _Kept:
+def _kept(order: QueuedRun, host: str | None) -> _Kept:
+    row, key = queued_row(order.run_id, order.started), order.started.idempotency_key
     return _Kept(
         run_id=order.run_id,
         host=host,
         body=_encode(order),
-        row=(*columns_of(queued_row(order)).values(), 0, False),
-        task=task_text(order.task),
-        channel=(order.channel_id, order.channel_name),
-        key=order.idempotency_key,
-        asked=_asked(order),
+        row=(*columns_of(row).values(), 0, False),
+        task=task_text(row.task),
+        channel=(row.channel_id, row.channel_name),
+        key=key,
+        asked=b"" if key is None else _digest(order.started.name, order.started.input or {}),
     )
 
 
@@ -331,14 +332,8 @@ def _flat(rows: list[tuple[Any, ...]]) -> list[Any]:
     return list(chain.from_iterable(rows))
 
 
-def _asked(order: Dispatch) -> bytes:
-    """What is asked for, told apart from anything else."""
-    if order.idempotency_key is None:
-        return b""
-    return _digest(order.worker, order.input)
-
-
 def _digest(worker: str, given: dict[str, Any]) -> bytes:
+    """What is asked for, told apart from anything else."""
     return hashlib.sha256(msgspec.json.encode((worker, given), order="deterministic")).digest()
 
 

@@ -9,19 +9,17 @@ import msgspec
 from sqlalchemy import Column, RowMapping
 
 from shopfloor.adapters.sqlite.schema import worker_runs
-from shopfloor.log import Usage
 from shopfloor.ports import RunItem, TimelineItem
-from shopfloor.views import RunRow, ToldSpending, Waits
+from shopfloor.views import RunRow, Spending, Waits
 
-_JSON = ("usage", "told", "sub_usage", "waits")
+_JSON = ("spending", "waits")
 _PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in (*_JSON, "channel_name"))
 """The fields that are columns as they are."""
 _LISTED = tuple(name for name in _PLAIN if name != "result")
 """Those that a list shows: a result can be long."""
 _OF_ITEM = ("num", "event_count", "has_transcript", "search_stopped_at")
 
-_decode_usage = msgspec.json.Decoder(Usage).decode
-_decode_told = msgspec.json.Decoder(dict[str, ToldSpending]).decode
+_decode_spending = msgspec.json.Decoder(Spending).decode
 _decode_waits = msgspec.json.Decoder(Waits).decode
 
 
@@ -29,7 +27,7 @@ def columns_of(row: RunRow) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(row, name) for name in _PLAIN}
     for name in _JSON:
         value = getattr(row, name)
-        values[name] = None if value in (_NOTHING, _NO_WAITS, {}) else msgspec.json.encode(value).decode()
+        values[name] = None if value in (_NOTHING, _NO_WAITS) else msgspec.json.encode(value).decode()
     return values
 
 
@@ -41,13 +39,11 @@ def row_columns(*, listed: bool) -> list[Column[Any]]:
 def item_of(found: Sequence[Any], *, listed: bool) -> RunItem:
     """A row of `row_columns`, then the channel's name and the pin."""
     names = _LISTED if listed else _PLAIN
-    usage, told, sub_usage, waits, number, events, archived, stopped_at, channel_name, pinned = found[len(names) :]
+    spending, waits, number, events, archived, stopped_at, channel_name, pinned = found[len(names) :]
     row = RunRow(
         **dict(zip(names, found, strict=False)),
         channel_name=channel_name,
-        usage=_decode_usage(usage) if usage else _NOTHING,
-        told=_decode_told(told) if told else {},
-        sub_usage=_decode_usage(sub_usage) if sub_usage else _NOTHING,
+        spending=_decode_spending(spending) if spending else _NOTHING,
         waits=_decode_waits(waits) if waits else _NO_WAITS,
     )
     return RunItem(
@@ -61,7 +57,7 @@ def item_of(found: Sequence[Any], *, listed: bool) -> RunItem:
     )
 
 
-_NOTHING = Usage()
+_NOTHING = Spending()
 _NO_WAITS = Waits()
 
 

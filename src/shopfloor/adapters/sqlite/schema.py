@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Float, ForeignKey, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import Boolean, Column, ForeignKey, Integer, LargeBinary, MetaData, Table, Text
 
 metadata = MetaData()
 
@@ -36,17 +36,13 @@ worker_runs = Table(
     Column("duration_ms", Integer),
     Column("tool_calls", Integer, nullable=False),
     Column("messages", Integer, nullable=False),
-    Column("usage", Text),
-    Column("cost_usd", Float),
-    Column("sub_usage", Text),
-    Column("sub_cost_usd", Float),
+    Column("spending", Text),
     Column("children", Integer, nullable=False),
     Column("last_seq", Integer, nullable=False),
     Column("event_count", Integer, nullable=False),
     Column("has_transcript", Boolean, nullable=False),
     Column("wake_at", Text),
     Column("waits", Text),
-    Column("told", Text),
     Column("outside", Boolean, nullable=False),
     Column("search_stopped_at", Integer),
 )

@@ -14,7 +14,7 @@ CREATE TABLE worker_runs (
         completed_at TIMESTAMP,
         worker_type TEXT NOT NULL DEFAULT 'builtin',
         agent_id TEXT
-    , parent_run_id TEXT, root_run_id TEXT, name TEXT NOT NULL DEFAULT '', kind TEXT NOT NULL DEFAULT '', error_code TEXT, error_message TEXT, host TEXT, attempt INTEGER NOT NULL DEFAULT 0, queued_at TIMESTAMP, duration_ms INTEGER, tool_calls INTEGER NOT NULL DEFAULT 0, messages INTEGER NOT NULL DEFAULT 0, usage TEXT, cost_usd REAL, last_seq INTEGER NOT NULL DEFAULT 0, event_count INTEGER NOT NULL DEFAULT 0, has_transcript BOOLEAN NOT NULL DEFAULT 0, wake_at TEXT, waits TEXT, outside BOOLEAN NOT NULL DEFAULT 0, sub_usage TEXT, sub_cost_usd REAL, provider TEXT, model TEXT, children INTEGER NOT NULL DEFAULT 0, error_hint TEXT, told TEXT, search_stopped_at INTEGER, interruptions INTEGER NOT NULL DEFAULT 0);
+    , parent_run_id TEXT, root_run_id TEXT, name TEXT NOT NULL DEFAULT '', kind TEXT NOT NULL DEFAULT '', error_code TEXT, error_message TEXT, host TEXT, attempt INTEGER NOT NULL DEFAULT 0, queued_at TIMESTAMP, duration_ms INTEGER, tool_calls INTEGER NOT NULL DEFAULT 0, messages INTEGER NOT NULL DEFAULT 0, last_seq INTEGER NOT NULL DEFAULT 0, event_count INTEGER NOT NULL DEFAULT 0, has_transcript BOOLEAN NOT NULL DEFAULT 0, wake_at TEXT, waits TEXT, outside BOOLEAN NOT NULL DEFAULT 0, provider TEXT, model TEXT, children INTEGER NOT NULL DEFAULT 0, error_hint TEXT, search_stopped_at INTEGER, interruptions INTEGER NOT NULL DEFAULT 0, spending TEXT);
 CREATE TABLE worker_events (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         worker_id TEXT NOT NULL,
@@ -105,4 +105,4 @@ CREATE TRIGGER search_gone AFTER DELETE ON worker_runs BEGIN
         DELETE FROM search_tasks WHERE num = old.num;
         DELETE FROM search_pieces WHERE rowid BETWEEN old.num << 20 AND (old.num << 20) + 1048575;
     END;
-INSERT INTO alembic_version VALUES ('0009');
+INSERT INTO alembic_version VALUES ('0010');

@@ -17,7 +17,7 @@ from shopfloor.engine.agents.transcribing import result_of
 from shopfloor.engine.agents.transcript import AgentEnd, Transcriber, Write
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
 from shopfloor.engine.cancel import Cancellation
-from shopfloor.engine.journal import Place, StepRecord, summed
+from shopfloor.engine.journal import Place, StepRecord
 from shopfloor.engine.piece_writer import PieceWriter
 from shopfloor.engine.steps.stopping import LEFT, stop_once, stopped_when_left
 from shopfloor.errors import (
@@ -65,7 +65,7 @@ from shopfloor.ports import (
     Told,
     Typed,
 )
-from shopfloor.views import added
+from shopfloor.views import added, summed
 
 
 class Sitting:

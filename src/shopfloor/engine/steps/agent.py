@@ -103,7 +103,7 @@ class AgentWork:
         budget = request.max_budget_usd
         if budget is None or record is None or not trying.resumed:
             return request
-        spent = (record.before.cost and record.before.cost.usd) or 0.0
+        spent = self._attempt.journal.spent_before(trying.place).cost_usd or 0.0
         if spent >= budget:
             raise BudgetExceeded(f"it has spent ${spent:.4f} of the ${budget:g} that it was allowed")
         return msgspec.structs.replace(request, max_budget_usd=budget - spent)
@@ -123,5 +123,7 @@ class AgentWork:
                 hint="look at what it did; `retry: {always: true}` lets such a step be done again",
             )
         # What a session that is this step's own has spent is all on record, or is for this sitting to tell.
-        before = record.before.usage if record is not None and session is not None and not session.resumed else None
+        before = None
+        if session is not None and not session.resumed:
+            before = self._attempt.journal.spent_before(trying.place).usage
         return msgspec.structs.replace(request_of(self._order, session_id, cwd), prompt=GO_ON, spent_before=before)

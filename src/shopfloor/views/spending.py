@@ -1,0 +1,157 @@
+"""What a run has spent: the one fold of tokens and cost, for its row, its replay state and the events of its agents.
+
+Messages tell what they cost as they come. When a session of an agent ends, its own total takes the place of what its
+messages told; of any other step its messages count. A session that was cut off has spent what it told.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from shopfloor.log import (
+    AssistantMessage,
+    CallCompleted,
+    Cost,
+    Event,
+    RunCompleted,
+    RunStarted,
+    StepCompleted,
+    StepStarted,
+    Usage,
+)
+from shopfloor.views.waiting import bounded, place_of
+
+
+class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens, and their cost as far as it is known."""
+
+    usage: Usage = Usage()
+    cost: Cost | None = None
+    is_priced: bool = True
+    """False where some of the tokens have no price."""
+
+    @property
+    def cost_usd(self) -> float | None:
+        return None if self.cost is None else self.cost.usd
+
+    def plus(self, usage: Usage | None, cost: Cost | None) -> Spent:
+        if usage is None and cost is None:
+            return self
+        is_priced = usage is None or (cost is not None and cost.usd is not None)
+        return Spent(added(self.usage, usage), summed(self.cost, cost), self.is_priced and is_priced)
+
+    def __add__(self, other: Spent) -> Spent:
+        if other == NOTHING_SPENT:
+            return self
+        is_priced = self.is_priced and other.is_priced
+        return Spent(added(self.usage, other.usage), summed(self.cost, other.cost), is_priced)
+
+
+NOTHING_SPENT = Spent()
+
+
+class StepSpending(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a step that goes on has spent."""
+
+    before: Spent = NOTHING_SPENT
+    """In sessions that are over: part of the run's `settled`."""
+    told: Spent = NOTHING_SPENT
+    """By the messages of the session that goes on."""
+
+
+class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The state of the fold. Bounded, as the open steps are."""
+
+    settled: Spent = NOTHING_SPENT
+    """In steps and sessions that are over."""
+    steps: dict[str, StepSpending] = {}
+    """The steps that go on and have spent something, by their places."""
+    sub: Spent = NOTHING_SPENT
+    """By the runs that it called, with those that they called."""
+
+    @property
+    def own(self) -> Spent:
+        """What the run has spent itself, as far as it is known by now."""
+        return sum((step.told for step in self.steps.values()), self.settled)
+
+    def of_step(self, place: str) -> StepSpending:
+        return self.steps.get(place, _NO_STEP)
+
+
+_NO_STEP = StepSpending()
+
+
+def spending_step(state: Spending, event: Event) -> Spending:
+    """The state after the event, the next of its run."""
+    match event.payload:
+        case AssistantMessage(usage=usage, cost=cost) as message:
+            if usage is None and cost is None:
+                return state
+            place = place_of(event)
+            if message.note is not None and message.note.kind == "left":
+                # The whole of what the session has spent until it was left.
+                return _settle(state, place, usage, cost)
+            step = state.of_step(place)
+            told = replace(step, told=step.told.plus(usage, cost))
+            return replace(state, steps=bounded({**state.steps, place: told}))
+        case StepStarted():
+            place = place_of(event)
+            # A further try, though nobody wrote how the one before ended.
+            return _end_step(state, place) if place in state.steps else state
+        case StepCompleted() as step:
+            total = (step.usage, step.cost) if step.kind == "agent" else (None, None)
+            state = _end_step(state, place_of(event), *total)
+            return replace(state, sub=state.sub.plus(step.sub_usage, step.sub_cost))
+        case CallCompleted() as step:
+            return replace(state, sub=state.sub.plus(step.usage, step.cost))
+        case RunStarted():
+            for place in state.steps:
+                state = _settle(state, place, None, None)
+            return state
+        case RunCompleted() as run:
+            return Spending(_total(state.own, run.usage, run.cost), sub=_total(state.sub, run.sub_usage, run.sub_cost))
+        case _:
+            return state
+
+
+def _settle(state: Spending, place: str, usage: Usage | None, cost: Cost | None) -> Spending:
+    """End a session: its own total counts, or else what its messages told."""
+    step = state.of_step(place)
+    over = step.told if usage is None and cost is None else NOTHING_SPENT.plus(usage, cost)
+    settled = StepSpending(before=step.before + over)
+    return replace(state, settled=state.settled + over, steps=bounded({**state.steps, place: settled}))
+
+
+def _end_step(state: Spending, place: str, usage: Usage | None = None, cost: Cost | None = None) -> Spending:
+    if usage is None and cost is None and place not in state.steps:
+        return state
+    state = _settle(state, place, usage, cost)
+    return replace(state, steps={one: step for one, step in state.steps.items() if one != place})
+
+
+def _total(known: Spent, usage: Usage | None, cost: Cost | None) -> Spent:
+    """The run's own totals at its outcome, where it has them."""
+    return Spent(usage or known.usage, cost or known.cost, known.is_priced)
+
+
+def added(one: Usage, other: Usage | None) -> Usage:
+    """Tokens of both."""
+    if other is None:
+        return one
+    return Usage(
+        input=one.input + other.input,
+        output=one.output + other.output,
+        cache_read=one.cache_read + other.cache_read,
+        cache_write=one.cache_write + other.cache_write,
+        reasoning=one.reasoning + other.reasoning,
+    )
+
+
+def summed(one: Cost | None, other: Cost | None) -> Cost | None:
+    """Both together, as far as they are known."""
+    if one is None or other is None:
+        return one or other
+    if one.usd is None or other.usd is None:
+        return one if other.usd is None else other
+    return replace(other, usd=one.usd + other.usd)
