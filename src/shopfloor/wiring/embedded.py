@@ -32,7 +32,9 @@ from shopfloor.version import __version__
 from shopfloor.wiring.settings import Workers, low_water_bytes, seconds_setting
 
 if TYPE_CHECKING:
-    from shopfloor.client import Address, Api, Client
+    from starlette.applications import Starlette
+
+    from shopfloor.client import Address, Api, AppTransport, Client
     from shopfloor.engine import Definition, Duty, Host, Ingest, LocalWorks, Surroundings, Worker
     from shopfloor.server import Services
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("shopfloor.wiring")
-_HERE = "this-process"
+_HERE = "this process"
 """The name of a server that is no process of its own."""
 
 
@@ -273,8 +275,6 @@ async def open_api(storage: Storage) -> AsyncGenerator[Api]:
             await api.close()
         return
 
-    import httpx
-
     from shopfloor.engine import reconcile
     from shopfloor.server import Tokens, create_app
 
@@ -282,13 +282,28 @@ async def open_api(storage: Storage) -> AsyncGenerator[Api]:
         await office.ingest.catch_up()
         if await reconcile(storage, office.store):
             await office.ingest.catch_up()
-        app = create_app(office.services(allowed_hosts=(_HERE,)))
         token = Tokens(storage.tokens).admin_token()
-        api = Api(f"http://{_HERE}", token, transport=httpx.ASGITransport(app))
+        async with _called(create_app(office.services()), token) as transport:
+            yield Api(_HERE, transport=transport)
+
+
+@asynccontextmanager
+async def _called(app: Starlette, token: str) -> AsyncGenerator[AppTransport]:
+    """The app, called in this process; requests that are open at the end are cancelled."""
+    import anyio
+
+    from shopfloor.client import AppTransport
+
+    failure: Exception | None = None
+    async with app.router.lifespan_context(app), anyio.create_task_group() as tasks:
         try:
-            yield api
-        finally:
-            await api.close()
+            yield AppTransport(app, token, tasks)
+        except Exception as error:  # noqa: BLE001 - raised below, without the group around it
+            failure = error
+        app.state.stopping.set()
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 @asynccontextmanager
@@ -305,7 +320,7 @@ async def open_client(
 
     from shopfloor.client import Client, find_server, named_server
     from shopfloor.engine import reconcile
-    from shopfloor.server import Tokens, create_app, serve
+    from shopfloor.server import Tokens, create_app
 
     address = named_server() if can_run else find_server(storage)
     if address is not None and mask is not None:
@@ -328,13 +343,10 @@ async def open_client(
         if await reconcile(storage, office.store):
             await office.ingest.catch_up()
         async with anyio.create_task_group() as tasks:
-            urls, listening = anyio.create_memory_object_stream[str](1)
             tasks.start_soon(works.host.run)
             tasks.start_soon(office.ingest.run)
-            tasks.start_soon(serve, create_app(office.services(works.works)), "127.0.0.1", 0, urls.send_nowait)
-            with urls, listening:
-                async with Client(await listening.receive(), token) as client:
-                    yield client
+            async with _called(create_app(office.services(works.works)), token) as transport:
+                yield Client(_HERE, transport=transport)
             tasks.cancel_scope.cancel()
         await office.ingest.catch_up()
 
