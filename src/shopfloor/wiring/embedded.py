@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shopfloor.adapters.local import Live, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
-from shopfloor.errors import ResourceLimit, ServerRunning, ServerUnreachable, UnsupportedOption, storage_error
+from shopfloor.errors import ResourceLimit, ServerRunning, ServerUnreachable, storage_error
 from shopfloor.limits import (
     CLIENT_WAIT_SECONDS,
     EXECUTE_GRACE_SECONDS,
@@ -32,9 +32,7 @@ from shopfloor.version import __version__
 from shopfloor.wiring.settings import Workers, low_water_bytes, seconds_setting
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
-    from shopfloor.client import Address, Api, AppTransport, Client
+    from shopfloor.client import Address
     from shopfloor.engine import Definition, Duty, Host, Ingest, LocalWorks, Surroundings, Worker
     from shopfloor.server import Services
 
@@ -42,8 +40,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("shopfloor.wiring")
-_HERE = "this process"
-"""The name of a server that is no process of its own."""
 
 
 class Shop(msgspec.Struct, frozen=True):
@@ -259,96 +255,6 @@ def transcript_of(
 
     lines = normaliser(provider, resumed=resumed)
     return transcribed(provider, lines, chunks, prices=price, source=source, ended=ended)
-
-
-@asynccontextmanager
-async def open_api(storage: Storage) -> AsyncGenerator[Api]:
-    """The API: of the server that is there, or else of one in this process that has just looked at the files."""
-    from shopfloor.client import Api, find_server
-
-    address = find_server(storage)
-    if address is not None:
-        api = Api(address.url, address.token)
-        try:
-            yield api
-        finally:
-            await api.close()
-        return
-
-    from shopfloor.engine import reconcile
-    from shopfloor.server import Tokens, create_app
-
-    async with local_office(storage) as office:
-        await office.ingest.catch_up()
-        if await reconcile(storage, office.store):
-            await office.ingest.catch_up()
-        token = Tokens(storage.tokens).admin_token()
-        async with _called(create_app(office.services()), token) as transport:
-            yield Api(_HERE, transport=transport)
-
-
-@asynccontextmanager
-async def _called(app: Starlette, token: str) -> AsyncGenerator[AppTransport]:
-    """The app, called in this process; requests that are open at the end are cancelled."""
-    import anyio
-
-    from shopfloor.client import AppTransport
-
-    failure: Exception | None = None
-    async with app.router.lifespan_context(app), anyio.create_task_group() as tasks:
-        try:
-            yield AppTransport(app, token, tasks)
-        except Exception as error:  # noqa: BLE001 - raised below, without the group around it
-            failure = error
-        app.state.stopping.set()
-        tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-
-
-@asynccontextmanager
-async def open_client(
-    storage: Storage, *, workers: Workers | None = None, can_run: bool = False, mask: Masking | None = None
-) -> AsyncGenerator[Client]:
-    """A client of the server that is there, or else of one in this process, for as long as it is asked.
-
-    With `can_run` it is always one in this process, beside any server of the storage, and executes what is asked of it
-    and nothing else; only a server that the environment names (`SHOPFLOOR_URL`) executes instead, and cannot be told
-    what to mask. Without `can_run`, one in this process keeps orders for who comes, and cancels what has no host.
-    """
-    import anyio
-
-    from shopfloor.client import Client, find_server, named_server
-    from shopfloor.engine import reconcile
-    from shopfloor.server import Tokens, create_app
-
-    address = named_server() if can_run else find_server(storage)
-    if address is not None and mask is not None:
-        raise UnsupportedOption(
-            f"the server at {address.url} would execute this, and cannot be told what to mask",
-            hint="unset SHOPFLOOR_URL to execute it here",
-        )
-    if address is not None:
-        async with Client(address.url, address.token) as client:
-            yield client
-        return
-    refuse_shared(storage.root)
-    token = Tokens(storage.tokens).admin_token()
-    duty: Duty = "own" if can_run else "cancels"
-    async with (
-        local_office(storage) as office,
-        local_works(office, workers or Workers(), duty=duty, alone=can_run, mask=mask) as works,
-    ):
-        await office.ingest.catch_up()
-        if await reconcile(storage, office.store):
-            await office.ingest.catch_up()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(works.host.run)
-            tasks.start_soon(office.ingest.run)
-            async with _called(create_app(office.services(works.works)), token) as transport:
-                yield Client(_HERE, transport=transport)
-            tasks.cancel_scope.cancel()
-        await office.ingest.catch_up()
 
 
 @contextmanager
