@@ -174,6 +174,9 @@ def test_a_door_says_all_that_it_gives_in_order(path: Path) -> None:
 
 # What is loaded when
 
+SLOW_TO_LOAD = {"alembic", "httpx", "pydantic_ai", "sqlalchemy", "uvicorn"}
+"""What a command that asks an app in its own process has no use for."""
+
 
 def loaded_by(*words: str) -> set[str]:
     """The modules that a fresh interpreter loads for this, beyond those that it loads for nothing."""
@@ -203,6 +206,17 @@ def test_help_loads_next_to_nothing() -> None:
 def test_the_version_is_said_without_loading_more_than_help() -> None:
     loaded = loaded_by(str(BIN / "shopfloor"), "--version")
     assert {name for name in loaded if name.split(".")[0] == "shopfloor"} == HELP_LOADS
+
+
+@pytest.mark.req("SF-34")
+@pytest.mark.parametrize("words", [("list",), ("run", "hello", "-q", "-i", "NAME=Ada")], ids=lambda words: words[0])
+def test_a_command_without_a_server_loads_neither_http_nor_what_makes_sql(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SHOPFLOOR_URL", raising=False)
+    loaded = loaded_by(str(BIN / "shopfloor"), *words, "--storage", str(tmp_path))
+    assert "shopfloor.adapters.sqlite.store" in loaded
+    assert {name.partition(".")[0] for name in loaded} & SLOW_TO_LOAD == set()
 
 
 # Errors

@@ -7,10 +7,10 @@ import sqlite3
 import threading
 from collections.abc import Collection
 from pathlib import Path
+from sqlite3 import Connection
 
 import anyio
 import pytest
-from sqlalchemy import Connection, text
 from tests.contract.test_queue import answer, dispatch, statuses
 
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
@@ -153,7 +153,7 @@ async def test_what_was_refused_is_not_kept(tmp_path: Path) -> None:
 
     def fail(connection: Connection) -> None:
         store.intake.add(b'{"message": "of nobody"}\n')
-        connection.execute(text("INSERT INTO nowhere VALUES (1)"))
+        connection.execute("INSERT INTO nowhere VALUES (1)")
 
     with pytest.raises(StoreError):
         store.writer.submit(fail).result()
@@ -242,8 +242,8 @@ async def test_a_lost_database_loses_no_pin(tmp_path: Path) -> None:
     for _ in range(2):
         # The second time from a file that was compacted.
         queue, store = await opened(tmp_path)
-        pinned = await store.read(lambda connection: connection.execute(text("SELECT worker_id FROM pins")).all())
-        assert [row.worker_id for row in pinned] == [kept_run.run_id]
+        pinned = await store.read(lambda connection: connection.execute("SELECT worker_id FROM pins").fetchall())
+        assert pinned == [(kept_run.run_id,)]
         await store.close()
         lose_database(tmp_path)
 

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect
 from tools.database_schema import schema_of_migrations
 
-from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore, database, queries, schema
+from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore, database, queries
+from shopfloor.adapters.sqlite.rows import RUN_COLUMNS
 from shopfloor.errors import DatabaseTooNew, StoreError
 from shopfloor.log import Usage
 from shopfloor.ports import RunFilter
@@ -38,13 +37,7 @@ def versions() -> list[str]:
 
 def database_of(version: str, path: Path) -> None:
     """A database as that version left it."""
-    engine = database.open_engine(path)
-    settings = config()
-    with engine.connect() as connection:
-        settings.attributes["connection"] = connection
-        with connection.begin():
-            command.upgrade(settings, version)
-    engine.dispose()
+    database.migrate_file(path, version)
 
 
 def fill(path: Path) -> None:
@@ -144,18 +137,16 @@ def test_what_a_run_had_spent_is_still_known_when_it_becomes_one_value(tmp_path:
 
 
 def test_the_tables_are_what_the_queries_take_them_for(tmp_path: Path):
-    engine = database.open_database(tmp_path / "shopfloor.db")
-    made = inspect(engine)
-    for table in schema.metadata.sorted_tables:
-        if table.name != "worker_search":
-            columns = {column["name"]: bool(column["nullable"]) for column in made.get_columns(table.name)}
-            assert set(columns) == {column.name for column in table.columns}, table.name
-    engine.dispose()
+    pool = database.open_database(tmp_path / "shopfloor.db")
+    with pool.reading() as connection:
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(worker_runs)")}
+    pool.close()
+    assert columns == {"num", *RUN_COLUMNS}
 
 
 def test_a_database_that_is_newer_than_the_program_is_refused(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
-    database.open_database(path).dispose()
+    database.open_database(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9000'")
     connection.close()
@@ -178,7 +169,7 @@ def test_many_who_open_a_new_database_at_once_migrate_it_once(tmp_path: Path):
 
     def open_it() -> None:
         try:
-            database.open_database(path).dispose()
+            database.open_database(path).close()
         except BaseException as error:  # noqa: BLE001 - told to the test
             failures.append(error)
 
@@ -239,11 +230,11 @@ def test_what_is_known_already_is_filled_in_when_a_page_comes_to_need_it(tmp_pat
     ids=str,
 )
 def test_a_list_is_read_off_an_index(tmp_path: Path, wanted: RunFilter, index: str):
-    engine = database.open_database(tmp_path / "shopfloor.db")
-    query = queries.listing(wanted).limit(50).compile(engine, compile_kwargs={"literal_binds": True})
-    with engine.connect() as connection:
-        plan = [str(row[-1]) for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")]
-    engine.dispose()
+    pool = database.open_database(tmp_path / "shopfloor.db")
+    text, parameters = queries.listing(wanted, limit=50)
+    with pool.reading() as connection:
+        plan = [str(row[-1]) for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+    pool.close()
     assert f"USING INDEX {index}" in plan[0]
     assert [line for line in plan if "TEMP B-TREE" in line] == [], "it is sorted after it was read"
 
@@ -251,7 +242,7 @@ def test_a_list_is_read_off_an_index(tmp_path: Path, wanted: RunFilter, index: s
 @pytest.mark.req("WT-25")
 def test_a_timeline_is_found_by_an_index_and_not_by_reading_every_row(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
-    database.open_database(path).dispose()
+    database.open_database(path).close()
     with sqlite3.connect(path) as connection:
         query = "EXPLAIN QUERY PLAN SELECT * FROM worker_events WHERE worker_id = ? ORDER BY created_at"
         plan = " ".join(str(row[-1]) for row in connection.execute(query, (RUN,)))

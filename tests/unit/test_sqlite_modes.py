@@ -8,10 +8,10 @@ import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from sqlite3 import Connection
 from stat import S_IMODE
 
 import pytest
-from sqlalchemy import Connection, text
 
 from shopfloor.adapters.sqlite.database import Writer, open_database, readable
 from shopfloor.errors import DatabaseBusy, StorageUnwritable, StoreError
@@ -33,9 +33,9 @@ PRIVATE = {"shopfloor.db": 0o600, "shopfloor.db-wal": 0o600, "shopfloor.db-shm":
 
 @pytest.mark.usefixtures("no_umask")
 def test_a_new_database_and_what_is_beside_it_are_for_nobody_else(tmp_path: Path):
-    engine = open_database(tmp_path / "shopfloor.db")
+    pool = open_database(tmp_path / "shopfloor.db")
     assert modes(tmp_path) == PRIVATE
-    engine.dispose()
+    pool.close()
 
 
 @pytest.mark.usefixtures("no_umask")
@@ -45,34 +45,34 @@ def test_files_that_others_could_read_no_longer_can(tmp_path: Path):
         before.execute("PRAGMA journal_mode=WAL")
         before.execute("CREATE TABLE kept (one)")
     assert modes(tmp_path) == dict.fromkeys(PRIVATE, 0o644)
-    engine = open_database(path)
+    pool = open_database(path)
     assert modes(tmp_path) == PRIVATE
-    engine.dispose()
+    pool.close()
     before.close()
 
 
 def test_opening_a_database_again_leaves_the_locks_of_this_process_alone(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
-    engine = open_database(path)
-    open_database(path).dispose()
+    pool = open_database(path)
+    open_database(path).close()
     # Whoever closes a database that nobody else holds takes its journal away.
     other = f"import sqlite3; c = sqlite3.connect({str(path)!r}); c.execute('SELECT * FROM worker_runs'); c.close()"
     subprocess.run([sys.executable, "-c", other], check=True)
     assert set(modes(tmp_path)) == set(PRIVATE)
-    engine.dispose()
+    pool.close()
 
 
 @pytest.mark.parametrize("name", ["what?", "a?mode=memory", "a#b", "a%41", "a b:c@d", os.fsdecode(b"\xff")])
 def test_the_database_is_where_it_was_asked_for_whatever_the_folder_is_called(tmp_path: Path, name: str):
     folder = tmp_path / name
-    open_database(folder / "shopfloor.db").dispose()
+    open_database(folder / "shopfloor.db").close()
     assert (folder / "shopfloor.db").stat().st_size > 0
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_a_connection_that_may_only_read_is_a_storage_that_cannot_be_written(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
-    open_database(path).dispose()
+    open_database(path).close()
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     with pytest.raises(sqlite3.OperationalError) as caught:
         connection.execute("DELETE FROM worker_runs")
@@ -84,17 +84,17 @@ def test_a_connection_that_may_only_read_is_a_storage_that_cannot_be_written(tmp
 
 
 def test_whoever_writes_is_told_that_the_storage_cannot_be_written(tmp_path: Path):
-    engine = open_database(tmp_path / "shopfloor.db")
-    writer = Writer(engine)
+    pool = open_database(tmp_path / "shopfloor.db")
+    writer = Writer(pool)
 
     def write(connection: Connection) -> None:
-        connection.execute(text("PRAGMA query_only=ON"))
-        connection.execute(text("DELETE FROM worker_runs"))
+        connection.execute("PRAGMA query_only=ON")
+        connection.execute("DELETE FROM worker_runs")
 
     with pytest.raises(StorageUnwritable):
         writer.submit(write).result(10)
     writer.close()
-    engine.dispose()
+    pool.close()
 
 
 def test_only_a_file_that_is_at_fault_itself_is_to_be_moved_away(tmp_path: Path):

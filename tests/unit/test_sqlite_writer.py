@@ -7,42 +7,42 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
+from sqlite3 import Connection
 
 import pytest
-from sqlalchemy import Connection, Engine, text
 
-from shopfloor.adapters.sqlite.database import Writer, driver, open_database
+from shopfloor.adapters.sqlite.database import Pool, Writer, open_database
 from shopfloor.errors import DatabaseBusy, StoreError
 
 PATIENCE = 10.0
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def pool(tmp_path: Path) -> Iterator[Pool]:
     made = open_database(tmp_path / "shopfloor.db")
     yield made
-    made.dispose()
+    made.close()
 
 
 @pytest.fixture
-def writer(engine: Engine) -> Iterator[Writer]:
+def writer(pool: Pool) -> Iterator[Writer]:
     # So long that those in line share a transaction however slow the machine is.
-    made = Writer(engine, group_seconds=PATIENCE)
+    made = Writer(pool, group_seconds=PATIENCE)
     yield made
     made.close()
 
 
 def add(name: str):
     def job(connection: Connection) -> str:
-        driver(connection).execute("INSERT INTO settings VALUES (?, 'x')", (name,))
+        connection.execute("INSERT INTO settings VALUES (?, 'x')", (name,))
         return name
 
     return job
 
 
-def names(engine: Engine) -> list[str]:
-    with engine.connect() as connection:
-        return list(connection.execute(text("SELECT name FROM settings ORDER BY name")).scalars())
+def names(pool: Pool) -> list[str]:
+    with pool.reading() as connection:
+        return [name for (name,) in connection.execute("SELECT name FROM settings ORDER BY name")]
 
 
 class Held:
@@ -69,29 +69,29 @@ def waiting(writer: Writer, *wanted: str) -> list[Future[str]]:
     return futures
 
 
-def test_those_that_wait_in_line_share_a_transaction(engine: Engine, writer: Writer) -> None:
+def test_those_that_wait_in_line_share_a_transaction(pool: Pool, writer: Writer) -> None:
     def committed(connection: Connection) -> list[str]:
         # What anybody else sees meanwhile.
-        return names(engine)
+        return names(pool)
 
     held = Held(writer)
     futures = [writer.submit(add("a")), writer.submit(committed), writer.submit(add("b")), writer.submit(committed)]
     held.let_go()
     assert [future.result(PATIENCE) for future in futures] == ["a", [], "b", []]
-    assert names(engine) == ["a", "b"]
+    assert names(pool) == ["a", "b"]
 
 
-def test_one_that_fails_fails_alone(engine: Engine, writer: Writer) -> None:
+def test_one_that_fails_fails_alone(pool: Pool, writer: Writer) -> None:
     writer.submit(add("taken")).result(PATIENCE)
     futures = waiting(writer, "a", "taken", "b", "taken", "c")
     assert [futures[n].result(PATIENCE) for n in (0, 2, 4)] == ["a", "b", "c"]
     for n in (1, 3):
         with pytest.raises(StoreError, match="UNIQUE constraint failed"):
             futures[n].result(PATIENCE)
-    assert names(engine) == ["a", "b", "c", "taken"]
+    assert names(pool) == ["a", "b", "c", "taken"]
 
 
-def test_nothing_of_one_that_fails_is_left(engine: Engine, writer: Writer) -> None:
+def test_nothing_of_one_that_fails_is_left(pool: Pool, writer: Writer) -> None:
     def half(connection: Connection) -> None:
         add("half")(connection)
         raise LookupError
@@ -102,10 +102,10 @@ def test_nothing_of_one_that_fails_is_left(engine: Engine, writer: Writer) -> No
     with pytest.raises(LookupError):
         failing.result(PATIENCE)
     assert other.result(PATIENCE) == "whole"
-    assert names(engine) == ["whole"]
+    assert names(pool) == ["whole"]
 
 
-def test_what_nobody_waits_for_any_more_is_not_begun(engine: Engine, writer: Writer) -> None:
+def test_what_nobody_waits_for_any_more_is_not_begun(pool: Pool, writer: Writer) -> None:
     held = Held(writer)
     gone, other = writer.submit(add("gone")), writer.submit(add("other"))
     assert gone.cancel()
@@ -113,26 +113,26 @@ def test_what_nobody_waits_for_any_more_is_not_begun(engine: Engine, writer: Wri
     assert other.result(PATIENCE) == "other"
     with pytest.raises(CancelledError):
         gone.result(PATIENCE)
-    assert names(engine) == ["other"]
+    assert names(pool) == ["other"]
 
 
-def test_closing_does_what_is_in_line(engine: Engine) -> None:
-    writer = Writer(engine)
+def test_closing_does_what_is_in_line(pool: Pool) -> None:
+    writer = Writer(pool)
     held = Held(writer)
     futures = [writer.submit(add(f"n{number}")) for number in range(5)]
     held.let_go()
     writer.close()
     writer.close()
-    assert [future.result(0) for future in futures] == names(engine)
+    assert [future.result(0) for future in futures] == names(pool)
     with pytest.raises(StoreError, match="closed"):
         writer.submit(add("late"))
 
 
-def test_a_database_that_is_held_by_another_is_said_to_be_busy(tmp_path: Path, engine: Engine) -> None:
-    with engine.connect() as connection:
+def test_a_database_that_is_held_by_another_is_said_to_be_busy(tmp_path: Path, pool: Pool) -> None:
+    with pool.connection() as connection:
         # The writer gets this connection, and shall not wait long.
-        driver(connection).execute("PRAGMA busy_timeout=50")
-    writer = Writer(engine)
+        connection.execute("PRAGMA busy_timeout=50")
+    writer = Writer(pool)
     other = sqlite3.connect(tmp_path / "shopfloor.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(DatabaseBusy) as refused:

@@ -13,6 +13,7 @@ import anyio
 
 from shopfloor.cli.arguments import storage_of
 from shopfloor.cli.leaving import leave_soon, leave_tasks
+from shopfloor.cli.main import collect_as_usual
 from shopfloor.cli.remote import is_remote
 from shopfloor.cli.signals import receive_signals
 from shopfloor.errors import RunNotFound, ShopfloorError, UnexpectedError
@@ -73,6 +74,7 @@ async def _asked(
     answer: _Answer[T] | ShopfloorError = UnexpectedError("the question was left before it was answered")
     left: list[int] = []
     async with open_client(storage_of(args), workers=workers, can_run=can_run, mask=mask) as client:
+        collect_as_usual()
         with receive_signals(heard) as signals:
 
             async def obey() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import sys
@@ -13,6 +12,7 @@ import anyio
 
 from shopfloor.cli.arguments import WORKERS_OPTION, Parser, duration_seconds, port_number, positive, storage_of
 from shopfloor.cli.leaving import leave_tasks
+from shopfloor.cli.main import collect_as_usual
 from shopfloor.cli.memory import return_freed_memory
 from shopfloor.engine import Catalogue, default_folders
 from shopfloor.errors import UsageError
@@ -87,7 +87,7 @@ def run(args: Namespace) -> int:
         with contextlib.suppress(OSError):
             _tell(storage, url, found, "Ctrl-C stops")
         # What is loaded stays as long as the server: the garbage collector need not look through it time and again.
-        gc.freeze()
+        collect_as_usual()
 
     async def serve() -> None:
         await serve_storage(

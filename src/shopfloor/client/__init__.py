@@ -6,6 +6,7 @@ from shopfloor.client.connection import Client
 from shopfloor.client.problems import failure_of
 from shopfloor.client.sse import to_sse
 from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
+from shopfloor.client.transport import AppTransport
 from shopfloor.client.workers import Signal, WorkersApi
 from shopfloor.views import (
     BlockEnd,
@@ -39,6 +40,7 @@ from shopfloor.views import (
 __all__ = [
     "Address",
     "Api",
+    "AppTransport",
     "BlockEnd",
     "BlockStart",
     "CallResult",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from http import HTTPStatus
 from typing import Any, Final, cast
+from urllib.parse import urlencode
 
-import httpx
 import msgspec
 
 from shopfloor.client.sse import Frame, frames
+from shopfloor.client.transport import Answer, Transport, TransportError
 from shopfloor.errors import (
     BodyTooLarge,
     InvalidInput,
@@ -20,7 +21,7 @@ from shopfloor.errors import (
     ambiguous_run,
     error_of,
 )
-from shopfloor.limits import REQUEST_BYTES, REQUEST_SECONDS
+from shopfloor.limits import REQUEST_BYTES
 from shopfloor.log import Delta, Entry, is_run_id
 from shopfloor.views import CallsBelow
 
@@ -28,7 +29,8 @@ _PAGE: Final = 1_000
 _NEWEST: Final = 500
 _SHOWN: Final = 100
 """How much of what cannot be sent is said."""
-_JSON: Final = {"Content-Type": "application/json"}
+_NO_CONTENT: Final = 204
+_FIRST_ERROR: Final = 400
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -44,53 +46,39 @@ class LostEnd(msgspec.Struct, frozen=True):
 class Api:
     """Answers as plain data, in the shapes of the API. `transport` lets it talk to an app in this process."""
 
-    def __init__(self, url: str, token: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, url: str, token: str = "", *, transport: Transport | None = None) -> None:
         self._url = url
-        self._http = httpx.AsyncClient(
-            base_url=url,
-            headers={"Authorization": f"Bearer {token}"},
-            transport=transport,
-            timeout=REQUEST_SECONDS,
-            # Each stream holds a connection; a cancel must never have to wait for one of them.
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-        )
+        if transport is None:
+            from shopfloor.client.http_transport import HttpTransport
+
+            transport = HttpTransport(url, token)
+        self._transport = transport
 
     async def get(self, path: str, **params: Any) -> dict[str, Any]:
-        given = {name: value for name, value in params.items() if value is not None}
-        return await self._send("GET", path, params=given)
+        return await self._send("GET", path, **params)
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return await self._send("POST", path, content=_encoded(body), headers=_JSON)
+        return await self._send("POST", path, _encoded(body))
 
     async def delete(self, path: str) -> dict[str, Any]:
         return await self._send("DELETE", path)
 
-    async def _send(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        answer = await self._answer(method, path, **options)
-        return cast("dict[str, Any]", answer.json()) if answer.content else {}
+    async def _send(self, method: str, path: str, body: bytes | None = None, **params: Any) -> dict[str, Any]:
+        content = await self._content(method, path, body, **params)
+        return cast("dict[str, Any]", json.loads(content)) if content else {}
 
-    async def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
-        try:
-            answer = await self._http.request(method, path, **options)
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
-        except UnicodeEncodeError as error:
-            raise no_text(error) from error
-        as_json = answer.headers.get("content-type", "").startswith("application/json")
-        if answer.is_error or not (as_json or answer.status_code == HTTPStatus.NO_CONTENT):
-            raise problem_of(answer)
-        return answer
-
-    def _unreachable(self, error: httpx.HTTPError) -> ServerUnreachable:
-        return ServerUnreachable(
-            f"there is no answer from {self._url}: {error or type(error).__name__}",
-            hint="start it with `shopfloor up`, or unset SHOPFLOOR_URL",
-        )
+    async def _content(self, method: str, path: str, body: bytes | None = None, **params: Any) -> bytes:
+        async with self.opened(method, path, body, **params) as answer:
+            content = await content_of(answer)
+        is_json = answer.content_type.startswith("application/json")
+        if answer.status >= _FIRST_ERROR or not (is_json or answer.status == _NO_CONTENT):
+            raise problem_of(answer, content)
+        return content
 
     async def log(self, run_id: str, *, after: int = 0, limit: int = _PAGE) -> tuple[list[Entry], bool]:
         """A page of a run's log, as it was written, and whether there is more."""
-        answer = await self._answer("GET", f"/api/runs/{run_id}/log", params={"after": after, "limit": limit})
-        page = msgspec.json.decode(answer.content, type=_LogPage)
+        content = await self._content("GET", f"/api/runs/{run_id}/log", after=after, limit=limit)
+        page = msgspec.json.decode(content, type=_LogPage)
         return [_entry(bytes(raw)) for raw in page.events], page.more
 
     async def whole_log(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Entry]:
@@ -130,11 +118,10 @@ class Api:
         self, run_id: str, after: int, *, attach: bool = False
     ) -> AsyncGenerator[AsyncIterator[Frame]]:
         method, path = ("POST", "attach") if attach else ("GET", "stream")
-        async with self.opened(method, f"/api/runs/{run_id}/{path}", params={"after": after}) as answer:
-            if answer.is_error:
-                await answer.aread()
-                raise problem_of(answer)
-            async with aclosing(frames(answer.aiter_bytes())) as received:
+        async with self.opened(method, f"/api/runs/{run_id}/{path}", after=after) as answer:
+            if answer.status >= _FIRST_ERROR:
+                raise problem_of(answer, await content_of(answer))
+            async with aclosing(frames(answer.pieces())) as received:
                 yield received
 
     async def run(self, run_id: str) -> dict[str, Any]:
@@ -142,16 +129,19 @@ class Api:
         return await self.get("/api/agents/workers/detail", worker_id=run_id)
 
     @asynccontextmanager
-    async def opened(self, method: str, path: str, **options: Any) -> AsyncGenerator[httpx.Response]:
+    async def opened(self, method: str, path: str, body: bytes | None = None, **params: Any) -> AsyncGenerator[Answer]:
         """An answer whose body is still to come. Raises `ServerUnreachable` wherever the connection fails."""
         try:
-            async with self._http.stream(method, path, **options) as answer:
+            async with self._transport.send(method, _target(path, params), body) as answer:
                 yield answer
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+        except TransportError as error:
+            raise ServerUnreachable(
+                f"there is no answer from {self._url}: {error}",
+                hint="start it with `shopfloor up`, or unset SHOPFLOOR_URL",
+            ) from error
 
     @asynccontextmanager
-    async def posted(self, path: str, body: Any) -> AsyncGenerator[httpx.Response]:
+    async def posted(self, path: str, body: Any) -> AsyncGenerator[Answer]:
         """The answer to a body, still to come."""
         content = _encoded(body)
         if len(content) > REQUEST_BYTES:
@@ -160,7 +150,7 @@ class Api:
                 f"what is sent has {len(content):,} bytes, and {REQUEST_BYTES:,} is the most",
                 hint="hand over a file's name instead of what is in it",
             )
-        async with self.opened("POST", path, content=content, headers=_JSON) as answer:
+        async with self.opened("POST", path, content) as answer:
             yield answer
 
     async def find_run(self, said: str) -> str:
@@ -179,7 +169,24 @@ class Api:
         return fitting[0]
 
     async def close(self) -> None:
-        await self._http.aclose()
+        await self._transport.close()
+
+
+def _target(path: str, params: dict[str, Any]) -> str:
+    """The path with its query; what is None is left out."""
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in params.items()
+        if value is not None
+    }
+    try:
+        return f"{path}?{urlencode(given, doseq=True)}" if given else path
+    except UnicodeEncodeError as error:
+        raise no_text(error) from error
+
+
+async def content_of(answer: Answer) -> bytes:
+    return b"".join([piece async for piece in answer.pieces()])
 
 
 def no_text(error: UnicodeEncodeError) -> InvalidInput:
@@ -246,10 +253,10 @@ class _Problem(msgspec.Struct):
     hint: str | None = None
 
 
-def problem_of(answer: httpx.Response) -> ShopfloorError:
+def problem_of(answer: Answer, content: bytes) -> ShopfloorError:
     """The error that an answer tells of, as the error it is."""
     try:
-        problem = msgspec.json.decode(answer.content, type=_Problem)
+        problem = msgspec.json.decode(content, type=_Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _no_answer_of_ours(answer)
     if isinstance(problem.error, _Said):
@@ -261,5 +268,5 @@ def problem_of(answer: httpx.Response) -> ShopfloorError:
     return error_of(said.code)(said.message, hint=said.hint)
 
 
-def _no_answer_of_ours(answer: httpx.Response) -> ServerUnreachable:
-    return ServerUnreachable(f"{answer.url} does not answer as a Shopfloor server does ({answer.status_code})")
+def _no_answer_of_ours(answer: Answer) -> ServerUnreachable:
+    return ServerUnreachable(f"{answer.url} does not answer as a Shopfloor server does ({answer.status})")

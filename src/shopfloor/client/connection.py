@@ -5,10 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-import httpx
-
 from shopfloor.client.address import address_of
 from shopfloor.client.api import Api
+from shopfloor.client.transport import Transport
 from shopfloor.client.workers import WorkersApi
 
 
@@ -18,9 +17,7 @@ class Client:
     `http://127.0.0.1:7420/login?token=…` is URL and token in one.
     """
 
-    def __init__(
-        self, base_url: str, api_key: str | None = None, *, transport: httpx.AsyncBaseTransport | None = None
-    ) -> None:
+    def __init__(self, base_url: str, api_key: str | None = None, *, transport: Transport | None = None) -> None:
         address = address_of(base_url, api_key)
         self.api = Api(address.url, address.token, transport=transport)
         self.workers = WorkersApi(self.api)

@@ -7,15 +7,15 @@ from contextlib import aclosing
 from typing import Any, Final
 from urllib.parse import quote
 
-import httpx
 import msgspec
 
-from shopfloor.client.api import Api, no_text, problem_of
+from shopfloor.client.api import Api, content_of, no_text, problem_of
 from shopfloor.client.following import Patience, followed, patiently, replayed, stamped
 from shopfloor.client.problems import no_such_run
 from shopfloor.client.progress import Progress
 from shopfloor.client.sse import Frame, frames
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
+from shopfloor.client.transport import ConnectError
 from shopfloor.errors import InvalidInput, OutcomeUnknown, ServerUnreachable
 from shopfloor.log import is_run_id
 from shopfloor.views import (
@@ -192,14 +192,13 @@ class Execution:
             yield event_of(no_such_run(request.execution_id))
             return
         async with self._api.posted(self._path, request) as answer:
-            if not answer.headers.get("content-type", "").startswith(_SSE):
-                await answer.aread()
-                problem = problem_of(answer)
+            if not answer.content_type.startswith(_SSE):
+                problem = problem_of(answer, await content_of(answer))
                 if isinstance(problem, ServerUnreachable):
                     raise problem
                 yield event_of(problem)
                 return
-            async with aclosing(frames(answer.aiter_bytes())) as received:
+            async with aclosing(frames(answer.pieces())) as received:
                 async for frame in received:
                     if frame.data == DONE:
                         return
@@ -282,4 +281,4 @@ def _may_ask_again(request: Begin | Continue, error: ServerUnreachable) -> bool:
     """Whether asking twice is the same as asking once; and nobody waits for a server that is not there at all."""
     if isinstance(request, Continue):
         return True
-    return request.idempotency_key is not None and not isinstance(error.__cause__, httpx.ConnectError)
+    return request.idempotency_key is not None and not isinstance(error.__cause__, ConnectError)

@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -111,6 +110,8 @@ def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> as
 
 def _stacks() -> str:
     """The stacks of all threads, the most recent call of each first."""
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         faulthandler.dump_traceback(file)
         file.seek(0)

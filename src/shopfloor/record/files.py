@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Generator
@@ -56,6 +55,8 @@ def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
 
     With `durable` it is on disk, under its name, when this returns.
     """
+    import tempfile
+
     try:
         # Made with mode 0600.
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)

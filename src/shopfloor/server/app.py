@@ -8,12 +8,10 @@ import anyio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from shopfloor.server import execute, logs, orders, page_stream, pages, runs, streams, workers
+from shopfloor.server import execute, logs, orders, page_stream, runs, streams, workers
 from shopfloor.server.auth import Gate
 from shopfloor.server.body import BodyLimit
 from shopfloor.server.login_limiter import LoginLimiter
-from shopfloor.server.openapi import openapi
-from shopfloor.server.page_files import PageFiles
 from shopfloor.server.problems import HANDLERS
 from shopfloor.server.services import Services
 from shopfloor.server.spans import SpanStates
@@ -26,11 +24,12 @@ OPERATIONS = tuple(
 )
 
 
-def create_app(services: Services) -> Starlette:
+def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
+    """The app; without its pages it is the API alone, for a client in this process."""
     stopping = anyio.Event()
     watchers = Watchers(services, stopping)
     app = Starlette(
-        routes=[*(operation.route() for operation in OPERATIONS), *pages.ROUTES],
+        routes=[operation.route() for operation in OPERATIONS],
         middleware=[
             Middleware(Gate, tokens=services.tokens, allowed_hosts=services.allowed_hosts, audit=services.audit),
             Middleware(BodyLimit),
@@ -43,7 +42,17 @@ def create_app(services: Services) -> Starlette:
     app.state.stopping = stopping
     app.state.watchers = watchers
     app.state.logins = LoginLimiter()
-    app.state.page = PageFiles(services.page)
     app.state.spans = SpanStates(services.logs)
-    app.state.openapi = cache(lambda: openapi(OPERATIONS, services.version, services.tokens.cookie))
+    if has_pages:
+        _add_pages(app, services)
     return app
+
+
+def _add_pages(app: Starlette, services: Services) -> None:
+    from shopfloor.server.openapi import openapi
+    from shopfloor.server.page_files import PageFiles
+    from shopfloor.server.pages import ROUTES
+
+    app.router.routes += ROUTES
+    app.state.page = PageFiles(services.page)
+    app.state.openapi = cache(lambda: openapi(OPERATIONS, services.version, services.tokens.cookie))

@@ -98,7 +98,7 @@ class _ParameterParser:
 
     def __init__(self, operation: Operation) -> None:
         self._params = operation.params
-        names = [field.name for field in msgspec.structs.fields(operation.params)]
+        names = operation.params.__struct_fields__
         self._headers = {name: HEADERS[name] for name in names if name in HEADERS}
         self._query = frozenset(names) - operation.path_names - HEADERS.keys()
 

@@ -32,7 +32,8 @@ _ESCAPES: Final = re.compile(
 _UNSPACED: Final = (
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_SEAMS: Final = re.compile(rf"(?<=[{_UNSPACED}])(?=[^\W_])|(?<=[^\W_])(?=[{_UNSPACED}])")
+_SEAMS: Final = rf"(?<=[{_UNSPACED}])(?=[^\W_])|(?<=[^\W_])(?=[{_UNSPACED}])"
+"""A text, for it takes milliseconds to compile: `re` keeps it when the first text that is not ASCII comes."""
 WORD_SEAM: Final = "\u200b"
 """Stands between words that nothing else separates: a space without width, which no snippet keeps."""
 
@@ -101,12 +102,12 @@ def plain_text(text: str) -> str:
 def indexed_text(text: str) -> str:
     """`text` as a word index takes it: without terminal escapes, and with a seam between words that touch."""
     text = plain_text(text).replace("\0", " ")
-    return text if text.isascii() else _SEAMS.sub(WORD_SEAM, unicodedata.normalize("NFC", text))
+    return text if text.isascii() else re.sub(_SEAMS, WORD_SEAM, unicodedata.normalize("NFC", text))
 
 
 def words_of(text: str) -> tuple[str, ...]:
     """The words of a folded text."""
-    return tuple(_WORD.findall(text if text.isascii() else _SEAMS.sub(WORD_SEAM, text)))
+    return tuple(_WORD.findall(text if text.isascii() else re.sub(_SEAMS, WORD_SEAM, text)))
 
 
 def unmarked(text: str) -> str:

@@ -9,7 +9,6 @@ from contextlib import aclosing
 from typing import Any
 
 import anyio
-import httpx
 import msgspec
 import pytest
 from tests.samples import RUN_ID
@@ -26,6 +25,7 @@ from shopfloor.client import (
     UnknownEvent,
     WorkerResult,
 )
+from shopfloor.client.transport import ConnectError
 from shopfloor.errors import (
     ExecutionCancelled,
     InvalidInput,
@@ -535,7 +535,7 @@ def test_what_is_no_shopfloor_server_is_unreachable() -> None:
         async with Client("http://127.0.0.1:9", "k") as nobody:
             with pytest.raises(ServerUnreachable) as raised:
                 await all_of(nobody.workers.execute("hello", idempotency_key="k"))
-            assert isinstance(raised.value.__cause__, httpx.ConnectError)
+            assert isinstance(raised.value.__cause__, ConnectError)
 
     play(test)
 

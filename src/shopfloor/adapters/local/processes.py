@@ -8,7 +8,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import tempfile
 import uuid
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -236,6 +235,8 @@ def _stdin_of(command: Command) -> Generator[int]:
     elif not command.stdin:
         yield subprocess.DEVNULL
     else:
+        import tempfile
+
         # A file without a name: a program may take its time to read it.
         with tempfile.TemporaryFile(buffering=0) as file:
             file.write(command.stdin)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Final, cast, get_args, get_origin
 
@@ -87,8 +85,7 @@ class Scripts:
     """Those of the folders given, and those that come with Shopfloor. A folder given earlier wins."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        packaged = files(__package__ or "") / "scripts"
-        self._folders: list[Traversable] = [*folders, packaged]
+        self._folders = [*folders, Path(__file__).with_name("scripts")]
 
     def names(self) -> list[str]:
         found = {
@@ -119,7 +116,7 @@ class Scripts:
         )
 
 
-def _read(name: str, file: Traversable) -> Script:
+def _read(name: str, file: Path) -> Script:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

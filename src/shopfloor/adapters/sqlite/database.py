@@ -14,13 +14,11 @@ from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from sqlite3 import Connection
 from time import monotonic
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DatabaseError
-from sqlalchemy.pool import QueuePool
 
 from shopfloor.adapters.sqlite.health import REBUILD, Health
 from shopfloor.adapters.sqlite.intake import Intake
@@ -33,7 +31,7 @@ from shopfloor.errors import (
     StoreError,
     storage_error,
 )
-from shopfloor.limits import DATABASE_GROUP_SECONDS, DATABASE_PATIENCE_SECONDS, DATABASE_READERS, LOG_MODE
+from shopfloor.limits import DATABASE_GROUP_SECONDS, DATABASE_PATIENCE_SECONDS, LOG_MODE
 from shopfloor.record import lock_file, make_folder, open_for_append
 
 _PRAGMAS: Final = (
@@ -72,49 +70,79 @@ Jobs = Callable[[Connection, list[Any]], list[Any]]
 _Item = tuple[Jobs, Any, Future[Any]]
 
 
-def open_engine(path: Path) -> Engine:
-    """Connections to the file: for readers as they are, for the writer inside `BEGIN IMMEDIATE`."""
-    # Not put together as text: a path may have what means something in a URL.
-    url = URL.create("sqlite", database=str(path))
-    engine = create_engine(url, poolclass=QueuePool, pool_size=DATABASE_READERS + 1, max_overflow=0)
+class Pool:
+    """Connections to the file, without a transaction of their own. Who uses them sees to it that they are not many."""
 
-    @event.listens_for(engine, "connect")
-    def prepare(connection: sqlite3.Connection, record: object) -> None:
-        # SQLAlchemy says when a transaction begins, not the driver.
-        connection.isolation_level = None
-        for pragma in _PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}")
-        connection.execute(f"PRAGMA busy_timeout={int(DATABASE_PATIENCE_SECONDS * 1000)}")
-        for statement in TEMPORARY_TABLES:
-            connection.execute(statement)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._idle: list[Connection] = []
+        self._closed = False
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.info.get("writes") else "BEGIN")
+    def take(self) -> Connection:
+        """An open connection, for one thread at a time. It goes back with `give_back`, or is closed."""
+        with suppress(IndexError):
+            return self._idle.pop()
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            for pragma in (*_PRAGMAS, f"busy_timeout={int(DATABASE_PATIENCE_SECONDS * 1000)}"):
+                connection.execute(f"PRAGMA {pragma}")
+            for statement in TEMPORARY_TABLES:
+                connection.execute(statement)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
-    return engine
+    def give_back(self, connection: Connection) -> None:
+        if self._closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    @contextmanager
+    def connection(self) -> Generator[Connection]:
+        connection = self.take()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self.give_back(connection)
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        """A connection that sees one state of the database. What is written to temporary tables is taken back."""
+        with self.connection() as connection:
+            connection.execute("BEGIN")
+            yield connection
+            connection.rollback()
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
 
 
-def open_database(path: Path) -> Engine:
+def open_database(path: Path) -> Pool:
     """The file at `path`, made if it is not there, migrated to the newest version under a lock."""
     make_folder(path.parent)
-    engine = open_engine(path)
+    pool = Pool(path)
     try:
         _make_private(path)
         # An empty file becomes a WAL database with the first connection, and SQLite lets nobody wait for that.
-        if path.stat().st_size == 0 or _version(engine) != HEAD:
+        if path.stat().st_size == 0 or _version(pool) != HEAD:
             with lock_file(path.with_suffix(".migrating")):
-                _migrate(engine)
-    except (DatabaseError, sqlite3.DatabaseError) as error:
-        engine.dispose()
+                _migrate(pool)
+    except sqlite3.DatabaseError as error:
+        pool.close()
         raise _refused(error, path) from error
     except OSError as error:
-        engine.dispose()
+        pool.close()
         raise storage_error(error, f"cannot open {path}") from error
     except BaseException:
-        engine.dispose()
+        pool.close()
         raise
-    return engine
+    return pool
 
 
 def _make_private(path: Path) -> None:
@@ -132,27 +160,27 @@ def _make_private(path: Path) -> None:
                 file.chmod(LOG_MODE)
 
 
-def _refused(error: DatabaseError | sqlite3.DatabaseError, path: Path) -> ShopfloorError:
+def _refused(error: sqlite3.DatabaseError, path: Path) -> ShopfloorError:
     """Why it cannot be opened. To move a file away is advised only where the file itself is at fault."""
-    said = _driver_error(error)
-    code = _code_of(said)
+    code = _code_of(error)
     if code == sqlite3.SQLITE_CANTOPEN and path.is_file() and not os.access(path.parent, os.W_OK):
         # The file could be opened; those beside it, which it takes to read it too, could not be made.
         return storage_error(OSError(errno.EACCES, "its folder is read-only"), f"cannot use {path}")
     if code in _SURROUNDINGS:
         return readable(error)
-    return DatabaseDamaged(f"{path} cannot be used as a database: {said}", hint=REBUILD)
+    return DatabaseDamaged(f"{path} cannot be used as a database: {error}", hint=REBUILD)
 
 
-def _version(engine: Engine) -> str | None:
-    with engine.connect() as connection:
-        known = connection.execute(text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'")).scalar()
-        return connection.execute(text("SELECT version_num FROM alembic_version")).scalar() if known else None
+def _version(pool: Pool) -> str | None:
+    with pool.connection() as connection:
+        known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
+        found = connection.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
+        return None if found is None else found[0]
 
 
-def _migrate(engine: Engine) -> None:
+def _migrate(pool: Pool) -> None:
     """Create the tables in an empty database, or update those of an older version."""
-    version = _version(engine)
+    version = _version(pool)
     if version is not None and version > HEAD:
         raise DatabaseTooNew(
             f"the database has version {version}, and this program knows {HEAD} at most",
@@ -161,46 +189,37 @@ def _migrate(engine: Engine) -> None:
     if version == HEAD:
         # Another process has done it meanwhile.
         return
-    with engine.connect() as connection, _writing(connection):
-        if _is_empty(connection):
-            driver(connection).executescript(f"BEGIN IMMEDIATE;\n{SCHEMA.read_text(encoding='utf-8')}COMMIT;")
+    with pool.connection() as connection:
+        if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
+            connection.executescript(f"BEGIN IMMEDIATE;\n{SCHEMA.read_text(encoding='utf-8')}COMMIT;")
         else:
-            with connection.begin():
-                _upgrade(connection)
+            _upgrade(connection)
 
 
-def _is_empty(connection: Connection) -> bool:
-    return driver(connection).execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
-
-
-def _upgrade(connection: Connection) -> None:
-    # Loaded only where there is something to upgrade: it takes longer than all else here.
+def _upgrade(database: Connection, version: str = "head") -> None:
+    """Run the migrations up to `version`, in one transaction."""
+    # Loaded only where there is something to upgrade: they take longer than all else here.
     from alembic import command
     from alembic.config import Config
+    from sqlalchemy import StaticPool, create_engine
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    engine = create_engine("sqlite://", creator=lambda: database, poolclass=StaticPool)
+    with engine.connect() as connection:
+        # By us: the driver begins none before it creates a table.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        config.attributes["connection"] = connection
+        command.upgrade(config, version)
+        connection.commit()
 
 
-def migrate_file(path: Path) -> None:
+def migrate_file(path: Path, version: str = "head") -> None:
     """Make a database by the migrations alone, one after the other."""
-    engine = open_engine(path)
-    with engine.connect() as connection, _writing(connection), connection.begin():
-        _upgrade(connection)
-    engine.dispose()
-
-
-@contextmanager
-def _writing(connection: Connection) -> Generator[None]:
-    """A transaction that begins inside takes the write lock at once, not in the middle."""
-    connection.info["writes"] = True
-    try:
-        yield
-    finally:
-        # The connection goes back to those that read.
-        connection.info.pop("writes")
+    pool = Pool(path)
+    with pool.connection() as connection:
+        _upgrade(connection, version)
+    pool.close()
 
 
 class Writer:
@@ -212,13 +231,13 @@ class Writer:
 
     def __init__(
         self,
-        engine: Engine,
+        pool: Pool,
         *,
         health: Health | None = None,
         intake: Intake | None = None,
         group_seconds: float = DATABASE_GROUP_SECONDS,
     ) -> None:
-        self._engine = engine
+        self._pool = pool
         self._health = health
         self._intake = intake
         self._group_seconds = group_seconds
@@ -248,7 +267,8 @@ class Writer:
             # Not where whoever asked has gone already.
             if item[2].set_running_or_notify_cancel():
                 self._answer([item])
-        self._let_go()
+        if self._connection is not None:
+            self._pool.give_back(self._connection)
 
     def _answer(self, items: list[_Item], *, alone: bool = False, confirmed: bool = False) -> None:
         """Does these jobs and, unless they shall be alone, those behind them.
@@ -293,36 +313,29 @@ class Writer:
         """
         try:
             self._check()
-            if self._connection is None:
-                self._connection = self._engine.connect()
-                self._connection.info["writes"] = True
-            with self._connection.begin():
-                yield self._connection
-                if self._intake is not None:
-                    self._intake.begin_write()
-                # As late as possible: nothing is acknowledged that went to a file which is no longer there.
-                self._check()
+            connection = self._connection = self._connection or self._pool.take()
+            # The write lock at once, not in the middle.
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            if self._intake is not None:
+                self._intake.begin_write()
+            # As late as possible: nothing is acknowledged that went to a file which is no longer there.
+            self._check()
+            connection.commit()
             if self._intake is not None:
                 self._intake.end_write()
-        except BaseException as error:
+        except BaseException:
             if self._intake is not None:
                 self._intake.cancel_write()
             # Whatever became of it, the next is a new one.
-            self._let_go(is_unusable=is_damage(error))
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
             raise
 
     def _check(self) -> None:
         if self._health is not None:
             self._health.check()
-
-    def _let_go(self, *, is_unusable: bool = False) -> None:
-        if self._connection is not None:
-            # It goes back to those that read.
-            self._connection.info.pop("writes")
-            if is_unusable:
-                self._connection.invalidate()
-            self._connection.close()
-            self._connection = None
 
     def _in_line(self) -> list[_Item]:
         """Those that wait now."""
@@ -352,22 +365,13 @@ def _told(error: BaseException) -> BaseException:
     return said
 
 
-def driver(connection: Connection) -> sqlite3.Connection:
-    """Past SQLAlchemy, whose part in a small statement costs more than the statement does."""
-    return cast("sqlite3.Connection", connection.connection.driver_connection)
-
-
-def _driver_error(error: DatabaseError | sqlite3.DatabaseError) -> BaseException:
-    return error.orig or error if isinstance(error, DatabaseError) else error
-
-
 def _code_of(error: BaseException) -> int | None:
     """SQLite's code, of which the lowest byte says what it is; none where the driver itself refused."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
 
-UNREADABLE: Final = (DatabaseError, sqlite3.DatabaseError, msgspec.MsgspecError, UnicodeDecodeError)
+UNREADABLE: Final = (sqlite3.DatabaseError, msgspec.MsgspecError, UnicodeDecodeError)
 """What a query raises where the database cannot be used, or gives what nobody ever wrote to it."""
 
 
@@ -382,17 +386,16 @@ def damaged(how: str) -> DatabaseDamaged:
 
 def readable(error: BaseException) -> ShopfloorError:
     """The error of ours that one of `UNREADABLE` means."""
-    if not isinstance(error, DatabaseError | sqlite3.DatabaseError):
+    if not isinstance(error, sqlite3.DatabaseError):
         return damaged(str(error))
-    raised = _driver_error(error)
-    said = str(raised)
-    code = _code_of(raised)
-    is_short = getattr(raised, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHORT_READ
+    said = str(error)
+    code = _code_of(error)
+    is_short = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHORT_READ
     if code in _DAMAGED or is_short or any(words in said for words in _NOT_OURS):
         return damaged(said)
     if code == sqlite3.SQLITE_READONLY:
         return storage_error(OSError(errno.EROFS, said), "cannot write the database")
-    if _code_of(raised) == sqlite3.SQLITE_FULL:
+    if code == sqlite3.SQLITE_FULL:
         return storage_error(OSError(errno.ENOSPC, said), "cannot write the database")
     if "locked" in said or "busy" in said:
         return DatabaseBusy("the database is held by another process", hint="try again in a moment")

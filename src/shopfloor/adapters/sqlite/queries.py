@@ -1,110 +1,124 @@
-"""The queries of lists: filters, pages, totals, search."""
+"""The queries of lists, as text and parameters: filters, pages, totals, search."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, and_, func, select, tuple_
 
 from shopfloor.adapters.sqlite.rows import row_columns
-from shopfloor.adapters.sqlite.schema import channels, found, orders, pins, run_counts, worker_runs
 from shopfloor.errors import InvalidParameter
 from shopfloor.ports import ANSWER, RunFilter, RunItem
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-_COUNTED = {"agent_id", "statuses", "worker_type", "channel_id", "name", "roots"}
+_COUNTED: Final = {"agent_id", "statuses", "worker_type", "channel_id", "name", "roots"}
+_EQUAL: Final = ("agent_id", "worker_type", "channel_id", "parent_run_id", "name")
+_BESIDE: Final = (
+    "channels.name, pins.worker_id IS NOT NULL FROM worker_runs"
+    " LEFT JOIN channels ON channels.id = worker_runs.channel_id"
+    " LEFT JOIN pins ON pins.worker_id = worker_runs.id"
+)
+_LISTED: Final = f"SELECT {row_columns(listed=True)}, {_BESIDE}"
+_WHOLE: Final = f"SELECT {row_columns(listed=False)}, {_BESIDE}"
 
 
-def listing(wanted: RunFilter) -> Select[Any]:
+class Query(NamedTuple):
+    """A statement with its parameters, as the driver's `execute` takes them."""
+
+    text: str
+    parameters: Sequence[Any] = ()
+
+
+Condition = tuple[str, Sequence[Any]]
+"""A condition with its parameters."""
+
+
+def marks(values: Sequence[Any]) -> str:
+    """A list of as many parameters as there are values."""
+    return f"({', '.join('?' * len(values))})"
+
+
+def listing(wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> Query:
     """Runs with what stands beside their rows. A search takes those that `find_runs` has found before."""
-    query = select(*row_columns(listed=True), *_beside()).select_from(_joined()).where(*conditions(wanted))
-    if wanted.search is None:
-        return query.order_by(worker_runs.c.started_at.desc(), worker_runs.c.num.desc())
+    is_search = wanted.search is not None
     # By number, as the table has them: sorting all hits of a common word would take long.
-    return query.join(found, found.c.num == worker_runs.c.num).order_by(found.c.num.desc())
+    join, order = (
+        (" JOIN found ON found.num = worker_runs.num", "found.num DESC")
+        if is_search
+        else ("", "worker_runs.started_at DESC, worker_runs.num DESC")
+    )
+    made = conditions(wanted)
+    if cursor is not None:
+        made.append(_after(cursor, is_search=is_search))
+    where, parameters = _where(made)
+    return Query(f"{_LISTED}{join}{where} ORDER BY {order} LIMIT ? OFFSET ?", [*parameters, limit, offset])
 
 
-def one(run_id: str) -> Select[Any]:
-    return _whole().where(worker_runs.c.id == run_id)
+def one(run_id: str) -> Query:
+    return Query(f"{_WHOLE} WHERE worker_runs.id = ?", (run_id,))
 
 
-def answers(run_ids: Sequence[str]) -> Select[str, str]:
+def answers(run_ids: Sequence[str]) -> Query:
     """The answers to calls of these runs that no log has yet."""
-    query = select(orders.c.run_id, orders.c.id).where(orders.c.run_id.in_(run_ids), orders.c.id.startswith(ANSWER))
-    return query.order_by(orders.c.num)
+    text = f"SELECT run_id, id FROM orders WHERE run_id IN {marks(run_ids)} AND id LIKE '{ANSWER}%' ORDER BY num"
+    return Query(text, run_ids)
 
 
-def begun(run_ids: Sequence[str]) -> Select[Any]:
+def begun(run_ids: Sequence[str]) -> Query:
     """Those of these runs that have events."""
-    return _whole().where(worker_runs.c.id.in_(run_ids), worker_runs.c.last_seq > 0)
+    return Query(f"{_WHOLE} WHERE worker_runs.id IN {marks(run_ids)} AND worker_runs.last_seq > 0", run_ids)
 
 
-def _whole() -> Select[Any]:
-    return select(*row_columns(listed=False), *_beside()).select_from(_joined())
-
-
-def _beside() -> list[ColumnElement[Any]]:
-    return [channels.c.name.label("channel_name"), pins.c.worker_id.is_not(None).label("pinned")]
-
-
-def _joined() -> Any:
-    with_channel = worker_runs.outerjoin(channels, channels.c.id == worker_runs.c.channel_id)
-    return with_channel.outerjoin(pins, pins.c.worker_id == worker_runs.c.id)
-
-
-def conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
-    runs = worker_runs.c
-    made: list[ColumnElement[bool]] = [
-        getattr(runs, name) == value
-        for name in ("agent_id", "worker_type", "channel_id", "parent_run_id", "name")
-        if (value := getattr(wanted, name)) is not None
+def conditions(wanted: RunFilter) -> list[Condition]:
+    made: list[Condition] = [
+        (f"worker_runs.{name} = ?", (value,)) for name in _EQUAL if (value := getattr(wanted, name)) is not None
     ]
-    if wanted.statuses is not None:
-        single = len(wanted.statuses) == 1
-        made.append(runs.status == wanted.statuses[0] if single else runs.status.in_(wanted.statuses))
+    if (statuses := wanted.statuses) is not None:
+        among = "= ?" if len(statuses) == 1 else f"IN {marks(statuses)}"
+        made.append((f"worker_runs.status {among}", statuses))
     if wanted.roots is not None:
-        made.append(runs.parent_run_id.is_(None) if wanted.roots else runs.parent_run_id.is_not(None))
+        made.append((f"worker_runs.parent_run_id IS {'' if wanted.roots else 'NOT '}NULL", ()))
     if wanted.started_after is not None:
-        made.append(runs.started_at > wanted.started_after)
+        made.append(("worker_runs.started_at > ?", (wanted.started_after,)))
     if wanted.started_before is not None:
-        made.append(runs.started_at < wanted.started_before)
+        made.append(("worker_runs.started_at < ?", (wanted.started_before,)))
     return made
 
 
-def total(wanted: RunFilter) -> Select[Any]:
+def _where(made: Sequence[Condition]) -> tuple[str, list[Any]]:
+    text = " AND ".join([condition for condition, _ in made])
+    return f" WHERE {text}" if text else "", [value for _, values in made for value in values]
+
+
+def total(wanted: RunFilter) -> Query:
     """How many there are: from the kept counts where these are enough."""
     asked = {name for name in RunFilter.__struct_fields__ if getattr(wanted, name) is not None}
     # In the counts, '' stands for none at all.
     if asked <= _COUNTED and "" not in (wanted.agent_id, wanted.channel_id):
-        counts = run_counts.c
-        query = select(func.coalesce(func.sum(counts.n), 0))
-        for name in asked - {"statuses"}:
-            query = query.where(getattr(counts, name) == getattr(wanted, name))
-        return query if wanted.statuses is None else query.where(counts.status.in_(wanted.statuses))
-    query = select(func.count()).select_from(worker_runs).where(*conditions(wanted))
-    if wanted.search is None:
-        return query
+        made: list[Condition] = [(f"{name} = ?", (getattr(wanted, name),)) for name in asked - {"statuses"}]
+        if wanted.statuses is not None:
+            made.append((f"status IN {marks(wanted.statuses)}", wanted.statuses))
+        where, parameters = _where(made)
+        return Query(f"SELECT coalesce(sum(n), 0) FROM run_counts{where}", parameters)
     if asked == {"search"}:
-        return select(func.count()).select_from(found)
-    return query.where(worker_runs.c.num.in_(select(found.c.num)))
+        return Query("SELECT count(*) FROM found")
+    found: list[Condition] = [] if wanted.search is None else [("num IN (SELECT num FROM found)", ())]
+    where, parameters = _where(conditions(wanted) + found)
+    return Query(f"SELECT count(*) FROM worker_runs{where}", parameters)
 
 
-def after_cursor(query: Select[Any], wanted: RunFilter, cursor: str) -> Select[Any]:
-    """The page that begins behind the run that the cursor names."""
+def _after(cursor: str, *, is_search: bool) -> Condition:
+    """That a run comes behind the one that the cursor names."""
     try:
         place = msgspec.json.decode(base64.urlsafe_b64decode(cursor), type=tuple[str, _Number])
     except (msgspec.MsgspecError, binascii.Error, ValueError) as error:
         raise InvalidParameter(
             f"{cursor!r} is not a cursor", hint="leave it out, or take it from the answer before"
         ) from error
-    runs = worker_runs.c
-    if wanted.search is not None:
-        return query.where(found.c.num < place[1])
-    return query.where(and_(tuple_(runs.started_at, runs.num) < tuple_(*place)))
+    return ("found.num < ?", place[1:]) if is_search else ("(worker_runs.started_at, worker_runs.num) < (?, ?)", place)
 
 
 def cursor_of(item: RunItem) -> str:

@@ -10,9 +10,7 @@ from itertools import chain, groupby
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import Connection
 
-from shopfloor.adapters.sqlite.database import driver
 from shopfloor.adapters.sqlite.intake import IntakeLine, IntakeMark, dispatch_line, message_line, pin_line
 from shopfloor.adapters.sqlite.rows import columns_of
 from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
@@ -78,14 +76,14 @@ class SqliteQueue:
 
     async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         # Nobody holds a thread while it waits: as many as like can wait at once, and share a transaction.
-        return await asyncio.wrap_future(self._writer.submit(lambda connection: job(driver(connection))))
+        return await asyncio.wrap_future(self._writer.submit(job))
 
     async def _write_all(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:
             await self._write(lambda database: database.executemany(statement, rows).close())
 
     async def _read(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._store_read(lambda connection: job(driver(connection)))
+        return await self._store_read(job)
 
     async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
         answer = await asyncio.wrap_future(self._writer.submit_one(self._take_in, _kept(order, host)))
@@ -189,8 +187,8 @@ class SqliteQueue:
         mark = None if found is None else _decode_mark(found[0])
         return mark if mark is not None and mark.name == self._intake.name() else None
 
-    def _take_in(self, connection: Connection, orders: list[_Kept]) -> list[str | ConflictError]:
-        answers = _take_in(connection, orders)
+    def _take_in(self, database: sqlite3.Connection, orders: list[_Kept]) -> list[str | ConflictError]:
+        answers = _take_in(database, orders)
         for order, answer in zip(orders, answers, strict=True):
             # Not where an earlier dispatch had the same key.
             if answer == order.run_id:
@@ -262,12 +260,11 @@ def _kept(order: QueuedRun, host: str | None) -> _Kept:
     )
 
 
-def _take_in(connection: Connection, orders: list[_Kept]) -> list[str | ConflictError]:
+def _take_in(database: sqlite3.Connection, orders: list[_Kept]) -> list[str | ConflictError]:
     """Keeps these orders and lists their runs as queued; gives each its run's id.
 
     A conflict is given, not raised: it writes nothing, and is no reason to begin others' writes anew.
     """
-    database = driver(connection)
     answers: list[str | ConflictError] = []
     # Those with a key one by one: the next may have the same.
     for keyed, some in groupby(orders, lambda order: order.key is not None):

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Column, RowMapping
 
-from shopfloor.adapters.sqlite.schema import worker_runs
 from shopfloor.ports import RunItem, TimelineItem
 from shopfloor.views import RunRow, Spending, Waits
 
@@ -17,7 +15,9 @@ _PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in (*_JSON,
 """The fields that are columns as they are."""
 _LISTED = tuple(name for name in _PLAIN if name != "result")
 """Those that a list shows: a result can be long."""
-_OF_ITEM = ("num", "event_count", "has_transcript", "search_stopped_at")
+_OF_ITEM = ("event_count", "has_transcript", "search_stopped_at")
+RUN_COLUMNS = (*_PLAIN, *_JSON, *_OF_ITEM)
+"""The columns of `worker_runs` that are ours to fill, as a test holds them against the table; `num` is SQLite's."""
 
 _decode_spending = msgspec.json.Decoder(Spending).decode
 _decode_waits = msgspec.json.Decoder(Waits).decode
@@ -31,17 +31,20 @@ def columns_of(row: RunRow) -> dict[str, Any]:
     return values
 
 
-def row_columns(*, listed: bool) -> list[Column[Any]]:
+def row_columns(*, listed: bool) -> str:
     """The columns that `item_of` takes, in its order: by position, because by name costs more than the query."""
-    return [worker_runs.c[name] for name in (*(_LISTED if listed else _PLAIN), *_JSON, *_OF_ITEM)]
+    names = (*(_LISTED if listed else _PLAIN), *_JSON, "num", *_OF_ITEM)
+    return ", ".join([f"worker_runs.{name}" for name in names])
 
 
 def item_of(found: Sequence[Any], *, listed: bool) -> RunItem:
     """A row of `row_columns`, then the channel's name and the pin."""
     names = _LISTED if listed else _PLAIN
     spending, waits, number, events, archived, stopped_at, channel_name, pinned = found[len(names) :]
+    values: dict[str, Any] = dict(zip(names, found, strict=False))
+    values["outside"] = bool(values["outside"])
     row = RunRow(
-        **dict(zip(names, found, strict=False)),
+        **values,
         channel_name=channel_name,
         spending=_decode_spending(spending) if spending else _NOTHING,
         waits=_decode_waits(waits) if waits else _NO_WAITS,
@@ -61,11 +64,10 @@ _NOTHING = Spending()
 _NO_WAITS = Waits()
 
 
-def timeline_item_of(found: RowMapping) -> TimelineItem:
-    return TimelineItem(
-        id=found["id"],
-        seq=found["seq"],
-        event_type=found["event_type"],
-        data=msgspec.json.decode(found["data"]) if found["data"] else {},
-        created_at=found["created_at"],
-    )
+TIMELINE_COLUMNS = "id, seq, event_type, data, created_at"
+
+
+def timeline_item_of(found: Sequence[Any]) -> TimelineItem:
+    number, seq, event_type, data, created_at = found
+    fields: dict[str, Any] = msgspec.json.decode(data) if data else {}
+    return TimelineItem(id=number, seq=seq, event_type=event_type, data=fields, created_at=created_at)

@@ -6,31 +6,20 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
 import msgspec
-from sqlalchemy import Connection, Engine, delete, func, select, text, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from shopfloor.adapters.sqlite import queries
 from shopfloor.adapters.sqlite.changes import apply
-from shopfloor.adapters.sqlite.database import UNREADABLE, Writer, damaged, driver, is_damage, open_database, readable
+from shopfloor.adapters.sqlite.database import UNREADABLE, Pool, Writer, damaged, is_damage, open_database, readable
 from shopfloor.adapters.sqlite.health import Health
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
-from shopfloor.adapters.sqlite.rows import item_of, timeline_item_of
-from shopfloor.adapters.sqlite.schema import (
-    channels,
-    dispatch_keys,
-    pins,
-    settings,
-    tombstones,
-    worker_events,
-    worker_folds,
-    worker_runs,
-    worker_transcripts,
-)
+from shopfloor.adapters.sqlite.queries import Query, marks
+from shopfloor.adapters.sqlite.rows import TIMELINE_COLUMNS, item_of, timeline_item_of
 from shopfloor.adapters.sqlite.search import find_runs, snippets
 from shopfloor.errors import ShopfloorError
 from shopfloor.limits import DATABASE_READERS
@@ -38,14 +27,25 @@ from shopfloor.ports import ANSWER, Change, Channel, Folded, OpenRun, RunFilter,
 
 T = TypeVar("T")
 _PLACE = "announcements"
+_CHANNELS = "SELECT id, name FROM channels ORDER BY id"
+_HALF_DELETED = (
+    "SELECT id FROM worker_runs WHERE id IN (SELECT worker_id FROM tombstones)"
+    " UNION SELECT run_id FROM dispatch_keys WHERE run_id IN (SELECT worker_id FROM tombstones)"
+)
+_EXPIRED = (
+    "SELECT id, completed_at FROM worker_runs WHERE completed_at < ? AND completed_at >= ?"
+    " AND id NOT IN (SELECT worker_id FROM pins) ORDER BY completed_at, num LIMIT ?"
+)
+_PIN = "INSERT INTO pins (worker_id) VALUES (?) ON CONFLICT DO NOTHING"
+_UNPIN = "DELETE FROM pins WHERE worker_id = ?"
 
 
 class SqliteStore:
-    def __init__(self, engine: Engine, path: Path) -> None:
-        self._engine = engine
+    def __init__(self, pool: Pool, path: Path) -> None:
+        self._pool = pool
         self._health = Health(path)
         self.intake = Intake(path.with_name("intake.jsonl"))
-        self.writer = Writer(engine, health=self._health, intake=self.intake)
+        self.writer = Writer(pool, health=self._health, intake=self.intake)
         self._readers = anyio.CapacityLimiter(DATABASE_READERS)
         self._closed = False
 
@@ -72,13 +72,8 @@ class SqliteStore:
         return await anyio.to_thread.run_sync(work, limiter=self._readers)
 
     def _ask(self, job: Callable[[Connection], T]) -> T:
-        with self._engine.connect() as connection:
-            try:
-                return job(connection)
-            except UNREADABLE as error:
-                if is_damage(error):
-                    connection.invalidate()
-                raise
+        with self._pool.reading() as connection:
+            return job(connection)
 
     async def _write(self, job: Callable[[Connection], T]) -> T:
         # Nobody holds a thread while it waits. What is in line is written, also where whoever asked is cancelled.
@@ -90,20 +85,17 @@ class SqliteStore:
     # Reading.
 
     async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
-        query = queries.listing(wanted).limit(limit + 1)
-        query = queries.after_cursor(query, wanted, cursor) if cursor is not None else query.offset(offset)
+        query = queries.listing(wanted, limit=limit + 1, offset=0 if cursor is not None else offset, cursor=cursor)
 
         def job(connection: Connection) -> RunPage:
             if wanted.search is not None:
-                # In the transaction of what follows. Its rollback, as the connection goes back, takes the hits away.
-                connection.begin()
-                find_runs(driver(connection), wanted.search)
-            found = [item_of(row, listed=True) for row in connection.execute(query)]
-            total: int = connection.execute(queries.total(wanted)).scalar_one()
+                find_runs(connection, wanted.search)
+            found = [item_of(row, listed=True) for row in connection.execute(*query)]
+            total: int = connection.execute(*queries.total(wanted)).fetchone()[0]
             more = len(found) > limit
             items = _with_answers(connection, found[:limit])
             if wanted.search is not None:
-                shown = snippets(driver(connection), wanted.search, items)
+                shown = snippets(connection, wanted.search, items)
                 items = [msgspec.structs.replace(item, snippet=one) for item, one in zip(items, shown, strict=True)]
             return RunPage(items=items, total=total, next=queries.cursor_of(items[-1]) if more and items else None)
 
@@ -111,7 +103,7 @@ class SqliteStore:
 
     async def get_run(self, run_id: str) -> RunItem | None:
         def job(connection: Connection) -> RunItem | None:
-            found = connection.execute(queries.one(run_id)).first()
+            found = connection.execute(*queries.one(run_id)).fetchone()
             if found is None:
                 return None
             (item,) = _with_answers(connection, [item_of(found, listed=False)])
@@ -120,75 +112,62 @@ class SqliteStore:
         return await self.read(job)
 
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
-        events = worker_events.c
-        query = select(worker_events).where(events.worker_id == run_id, events.id > after)
-        query = query.order_by(events.id).limit(limit)
-        return await self.read(
-            lambda connection: [timeline_item_of(row) for row in connection.execute(query).mappings()]
-        )
+        text = f"SELECT {TIMELINE_COLUMNS} FROM worker_events WHERE worker_id = ? AND id > ? ORDER BY id LIMIT ?"
+        return [timeline_item_of(row) for row in await self._all(text, run_id, after, limit)]
 
     async def archive(self, run_id: str) -> bytes | None:
-        query = select(worker_transcripts.c.transcript).where(worker_transcripts.c.worker_id == run_id)
-        return await self.read(lambda connection: connection.execute(query).scalar())
+        found = await self._all("SELECT transcript FROM worker_transcripts WHERE worker_id = ?", run_id)
+        return found[0][0] if found else None
 
     async def channels(self) -> list[Channel]:
-        found = await self.read(lambda connection: connection.execute(select(channels).order_by(channels.c.id)).all())
-        return [Channel(id=row.id, name=row.name) for row in found]
+        return [Channel(id=number, name=name) for number, name in await self._all(_CHANNELS)]
 
     async def folded(self, run_ids: Sequence[str]) -> dict[str, Folded]:
-        query = select(worker_folds).where(worker_folds.c.worker_id.in_(run_ids))
+        query = Query(f"SELECT worker_id, state FROM worker_folds WHERE worker_id IN {marks(run_ids)}", run_ids)
 
         def job(connection: Connection) -> dict[str, Folded]:
             # In one transaction: a row and a state of different times would fold some events twice.
-            rows = [item_of(found, listed=False).row for found in connection.execute(queries.begun(run_ids))]
-            states: dict[str, bytes] = {found.worker_id: found.state for found in connection.execute(query)}
+            rows = [item_of(found, listed=False).row for found in connection.execute(*queries.begun(run_ids))]
+            states: dict[str, bytes] = dict(connection.execute(*query).fetchall())
             return {row.id: Folded(row=row, state=states.get(row.id, b"")) for row in rows}
 
         return await self.read(job)
 
-    async def _ids(self, query: Any) -> list[str]:
-        return await self.read(lambda connection: list(connection.execute(query).scalars()))
+    async def _all(self, text: str, *parameters: Any) -> list[Any]:
+        return await self.read(lambda connection: connection.execute(text, parameters).fetchall())
+
+    async def _ids(self, text: str, *parameters: Any) -> list[str]:
+        return [found[0] for found in await self._all(text, *parameters)]
 
     async def open_runs(self) -> list[str]:
-        return await self._ids(select(worker_runs.c.id).where(worker_runs.c.completed_at.is_(None)))
+        return await self._ids("SELECT id FROM worker_runs WHERE completed_at IS NULL")
 
     async def open_in_tree(self, root_run_id: str) -> int:
-        runs = worker_runs.c
-        query = select(func.count()).where(runs.completed_at.is_(None), runs.root_run_id == root_run_id)
-        return await self.read(lambda connection: connection.execute(query).scalar_one())
+        text = "SELECT count(*) FROM worker_runs WHERE completed_at IS NULL AND root_run_id = ?"
+        return (await self._all(text, root_run_id))[0][0]
 
     async def unattended(self) -> list[OpenRun]:
-        runs = worker_runs.c
-        query = select(runs.id, runs.host).where(
-            runs.completed_at.is_(None), runs.last_seq > 0, runs.outside.is_(False)
-        )
-        found = await self.read(lambda connection: connection.execute(query).all())
-        return [OpenRun(row.id, row.host) for row in found]
+        text = "SELECT id, host FROM worker_runs WHERE completed_at IS NULL AND last_seq > 0 AND outside = 0"
+        return [OpenRun(run_id, host) for run_id, host in await self._all(text)]
 
     async def due(self, now: str) -> list[str]:
-        return await self._ids(select(worker_runs.c.id).where(worker_runs.c.wake_at <= now))
+        return await self._ids("SELECT id FROM worker_runs WHERE wake_at <= ?", now)
 
     async def known_runs(self) -> set[str]:
-        return set(await self._ids(select(worker_runs.c.id)))
+        return set(await self._ids("SELECT id FROM worker_runs"))
 
     async def buried(self) -> set[str]:
-        return set(await self._ids(select(tombstones.c.worker_id)))
+        return set(await self._ids("SELECT worker_id FROM tombstones"))
 
     async def half_deleted(self) -> list[str]:
-        buried = select(tombstones.c.worker_id)
-        rows = select(worker_runs.c.id).where(worker_runs.c.id.in_(buried))
-        return await self._ids(rows.union(select(dispatch_keys.c.run_id).where(dispatch_keys.c.run_id.in_(buried))))
+        return await self._ids(_HALF_DELETED)
 
     async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
-        runs = worker_runs.c
-        old = select(runs.id, runs.completed_at).where(runs.completed_at < before, runs.completed_at >= since)
-        query = old.where(runs.id.not_in(select(pins.c.worker_id))).order_by(runs.completed_at, runs.num).limit(limit)
-        rows = await self.read(lambda connection: connection.execute(query).all())
-        return [(str(run_id), str(ended)) for run_id, ended in rows]
+        return [(run_id, ended) for run_id, ended in await self._all(_EXPIRED, before, since, limit)]
 
     async def place(self) -> int:
-        query = select(settings.c.value).where(settings.c.name == _PLACE)
-        return int(await self.read(lambda connection: connection.execute(query).scalar()) or 0)
+        found = await self._ids("SELECT value FROM settings WHERE name = ?", _PLACE)
+        return int(found[0]) if found else 0
 
     # Writing.
 
@@ -196,19 +175,15 @@ class SqliteStore:
         def job(connection: Connection) -> None:
             apply(connection, changes)
             if place is not None:
-                added = upsert(settings).values(name=_PLACE, value=str(place))
-                connection.execute(added.on_conflict_do_update(set_={"value": str(place)}))
+                connection.execute("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", (_PLACE, str(place)))
 
         await self._write(job)
 
     async def pin(self, run_id: str, *, pinned: bool) -> bool:
         def job(connection: Connection) -> bool:
-            if connection.execute(select(worker_runs.c.num).where(worker_runs.c.id == run_id)).first() is None:
+            if connection.execute("SELECT num FROM worker_runs WHERE id = ?", (run_id,)).fetchone() is None:
                 return False
-            if pinned:
-                connection.execute(upsert(pins).values(worker_id=run_id).on_conflict_do_nothing())
-            else:
-                connection.execute(delete(pins).where(pins.c.worker_id == run_id))
+            connection.execute(_PIN if pinned else _UNPIN, (run_id,))
             self.intake.add(pin_line(run_id, pinned=pinned))
             return True
 
@@ -216,47 +191,41 @@ class SqliteStore:
 
     async def bury(self, run_id: str) -> None:
         def job(connection: Connection) -> None:
-            connection.execute(upsert(tombstones).values(worker_id=run_id).on_conflict_do_nothing())
+            connection.execute("INSERT INTO tombstones (worker_id) VALUES (?) ON CONFLICT DO NOTHING", (run_id,))
             # The tombstone may be lost with the database. Then the intake must not bring the run back.
             self.intake.add_deleted(run_id)
 
         await self._write(job)
 
     async def delete(self, run_id: str) -> None:
-        def job(connection: Connection) -> None:
-            # Timeline, archive and search go with it, by cascade and trigger.
-            connection.execute(delete(worker_runs).where(worker_runs.c.id == run_id))
-            connection.execute(delete(pins).where(pins.c.worker_id == run_id))
-
-        await self._write(job)
+        # Timeline, archive and search go with it, by cascade and trigger.
+        await self._execute(Query("DELETE FROM worker_runs WHERE id = ?", (run_id,)), Query(_UNPIN, (run_id,)))
 
     async def drop_archive(self, run_id: str) -> None:
-        def job(connection: Connection) -> None:
-            connection.execute(delete(worker_transcripts).where(worker_transcripts.c.worker_id == run_id))
-            connection.execute(update(worker_runs).where(worker_runs.c.id == run_id).values(has_transcript=False))
-
-        await self._write(job)
+        await self._execute(
+            Query("DELETE FROM worker_transcripts WHERE worker_id = ?", (run_id,)),
+            Query("UPDATE worker_runs SET has_transcript = 0 WHERE id = ?", (run_id,)),
+        )
 
     async def take_back(self, run_id: str, last_seq: int) -> None:
-        runs = worker_runs.c
-        await self._execute(delete(worker_runs).where(runs.id == run_id, runs.last_seq > last_seq))
+        await self._execute(Query("DELETE FROM worker_runs WHERE id = ? AND last_seq > ?", (run_id, last_seq)))
 
     async def clear_views(self) -> None:
+        await self._execute(Query("DELETE FROM worker_runs"), Query("DELETE FROM settings WHERE name = ?", (_PLACE,)))
+
+    async def _execute(self, *statements: Query) -> None:
         def job(connection: Connection) -> None:
-            connection.execute(delete(worker_runs))
-            connection.execute(delete(settings).where(settings.c.name == _PLACE))
+            for statement in statements:
+                connection.execute(*statement)
 
         await self._write(job)
-
-    async def _execute(self, statement: Any) -> None:
-        await self._write(lambda connection: connection.execute(statement).close())
 
     def failure(self) -> ShopfloorError | None:
         return self._health.failure()
 
     async def check(self) -> None:
         def job(connection: Connection) -> None:
-            found = str(connection.execute(text("PRAGMA quick_check(1)")).scalar())
+            found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
             if found != "ok":
                 raise damaged(found)
 
@@ -264,18 +233,15 @@ class SqliteStore:
 
     async def compact(self) -> None:
         def work() -> None:
-            # Not in a transaction, so past SQLAlchemy, which begins one: SQLite itself keeps others out meanwhile.
-            pooled = self._engine.raw_connection()
-            try:
+            # Not in a transaction: SQLite itself keeps others out meanwhile.
+            with self._pool.connection() as connection:
                 for statement in (
                     "INSERT INTO search_pieces(search_pieces) VALUES ('optimize')",
                     "INSERT INTO search_trigrams(search_trigrams) VALUES ('optimize')",
                     "VACUUM",
                     "PRAGMA wal_checkpoint(TRUNCATE)",
                 ):
-                    pooled.cursor().execute(statement)
-            finally:
-                pooled.close()
+                    connection.execute(statement)
 
         try:
             await anyio.to_thread.run_sync(work, limiter=self._readers)
@@ -287,7 +253,7 @@ class SqliteStore:
             self._closed = True
             await anyio.to_thread.run_sync(self.writer.close)
             self.intake.close()
-            self._engine.dispose()
+            self._pool.close()
 
 
 def _with_answers(connection: Connection, items: list[RunItem]) -> list[RunItem]:
@@ -296,6 +262,6 @@ def _with_answers(connection: Connection, items: list[RunItem]) -> list[RunItem]
     if not waiting:
         return items
     answered: dict[str, list[str]] = {}
-    for run_id, order_id in connection.execute(queries.answers(waiting)):
+    for run_id, order_id in connection.execute(*queries.answers(waiting)):
         answered.setdefault(run_id, []).append(order_id.removeprefix(ANSWER))
     return [msgspec.structs.replace(item, answered=tuple(answered.get(item.row.id, ()))) for item in items]

@@ -1,31 +1,30 @@
-"""The API and a client of it: of the server that is there, or else of one in this process."""
+"""Clients of the server that is there, or of an app in this process: without a port, and without HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import anyio
+
+from shopfloor.client import Api, AppTransport, Client, find_server, named_server
 from shopfloor.errors import UnsupportedOption
 from shopfloor.record import Masking, Storage, refuse_shared
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.settings import Workers
-from shopfloor.wiring.storage import local_office
+from shopfloor.wiring.storage import Office, local_office
 
 if TYPE_CHECKING:
-    from shopfloor.client import Api, Client
+    from starlette.applications import Starlette
 
-# What only a server or a list needs is imported where it is needed: a bare run shall not wait for it.
-
-_HERE = "this-process"
+_HERE: Final = "this process"
 """The name of a server that is no process of its own."""
 
 
 @asynccontextmanager
 async def open_api(storage: Storage) -> AsyncGenerator[Api]:
     """The API: of the server that is there, or else of one in this process that has just looked at the files."""
-    from shopfloor.client import Api, find_server
-
     address = find_server(storage)
     if address is not None:
         api = Api(address.url, address.token)
@@ -35,22 +34,28 @@ async def open_api(storage: Storage) -> AsyncGenerator[Api]:
             await api.close()
         return
 
-    import httpx
-
-    from shopfloor.engine import reconcile
     from shopfloor.server import Tokens, create_app
 
     async with local_office(storage) as office:
-        await office.ingest.catch_up()
-        if await reconcile(storage, office.store):
-            await office.ingest.catch_up()
-        app = create_app(office.services(allowed_hosts=(_HERE,)))
+        await _look_at_files(office)
         token = Tokens(storage.tokens).admin_token()
-        api = Api(f"http://{_HERE}", token, transport=httpx.ASGITransport(app))
+        async with _called(create_app(office.services(), has_pages=False), token) as transport:
+            yield Api(_HERE, transport=transport)
+
+
+@asynccontextmanager
+async def _called(app: Starlette, token: str) -> AsyncGenerator[AppTransport]:
+    """The app, called in this process; requests that are open at the end are cancelled."""
+    failure: Exception | None = None
+    async with app.router.lifespan_context(app), anyio.create_task_group() as tasks:
         try:
-            yield api
-        finally:
-            await api.close()
+            yield AppTransport(app, token, tasks)
+        except Exception as error:  # noqa: BLE001 - raised below, without the group around it
+            failure = error
+        app.state.stopping.set()
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 @asynccontextmanager
@@ -63,11 +68,8 @@ async def open_client(
     and nothing else; only a server that the environment names (`SHOPFLOOR_URL`) executes instead, and cannot be told
     what to mask. Without `can_run`, one in this process keeps orders for who comes, and cancels what has no host.
     """
-    import anyio
-
-    from shopfloor.client import Client, find_server, named_server
-    from shopfloor.engine import ClaimPolicy, reconcile
-    from shopfloor.server import Tokens, create_app, serve
+    from shopfloor.engine import ClaimPolicy
+    from shopfloor.server import Tokens, create_app
 
     address = named_server() if can_run else find_server(storage)
     if address is not None and mask is not None:
@@ -86,16 +88,20 @@ async def open_client(
         local_office(storage) as office,
         local_engine(office, workers or Workers(), policy=policy, alone=can_run, mask=mask) as engine,
     ):
-        await office.ingest.catch_up()
-        if await reconcile(storage, office.store):
-            await office.ingest.catch_up()
+        await _look_at_files(office)
         async with anyio.create_task_group() as tasks:
-            urls, listening = anyio.create_memory_object_stream[str](1)
             tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(office.ingest.run)
-            tasks.start_soon(serve, create_app(office.services(engine.service)), "127.0.0.1", 0, urls.send_nowait)
-            with urls, listening:
-                async with Client(await listening.receive(), token) as client:
-                    yield client
+            async with _called(create_app(office.services(engine.service), has_pages=False), token) as transport:
+                yield Client(_HERE, transport=transport)
             tasks.cancel_scope.cancel()
+        await office.ingest.catch_up()
+
+
+async def _look_at_files(office: Office) -> None:
+    """Bring the rows up to what the logs say."""
+    from shopfloor.engine import reconcile
+
+    await office.ingest.catch_up()
+    if await reconcile(office.storage, office.store):
         await office.ingest.catch_up()

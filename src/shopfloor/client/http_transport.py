@@ -1,0 +1,46 @@
+"""Requests to a server elsewhere, by httpx: loaded only where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+
+from shopfloor.client.transport import Answer, ConnectError, TransportError
+from shopfloor.limits import REQUEST_SECONDS
+
+
+class HttpTransport:
+    def __init__(self, url: str, token: str) -> None:
+        self._http = httpx.AsyncClient(
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=REQUEST_SECONDS,
+            # Each stream holds a connection; a cancel must never have to wait for one of them.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+        )
+
+    @asynccontextmanager
+    async def send(self, method: str, target: str, body: bytes | None = None) -> AsyncGenerator[Answer]:
+        headers = None if body is None else {"Content-Type": "application/json"}
+        try:
+            async with self._http.stream(method, target, content=body, headers=headers) as answer:
+                yield _HttpAnswer(answer)
+        except httpx.HTTPError as error:
+            kind = ConnectError if isinstance(error, httpx.ConnectError) else TransportError
+            raise kind(str(error) or type(error).__name__) from error
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+class _HttpAnswer:
+    def __init__(self, answer: httpx.Response) -> None:
+        self._answer = answer
+        self.url = str(answer.url)
+        self.status = answer.status_code
+        self.content_type = answer.headers.get("content-type", "")
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        return self._answer.aiter_bytes()

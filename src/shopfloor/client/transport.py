@@ -1,0 +1,159 @@
+"""How a request reaches a server: over HTTP, or by calling an app in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, Protocol, cast
+from urllib.parse import unquote
+
+import anyio
+import anyio.abc
+
+_Message = MutableMapping[str, Any]
+App = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Awaitable[None]]
+"""An ASGI application."""
+_HOST: Final = "localhost"
+
+
+class TransportError(Exception):
+    """There is no answer, or the answer breaks off."""
+
+
+class ConnectError(TransportError):
+    """There is no server at the address."""
+
+
+class Answer(Protocol):
+    """The head of an answer; its body is still to come."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def content_type(self) -> str: ...
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it comes. Raises `TransportError` where it breaks off."""
+        ...
+
+
+class Transport(Protocol):
+    def send(self, method: str, target: str, body: bytes | None = None) -> AbstractAsyncContextManager[Answer]:
+        """Send a request to a path with its query; a body is JSON. Leaving the context disconnects.
+
+        Raises `TransportError`.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class AppTransport:
+    """Calls an ASGI app in this process. Its answers stream, and it is told when a client disconnects."""
+
+    def __init__(self, app: App, token: str, tasks: anyio.abc.TaskGroup) -> None:
+        self._app = app
+        self._token = token
+        self._tasks = tasks
+
+    @asynccontextmanager
+    async def send(self, method: str, target: str, body: bytes | None = None) -> AsyncGenerator[Answer]:
+        headers = {"host": _HOST, "authorization": f"Bearer {self._token}"}
+        if body is not None:
+            headers |= {"content-type": "application/json", "content-length": str(len(body))}
+        exchange = _Exchange(f"http://{_HOST}{target}", body or b"")
+        self._tasks.start_soon(exchange.run, self._app, _scope(method, target, headers))
+        try:
+            await exchange.begin()
+            yield exchange
+        finally:
+            exchange.disconnect()
+
+    async def close(self) -> None:
+        """Nothing is open between requests."""
+
+
+def _scope(method: str, target: str, headers: Mapping[str, str]) -> _Message:
+    path, _, query = target.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": unquote(path),
+        "raw_path": path.encode("ascii"),
+        "query_string": query.encode("ascii"),
+        "root_path": "",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 0),
+        "server": (_HOST, 80),
+        "state": {},
+    }
+
+
+class _Exchange:
+    """One request and its answer: the app runs in a task of its own, and waits where nobody takes what it sends."""
+
+    def __init__(self, url: str, body: bytes) -> None:
+        self.url = url
+        self.status = 0
+        self.content_type = ""
+        self._request: _Message | None = {"type": "http.request", "body": body, "more_body": False}
+        self._begun = anyio.Event()
+        self._disconnected = anyio.Event()
+        self._whole = False
+        self._sent, self._received = anyio.create_memory_object_stream[bytes](0)
+
+    async def run(self, app: App, scope: _Message) -> None:
+        # What fails is logged by the app; here it only breaks the answer off.
+        with self._sent:
+            try:
+                await app(scope, self._receive, self._send)
+            except Exception:  # noqa: BLE001
+                self._whole = False
+            finally:
+                self._begun.set()
+
+    async def begin(self) -> None:
+        await self._begun.wait()
+        if not self.status:
+            raise TransportError("the request was not answered")
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        async for piece in self._received:
+            yield piece
+        if not self._whole:
+            raise TransportError("the answer broke off")
+
+    def disconnect(self) -> None:
+        self._disconnected.set()
+        self._received.close()
+
+    async def _receive(self) -> _Message:
+        if self._request is not None:
+            request, self._request = self._request, None
+            return request
+        await self._disconnected.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: _Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = cast("list[tuple[bytes, bytes]]", message["headers"])
+            self.content_type = dict(headers).get(b"content-type", b"").decode("latin-1")
+            self.status = message["status"]
+            self._begun.set()
+            return
+        if self._disconnected.is_set():
+            return
+        self._whole = not message.get("more_body", False)
+        try:
+            if message.get("body"):
+                await self._sent.send(message["body"])
+        except anyio.BrokenResourceError:
+            # The client has left meanwhile; the app hears of it when it listens.
+            return
