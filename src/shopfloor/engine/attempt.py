@@ -16,10 +16,8 @@ from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.journal import Journal, Place, Said, StepRecord
 from shopfloor.engine.leash import Leash
 from shopfloor.engine.occupancy import AlwaysFree, Occupancy, Slot
-from shopfloor.engine.resting import resting_call, seconds_until
 from shopfloor.engine.results import FINAL, StepResult, failure_of, readable
 from shopfloor.errors import (
-    AnswerTimeout,
     DatabaseDamaged,
     DatabaseLost,
     ExecutionCancelled,
@@ -33,7 +31,6 @@ from shopfloor.errors import (
 )
 from shopfloor.limits import LEAVING_SECONDS, STORAGE_PATIENCE_SECONDS, STORAGE_RETRY_SECONDS
 from shopfloor.log import (
-    Awaits,
     CallCompleted,
     CallStarted,
     Delta,
@@ -44,11 +41,8 @@ from shopfloor.log import (
     Session,
     StepCompleted,
     StepStarted,
-    ToolCall,
-    ToolResult,
-    timestamp_of,
 )
-from shopfloor.ports import Log, Order
+from shopfloor.ports import Log
 from shopfloor.record import Masking
 
 if TYPE_CHECKING:
@@ -117,11 +111,10 @@ class Attempt:
         self.occupancy = Occupancy(slot or AlwaysFree(), on_idle=on_idle, left=self.left.is_set)
         self.working, self.waiting, self.pause = self.occupancy.working, self.occupancy.waiting, self.occupancy.pause
         self._log = log
-        self._cancel_tree = cancel_tree
-        self._settling = asyncio.Lock()
+        self.cancel_tree = cancel_tree
+        self.settling = asyncio.Lock()
         """An answer may come at the moment when nobody waits for it any more: one of the two is on record."""
-        self._answers: dict[str, anyio.Event] = {}
-        self._children: dict[str, anyio.Event] = {}
+        self._awaited: dict[str, anyio.Event] = {}
         self._last_seq = journal.last_seq
         self._has_worker_ended = False
         self._worker_failure: ShopfloorError | None = None
@@ -421,100 +414,27 @@ class Attempt:
         self.failure = error
         self.leave("failed")
 
-    # Calls that somebody outside answers.
-
-    @contextmanager
-    def _news(self, known: dict[str, anyio.Event], key: str) -> Generator[anyio.Event]:
-        event = known.setdefault(key, anyio.Event())
-        try:
-            with self._branch():
-                yield event
-        finally:
-            known.pop(key, None)
-
-    async def call(self, place: Place, call: ToolCall) -> None:
-        await self.append(call, place)
-
-    async def answer(self, call_id: str, awaits: Awaits) -> ToolResult:
-        """Waits for the result of a call, however long that takes."""
-        with self._news(self._answers, call_id) as news:
-            if call_id not in self.journal.results:
-                async with self.waiting():
-                    with anyio.move_on_after(seconds_until(awaits.until)):
-                        await news.wait()
-        async with self._settling:
-            if call_id in self.journal.results:
-                return self.journal.results[call_id]
-            place, call = self.journal.calls[call_id]
-            late = AnswerTimeout(f"nobody answered {call.name!r} until {awaits.until}")
-            if not awaits.cancels:
-                result = ToolResult(
-                    name=call.name, call_id=call_id, input=None, output=None, error=late.message, fidelity="router"
-                )
-                await self.append(result, place)
-                raise late
-        await self._cancel_tree(self, f"its client did not continue it: {call.name!r} waited until {awaits.until}")
-        async with self.waiting():
-            await anyio.sleep_forever()
-        raise late
-
-    async def rest_for(self, place: Place, reason: str, seconds: float) -> None:
-        """Waits so long, by a call that answers itself: everybody sees it, and no restart cuts it short."""
-        await self.append(resting_call(reason, timestamp_of(round((time.time() + seconds) * 1000))), place)
-        await self.rest_on(place, reason)
-
-    async def rest_on(self, place: Place, reason: str) -> None:
-        """Waits out what is left of such waits; an earlier attempt may have begun them."""
-        calls = [call for at, call in self.journal.calls.values() if at == place and call.name == reason]
-        for call in calls:
-            with self._news(self._answers, call.call_id) as news:
-                if call.call_id not in self.journal.results:
-                    async with self.waiting():
-                        with anyio.move_on_after(seconds_until(call.awaits.until if call.awaits else None)):
-                            await news.wait()
-            async with self._settling:
-                if call.call_id not in self.journal.results:
-                    over = ToolResult(name=reason, call_id=call.call_id, input=None, output=None, fidelity="router")
-                    await self.append(over, place)
-
-    async def deliver(self, order: Order) -> None:
-        """Takes up an order: when this returns the log has it, or it means nothing here."""
-        if order.kind == "cancel":
-            if self.leaving != "cancelled":
-                self.cancel(str(order.body.get("reason") or "cancelled"))
-            return
-        call_id = str(order.body.get("call_id"))
-        async with self._settling:
-            if order.kind != "answer" or call_id not in self.journal.awaited:
-                return
-            place, call = self.journal.calls[call_id]
-            result = ToolResult(
-                name=call.name,
-                call_id=call_id,
-                input=None,
-                output=order.body.get("result"),
-                error=order.body.get("error"),
-                fidelity="router",
-            )
-            await self.append(result, place)
-        if call_id in self._answers:
-            self._answers[call_id].set()
-
     # Sub-runs.
 
     async def child_started(self, trying: Trying, child_run_id: str, worker: str, given: Any) -> None:
         started = CallStarted(name=trying.name, kind=trying.kind, try_=trying.try_, worker=worker, input=given)
         await self.append(started, trying.place, child_run_id=child_run_id)
 
-    @contextmanager
-    def child(self, run_id: str) -> Generator[anyio.Event]:
-        """An event that is set when the sub-run has ended."""
-        with self._news(self._children, run_id) as news:
-            yield news
+    # What is waited for.
 
-    def child_ended(self, run_id: str) -> bool:
-        """Whether somebody here waited for it."""
-        event = self._children.get(run_id)
+    @contextmanager
+    def news(self, key: str) -> Generator[anyio.Event]:
+        """An event that `notify` sets: for the answer to a call, or for the end of a sub-run, by its id."""
+        event = self._awaited.setdefault(key, anyio.Event())
+        try:
+            with self._branch():
+                yield event
+        finally:
+            self._awaited.pop(key, None)
+
+    def notify(self, key: str) -> bool:
+        """Wake whoever waits here for this call or sub-run; False where nobody does."""
+        event = self._awaited.get(key)
         if event is not None:
             event.set()
             self.occupancy.stir()

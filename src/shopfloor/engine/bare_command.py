@@ -19,7 +19,6 @@ from shopfloor.log import FORMAT, CallCompleted, RunCompleted, RunError, RunStar
 from shopfloor.ports import Logs, Processes
 
 _PLACE = Place(COMMAND)
-_FAILED = "command_failed"
 
 
 class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,8 +43,7 @@ class CommandOutcome(msgspec.Struct, frozen=True):
     @property
     def exit_code(self) -> int | None:
         """The exit code of the command where that decided the outcome."""
-        failed = self.run.error is not None and self.run.error.code == _FAILED
-        return int(self.step.result["exit_code"]) if failed and self.step is not None else None
+        return int(self.step.result["exit_code"]) if self.step is not None and _is_bad_exit(self.step) else None
 
 
 async def run_command(
@@ -101,9 +99,14 @@ def _finish(outcome: RunCompleted, journal: Journal, output_tail: str) -> RunCom
     """The run is its command: the result is the end of the output, and a bad exit is the run's own failure."""
     step = _end_of_step(journal)
     error = outcome.error
-    if outcome.status == "failed" and step is not None and step.error is not None and step.error_code is None:
-        error = RunError(code=_FAILED, message=step.error)
+    if outcome.status == "failed" and step is not None and _is_bad_exit(step):
+        error = RunError(code="command_failed", message=step.error or "")
     return msgspec.structs.replace(outcome, result=output_tail, error=error)
+
+
+def _is_bad_exit(step: StepCompleted | CallCompleted) -> bool:
+    """Whether the command failed by itself: any other error of a step has a code."""
+    return step.error is not None and step.error_code is None
 
 
 def _end_of_step(journal: Journal) -> StepCompleted | CallCompleted | None:

@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 
 from shopfloor.engine.attempt import Attempt
+from shopfloor.engine.awaited_calls import deliver
 from shopfloor.engine.journal import last_event
 from shopfloor.engine.orphans import can_go_on, end_orphan
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
@@ -103,7 +104,7 @@ class Inbox:
         if number in taken:
             return
         with suppress(StorageError, RunEnded, LogClosed):
-            await attempt.deliver(order)
+            await deliver(attempt, order)
             if order.kind == "cancel":
                 taken.append(number)
             else:

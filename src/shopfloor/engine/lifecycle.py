@@ -164,7 +164,7 @@ class Lifecycle:
         if parent is None:
             return
         waiting = self._registry.live.get(parent)
-        if waiting is None or not waiting.child_ended(run_id) or waiting.leaving is not None:
+        if waiting is None or not waiting.notify(run_id) or waiting.leaving is not None:
             event = await last_event(self._ports.reader, parent)
             if event is not None and not isinstance(event.payload, RunCompleted):
                 self._registry.resume(parent)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
 
-import anyio.to_thread
 import msgspec
 
 from shopfloor.engine.agents.asking import AgentOrder
 from shopfloor.engine.attempt import TOP, Attempt, StepResult, Trying
 from shopfloor.engine.journal import Place
-from shopfloor.engine.steps.agent import AgentResult, run_agent
+from shopfloor.engine.steps.agent import AgentResult, AgentWork
 from shopfloor.engine.steps.command import CommandResult, CommandWork
 from shopfloor.engine.steps.model import ModelStep
 from shopfloor.engine.steps.serving import StepCommand, shell_argv
 from shopfloor.engine.steps.threads import Thread
-from shopfloor.engine.steps.tools import ASK, LOG_QUESTION, UPDATE_SUMMARY, Tool, Tools, tool_of
+from shopfloor.engine.steps.tools import ASK, LOG_QUESTION, UPDATE_SUMMARY, Tool, Tools, called, tool_of
 from shopfloor.engine.workers.definition import Retry, segment_of
 from shopfloor.engine.workers.python import PythonTool
 from shopfloor.engine.workshop import Workshop
@@ -83,22 +81,17 @@ class Run:
         `safe` says that doing it twice does no harm: then a crash in the middle is no reason to fail.
         """
 
-        async def called(trying: Trying) -> StepResult:
+        async def done(trying: Trying) -> StepResult:
             async with self._attempt.working():
                 token = _inside.set(name)
                 try:
-                    if inspect.iscoroutinefunction(work):
-                        value = await work(*args)
-                    else:
-                        # A thread cannot be stopped: who leaves does not wait for it.
-                        value = await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True)
-                        value = await value if inspect.isawaitable(value) else value
+                    value = await called(work, *args)
                 finally:
                     _inside.reset(token)
             return StepResult(as_json(name, value))
 
         return await self._attempt.step(
-            self._place(name, "step"), called, name=name, kind="step", retry=retry, repeatable=safe
+            self._place(name, "step"), done, name=name, kind="step", retry=retry, repeatable=safe
         )
 
     async def model(
@@ -212,8 +205,8 @@ class Run:
             order = msgspec.convert(asked, AgentOrder)
         except msgspec.ValidationError as error:
             raise StepFailed(f"invalid options for the agent step {name!r}: {error}") from error
-        place = self._place(name, "agent")
-        return await run_agent(self._attempt, self._workshop.agents, order, place, name=name, retry=retry)
+        work = AgentWork(self._attempt, self._workshop.agents, order)
+        return await work.run(self._place(name, "agent"), name=name, retry=retry)
 
     async def worker(
         self,
@@ -255,7 +248,7 @@ class Run:
         name = name or tool
         place = self._place(name, "tool-call")
 
-        async def called(trying: Trying) -> StepResult:
+        async def answered(trying: Trying) -> StepResult:
             arguments = given() if callable(given) else given
             tools = Tools(self._tools)
             result = await tools.call(self._attempt, place, tool, arguments, try_=trying.try_, patience=timeout)
@@ -263,7 +256,7 @@ class Run:
                 raise ToolFailed(f"the tool {tool!r} failed: {result.error}")
             return StepResult(result.output)
 
-        return await self._attempt.step(place, called, name=name, kind="tool-call", retry=retry, repeatable=True)
+        return await self._attempt.step(place, answered, name=name, kind="tool-call", retry=retry, repeatable=True)
 
     async def ask(
         self,
@@ -274,7 +267,7 @@ class Run:
         name: str = ASK,
     ) -> Any:
         """Asks a person and waits, for days if need be. Raises `AnswerTimeout` where nobody answers in time."""
-        given = {"question": question, **({"options": list(options)} if options else {})}
+        given = _question(question, options)
         result = await Tools({}).call(self._attempt, self._place(name, "ask"), ASK, given, patience=timeout)
         if result.error is not None:
             raise ToolFailed(f"the question got no answer: {result.error}")
@@ -282,8 +275,8 @@ class Run:
 
     async def log_question(self, question: str, *, options: Sequence[str] | None = None) -> None:
         """Notes a question for whoever looks, and goes on."""
-        given = {"question": question, **({"options": list(options)} if options else {})}
-        await Tools({}).call(self._attempt, self._place(LOG_QUESTION, "log_question"), LOG_QUESTION, given)
+        place = self._place(LOG_QUESTION, "log_question")
+        await Tools({}).call(self._attempt, place, LOG_QUESTION, _question(question, options))
 
     async def summary(self, text: str) -> None:
         """Says in a line what is being done: the timeline shows it."""
@@ -293,6 +286,10 @@ class Run:
     def _folder(self, cwd: str | None) -> str:
         """A folder as the worker names it: relative to that of the run."""
         return str(Path(self._workshop.cwd) / cwd) if cwd else self._workshop.cwd
+
+
+def _question(question: str, options: Sequence[str] | None) -> dict[str, Any]:
+    return {"question": question, **({"options": list(options)} if options else {})}
 
 
 def as_json(name: str, value: Any) -> Any:

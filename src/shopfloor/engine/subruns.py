@@ -70,7 +70,7 @@ class SubRuns:
             # Inside of the `try`: a step that is cancelled while the log is read cancels its sub-run, too.
             if known and (outcome := await outcome_of(self._reader, child)) is not None:
                 return outcome
-            with attempt.child(child) as ended:
+            with attempt.news(child) as ended:
                 if not known or not await self._reader.page(child, limit=1):
                     await self._order_child(attempt, trying, request, origin, known=known)
                 elif self._registry.is_own:

@@ -158,7 +158,7 @@ class _Ended(_StepPayload, frozen=True, kw_only=True):
     error: str | None = None
     """What went wrong; left out where nothing did."""
     error_code: str | None = None
-    """The same as a stable word, for programs."""
+    """The same as a stable word, for programs; left out for a bad exit of a command, which `result` tells."""
     error_hint: str | None = None
     """What to do about it, where there is something to do."""
     retryable: bool | None = None

@@ -9,22 +9,13 @@ import msgspec
 from shopfloor.engine.agents.asking import AgentDesk, AgentOrder, request_of, session_of
 from shopfloor.engine.agents.sitting import Sitting
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
+from shopfloor.engine.awaited_calls import rest_for, rest_on
 from shopfloor.engine.journal import AGENT, Place
 from shopfloor.engine.workers.definition import Retry
-from shopfloor.errors import (
-    AgentFailed,
-    BudgetExceeded,
-    OutcomeUnknown,
-    RateLimited,
-)
+from shopfloor.errors import AgentFailed, BudgetExceeded, OutcomeUnknown, RateLimited
 from shopfloor.limits import RATE_LIMIT_WAIT_SECONDS, RATE_LIMIT_WAITS
-from shopfloor.log import (
-    is_run_id,
-)
-from shopfloor.ports import (
-    AgentRequest,
-    Provider,
-)
+from shopfloor.log import is_run_id
+from shopfloor.ports import AgentRequest
 from shopfloor.views import RATE_LIMIT
 
 GO_ON = "Go on with what you were doing."
@@ -40,19 +31,13 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
 
 
-async def run_agent(
-    attempt: Attempt, desk: AgentDesk, order: AgentOrder, place: Place, *, name: str, retry: Retry | None = None
-) -> AgentResult:
-    return await AgentWork(attempt, desk, desk.provider(order.provider), order).run(place, name=name, retry=retry)
-
-
 class AgentWork:
     """The work of one agent step. While it goes on it does not see a cancellation: it is stopped in stages."""
 
-    def __init__(self, attempt: Attempt, desk: AgentDesk, provider: Provider, order: AgentOrder) -> None:
+    def __init__(self, attempt: Attempt, desk: AgentDesk, order: AgentOrder) -> None:
         self._attempt = attempt
         self._desk = desk
-        self._provider = provider
+        self._provider = desk.provider(order.provider)
         self._order = order
 
     async def run(self, place: Place, *, name: str, retry: Retry | None = None) -> AgentResult:
@@ -70,7 +55,7 @@ class AgentWork:
         return AgentResult(text=ended.get("text") or "", data=ended.get("data"), session_id=session_id)
 
     async def _work(self, trying: Trying) -> StepResult:
-        await self._attempt.rest_on(trying.place, RATE_LIMIT)
+        await rest_on(self._attempt, trying.place, RATE_LIMIT)
         request = self._again(trying) if trying.resumed else await self._fresh()
         for waits in range(RATE_LIMIT_WAITS + 1):
             sitting = Sitting(self._attempt, self._desk, self._provider, self._held(request, trying), trying)
@@ -85,7 +70,7 @@ class AgentWork:
                 trying.result = result
                 raise failure
             await sitting.leave(result)
-            await self._attempt.rest_for(trying.place, RATE_LIMIT, wait)
+            await rest_for(self._attempt, trying.place, RATE_LIMIT, wait)
             request = self._again(trying)
         raise AgentFailed(f"{self._provider.name} still limits our rate")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio.lowlevel
@@ -53,8 +52,8 @@ class CommandWork:
         self._echo = echo
         self._output = Output()
 
-    async def run(self, place: Place, *, name: str, retry: Retry | None = None, kind: str = COMMAND) -> CommandResult:
-        ended = await self._attempt.step(place, self._work, name=name, kind=kind, retry=retry, starts_itself=True)
+    async def run(self, place: Place, *, name: str, retry: Retry | None = None) -> CommandResult:
+        ended = await self._attempt.step(place, self._work, name=name, kind=COMMAND, retry=retry, starts_itself=True)
         stdout = self._attempt.journal.steps[place].stdout
         return CommandResult(stdout.text(), int(ended["exit_code"]), truncated=stdout.is_truncated)
 
@@ -66,13 +65,7 @@ class CommandWork:
         cancellation = Cancellation()
         self._output = Output(self._attempt.mask)
         serving = Serving(
-            self._command,
-            run_id=self._attempt.run_id,
-            begin=partial(self._attempt.begin, trying),
-            append=partial(self._attempt.append, place=trying.place),
-            cancellation=cancellation,
-            output=self._output,
-            echo=self._echo,
+            self._command, self._attempt, trying, cancellation=cancellation, output=self._output, echo=self._echo
         )
         late = f"the command took longer than {self._timeout:g} s" if self._timeout is not None else ""
         async with self._attempt.working():

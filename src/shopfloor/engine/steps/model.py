@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
+from shopfloor.engine.awaited_calls import rest_for, rest_on
 from shopfloor.engine.journal import Place, Said
 from shopfloor.engine.piece_writer import PieceWriter
 from shopfloor.engine.steps.threads import Thread, is_whole, last_reply, messages_of, text_of, uses_of
@@ -46,9 +47,9 @@ class ModelStep:
         self._schema = schema
         self._prompt = prompt
 
-    async def run(self, place: Place, *, name: str, retry: Retry | None = None, kind: str = "next-message") -> Any:
+    async def run(self, place: Place, *, name: str, retry: Retry | None = None) -> Any:
         value = await self._attempt.step(
-            place, self._work, name=name, kind=kind, retry=retry or MODEL_RETRY, repeatable=True
+            place, self._work, name=name, kind="next-message", retry=retry or MODEL_RETRY, repeatable=True
         )
         self._thread.messages += messages_of(self._attempt.said(place))
         self._thread.told = self._thread.told or self._prompt is not None
@@ -106,7 +107,7 @@ class ModelStep:
 
     async def _patiently(self, trying: Trying, model: str) -> None:
         """A provider that says when it will answer again is waited for: that burns no retries."""
-        await self._attempt.rest_on(trying.place, RATE_LIMIT)
+        await rest_on(self._attempt, trying.place, RATE_LIMIT)
         for _ in range(RATE_LIMIT_WAITS):
             try:
                 await self._answer(trying, model)
@@ -116,7 +117,7 @@ class ModelStep:
             except RateLimited as limited:
                 if limited.retry_after is None or limited.retry_after > RATE_LIMIT_WAIT_SECONDS:
                     raise
-                await self._attempt.rest_for(trying.place, RATE_LIMIT, limited.retry_after)
+                await rest_for(self._attempt, trying.place, RATE_LIMIT, limited.retry_after)
             else:
                 return
         raise RateLimited(f"{model} still limits our rate after {RATE_LIMIT_WAITS} waits")

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable
 import anyio
 import msgspec
 
+from shopfloor.engine.attempt import Attempt, Trying
 from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.output import Output
 from shopfloor.errors import ProcessError, ShopfloorError, StorageError
 from shopfloor.limits import ECHO_GRACE_SECONDS, OUTPUT_JOIN_SECONDS, STOP_GRACE_SECONDS
-from shopfloor.log import AssistantMessage, CommandBlock, Payload, Process, UserMessage
+from shopfloor.log import AssistantMessage, CommandBlock, Process, UserMessage
 from shopfloor.ports import Child, Command, Exit, Piece, Processes
 
 SHELL = "/bin/sh"
@@ -51,18 +52,16 @@ class Serving:
     def __init__(
         self,
         command: StepCommand,
+        attempt: Attempt,
+        trying: Trying,
         *,
-        run_id: str,
-        begin: Callable[[Process], Awaitable[None]],
-        append: Callable[[Payload], Awaitable[object]],
         cancellation: Cancellation,
         output: Output,
         echo: Echo | None = None,
     ) -> None:
         self._command = command
-        self._run_id = run_id
-        self._begin_step = begin
-        self._append = append
+        self._attempt = attempt
+        self._trying = trying
         self._cancellation = cancellation
         self._output = output
         self._echo = echo
@@ -81,7 +80,7 @@ class Serving:
             inherits_stdin=command.inherits_stdin,
         )
         try:
-            async with processes.start(asked, run_id=self._run_id) as child:
+            async with processes.start(asked, run_id=self._attempt.run_id) as child:
                 return await self._serve(child)
         except ProcessError as error:
             self.fail(error)
@@ -109,9 +108,10 @@ class Serving:
         # The command itself stands in the message that follows; once is enough.
         command = self._command
         args = ["-c", "…"] if command.argv[:2] == [SHELL, "-c"] else ["…"]
-        await self._begin_step(Process(pid=child.pid, command=command.argv[0], args=args, cwd=command.cwd))
+        process = Process(pid=child.pid, command=command.argv[0], args=args, cwd=command.cwd)
+        await self._attempt.begin(self._trying, process)
         block = CommandBlock(fidelity="router", command=command.line, variables=command.variables or None)
-        await self._append(UserMessage(blocks=[block]))
+        await self._attempt.append(UserMessage(blocks=[block]), self._trying.place)
         child.release()
 
     async def _listen(self, child: Child) -> None:
@@ -135,7 +135,7 @@ class Serving:
         blocks, pieces = self._output.take()
         if not blocks:
             return
-        await self._append(AssistantMessage(blocks=[*blocks]))
+        await self._attempt.append(AssistantMessage(blocks=[*blocks]), self._trying.place)
         if self._echo is not None and not self._muted:
             with anyio.CancelScope() as self._echoing:
                 await self._echo(pieces)

@@ -13,6 +13,7 @@ import anyio.to_thread
 import msgspec
 
 from shopfloor.engine.attempt import Attempt
+from shopfloor.engine.awaited_calls import answer
 from shopfloor.engine.journal import Place
 from shopfloor.engine.results import LEAVING, readable
 from shopfloor.engine.workers.definition import Definition, ToolDefinition
@@ -112,12 +113,12 @@ class Tools:
         for n, use in enumerate(waiting):
             if use.tool_id not in journal.calls:
                 awaits = _awaits(attempt, use.tool_name, more=len(waiting) - n - 1)
-                await attempt.call(place, _call(use, awaits))
+                await attempt.append(_call(use, awaits), place)
         for use in waiting:
             # A result may have come before we asked; its call is closed then.
             known = journal.calls.get(use.tool_id)
             awaits = known[1].awaits if known else None
-            await attempt.answer(use.tool_id, awaits or Awaits(kind="client_tool"))
+            await answer(attempt, use.tool_id, awaits or Awaits(kind="client_tool"))
 
     async def call(
         self, attempt: Attempt, place: Place, name: str, given: Any, *, try_: int = 1, patience: float | None = None
@@ -137,12 +138,12 @@ class Tools:
             return await self._execute(attempt, place, use, tool)
         awaits = (made and made.awaits) or _awaits(attempt, name, patience=patience)
         if made is None:
-            await attempt.call(place, _call(use, awaits))
-        return await attempt.answer(call_id, awaits)
+            await attempt.append(_call(use, awaits), place)
+        return await answer(attempt, call_id, awaits)
 
     async def _execute(self, attempt: Attempt, place: Place, use: ToolUseBlock, tool: Tool) -> ToolResult:
         if use.tool_id not in attempt.journal.calls:
-            await attempt.call(place, _call(use, None))
+            await attempt.append(_call(use, None), place)
         elif not tool.read_only:
             raise OutcomeUnknown(
                 f"a crash cut off the call of {use.tool_name!r}: whether it was done is not known",
@@ -157,7 +158,7 @@ class Tools:
         if tool.handler is not None:
             try:
                 async with attempt.working():
-                    output = _kept(await _called(tool.handler, use.tool_input))
+                    output = _kept(await called(tool.handler, use.tool_input))
             except LEAVING:
                 raise
             except BaseException as raised:  # noqa: BLE001 - whatever its code raises is what the call gave
@@ -179,7 +180,7 @@ class Tools:
     async def _refuse(self, attempt: Attempt, place: Place, use: ToolUseBlock) -> None:
         """A model may ask for what is not there: it is told so, and goes on."""
         if use.tool_id not in attempt.journal.calls:
-            await attempt.call(place, _call(use, None))
+            await attempt.append(_call(use, None), place)
         refusal = f"there is no tool {use.tool_name!r}"
         await attempt.append(
             ToolResult(
@@ -206,10 +207,12 @@ def _awaits(attempt: Attempt, name: str, *, more: int = 0, patience: float | Non
     return Awaits(kind=kind, until=until, more=more, cancels=cancels)
 
 
-async def _called(handler: Handler, given: Any) -> Any:
-    if inspect.iscoroutinefunction(handler):
-        return await handler(given)
-    result = await anyio.to_thread.run_sync(handler, given, abandon_on_cancel=True)
+async def called(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function of the worker's: one that is not async in a thread."""
+    if inspect.iscoroutinefunction(function):
+        return await function(*args)
+    # A thread cannot be stopped: who leaves does not wait for it.
+    result = await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=True)
     return await result if inspect.isawaitable(result) else result
 
 
