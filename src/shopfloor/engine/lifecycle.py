@@ -29,7 +29,6 @@ from shopfloor.engine.workshop import Workshop
 from shopfloor.errors import AgentFailed, OutcomeUnknown, Poisoned, StepFailed, StorageFull
 from shopfloor.limits import IDLE_RUNS, IDLE_SECONDS, LEAVING_SECONDS, POISON_ATTEMPTS
 from shopfloor.log import RunCompleted, RunStarted
-from shopfloor.ports import parent_of
 
 
 class Lifecycle:
@@ -53,19 +52,24 @@ class Lifecycle:
         self._workshop = workshop
         self._idle_seconds = idle_seconds
         self._leaving_seconds = leaving_seconds
+        self._ended_parent: str | None = None
+        """The parent that was last found to have ended: all the runs below it may end at once."""
 
     def is_held(self, claim: Claim) -> bool:
         """Whether a run waits for its definition, so that an attempt would do nothing."""
         return claim.queued is None and claim.cancel_reason is None and self._definitions.is_held(claim.run_id)
 
     async def attempt(self, claim: Claim, slot: HostSlot) -> bool:
-        """Start or resume a run; True where the log has the outcome by this. Raises `LogBusy`, `RunEnded`."""
-        run_id, queued, cancel_reason = claim.run_id, claim.queued, claim.cancel_reason
-        parent = queued.parent_run_id if queued else await parent_of(self._ports.reader, run_id)
+        """Start or resume a run; True where the log has the outcome then. Raises `LogBusy`, `RunEnded`."""
+        run_id, queued = claim.run_id, claim.queued
+        journal = Journal(run_id) if queued else await read_journal(self._ports.reader, run_id)
+        parent = queued.parent_run_id if queued else journal.parent_run_id
         async with self._ports.logs.open(run_id, parent_run_id=parent) as log:
-            journal = await read_journal(self._ports.reader, run_id) if log.seq else Journal(run_id)
+            if log.seq != journal.last_seq:
+                # The run has been started before, or somebody has resumed it meanwhile.
+                journal = await read_journal(self._ports.reader, run_id)
             if journal.outcome is not None or (journal.first is None and queued is None):
-                return False
+                return journal.outcome is not None
             started = run_started(
                 journal,
                 queued,
@@ -76,7 +80,7 @@ class Lifecycle:
             definition = definition_of(journal.first or started)
             self._definitions.forget(run_id)
             worker = None
-            if definition is not None and cancel_reason is None:
+            if definition is not None and claim.cancel_reason is None:
                 ordered = started.definition_hash if journal.first is None else None
                 worker = self._definitions.look_up(definition, ordered=ordered)
                 if isinstance(worker, DefinitionChange) and journal.held_by:
@@ -94,12 +98,12 @@ class Lifecycle:
             self._registry.live[run_id] = attempt
             current_run.set(run_id)
             try:
-                await self._start(attempt, started, claim, cancel_reason)
+                await self._start(attempt, started, claim)
                 if isinstance(worker, DefinitionChange) and definition is not None and attempt.leaving is None:
                     await attempt.append(held_call(worker))
                     self._definitions.hold(run_id, definition)
                     return False
-                for call_id in journal.held_by if cancel_reason is None else ():
+                for call_id in journal.held_by if claim.cancel_reason is None else ():
                     await attempt.append(released_result(call_id))
                 outcome = await conduct(
                     attempt,
@@ -115,7 +119,7 @@ class Lifecycle:
             claim.is_resumed_again = True
         return outcome is not None
 
-    async def _start(self, attempt: Attempt, started: RunStarted, claim: Claim, cancel_reason: str | None) -> None:
+    async def _start(self, attempt: Attempt, started: RunStarted, claim: Claim) -> None:
         await attempt.append(started)
         await end_partial_messages(attempt)
         if attempt.journal.attempt == 1 and claim.has_started:
@@ -135,8 +139,8 @@ class Lifecycle:
         claim.has_started = True
         if claim.queued is not None:
             self._registry.note_started(attempt)
-        if cancel_reason is not None:
-            attempt.cancel(cancel_reason)
+        if claim.cancel_reason is not None:
+            attempt.cancel(claim.cancel_reason)
         self._registry.wake_up.set()
 
     async def _execute(
@@ -157,12 +161,14 @@ class Lifecycle:
 
     async def _notify_parent(self, run_id: str, parent: str | None) -> None:
         """Let the parent of a run that has its outcome go on; resume the parent where it is not live."""
-        if parent is None:
+        if parent is None or parent == self._ended_parent:
             return
         waiting = self._registry.live.get(parent)
         if waiting is None or not waiting.child_ended(run_id) or waiting.leaving is not None:
             event = await last_event(self._ports.reader, parent)
-            if event is not None and not isinstance(event.payload, RunCompleted):
+            if event is not None and isinstance(event.payload, RunCompleted):
+                self._ended_parent = parent
+            elif event is not None:
                 self._registry.resume(parent)
 
     # Checks of all runs of this process.

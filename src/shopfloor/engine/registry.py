@@ -82,16 +82,18 @@ class RunRegistry:
 
     def register(self, claim: Claim) -> bool:
         """Note a claim that the scheduler is about to start; False where the run is claimed already."""
-        if self._is_closed or claim.run_id in self._claims:
-            return False
-        self._claims[claim.run_id] = claim
-        return True
+        is_new = not self._is_closed and claim.run_id not in self._claims
+        if is_new:
+            self._claims[claim.run_id] = claim
+        return is_new
 
-    def add(self, claim: Claim) -> None:
-        """Have a run executed here, unless it is already."""
-        if self.register(claim):
+    def add(self, claim: Claim) -> bool:
+        """Have a run executed here; False where it is claimed already."""
+        is_new = self.register(claim)
+        if is_new:
             self._ready.append(claim)
             self._has_ready.set()
+        return is_new
 
     def resume(self, run_id: str) -> None:
         """Have a run executed here that has a log: now, or once more when it is left."""

@@ -94,7 +94,7 @@ class Resumption:
             self._registry.add(Claim(run_id))
         return is_allowed
 
-    async def claim_abandoned(self, run_id: str, *, cancel_reason: str | None = None) -> bool:
+    async def claim_abandoned(self, run_id: str, cancel_reason: str | None = None) -> bool:
         """Execute or cancel a run that has not started and that nobody has claimed, or only a host that is gone.
 
         Return False where there is no such run.

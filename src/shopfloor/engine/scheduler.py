@@ -81,6 +81,7 @@ class Scheduler:
             await anyio.sleep(0.005)
         if not self._is_retired:
             await self._delete_started()
+            await self._inbox.delete_recorded()
 
     async def _look(self) -> None:
         try:
@@ -138,7 +139,7 @@ class Scheduler:
                             # A run that was cut off is not resumed only to be cancelled then.
                             claim.cancel_reason = await self._inbox.take_cancel(claim.run_id) or claim.cancel_reason
                         if await self._lifecycle.attempt(claim, slot):
-                            await self._inbox.settle(claim.run_id)
+                            self._inbox.settle(claim.run_id)
                     is_over = True
                 except Exception as error:  # noqa: BLE001 - a defect of ours in one run must not take the others with it
                     is_over = await self._is_over(claim, error)
