@@ -47,7 +47,7 @@ def assemble(
     definitions = Definitions(catalogue)
     resumption = Resumption(registry, ports, catalogue, definitions)
     service = RunService(registry, ports, catalogue, resumption, agents.check)
-    sub_runs = SubRuns(registry, ports.reader, service)
+    sub_runs = SubRuns(registry, ports, service)
     workshop = Workshop(models=models, processes=agents.processes, agents=agents, call_worker=sub_runs.call, cwd=cwd)
     inbox = Inbox(registry, ports, resumption)
     lifecycle = Lifecycle(registry, ports, definitions, sub_runs, workshop, **limits)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,14 +15,12 @@ from shopfloor.engine.journal import last_event
 from shopfloor.engine.orphans import can_go_on, end_orphan
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
 from shopfloor.engine.resumption import Resumption
-from shopfloor.engine.shortage import is_temporary
+from shopfloor.engine.shortage import tolerating
 from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.errors import LogClosed, RunEnded, StorageError
 from shopfloor.limits import ORDER_PATIENCE_SECONDS, ORDERS_AT_ONCE, STOPPED_HOST_SECONDS
 from shopfloor.log import RunCompleted, timestamp_of
 from shopfloor.ports import Order
-
-_log = logging.getLogger("shopfloor.engine")
 
 
 class Inbox:
@@ -83,14 +80,10 @@ class Inbox:
         """Deliver the messages of one run, oldest first."""
         async with limiter:
             for number, order in orders:
-                try:
+                # One that cannot be delivered now must not keep the others waiting.
+                with tolerating(f"an order of run {order.run_id} waits"):
                     if await self._deliver(number, order):
                         self._recorded[number] = None
-                except Exception as error:
-                    if not is_temporary(error):
-                        raise
-                    # One that cannot be delivered now must not keep the others waiting.
-                    _log.warning("an order of run %s waits: %s", order.run_id, error)
 
     async def _deliver(self, number: int, order: Order) -> bool:
         """Deliver a message to the attempt of its run; True where the queue may delete the message already."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable
 
@@ -13,14 +12,11 @@ from shopfloor.engine.ingest import Ingest
 from shopfloor.engine.orphans import can_go_on, end_orphan, is_orphan
 from shopfloor.engine.recovery import recover
 from shopfloor.engine.retention import prune
-from shopfloor.engine.shortage import is_temporary
+from shopfloor.engine.shortage import tolerating
 from shopfloor.limits import HOST_CHECK_SECONDS, INTAKE_IDLE_SECONDS, RETENTION_CHECK_SECONDS
 from shopfloor.log import now, timestamp_of
 from shopfloor.ports import Queue, Store
 from shopfloor.record import Storage, is_host_alive
-
-_log = logging.getLogger("shopfloor.engine")
-
 
 GoOn = Callable[[str], Awaitable[bool]]
 """Resume a run that has a log and no host; False where that is not for us."""
@@ -82,28 +78,20 @@ async def _reconcile_for_ever(
     idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
     while True:
         await anyio.sleep(HOST_CHECK_SECONDS)
-        try:
+        # The next look may go better; a run that cannot be ended must not stop the others' rows.
+        with tolerating("cannot reconcile"):
             is_idle = time.monotonic() > idle_at
             await recover(storage, queue, is_idle=is_idle)
             if is_idle:
                 idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
             await take_over(storage, queue, refusal)
             await reconcile(storage, store, go_on)
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            # The next look may go better; a run that cannot be ended must not stop the others' rows.
-            _log.warning("cannot reconcile: %s", error)
 
 
 async def _prune_for_ever(storage: Storage, store: Store, queue: Queue, keep_seconds: float) -> None:
     while True:
         before = timestamp_of(int((time.time() - keep_seconds) * 1000))
-        try:
-            # Whoever set the time has said that nothing is to be kept longer, failed or not.
+        # Whoever set the time has said that nothing is to be kept longer, failed or not.
+        with tolerating("cannot prune"):
             await prune(storage, store, queue, before=before, force=True, by="retention")
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            _log.warning("cannot prune: %s", error)
         await anyio.sleep(RETENTION_CHECK_SECONDS)

@@ -16,7 +16,7 @@ from shopfloor.engine.piece_writer import end_partial_messages
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.run_beginning import run_started
-from shopfloor.engine.slots import HostSlot
+from shopfloor.engine.slots import Slot
 from shopfloor.engine.steps.tools import tools_of
 from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.subruns import SubRuns
@@ -59,7 +59,7 @@ class Lifecycle:
         """Whether a run waits for its definition, so that an attempt would do nothing."""
         return claim.queued is None and claim.cancel_reason is None and self._definitions.is_held(claim.run_id)
 
-    async def attempt(self, claim: Claim, slot: HostSlot) -> bool:
+    async def attempt(self, claim: Claim, slot: Slot) -> bool:
         """Start or resume a run; True where the log has the outcome then. Raises `LogBusy`, `RunEnded`."""
         run_id, queued = claim.run_id, claim.queued
         journal = Journal(run_id) if queued else await read_journal(self._ports.reader, run_id)
@@ -164,6 +164,9 @@ class Lifecycle:
         if parent is None or parent == self._ended_parent:
             return
         waiting = self._registry.live.get(parent)
+        if waiting is not None and waiting.leaving in ("cancelled", "failed"):
+            # The parent is about to have its outcome.
+            return
         if waiting is None or not waiting.child_ended(run_id) or waiting.leaving is not None:
             event = await last_event(self._ports.reader, parent)
             if event is not None and isinstance(event.payload, RunCompleted):

@@ -6,17 +6,10 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 import anyio
 
-
-class Slot(Protocol):
-    """A place on the host: a run that waits gives it to others."""
-
-    async def take(self) -> None: ...
-
-    def give(self) -> None: ...
+from shopfloor.engine.slots import Slot
 
 
 class Occupancy:

@@ -10,7 +10,7 @@ from enum import Enum
 import anyio
 
 from shopfloor.engine.attempt import Attempt
-from shopfloor.engine.slots import HostSlot
+from shopfloor.engine.slots import Slot
 from shopfloor.errors import ShopfloorError
 from shopfloor.log import AssistantMessage
 from shopfloor.ports import Dispatch
@@ -39,7 +39,7 @@ class Claim:
         """Whether the run is to be resumed once more after this."""
         self._wait: anyio.CancelScope | None = None
 
-    async def take(self, slot: HostSlot) -> None:
+    async def take(self, slot: Slot) -> None:
         """Wait for the slot. A run that is to be cancelled needs none, and stops waiting."""
         if self.cancel_reason is None and not slot.held:
             with anyio.CancelScope() as self._wait:

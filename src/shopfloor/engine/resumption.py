@@ -123,15 +123,11 @@ class Resumption:
             self._refuse_running(run_id, newest)
             self._refuse_changed(run_id, first)
             self._registry.resume(run_id)
-        else:
-            await self._start_here(run_id)
-
-    async def _start_here(self, run_id: str) -> None:
-        if run_id not in dict(await self._ports.queue.claimed()):
+        elif run_id not in dict(await self._ports.queue.claimed()):
             raise RunRunning(
                 f"the run {run_id} is queued", hint="a server starts it: `shopfloor up --detach` starts a server"
             )
-        if not await self.claim_abandoned(run_id):
+        elif not await self.claim_abandoned(run_id):
             raise _running(run_id)
 
     def _refuse_running(self, run_id: str, newest: Start) -> None:

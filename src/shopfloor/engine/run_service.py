@@ -114,9 +114,6 @@ class RunService:
             client_wait_seconds=asked.client_wait_seconds,
         )
 
-    async def open_in_tree(self, root_run_id: str) -> int:
-        return await self._ports.store.open_in_tree(root_run_id)
-
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
         by_run: dict[str, list[CallResult]] = {}
         for one in results:

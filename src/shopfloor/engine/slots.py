@@ -11,19 +11,19 @@ class Slots:
     def __init__(self, count: int) -> None:
         self._free = anyio.Semaphore(count)
 
-    def slot(self) -> HostSlot:
-        return HostSlot(self._free)
+    def slot(self) -> Slot:
+        return Slot(self._free)
 
-    def take_free(self) -> list[HostSlot]:
+    def take_free(self) -> list[Slot]:
         """All that are free, taken."""
-        slots: list[HostSlot] = []
+        slots: list[Slot] = []
         while self._free.value:
             slots.append(self.slot())
             slots[-1].take_now()
         return slots
 
 
-class HostSlot:
+class Slot:
     """One run's place among them."""
 
     def __init__(self, free: anyio.Semaphore) -> None:

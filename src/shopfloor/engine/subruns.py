@@ -13,20 +13,21 @@ from shopfloor.engine.attempt import Attempt, EndedBadly, StepResult, Trying
 from shopfloor.engine.journal import outcome_of, summed
 from shopfloor.engine.registry import RunRegistry
 from shopfloor.engine.run_service import RunService
+from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.tree_limit import TreeLimiter
 from shopfloor.errors import StepFailed, TreeLimit
 from shopfloor.limits import SUB_RUN_DEPTH, TREE_OPEN_RUNS
 from shopfloor.log import RunCompleted, Usage, new_run_id
-from shopfloor.ports import Asked, LogReader
+from shopfloor.ports import Asked
 from shopfloor.views import added
 
 
 class SubRuns:
-    def __init__(self, registry: RunRegistry, reader: LogReader, service: RunService) -> None:
+    def __init__(self, registry: RunRegistry, ports: StoragePorts, service: RunService) -> None:
         self._registry = registry
-        self._reader = reader
+        self._reader = ports.reader
         self._service = service
-        self._limiter = TreeLimiter(service.open_in_tree, limit=TREE_OPEN_RUNS)
+        self._limiter = TreeLimiter(ports.store.open_in_tree, limit=TREE_OPEN_RUNS)
 
     async def call(self, attempt: Attempt, trying: Trying, worker: str, given: dict[str, Any]) -> StepResult:
         first = attempt.journal.first

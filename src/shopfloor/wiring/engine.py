@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shopfloor.adapters.local import LocalHosts
 from shopfloor.record import Masking
 from shopfloor.wiring.settings import Workers
-from shopfloor.wiring.storage import Office, Shop, local_shop, log_reader, open_projects
+from shopfloor.wiring.storage import Office, Shop, local_shop, open_projects
 
 if TYPE_CHECKING:
     from shopfloor.engine import ClaimPolicy, RunEngine
@@ -51,7 +51,7 @@ async def local_engine(
     folders = default_folders(storage.root, workers.folders)
     catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES), projects=open_projects(storage).all)
     models = LocalModels() if script is None else LocalModels(script=script, piece_seconds=0)
-    reader = log_reader(office)
+    reader = office.reader
     own = nullcontext(shop) if shop else local_shop(storage, mask=mask, live=office.live, alone=alone)
     with own as opened:
         logs, processes = opened.logs, opened.processes
