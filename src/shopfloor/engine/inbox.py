@@ -16,7 +16,7 @@ from shopfloor.engine.orphans import can_go_on, end_orphan
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.shortage import tolerating
-from shopfloor.engine.storage_ports import StoragePorts
+from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import LogClosed, RunEnded, StorageError
 from shopfloor.limits import ORDER_PATIENCE_SECONDS, ORDERS_AT_ONCE, STOPPED_HOST_SECONDS
 from shopfloor.log import RunCompleted, timestamp_of

@@ -12,20 +12,19 @@ from shopfloor.engine.conduct import conduct
 from shopfloor.engine.definitions import Definitions, definition_of, held_call, released_result
 from shopfloor.engine.interpreter import Interpreter
 from shopfloor.engine.journal import AGENT, Journal, last_event, read_journal
+from shopfloor.engine.occupancy import Slot
 from shopfloor.engine.piece_writer import end_partial_messages
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.run_beginning import run_started
-from shopfloor.engine.slots import Slot
 from shopfloor.engine.steps.tools import tools_of
-from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.watchdog import current_run
 from shopfloor.engine.workers.catalogue import Worker
 from shopfloor.engine.workers.changes import DefinitionChange
 from shopfloor.engine.workers.definition import Definition
 from shopfloor.engine.workers.python import arguments_of
-from shopfloor.engine.workshop import Workshop
+from shopfloor.engine.workshop import StoragePorts, Workshop
 from shopfloor.errors import AgentFailed, OutcomeUnknown, Poisoned, StepFailed, StorageFull
 from shopfloor.limits import IDLE_RUNS, IDLE_SECONDS, LEAVING_SECONDS, POISON_ATTEMPTS
 from shopfloor.log import RunCompleted, RunStarted
@@ -70,13 +69,8 @@ class Lifecycle:
                 journal = await read_journal(self._ports.reader, run_id)
             if journal.outcome is not None or (journal.first is None and queued is None):
                 return journal.outcome is not None
-            started = run_started(
-                journal,
-                queued,
-                host=self._registry.host_id,
-                is_caller=self._registry.is_own,
-                masked=self._ports.logs.masks,
-            )
+            host, is_own, masked = self._registry.host_id, self._registry.is_own, self._ports.logs.masks
+            started = run_started(journal, queued, host=host, is_caller=is_own, masked=masked)
             definition = definition_of(journal.first or started)
             self._definitions.forget(run_id)
             worker = None
@@ -138,7 +132,7 @@ class Lifecycle:
             )
         claim.has_started = True
         if claim.queued is not None:
-            self._registry.note_started(attempt)
+            self._registry.started.append(attempt)
         if claim.cancel_reason is not None:
             attempt.cancel(claim.cancel_reason)
         self._registry.wake_up.set()

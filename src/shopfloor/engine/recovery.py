@@ -72,7 +72,9 @@ async def keep_until_lost(store: Store, scheduler: Scheduler, upkeep: Callable[[
     failures: list[ShopfloorError] = []
 
     async def watch() -> None:
-        failures.append(await _failure_of(store))
+        while (failure := store.failure()) is None:  # noqa: ASYNC110 - a store tells nobody that it is lost
+            await anyio.sleep(STORAGE_CHECK_SECONDS)
+        failures.append(failure)
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
@@ -85,11 +87,3 @@ async def keep_until_lost(store: Store, scheduler: Scheduler, upkeep: Callable[[
         while scheduler.executing:  # noqa: ASYNC110 - a scheduler tells nobody of its last run
             await anyio.sleep(STORAGE_CHECK_SECONDS)
     return failure
-
-
-async def _failure_of(store: Store) -> ShopfloorError:
-    while True:
-        failure = store.failure()
-        if failure is not None:
-            return failure
-        await anyio.sleep(STORAGE_CHECK_SECONDS)

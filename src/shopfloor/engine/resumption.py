@@ -9,9 +9,9 @@ import msgspec
 
 from shopfloor.engine.definitions import Definitions, definition_of
 from shopfloor.engine.registry import Claim, RunRegistry
-from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.workers.catalogue import Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange
+from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
 from shopfloor.log import RunStarted, decode
 from shopfloor.ports import Dispatch
@@ -120,7 +120,9 @@ class Resumption:
             )
         self._refuse_masked(run_id, starts)
         if isinstance(first, RunStarted):
-            self._refuse_running(run_id, newest)
+            host = newest.host if isinstance(newest, RunStarted) else None
+            if run_id in self._registry.claims or self._ports.reader.is_attended(run_id, host):
+                raise _running(run_id)
             self._refuse_changed(run_id, first)
             self._registry.resume(run_id)
         elif run_id not in dict(await self._ports.queue.claimed()):
@@ -128,11 +130,6 @@ class Resumption:
                 f"the run {run_id} is queued", hint="a server starts it: `shopfloor up --detach` starts a server"
             )
         elif not await self.claim_abandoned(run_id):
-            raise _running(run_id)
-
-    def _refuse_running(self, run_id: str, newest: Start) -> None:
-        host = newest.host if isinstance(newest, RunStarted) else None
-        if run_id in self._registry.claims or self._ports.reader.is_attended(run_id, host):
             raise _running(run_id)
 
     def _refuse_changed(self, run_id: str, first: RunStarted) -> None:

@@ -10,10 +10,10 @@ import msgspec
 from shopfloor.engine.journal import AGENT, Journal, read_journal
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.resumption import Resumption
-from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.workers.bare import PROMPT
 from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
 from shopfloor.engine.workers.inputs import checked_input, input_schema
+from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import (
     ConflictError,
     RunEnded,
@@ -25,15 +25,7 @@ from shopfloor.errors import (
 )
 from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
 from shopfloor.log import RunStarted, ToolResult, decode, new_run_id, now
-from shopfloor.ports import (
-    ANSWER,
-    Asked,
-    CallResult,
-    Dispatch,
-    Order,
-    WorkerInfo,
-    child_towards,
-)
+from shopfloor.ports import ANSWER, Asked, CallResult, Dispatch, Order, WorkerInfo, child_towards
 from shopfloor.record import MASK
 from shopfloor.views import as_text, join_call_id, split_call_id
 
@@ -67,13 +59,13 @@ class RunService:
 
     async def enqueue(self, queued: Dispatch) -> str:
         """Store a run for any host, or in the caller's process for this one alone. Return its id."""
-        if not self._registry.is_own:
-            run_id = await self._ports.queue.dispatch(queued)
+        host = self._registry.host_id if self._registry.is_own else None
+        if host is not None:
+            queued = msgspec.structs.replace(queued, executor="caller", masked=self._ports.logs.masks)
+        run_id = await self._ports.queue.dispatch(queued, host=host)
+        if host is None:
             self._registry.wake_up.set()
-            return run_id
-        queued = msgspec.structs.replace(queued, executor="caller", masked=self._ports.logs.masks)
-        run_id = await self._ports.queue.dispatch(queued, host=self._registry.host_id)
-        if run_id == queued.run_id:
+        elif run_id == queued.run_id:
             self._registry.add(Claim(run_id, queued))
         return run_id
 

@@ -11,12 +11,12 @@ import anyio.to_thread
 
 from shopfloor.engine.inbox import Inbox
 from shopfloor.engine.lifecycle import Lifecycle
+from shopfloor.engine.occupancy import Slot, Slots
 from shopfloor.engine.orphans import end_orphan
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
 from shopfloor.engine.shortage import is_shortage, tolerating
-from shopfloor.engine.slots import Slot, Slots
-from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.watchdog import Watchdog
+from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import LogBusy, RunEnded, ShopfloorError, StorageError, StoreError, UnexpectedError
 from shopfloor.limits import ENGINE_PAUSE_SECONDS, HOST_SLOTS, RUN_RETRY_SECONDS
 from shopfloor.log import RunError

@@ -118,11 +118,7 @@ def waits_step(state: Waits, event: Event) -> Waits:
         case StepCompleted() | CallCompleted():
             place = place_of(event)
             ended = _without(state, place) if state.coming or place in state.calls.values() else state
-            return msgspec.structs.replace(
-                ended,
-                steps=_dropped(state.steps, place),
-                runs=_dropped(state.runs, place),
-            )
+            return msgspec.structs.replace(ended, steps=_dropped(state.steps, place), runs=_dropped(state.runs, place))
         case ToolCall(awaits=awaits, call_id=call_id) if awaits is not None:
             place = place_of(event)
             others = tuple(one for one in state.coming if one != place)
@@ -170,11 +166,9 @@ def held_words(given: Any) -> str:
 
 
 def _dropped(known: dict[str, T], key: str) -> dict[str, T]:
-    """A copy without this key; the same where it is not there. Not filtered key by key: that takes many times as long."""
-    if key not in known:
-        return known
+    """A copy without this key. A filter by a comprehension takes many times as long."""
     rest = dict(known)
-    del rest[key]
+    rest.pop(key, None)
     return rest
 
 

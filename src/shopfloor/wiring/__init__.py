@@ -6,15 +6,7 @@ from shopfloor.wiring.providers import find_providers, provider_names, surroundi
 from shopfloor.wiring.server import serve_storage, the_one_server
 from shopfloor.wiring.server_thread import ServerThread
 from shopfloor.wiring.settings import Workers
-from shopfloor.wiring.storage import (
-    Office,
-    Shop,
-    local_office,
-    local_shop,
-    memory_office,
-    open_projects,
-    streamed,
-)
+from shopfloor.wiring.storage import Office, Shop, local_office, local_shop, memory_office, open_projects, streamed
 
 __all__ = [
     "Office",

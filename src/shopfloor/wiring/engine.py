@@ -36,16 +36,7 @@ async def local_engine(
     """
     from shopfloor.adapters.models import LocalModels
     from shopfloor.adapters.providers import NAMES, price, provider
-    from shopfloor.engine import (
-        AgentDesk,
-        Catalogue,
-        ClaimPolicy,
-        RunRegistry,
-        StoragePorts,
-        assemble,
-        bare_definitions,
-        default_folders,
-    )
+    from shopfloor.engine import AgentDesk, Catalogue, StoragePorts, assemble, bare_definitions, default_folders
 
     storage = office.storage
     folders = default_folders(storage.root, workers.folders)
@@ -55,15 +46,14 @@ async def local_engine(
     own = nullcontext(shop) if shop else local_shop(storage, mask=mask, live=office.live, alone=alone)
     with own as opened:
         logs, processes = opened.logs, opened.processes
-        registry = RunRegistry(opened.host, policy or ClaimPolicy.QUEUED)
         ports = StoragePorts(
             storage=storage, store=office.store, queue=office.queue, hosts=LocalHosts(storage), logs=logs, reader=reader
         )
         agents = AgentDesk(
             provider=provider, processes=processes, logs=logs, reader=reader, prices=price, env=os.environ
         )
-        folder = str(Path.cwd())
+        cwd, slots = str(Path.cwd()), workers.slots
         try:
-            yield assemble(registry, ports, catalogue, models, agents, cwd=folder, slots=workers.slots, **limits)
+            yield assemble(opened.host, ports, catalogue, models, agents, cwd=cwd, policy=policy, slots=slots, **limits)
         finally:
             await models.aclose()
