@@ -95,7 +95,7 @@ async def shift(storage: Storage, workers: Path, *, slots: int = HOST_SLOTS) -> 
         async with anyio.create_task_group() as tasks:
 
             async def keeper() -> None:
-                await keep(storage, office.store, office.queue, office.ingest, go_on=engine.resumption.adopt)
+                await keep(storage, office.store, office.queue, office.ingest, engine.resumption)
 
             tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(keeper)

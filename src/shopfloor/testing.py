@@ -37,7 +37,7 @@ from shopfloor.log import CallStarted, Delta, Entry, Event, RunCompleted, RunErr
 from shopfloor.ports import CallResult, RunRequest
 from shopfloor.record import Storage
 from shopfloor.views import ArchiveEntry, RequestedCall, archive
-from shopfloor.wiring import Office, Workers, local_engine, log_reader, memory_office, streamed
+from shopfloor.wiring import Office, Workers, local_engine, memory_office, streamed
 
 __all__ = ["AsyncEngine", "Engine", "RunResult", "SyncEngine", "engine"]
 
@@ -77,7 +77,7 @@ class AsyncEngine:
     def __init__(self, service: RunService, office: Office) -> None:
         self._service = service
         self._office = office
-        self._reader = log_reader(office)
+        self._reader = office.reader
         self._served: set[str] = set()
         """The calls that were answered here, whether or not their log has the answer yet."""
         self.logs = office.storage.transcripts
@@ -246,7 +246,7 @@ class _Watch:
     def __init__(self, answer: Answer, office: Office, tools: ToolHandlers, served: set[str]) -> None:
         self._answer = answer
         self._office = office
-        self._reader = log_reader(office)
+        self._reader = office.reader
         self._tools = tools
         self._served = served
         self._more: dict[str, int] = {}

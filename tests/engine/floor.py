@@ -67,7 +67,7 @@ class Floor:
                 tasks.start_soon(engine.scheduler.run)
 
                 async def keeper() -> None:
-                    await keep(self.storage, office.store, office.queue, office.ingest, go_on=engine.resumption.adopt)
+                    await keep(self.storage, office.store, office.queue, office.ingest, engine.resumption)
 
                 tasks.start_soon(keeper)
                 yield Shift(self, office, engine)

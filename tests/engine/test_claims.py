@@ -5,10 +5,12 @@ import os
 
 import anyio
 import pytest
-from tests.engine.floor import Floor
+from tests.engine.floor import Floor, Shift
 
+from shopfloor.engine import ClaimPolicy
 from shopfloor.log import new_run_id
 from shopfloor.ports import RunOrigin, RunRequest
+from shopfloor.wiring import Workers, local_engine, local_office
 
 pytestmark = pytest.mark.anyio
 
@@ -27,3 +29,19 @@ async def test_a_claimed_run_begins_though_somebody_was_looking_at_its_log_for_l
         assert floor.events(run_id) == []
         os.close(looking)
         assert (await shift.ended(run_id)).result == "hello"
+
+
+async def test_a_run_that_is_requested_before_the_scheduler_runs_is_executed_then(floor: Floor):
+    floor.worker("says", "steps: {Say: {block: terminal, output: hello}}")
+    workers = Workers(folders=(floor.folder,))
+    async with (
+        local_office(floor.storage) as office,
+        local_engine(office, workers, policy=ClaimPolicy.OWN) as engine,
+        anyio.create_task_group() as tasks,
+    ):
+        shift = Shift(floor, office, engine)
+        run_id = await shift.dispatch("says")
+        assert [claimed for claimed, _ in await office.queue.claimed()] == [run_id]
+        tasks.start_soon(engine.scheduler.run)
+        assert (await shift.ended(run_id)).result == "hello"
+        tasks.cancel_scope.cancel()

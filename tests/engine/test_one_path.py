@@ -10,7 +10,7 @@ from tests.engine.test_waiting import waits
 
 from shopfloor.engine import Cancellation, CommandRequest, StepCommand, run_command, shell_argv
 from shopfloor.log import StepCompleted, UserMessage, new_run_id
-from shopfloor.ports import Asked
+from shopfloor.ports import RunRequest
 from shopfloor.wiring import local_shop
 
 pytestmark = pytest.mark.anyio
@@ -138,7 +138,7 @@ async def test_workers_in_python_have_the_options_that_yaml_has(floor: Floor, tm
         """,
     )
     async with floor.open() as shift:
-        run_id = await shift.works.dispatch(Asked(worker="asks-for-much", input={}, cwd=str(folder)))
+        run_id = await shift.service.dispatch(RunRequest(worker="asks-for-much", cwd=str(folder)))
         outcome = await shift.ended(run_id)
     assert outcome.error is None, outcome.error
     shown, noted, again, refused = outcome.result

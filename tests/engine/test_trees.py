@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
-from tests.engine.floor import Floor
+from tests.engine.floor import PATIENCE, Floor
 
-from shopfloor.engine import subruns
+from shopfloor.engine import lifecycle, subruns
 from shopfloor.limits import SUB_RUN_DEPTH
-from shopfloor.log import StepCompleted
+from shopfloor.log import StepCompleted, ToolCall
 
 pytestmark = pytest.mark.anyio
 
@@ -53,6 +54,30 @@ async def test_a_tree_has_so_many_open_runs_and_no_more(floor: Floor, monkeypatc
         await shift.cancel(root)
         for run_id in floor.storage.run_ids():
             assert (await shift.ended(run_id)).status == "cancelled"
+
+
+@pytest.mark.req("SF-6")
+async def test_a_tree_ends_with_its_root_and_leaves_no_message_whether_its_runs_are_in_memory_or_not(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lifecycle, "IDLE_RUNS", 4)
+    floor.python("fan", FAN)
+    floor.worker("leaf", LEAF)
+    async with floor.open() as shift:
+        root = await shift.dispatch("fan", WIDTH=12)
+        await shift.until(lambda: len(_questions(floor)) == 12, "the questions")
+        await shift.cancel(root)
+        runs = list(floor.storage.run_ids())
+        assert [(await shift.ended(run_id)).status for run_id in runs] == ["cancelled"] * 13
+        await shift.row(root, "cancelled")
+        with anyio.fail_after(PATIENCE):
+            while await shift.office.queue.orders():
+                await anyio.sleep(0.01)
+
+
+def _questions(floor: Floor) -> list[ToolCall]:
+    payloads = [event.payload for run_id in floor.storage.run_ids() for event in floor.events(run_id)]
+    return [payload for payload in payloads if isinstance(payload, ToolCall)]
 
 
 def _refusals(floor: Floor, run_id: str, count: int) -> list[str]:

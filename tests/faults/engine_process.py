@@ -164,7 +164,7 @@ async def _live(life: Life) -> int:
             trap.act = shift.act
 
             async def keeper() -> None:
-                await keep(storage, office.store, office.queue, office.ingest, go_on=engine.resumption.adopt)
+                await keep(storage, office.store, office.queue, office.ingest, engine.resumption)
 
             tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(keeper)
@@ -219,7 +219,7 @@ class _Shift:
             )
         elif self._life.act == "cancel" and not self._life.at:
             self._cancel.set()
-        await reconcile(self._storage, self._office.store, self._engine.resumption.adopt)
+        await reconcile(self._storage, self._office.store, self._engine.resumption)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._cancel_when_told)
             answered = set[str]()

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from shopfloor.engine.keeper import keep, reconcile, take_over
     from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
     from shopfloor.engine.recovery import finish_deletions, keep_until_lost, recover
-    from shopfloor.engine.registry import ClaimPolicy, RunRegistry
+    from shopfloor.engine.registry import ClaimPolicy
     from shopfloor.engine.retention import delete_run, prunable, prunable_archives, prune, prune_archives
     from shopfloor.engine.run import Run
     from shopfloor.engine.run_service import RunService
     from shopfloor.engine.steps.agent import AgentResult
     from shopfloor.engine.steps.serving import StepCommand, shell_argv
-    from shopfloor.engine.storage_ports import StoragePorts
     from shopfloor.engine.workers import (
         EXAMPLE_WORKERS,
         Catalogue,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
         worker,
     )
     from shopfloor.engine.workers.definition import Retry
+    from shopfloor.engine.workshop import StoragePorts
 
 __all__ = [
     "EXAMPLE_WORKERS",
@@ -62,7 +62,6 @@ __all__ = [
     "Retry",
     "Run",
     "RunEngine",
-    "RunRegistry",
     "RunService",
     "StepCommand",
     "StoragePorts",
@@ -111,11 +110,11 @@ __getattr__ = _lazily(
         "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),
         "recovery": ("finish_deletions", "keep_until_lost", "recover"),
         "retention": ("delete_run", "prunable", "prunable_archives", "prune", "prune_archives"),
-        "registry": ("ClaimPolicy", "RunRegistry"),
+        "registry": ("ClaimPolicy",),
         "run": ("Run",),
         "run_service": ("RunService",),
         "agents.asking": ("AgentDesk", "check_order"),
-        "storage_ports": ("StoragePorts",),
+        "workshop": ("StoragePorts",),
         "steps.agent": ("AgentResult",),
         "steps.serving": ("StepCommand", "shell_argv"),
         "workers.definition": ("Retry",),

@@ -10,14 +10,13 @@ from shopfloor.engine.agents.asking import AgentDesk
 from shopfloor.engine.definitions import Definitions
 from shopfloor.engine.inbox import Inbox
 from shopfloor.engine.lifecycle import Lifecycle
-from shopfloor.engine.registry import RunRegistry
+from shopfloor.engine.registry import ClaimPolicy, RunRegistry
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.run_service import RunService
 from shopfloor.engine.scheduler import Scheduler
-from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.workers.catalogue import Catalogue
-from shopfloor.engine.workshop import Workshop
+from shopfloor.engine.workshop import StoragePorts, Workshop
 from shopfloor.limits import HOST_SLOTS
 from shopfloor.ports import Models
 
@@ -33,21 +32,23 @@ class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def assemble(
-    registry: RunRegistry,
+    host_id: str,
     ports: StoragePorts,
     catalogue: Catalogue,
     models: Models,
     agents: AgentDesk,
     *,
     cwd: str,
+    policy: ClaimPolicy | None = None,
     slots: int = HOST_SLOTS,
     **limits: float,
 ) -> RunEngine:
     """Construct an engine: each part gets those before it, and none after it. `limits` are those of `Lifecycle`."""
+    registry = RunRegistry(host_id, policy or ClaimPolicy.QUEUED)
     definitions = Definitions(catalogue)
     resumption = Resumption(registry, ports, catalogue, definitions)
     service = RunService(registry, ports, catalogue, resumption, agents.check)
-    sub_runs = SubRuns(registry, ports.reader, service)
+    sub_runs = SubRuns(registry, ports, service)
     workshop = Workshop(models=models, processes=agents.processes, agents=agents, call_worker=sub_runs.call, cwd=cwd)
     inbox = Inbox(registry, ports, resumption)
     lifecycle = Lifecycle(registry, ports, definitions, sub_runs, workshop, **limits)

@@ -15,7 +15,7 @@ import msgspec
 from shopfloor.engine.cancel import Cancellation
 from shopfloor.engine.journal import Journal, Place, Said, StepRecord
 from shopfloor.engine.leash import Leash
-from shopfloor.engine.occupancy import AlwaysFree, Occupancy, Slot
+from shopfloor.engine.occupancy import Occupancy, Slot, Slots
 from shopfloor.engine.results import FINAL, StepResult, failure_of, readable
 from shopfloor.errors import (
     DatabaseDamaged,
@@ -108,7 +108,7 @@ class Attempt:
         self.left = asyncio.Event()
         """Set when it is to be left, whatever for."""
         # No reference back to the attempt: it would keep the input and the results in memory until a full collection.
-        self.occupancy = Occupancy(slot or AlwaysFree(), on_idle=on_idle, left=self.left.is_set)
+        self.occupancy = Occupancy(slot or Slots(1).slot(), on_idle=on_idle, left=self.left.is_set)
         self.working, self.waiting, self.pause = self.occupancy.working, self.occupancy.waiting, self.occupancy.pause
         self._log = log
         self.cancel_tree = cancel_tree

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,14 +16,12 @@ from shopfloor.engine.journal import last_event
 from shopfloor.engine.orphans import can_go_on, end_orphan
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
 from shopfloor.engine.resumption import Resumption
-from shopfloor.engine.shortage import is_temporary
-from shopfloor.engine.storage_ports import StoragePorts
+from shopfloor.engine.shortage import tolerating
+from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import LogClosed, RunEnded, StorageError
 from shopfloor.limits import ORDER_PATIENCE_SECONDS, ORDERS_AT_ONCE, STOPPED_HOST_SECONDS
 from shopfloor.log import RunCompleted, timestamp_of
 from shopfloor.ports import Order
-
-_log = logging.getLogger("shopfloor.engine")
 
 
 class Inbox:
@@ -35,58 +32,59 @@ class Inbox:
         self._ports = ports
         self._resumption = resumption
         self._taken: dict[str, list[int]] = {}
-        """Cancels that the attempt of their run has: the outcome will record them."""
-        self._recorded: dict[int, Attempt] = {}
-        """Messages that a log has, perhaps not on disk yet."""
+        """Cancels that their run has: its outcome will record them."""
+        self._recorded: dict[int, Attempt | None] = {}
+        """Messages that a log has, perhaps not on disk yet, or that nobody needs any more."""
         self._interrupted: dict[str, float] = {}
         """Since when another host has been asked to cancel a run."""
 
     async def deliver_all(self) -> None:
-        """Deliver what the queue has, and delete what logs have."""
-        done = [number for number, attempt in self._recorded.items() if attempt.on_disk]
+        """Deliver what the queue has."""
+        await self.delete_recorded()
         by_run: dict[str, list[tuple[int, Order]]] = {}
         for number, order in await self._ports.queue.orders():
-            if number not in self._recorded:
+            if number not in self._recorded and number not in self._taken.get(order.run_id, ()):
                 by_run.setdefault(order.run_id, []).append((number, order))
         # Several runs at once: a cancelled tree may have thousands of them, and each waits for the database.
         limiter = anyio.CapacityLimiter(ORDERS_AT_ONCE)
         async with anyio.create_task_group() as tasks:
             for orders in by_run.values():
-                tasks.start_soon(self._deliver_to_run, orders, done, limiter)
+                tasks.start_soon(self._deliver_to_run, orders, limiter)
+
+    async def delete_recorded(self) -> None:
+        """Delete the messages that logs have from the queue, many at once."""
+        done = [number for number, attempt in self._recorded.items() if attempt is None or attempt.on_disk]
         await self._ports.queue.done(done)
         for number in done:
-            self._recorded.pop(number, None)
+            del self._recorded[number]
 
     async def take_cancel(self, run_id: str) -> str | None:
         """Return the reason where the run is to be cancelled, as if the message were delivered."""
         for number, order in await self._ports.queue.orders():
             if order.run_id == run_id and order.kind == "cancel":
-                self._taken.setdefault(run_id, []).append(number)
+                self._take(number, order)
                 return _reason_of(order)
         return None
 
-    async def settle(self, run_id: str) -> None:
-        """Delete the cancels of a run that has its outcome."""
-        await self._ports.queue.done(self._taken.pop(run_id, []))
+    def settle(self, run_id: str) -> None:
+        """Note that the cancels of a run are recorded: its log has the outcome."""
+        self._recorded.update(dict.fromkeys(self._taken.pop(run_id, ())))
+
+    def _take(self, number: int, order: Order) -> None:
+        self._taken.setdefault(order.run_id, []).append(number)
 
     def forget(self, run_id: str) -> None:
         """Deliver the cancels of a run anew: its attempt was left without an outcome."""
         self._taken.pop(run_id, None)
 
-    async def _deliver_to_run(
-        self, orders: Sequence[tuple[int, Order]], done: list[int], limiter: anyio.CapacityLimiter
-    ) -> None:
-        """Deliver the messages of one run, oldest first. Add to `done` those that the queue may delete."""
+    async def _deliver_to_run(self, orders: Sequence[tuple[int, Order]], limiter: anyio.CapacityLimiter) -> None:
+        """Deliver the messages of one run, oldest first."""
         async with limiter:
             for number, order in orders:
-                try:
+                # One that cannot be delivered now must not keep the others waiting.
+                with tolerating(f"an order of run {order.run_id} waits"):
                     if await self._deliver(number, order):
-                        done.append(number)
-                except Exception as error:
-                    if not is_temporary(error):
-                        raise
-                    # One that cannot be delivered now must not keep the others waiting.
-                    _log.warning("an order of run %s waits: %s", order.run_id, error)
+                        self._recorded[number] = None
 
     async def _deliver(self, number: int, order: Order) -> bool:
         """Deliver a message to the attempt of its run; True where the queue may delete the message already."""
@@ -94,58 +92,53 @@ class Inbox:
         if attempt is not None:
             await self._hand_over(attempt, number, order)
         elif claim is None:
-            return await self._deliver_without_attempt(order)
+            return await self._deliver_without_attempt(number, order)
         elif order.kind == "cancel":
             claim.cancel(_reason_of(order))
+            self._take(number, order)
         return False
 
     async def _hand_over(self, attempt: Attempt, number: int, order: Order) -> None:
-        taken = self._taken.setdefault(order.run_id, [])
-        if number in taken:
-            return
         with suppress(StorageError, RunEnded, LogClosed):
             await deliver(attempt, order)
             if order.kind == "cancel":
-                taken.append(number)
+                self._take(number, order)
             else:
                 self._recorded[number] = attempt
 
-    async def _deliver_without_attempt(self, order: Order) -> bool:
+    async def _deliver_without_attempt(self, number: int, order: Order) -> bool:
         """See to a message for a run that this process does not execute."""
         run_id, policy = order.run_id, self._registry.policy
         reason = _reason_of(order) if order.kind == "cancel" else None
         if policy is ClaimPolicy.OWN or (policy is ClaimPolicy.CANCELLED and reason is None):
             return False
-        if reason is not None and await self._resumption.claim_abandoned(run_id, cancel_reason=reason):
-            return False
-        last = await last_event(self._ports.reader, run_id)
-        if last is None:
-            return await self._is_of_no_run(order)
-        if isinstance(last.payload, RunCompleted):
-            return True
         run = await self._ports.store.get_run(run_id)
         host = run.row.host if run is not None else None
-        if host is not None and host != self._registry.host_id and self._ports.hosts.alive(host):
-            self._interrupt(order, host)
-            # A run that another host executes needs no resume.
-            return order.kind == "resume"
-        if reason is not None:
-            await self._cancel(run_id, reason)
-        elif can_go_on(self._ports.storage, run_id) and await self._resumption.refusal(run_id) is None:
+        # Of a run that this process has suspended, the attempt itself finds out whether it has ended.
+        if reason is None or host != self._registry.host_id:
+            last = await last_event(self._ports.reader, run_id)
+            if last is None and reason is not None and await self._resumption.claim_abandoned(run_id, reason):
+                self._take(number, order)
+                return False
+            if last is None:
+                # The run is about to start, or it never will.
+                return run is None and _is_old(order)
+            if isinstance(last.payload, RunCompleted):
+                return True
+            if host is not None and host != self._registry.host_id and self._ports.hosts.alive(host):
+                self._interrupt(order, host)
+                # A run that another host executes needs no resume.
+                return order.kind == "resume"
+        if not can_go_on(self._ports.storage, run_id):
+            if reason is not None:
+                end = partial(end_orphan, self._ports.storage, run_id, cancelled=reason)
+                await anyio.to_thread.run_sync(end)
+        elif reason is not None:
+            if self._registry.add(Claim(run_id, cancel_reason=reason)):
+                self._take(number, order)
+        elif await self._resumption.refusal(run_id) is None:
             self._registry.resume(run_id)
         return False
-
-    async def _is_of_no_run(self, order: Order) -> bool:
-        """Whether the run of this message, which has no log, is not about to start either."""
-        is_old = order.created_at < timestamp_of(int((time.time() - ORDER_PATIENCE_SECONDS) * 1000))
-        return is_old and await self._ports.store.get_run(order.run_id) is None
-
-    async def _cancel(self, run_id: str, reason: str) -> None:
-        """Cancel a run that has a log and no host."""
-        if can_go_on(self._ports.storage, run_id):
-            self._registry.add(Claim(run_id, cancel_reason=reason))
-        else:
-            await anyio.to_thread.run_sync(partial(end_orphan, self._ports.storage, run_id, cancelled=reason))
 
     def _interrupt(self, order: Order, host: str) -> None:
         """End a host that executes nothing but this run, where it does not take up a cancel soon: it may be stopped."""
@@ -164,3 +157,7 @@ class Inbox:
 
 def _reason_of(order: Order) -> str:
     return str(order.body.get("reason") or "cancelled")
+
+
+def _is_old(order: Order) -> bool:
+    return order.created_at < timestamp_of(int((time.time() - ORDER_PATIENCE_SECONDS) * 1000))

@@ -274,12 +274,14 @@ async def outcome_of(reader: LogReader, run_id: str) -> RunCompleted | None:
 
 
 async def events_of(reader: LogReader, run_id: str) -> AsyncIterator[Event]:
-    after = 0
-    while entries := await reader.page(run_id, after=after, limit=JOURNAL_PAGE_EVENTS):
+    entries = await reader.page(run_id, limit=JOURNAL_PAGE_EVENTS)
+    while entries:
         for entry in entries:
-            after = entry.seq
             try:
                 yield decode(entry.raw)
             except InvalidEvent:
                 # No envelope to be read; the file has it, and `verify` names it.
                 continue
+        if len(entries) < JOURNAL_PAGE_EVENTS:
+            return
+        entries = await reader.page(run_id, after=entries[-1].seq, limit=JOURNAL_PAGE_EVENTS)

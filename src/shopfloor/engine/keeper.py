@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -13,26 +12,21 @@ from shopfloor.engine.ingest import Ingest
 from shopfloor.engine.orphans import can_go_on, end_orphan, is_orphan
 from shopfloor.engine.recovery import recover
 from shopfloor.engine.retention import prune
-from shopfloor.engine.shortage import is_temporary
+from shopfloor.engine.shortage import tolerating
 from shopfloor.limits import HOST_CHECK_SECONDS, INTAKE_IDLE_SECONDS, RETENTION_CHECK_SECONDS
 from shopfloor.log import now, timestamp_of
 from shopfloor.ports import Queue, Store
 from shopfloor.record import Storage, is_host_alive
 
-_log = logging.getLogger("shopfloor.engine")
+if TYPE_CHECKING:
+    from shopfloor.engine.resumption import Resumption
 
 
-GoOn = Callable[[str], Awaitable[bool]]
-"""Resume a run that has a log and no host; False where that is not for us."""
-Refusal = Callable[[str], Awaitable[str | None]]
-"""Why a server must not resume a run; None where it may."""
-
-
-async def reconcile(storage: Storage, store: Store, go_on: GoOn | None = None) -> int:
+async def reconcile(storage: Storage, store: Store, resumption: Resumption | None = None) -> int:
     """Sees to every open run whose host is gone; gives how many have changed by that.
 
-    One that can be gone on with is handed to `go_on`; where there is nobody to do that, it is left for who comes. The
-    others are ended. What waits for somebody outside needs no host.
+    One that can be resumed is, by `resumption`; without that, it is left for who comes. The others are ended. What
+    waits for somebody outside needs no host.
     """
     changed = 0
     for run in await store.unattended():
@@ -40,22 +34,22 @@ async def reconcile(storage: Storage, store: Store, go_on: GoOn | None = None) -
             continue
         if not can_go_on(storage, run.id):
             changed += await anyio.to_thread.run_sync(end_orphan, storage, run.id)
-        elif go_on is not None:
-            changed += await go_on(run.id)
-    if go_on is not None:
+        elif resumption is not None:
+            changed += await resumption.adopt(run.id)
+    if resumption is not None:
         for run_id in await store.due(now()):
-            await go_on(run_id)
+            await resumption.adopt(run_id)
     return changed
 
 
-async def take_over(storage: Storage, queue: Queue, refusal: Refusal | None = None) -> None:
+async def take_over(storage: Storage, queue: Queue, resumption: Resumption | None = None) -> None:
     """Queue again what hosts that are gone had claimed and not begun, unless a server must not execute it."""
     claimed = [(run_id, host) for run_id, host in await queue.claimed() if not is_host_alive(storage.hosts, host)]
     # A log with nothing in it is of a host that died before it could write what was asked for.
     begun = [run_id for run_id, _ in claimed if can_go_on(storage, run_id)]
     await queue.started(begun)
     left = [run_id for run_id, _ in claimed if run_id not in begun]
-    await queue.release([run_id for run_id in left if refusal is None or await refusal(run_id) is None])
+    await queue.release([one for one in left if resumption is None or await resumption.refusal(one) is None])
 
 
 async def keep(
@@ -63,47 +57,36 @@ async def keep(
     store: Store,
     queue: Queue,
     ingest: Ingest,
+    resumption: Resumption,
     *,
     keep_seconds: float | None = None,
-    go_on: GoOn | None = None,
-    refusal: Refusal | None = None,
 ) -> None:
     """Goes on until it is cancelled."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ingest.run)
-        tasks.start_soon(_reconcile_for_ever, storage, store, queue, go_on, refusal)
+        tasks.start_soon(_reconcile_for_ever, storage, store, queue, resumption)
         if keep_seconds is not None:
             tasks.start_soon(_prune_for_ever, storage, store, queue, keep_seconds)
 
 
-async def _reconcile_for_ever(
-    storage: Storage, store: Store, queue: Queue, go_on: GoOn | None, refusal: Refusal | None
-) -> None:
+async def _reconcile_for_ever(storage: Storage, store: Store, queue: Queue, resumption: Resumption) -> None:
     idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
     while True:
         await anyio.sleep(HOST_CHECK_SECONDS)
-        try:
+        # The next look may go better; a run that cannot be ended must not stop the others' rows.
+        with tolerating("cannot reconcile"):
             is_idle = time.monotonic() > idle_at
             await recover(storage, queue, is_idle=is_idle)
             if is_idle:
                 idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
-            await take_over(storage, queue, refusal)
-            await reconcile(storage, store, go_on)
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            # The next look may go better; a run that cannot be ended must not stop the others' rows.
-            _log.warning("cannot reconcile: %s", error)
+            await take_over(storage, queue, resumption)
+            await reconcile(storage, store, resumption)
 
 
 async def _prune_for_ever(storage: Storage, store: Store, queue: Queue, keep_seconds: float) -> None:
     while True:
         before = timestamp_of(int((time.time() - keep_seconds) * 1000))
-        try:
-            # Whoever set the time has said that nothing is to be kept longer, failed or not.
+        # Whoever set the time has said that nothing is to be kept longer, failed or not.
+        with tolerating("cannot prune"):
             await prune(storage, store, queue, before=before, force=True, by="retention")
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            _log.warning("cannot prune: %s", error)
         await anyio.sleep(RETENTION_CHECK_SECONDS)

@@ -12,24 +12,22 @@ from shopfloor.engine.conduct import conduct, end_if_disk_is_low
 from shopfloor.engine.definitions import Definitions, definition_of, held_call, released_result
 from shopfloor.engine.interpreter import Interpreter
 from shopfloor.engine.journal import AGENT, Journal, last_event, read_journal
+from shopfloor.engine.occupancy import Slot
 from shopfloor.engine.piece_writer import end_partial_messages
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.run_beginning import run_started
-from shopfloor.engine.slots import HostSlot
 from shopfloor.engine.steps.tools import tools_of
-from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.watchdog import current_run
 from shopfloor.engine.workers.catalogue import Worker
 from shopfloor.engine.workers.changes import DefinitionChange
 from shopfloor.engine.workers.definition import Definition
 from shopfloor.engine.workers.python import arguments_of
-from shopfloor.engine.workshop import Workshop
+from shopfloor.engine.workshop import StoragePorts, Workshop
 from shopfloor.errors import AgentFailed, OutcomeUnknown, Poisoned, StepFailed
 from shopfloor.limits import IDLE_RUNS, IDLE_SECONDS, LEAVING_SECONDS, POISON_ATTEMPTS
 from shopfloor.log import RunCompleted, RunStarted
-from shopfloor.ports import parent_of
 
 
 class Lifecycle:
@@ -53,34 +51,34 @@ class Lifecycle:
         self._workshop = workshop
         self._idle_seconds = idle_seconds
         self._leaving_seconds = leaving_seconds
+        self._ended_parent: str | None = None
+        """The parent that was last found to have ended: all the runs below it may end at once."""
 
     def is_held(self, claim: Claim) -> bool:
         """Whether a run waits for its definition, so that an attempt would do nothing."""
         return claim.queued is None and claim.cancel_reason is None and self._definitions.is_held(claim.run_id)
 
-    async def attempt(self, claim: Claim, slot: HostSlot) -> bool:
-        """Start or resume a run; True where the log has the outcome by this. Raises `LogBusy`, `RunEnded`."""
-        run_id, queued, cancel_reason = claim.run_id, claim.queued, claim.cancel_reason
-        parent = queued.parent_run_id if queued else await parent_of(self._ports.reader, run_id)
+    async def attempt(self, claim: Claim, slot: Slot) -> bool:
+        """Start or resume a run; True where the log has the outcome then. Raises `LogBusy`, `RunEnded`."""
+        run_id, queued = claim.run_id, claim.queued
+        journal = Journal(run_id) if queued else await read_journal(self._ports.reader, run_id)
+        parent = queued.parent_run_id if queued else journal.parent_run_id
         async with self._ports.logs.open(run_id, parent_run_id=parent) as log:
-            journal = await read_journal(self._ports.reader, run_id) if log.seq else Journal(run_id)
+            if log.seq != journal.last_seq:
+                # The run has been started before, or somebody has resumed it meanwhile.
+                journal = await read_journal(self._ports.reader, run_id)
             if journal.outcome is not None:
                 # The attempt that wrote the outcome may have failed before it notified the parent.
                 await self._notify_parent(run_id, parent)
                 return True
             if journal.first is None and queued is None:
                 return False
-            started = run_started(
-                journal,
-                queued,
-                host=self._registry.host_id,
-                is_caller=self._registry.is_own,
-                masked=self._ports.logs.masks,
-            )
+            host, is_own, masked = self._registry.host_id, self._registry.is_own, self._ports.logs.masks
+            started = run_started(journal, queued, host=host, is_caller=is_own, masked=masked)
             definition = definition_of(journal.first or started)
             self._definitions.forget(run_id)
             worker = None
-            if definition is not None and cancel_reason is None:
+            if definition is not None and claim.cancel_reason is None:
                 ordered = started.definition_hash if journal.first is None else None
                 worker = self._definitions.look_up(definition, ordered=ordered)
                 if isinstance(worker, DefinitionChange) and journal.held_by:
@@ -98,12 +96,12 @@ class Lifecycle:
             self._registry.live[run_id] = attempt
             current_run.set(run_id)
             try:
-                await self._start(attempt, started, claim, cancel_reason)
+                await self._start(attempt, started, claim)
                 if isinstance(worker, DefinitionChange) and definition is not None and attempt.leaving is None:
                     await attempt.append(held_call(worker))
                     self._definitions.hold(run_id, definition)
                     return False
-                for call_id in journal.held_by if cancel_reason is None else ():
+                for call_id in journal.held_by if claim.cancel_reason is None else ():
                     await attempt.append(released_result(call_id))
                 outcome = await conduct(
                     attempt,
@@ -119,7 +117,7 @@ class Lifecycle:
             claim.is_resumed_again = True
         return outcome is not None
 
-    async def _start(self, attempt: Attempt, started: RunStarted, claim: Claim, cancel_reason: str | None) -> None:
+    async def _start(self, attempt: Attempt, started: RunStarted, claim: Claim) -> None:
         await attempt.append(started)
         await end_partial_messages(attempt)
         if attempt.journal.attempt == 1 and claim.has_started:
@@ -138,9 +136,9 @@ class Lifecycle:
             )
         claim.has_started = True
         if claim.queued is not None:
-            self._registry.note_started(attempt)
-        if cancel_reason is not None:
-            attempt.cancel(cancel_reason)
+            self._registry.started.append(attempt)
+        if claim.cancel_reason is not None:
+            attempt.cancel(claim.cancel_reason)
         self._registry.wake_up.set()
 
     async def _execute(
@@ -161,12 +159,17 @@ class Lifecycle:
 
     async def _notify_parent(self, run_id: str, parent: str | None) -> None:
         """Let the parent of a run that has its outcome go on; resume the parent where it is not live."""
-        if parent is None:
+        if parent is None or parent == self._ended_parent:
             return
         waiting = self._registry.live.get(parent)
+        if waiting is not None and waiting.leaving in ("cancelled", "failed"):
+            # The parent is about to have its outcome.
+            return
         if waiting is None or not waiting.notify(run_id) or waiting.leaving is not None:
             event = await last_event(self._ports.reader, parent)
-            if event is not None and not isinstance(event.payload, RunCompleted):
+            if event is not None and isinstance(event.payload, RunCompleted):
+                self._ended_parent = parent
+            elif event is not None:
                 self._registry.resume(parent)
 
     # Checks of all runs of this process.

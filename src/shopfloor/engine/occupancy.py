@@ -1,4 +1,4 @@
-"""How much of its host a run takes: it works, it waits, or it pauses for a moment."""
+"""Slots, and how much of them a run takes: it works, it waits, or it pauses for a moment."""
 
 from __future__ import annotations
 
@@ -6,25 +6,44 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 import anyio
 
 
-class Slot(Protocol):
-    """A place on the host: a run that waits gives it to others."""
+class Slots:
+    """How many runs a process works on at once."""
 
-    async def take(self) -> None: ...
+    def __init__(self, count: int) -> None:
+        self._free = anyio.Semaphore(count)
 
-    def give(self) -> None: ...
+    def slot(self) -> Slot:
+        return Slot(self._free)
+
+    def take_free(self) -> list[Slot]:
+        """Take all that are free."""
+        slots: list[Slot] = []
+        while self._free.value:
+            self._free.acquire_nowait()
+            slots.append(Slot(self._free, held=True))
+        return slots
 
 
-class AlwaysFree:
-    """The slot of a run that has its host to itself."""
+class Slot:
+    """The place of one run among them: a run that waits gives it to others."""
 
-    async def take(self) -> None: ...
+    def __init__(self, free: anyio.Semaphore, *, held: bool = False) -> None:
+        self._free = free
+        self.held = held
 
-    def give(self) -> None: ...
+    async def take(self) -> None:
+        if not self.held:
+            await self._free.acquire()
+            self.held = True
+
+    def give(self) -> None:
+        if self.held:
+            self.held = False
+            self._free.release()
 
 
 class Occupancy:

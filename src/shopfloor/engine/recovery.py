@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -15,6 +15,9 @@ from shopfloor.limits import STORAGE_CHECK_SECONDS
 from shopfloor.log import Payload, RunCompleted, RunStarted, ToolResult, UnknownPayload, decode
 from shopfloor.ports import KeyedRun, Order, Queue, QueuedRun, Store
 from shopfloor.record import Storage, read
+
+if TYPE_CHECKING:
+    from shopfloor.engine.scheduler import Scheduler
 
 _log = logging.getLogger("shopfloor.engine")
 
@@ -60,17 +63,8 @@ async def finish_deletions(storage: Storage, store: Store, queue: Queue) -> int:
     return len(left)
 
 
-class _Executing(Protocol):
-    """A host, as far as its end matters here."""
-
-    @property
-    def executing(self) -> bool: ...
-
-    def retire(self) -> None: ...
-
-
-async def keep_until_lost(store: Store, host: _Executing, upkeep: Callable[[], Awaitable[None]]) -> ShopfloorError:
-    """Keep a storage up until its store is lost; give the reason when the host has nothing more to execute.
+async def keep_until_lost(store: Store, scheduler: Scheduler, upkeep: Callable[[], Awaitable[None]]) -> ShopfloorError:
+    """Keep a storage up until its store is lost; give the reason when the scheduler has nothing more to execute.
 
     The logs of the runs that are being executed are sound, so these runs go on to their end. Where the whole folder is
     gone nothing can be recorded any more, and nobody is waited for.
@@ -78,24 +72,18 @@ async def keep_until_lost(store: Store, host: _Executing, upkeep: Callable[[], A
     failures: list[ShopfloorError] = []
 
     async def watch() -> None:
-        failures.append(await _failure_of(store))
+        while (failure := store.failure()) is None:  # noqa: ASYNC110 - a store tells nobody that it is lost
+            await anyio.sleep(STORAGE_CHECK_SECONDS)
+        failures.append(failure)
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
         await upkeep()
     failure = failures[0]
-    host.retire()
+    scheduler.retire()
     if not isinstance(failure, StorageLost):
         _log.error("%s; no new runs, and the server stops when those that are being executed have ended", failure)
-        while host.executing:  # noqa: ASYNC110 - a host tells nobody of its last run
+        while scheduler.executing:  # noqa: ASYNC110 - a scheduler tells nobody of its last run
             await anyio.sleep(STORAGE_CHECK_SECONDS)
     return failure
-
-
-async def _failure_of(store: Store) -> ShopfloorError:
-    while True:
-        failure = store.failure()
-        if failure is not None:
-            return failure
-        await anyio.sleep(STORAGE_CHECK_SECONDS)

@@ -8,9 +8,10 @@ from contextlib import suppress
 from enum import Enum
 
 import anyio
+import msgspec
 
 from shopfloor.engine.attempt import Attempt
-from shopfloor.engine.slots import HostSlot
+from shopfloor.engine.occupancy import Slot
 from shopfloor.errors import ShopfloorError
 from shopfloor.log import AssistantMessage
 from shopfloor.ports import QueuedRun
@@ -24,32 +25,31 @@ class ClaimPolicy(Enum):
     CANCELLED = "runs that have no host, to cancel them"
 
 
-class Claim:
+class Claim(msgspec.Struct):
     """A run that this process executes, or is about to."""
 
-    def __init__(self, run_id: str, queued: QueuedRun | None = None, *, cancel_reason: str | None = None) -> None:
-        self.run_id = run_id
-        self.queued = queued
-        """What was requested; None where the log of the run has it."""
-        self.cancel_reason = cancel_reason
-        """Why the run is to be cancelled instead of executed."""
-        self.has_started = False
-        """Whether the run has started here: whatever becomes of its log, it does not start a second time."""
-        self.is_resumed_again = False
-        """Whether the run is to be resumed once more after this."""
-        self._wait: anyio.CancelScope | None = None
+    run_id: str
+    queued: QueuedRun | None = None
+    """What was requested; None where the log of the run has it."""
+    cancel_reason: str | None = None
+    """Why the run is to be cancelled instead of executed."""
+    has_started: bool = False
+    """Whether the run has started here: whatever becomes of its log, it does not start a second time."""
+    is_resumed_again: bool = False
+    """Whether the run is to be resumed once more after this."""
+    wait: anyio.CancelScope | None = None
 
-    async def take(self, slot: HostSlot) -> None:
+    async def take(self, slot: Slot) -> None:
         """Wait for the slot. A run that is to be cancelled needs none, and stops waiting."""
         if self.cancel_reason is None and not slot.held:
-            with anyio.CancelScope() as self._wait:
+            with anyio.CancelScope() as self.wait:
                 await slot.take()
 
     def cancel(self, reason: str) -> None:
         """Cancel the run before it starts. Changes nothing after that."""
         self.cancel_reason = self.cancel_reason or reason
-        if self._wait is not None:
-            self._wait.cancel()
+        if self.wait is not None:
+            self.wait.cancel()
 
 
 class RunRegistry:
@@ -64,7 +64,7 @@ class RunRegistry:
         self.wake_up = asyncio.Event()
         """Set where the queue has something new, or a slot may be free."""
         self.live: dict[str, Attempt] = {}
-        self._started: list[Attempt] = []
+        self.started: list[Attempt] = []
         """Runs that have started and that the queue still has."""
         self._claims: dict[str, Claim] = {}
         self._ready: list[Claim] = []
@@ -82,16 +82,18 @@ class RunRegistry:
 
     def register(self, claim: Claim) -> bool:
         """Note a claim that the scheduler is about to start; False where the run is claimed already."""
-        if self._is_closed or claim.run_id in self._claims:
-            return False
-        self._claims[claim.run_id] = claim
-        return True
+        is_new = not self._is_closed and claim.run_id not in self._claims
+        if is_new:
+            self._claims[claim.run_id] = claim
+        return is_new
 
-    def add(self, claim: Claim) -> None:
-        """Have a run executed here, unless it is already."""
-        if self.register(claim):
+    def add(self, claim: Claim) -> bool:
+        """Have a run executed here; False where it is claimed already."""
+        is_new = self.register(claim)
+        if is_new:
             self._ready.append(claim)
             self._has_ready.set()
+        return is_new
 
     def resume(self, run_id: str) -> None:
         """Have a run executed here that has a log: now, or once more when it is left."""
@@ -110,20 +112,11 @@ class RunRegistry:
         ready, self._ready = self._ready, []
         return ready
 
-    def note_started(self, attempt: Attempt) -> None:
-        """Note that a run has started that the queue still has."""
-        self._started.append(attempt)
-
     def take_recorded(self) -> list[str]:
         """Return the runs whose logs have got to the disk since they started: the queue may delete them."""
-        started, self._started = self._started, []
-        recorded: list[str] = []
-        for attempt in started:
-            if attempt.on_disk:
-                recorded.append(attempt.run_id)
-            else:
-                self._started.append(attempt)
-        return recorded
+        recorded = {attempt.run_id for attempt in self.started if attempt.on_disk}
+        self.started = [attempt for attempt in self.started if attempt.run_id not in recorded]
+        return list(recorded)
 
     def close(self) -> None:
         """Take no more claims, and drop those that nobody has taken."""

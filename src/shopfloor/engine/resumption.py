@@ -9,9 +9,9 @@ import msgspec
 
 from shopfloor.engine.definitions import Definitions, definition_of
 from shopfloor.engine.registry import Claim, RunRegistry
-from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.workers.catalogue import Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange
+from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
 from shopfloor.log import RunStarted, decode
 from shopfloor.record import MASK
@@ -89,7 +89,7 @@ class Resumption:
             self._registry.add(Claim(run_id))
         return is_allowed
 
-    async def claim_abandoned(self, run_id: str, *, cancel_reason: str | None = None) -> bool:
+    async def claim_abandoned(self, run_id: str, cancel_reason: str | None = None) -> bool:
         """Execute or cancel a run that has not started and that nobody has claimed, or only a host that is gone.
 
         Return False where there is no such run.
@@ -115,22 +115,15 @@ class Resumption:
             )
         self._refuse_masked(run_id, starts)
         if first.attempt:
-            self._refuse_running(run_id, newest)
+            if run_id in self._registry.claims or self._ports.reader.is_attended(run_id, newest.host):
+                raise _running(run_id)
             self._refuse_changed(run_id, first)
             self._registry.resume(run_id)
-        else:
-            await self._start_here(run_id)
-
-    async def _start_here(self, run_id: str) -> None:
-        if run_id not in dict(await self._ports.queue.claimed()):
+        elif run_id not in dict(await self._ports.queue.claimed()):
             raise RunRunning(
                 f"the run {run_id} is queued", hint="a server starts it: `shopfloor up --detach` starts a server"
             )
-        if not await self.claim_abandoned(run_id):
-            raise _running(run_id)
-
-    def _refuse_running(self, run_id: str, newest: RunStarted) -> None:
-        if run_id in self._registry.claims or self._ports.reader.is_attended(run_id, newest.host):
+        elif not await self.claim_abandoned(run_id):
             raise _running(run_id)
 
     def _refuse_changed(self, run_id: str, first: RunStarted) -> None:

@@ -10,10 +10,10 @@ import msgspec
 from shopfloor.engine.journal import AGENT, Journal, read_journal
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.resumption import Resumption
-from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.workers.bare import PROMPT
 from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
 from shopfloor.engine.workers.inputs import checked_input, input_schema
+from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import (
     ConflictError,
     RunEnded,
@@ -68,14 +68,14 @@ class RunService:
 
     async def enqueue(self, queued: QueuedRun) -> str:
         """Store a run for any host, or in the caller's process for this one alone. Return its id."""
-        if not self._registry.is_own:
-            run_id = await self._ports.queue.dispatch(queued)
+        host = self._registry.host_id if self._registry.is_own else None
+        if host is not None:
+            started = msgspec.structs.replace(queued.started, executor="caller", masked=self._ports.logs.masks)
+            queued = msgspec.structs.replace(queued, started=started)
+        run_id = await self._ports.queue.dispatch(queued, host=host)
+        if host is None:
             self._registry.wake_up.set()
-            return run_id
-        started = msgspec.structs.replace(queued.started, executor="caller", masked=self._ports.logs.masks)
-        queued = msgspec.structs.replace(queued, started=started)
-        run_id = await self._ports.queue.dispatch(queued, host=self._registry.host_id)
-        if run_id == queued.run_id:
+        elif run_id == queued.run_id:
             self._registry.add(Claim(run_id, queued))
         return run_id
 
@@ -119,9 +119,6 @@ class RunService:
             client_wait_seconds=origin.client_wait_seconds,
         )
         return QueuedRun(run_id=run_id, started=started)
-
-    async def open_in_tree(self, root_run_id: str) -> int:
-        return await self._ports.store.open_in_tree(root_run_id)
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
         by_run: dict[str, list[CallResult]] = {}

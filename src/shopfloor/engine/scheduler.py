@@ -11,12 +11,12 @@ import anyio.to_thread
 
 from shopfloor.engine.inbox import Inbox
 from shopfloor.engine.lifecycle import Lifecycle
+from shopfloor.engine.occupancy import Slot, Slots
 from shopfloor.engine.orphans import end_orphan
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
-from shopfloor.engine.shortage import is_shortage, is_temporary
-from shopfloor.engine.slots import HostSlot, Slots
-from shopfloor.engine.storage_ports import StoragePorts
+from shopfloor.engine.shortage import is_shortage, tolerating
 from shopfloor.engine.watchdog import Watchdog
+from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import LogBusy, RunEnded, ShopfloorError, StorageError, StoreError, UnexpectedError
 from shopfloor.limits import ENGINE_PAUSE_SECONDS, HOST_SLOTS, RUN_RETRY_SECONDS
 from shopfloor.log import RunError
@@ -81,19 +81,16 @@ class Scheduler:
             await anyio.sleep(0.005)
         if not self._is_retired:
             await self._delete_started()
+            await self._inbox.delete_recorded()
 
     async def _look(self) -> None:
-        try:
+        # After an error the next look may go better. Runs that are being executed go on.
+        with tolerating("cannot look for work"):
             await self._delete_started()
             await self._inbox.deliver_all()
             if self._registry.policy is ClaimPolicy.QUEUED:
                 await self._claim_queued()
             await self._lifecycle.check_runs()
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            # The next look may go better. Runs that are being executed go on.
-            _log.warning("cannot look for work: %s", error)
 
     async def _delete_started(self) -> None:
         """Delete the dispatches of runs whose logs are on disk, many at once."""
@@ -125,7 +122,7 @@ class Scheduler:
             if len(claimed) < len(slots):
                 break
 
-    async def _execute(self, claim: Claim, slot: HostSlot) -> None:
+    async def _execute(self, claim: Claim, slot: Slot) -> None:
         """Make an attempt at a claimed run when there is a slot; and again, for as long as it cannot be recorded."""
         is_over = False
         try:
@@ -138,7 +135,7 @@ class Scheduler:
                             # A run that was cut off is not resumed only to be cancelled then.
                             claim.cancel_reason = await self._inbox.take_cancel(claim.run_id) or claim.cancel_reason
                         if await self._lifecycle.attempt(claim, slot):
-                            await self._inbox.settle(claim.run_id)
+                            self._inbox.settle(claim.run_id)
                     is_over = True
                 except Exception as error:  # noqa: BLE001 - a defect of ours in one run must not take the others with it
                     is_over = await self._is_over(claim, error)

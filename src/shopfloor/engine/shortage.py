@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final, cast
 
 from shopfloor.errors import ShopfloorError
 
+_log = logging.getLogger("shopfloor.engine")
 _SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS})
 
 
@@ -31,3 +35,14 @@ def is_temporary(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(is_temporary(one) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions)
     return isinstance(error, ShopfloorError | OSError) or is_shortage(error)
+
+
+@contextmanager
+def tolerating(failed: str) -> Generator[None]:
+    """Log a temporary error, with what failed, and go on; raise any other."""
+    try:
+        yield
+    except Exception as error:
+        if not is_temporary(error):
+            raise
+        _log.warning("%s: %s", failed, error)

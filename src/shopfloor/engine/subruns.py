@@ -14,19 +14,20 @@ from shopfloor.engine.journal import outcome_of
 from shopfloor.engine.registry import RunRegistry
 from shopfloor.engine.run_service import RunService
 from shopfloor.engine.tree_limit import TreeLimiter
+from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import StepFailed, TreeLimit
 from shopfloor.limits import SUB_RUN_DEPTH, TREE_OPEN_RUNS
 from shopfloor.log import RunCompleted, Usage, new_run_id
-from shopfloor.ports import LogReader, RunOrigin, RunRequest
+from shopfloor.ports import RunOrigin, RunRequest
 from shopfloor.views import added, summed
 
 
 class SubRuns:
-    def __init__(self, registry: RunRegistry, reader: LogReader, service: RunService) -> None:
+    def __init__(self, registry: RunRegistry, ports: StoragePorts, service: RunService) -> None:
         self._registry = registry
-        self._reader = reader
+        self._reader = ports.reader
         self._service = service
-        self._limiter = TreeLimiter(service.open_in_tree, limit=TREE_OPEN_RUNS)
+        self._limiter = TreeLimiter(ports.store.open_in_tree, limit=TREE_OPEN_RUNS)
 
     async def call(self, attempt: Attempt, trying: Trying, worker: str, given: dict[str, Any]) -> StepResult:
         first = attempt.journal.first
@@ -98,10 +99,12 @@ class SubRuns:
 
     async def cancel_open(self, attempt: Attempt) -> None:
         """Sub-runs that nobody waits for any more when this run ends go with it."""
-        for place, step in attempt.journal.open_steps():
-            if step.child_run_id is not None:
-                reason = attempt.stop_reason(place) or "its parent has ended"
-                await self._service.request_cancel(step.child_run_id, reason)
+        # All at once, so that the database stores many of them together.
+        async with anyio.create_task_group() as tasks:
+            for place, step in attempt.journal.open_steps():
+                if step.child_run_id is not None:
+                    reason = attempt.stop_reason(place) or "its parent has ended"
+                    tasks.start_soon(self._service.request_cancel, step.child_run_id, reason)
 
     async def cancel_tree(self, attempt: Attempt, reason: str) -> None:
         """Order the root of the run's tree to be cancelled, which cancels everything below it."""

@@ -1,4 +1,4 @@
-"""What a run works with: the ports that its steps reach the world by."""
+"""The ports of an engine: those that its parts find runs by, and those that the steps of a run reach the world by."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ import msgspec
 
 from shopfloor.engine.agents.asking import AgentDesk
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
-from shopfloor.ports import Models, Processes
+from shopfloor.ports import Hosts, LogReader, Logs, Models, Processes, Queue, Store
+from shopfloor.record import Storage
+
+
+class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
+    """The storage of an engine, and the ports to what is in it."""
+
+    storage: Storage
+    store: Store
+    queue: Queue
+    hosts: Hosts
+    logs: Logs
+    reader: LogReader
 
 
 class CallWorker(Protocol):

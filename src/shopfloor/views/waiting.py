@@ -118,11 +118,7 @@ def waits_step(state: Waits, event: Event) -> Waits:
         case StepCompleted() | CallCompleted():
             place = place_of(event)
             ended = _without(state, place) if state.coming or place in state.calls.values() else state
-            return msgspec.structs.replace(
-                ended,
-                steps={one: n for one, n in state.steps.items() if one != place},
-                runs={one: run for one, run in state.runs.items() if one != place} if state.runs else state.runs,
-            )
+            return msgspec.structs.replace(ended, steps=_dropped(state.steps, place), runs=_dropped(state.runs, place))
         case ToolCall(awaits=awaits, call_id=call_id) if awaits is not None:
             place = place_of(event)
             others = tuple(one for one in state.coming if one != place)
@@ -137,10 +133,10 @@ def waits_step(state: Waits, event: Event) -> Waits:
         case ToolResult(call_id=call_id) if call_id in state.calls:
             return msgspec.structs.replace(
                 state,
-                calls={one: place for one, place in state.calls.items() if one != call_id},
-                until={one: at for one, at in state.until.items() if one != call_id},
-                kinds={one: kind for one, kind in state.kinds.items() if one != call_id},
-                asks={one: line for one, line in state.asks.items() if one != call_id},
+                calls=_dropped(state.calls, call_id),
+                until=_dropped(state.until, call_id),
+                kinds=_dropped(state.kinds, call_id),
+                asks=_dropped(state.asks, call_id),
             )
         case _:
             return state
@@ -167,6 +163,13 @@ def held_words(given: Any) -> str:
     """Say why a run waits for its definition, and what to do, from what the call of that wait was given."""
     said: Any = cast("dict[str, Any]", given).get("message") if isinstance(given, dict) else None
     return f"waits for its definition: {said or 'its worker changed'}; put it back, or cancel the run"
+
+
+def _dropped(known: dict[str, T], key: str) -> dict[str, T]:
+    """A copy without this key. A filter by a comprehension takes many times as long."""
+    rest = dict(known)
+    rest.pop(key, None)
+    return rest
 
 
 def _without(state: Waits, place: str) -> Waits:

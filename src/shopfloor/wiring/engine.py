@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shopfloor.adapters.local import LocalHosts
 from shopfloor.record import Masking
 from shopfloor.wiring.settings import Workers
-from shopfloor.wiring.storage import Office, Shop, local_shop, log_reader, open_projects
+from shopfloor.wiring.storage import Office, Shop, local_shop, open_projects
 
 if TYPE_CHECKING:
     from shopfloor.engine import ClaimPolicy, RunEngine
@@ -36,34 +36,24 @@ async def local_engine(
     """
     from shopfloor.adapters.models import LocalModels
     from shopfloor.adapters.providers import NAMES, price, provider
-    from shopfloor.engine import (
-        AgentDesk,
-        Catalogue,
-        ClaimPolicy,
-        RunRegistry,
-        StoragePorts,
-        assemble,
-        bare_definitions,
-        default_folders,
-    )
+    from shopfloor.engine import AgentDesk, Catalogue, StoragePorts, assemble, bare_definitions, default_folders
 
     storage = office.storage
     folders = default_folders(storage.root, workers.folders)
     catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES), projects=open_projects(storage).all)
     models = LocalModels() if script is None else LocalModels(script=script, piece_seconds=0)
-    reader = log_reader(office)
+    reader = office.reader
     own = nullcontext(shop) if shop else local_shop(storage, mask=mask, live=office.live, alone=alone)
     with own as opened:
         logs, processes = opened.logs, opened.processes
-        registry = RunRegistry(opened.host, policy or ClaimPolicy.QUEUED)
         ports = StoragePorts(
             storage=storage, store=office.store, queue=office.queue, hosts=LocalHosts(storage), logs=logs, reader=reader
         )
         agents = AgentDesk(
             provider=provider, processes=processes, logs=logs, reader=reader, prices=price, env=os.environ
         )
-        folder = str(Path.cwd())
+        cwd, slots = str(Path.cwd()), workers.slots
         try:
-            yield assemble(registry, ports, catalogue, models, agents, cwd=folder, slots=workers.slots, **limits)
+            yield assemble(opened.host, ports, catalogue, models, agents, cwd=cwd, policy=policy, slots=slots, **limits)
         finally:
             await models.aclose()

@@ -58,6 +58,11 @@ class Office(msgspec.Struct, frozen=True):
     ingest: Ingest
     live: Live
 
+    @property
+    def reader(self) -> LogReader:
+        """The logs, as they are written in this process or in others."""
+        return LocalLogReader(self.storage, live=self.live)
+
     def services(self, service: RunService | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
         from shopfloor.engine import delete_run
         from shopfloor.server import PAGE_FOLDER, Services, Tokens
@@ -67,7 +72,7 @@ class Office(msgspec.Struct, frozen=True):
 
         return Services(
             store=self.store,
-            logs=LocalLogReader(self.storage, live=self.live),
+            logs=self.reader,
             changes=self.ingest,
             tokens=Tokens(self.storage.tokens),
             version=__version__,
@@ -113,11 +118,6 @@ def open_projects(storage: Storage) -> Projects:
     from shopfloor.adapters.local import LocalProjects
 
     return LocalProjects(storage)
-
-
-def log_reader(office: Office) -> LogReader:
-    """The logs of a storage, as they are written in this process or in others."""
-    return LocalLogReader(office.storage, live=office.live)
 
 
 @contextmanager
