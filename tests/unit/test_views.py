@@ -220,11 +220,22 @@ def test_a_fold_can_be_kept_at_any_event_and_carried_on(name: str):
         row, (state, _) = row_of(events[:place]), timeline_fold(Timeline(), events[:place])
         rows = []
         for event in events[place:]:
+            state, more = timeline_fold(state, [event], row.waits)
             row = row_fold(row, [event])
-            state, more = timeline_fold(state, [event])
             rows += [(one.event_type, one.data) for one in more]
         assert row == row_of(events)
         assert rows == timeline_of(events)[len(timeline_of(events[:place])) :]
+
+
+def test_an_attempt_that_takes_up_an_answer_is_told_so_wherever_the_fold_was_kept():
+    ask = ToolCall(name="ask", call_id="q", input={}, output=None, fidelity="router", awaits=Awaits(kind="question"))
+    again = RunStarted(name="w", kind="worker", attempt=2, host="h")
+    events = log_of(StepStarted(name="s", kind="operation", try_=1), ask, again, again)
+    for place in range(len(events)):
+        row, (state, rows) = row_of(events[:place]), timeline_fold(Timeline(), events[:place])
+        _, more = timeline_fold(state, events[place:], row.waits)
+        told = [one.data["status"] for one in rows + more if one.event_type == "status"]
+        assert told == ["starting", "s", "going on", "going on"]
 
 
 # the timeline

@@ -88,8 +88,8 @@ class _Followed:
         # A log that was read at once is at hand. Any other is read once more: no fold has to hold all of it.
         whole = events if not self.row.last_seq else _events(read(self.path, report=_ignore))
         entries = archive(whole) if row.ended else []
-        self.row = row
-        timeline, told = timeline_fold(self.state.timeline, events)
+        self.row, waits = row, self.row.waits
+        timeline, told = timeline_fold(self.state.timeline, events, waits)
         search, pieces = search_fold(self.state.search, row, events)
         self.state = _FoldState(timeline, search)
         return Change(

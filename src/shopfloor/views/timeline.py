@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any, Literal, cast
 
 import msgspec
 
 from shopfloor.limits import ARCHIVE_ARGS_BYTES, PREVIEW_CHARS, TIMELINE_OPEN_CALLS
 from shopfloor.log import (
-    AssistantMessage,
     CallCompleted,
     CallStarted,
     Event,
@@ -19,7 +19,6 @@ from shopfloor.log import (
     StepStarted,
     ToolCall,
     ToolResult,
-    UserMessage,
 )
 from shopfloor.views.text import as_text, cut
 from shopfloor.views.times import ms_between
@@ -47,16 +46,20 @@ class Timeline(msgspec.Struct, frozen=True):
     open_calls: dict[str, tuple[str, int] | str] = {}
     """When each began, and with which event; of one that was kept before there were numbers, only when."""
     told: str | None = None
-    waits: Waits = NOTHING
 
 
-def timeline_fold(state: Timeline, events: Iterable[Event]) -> tuple[Timeline, list[TimelineRow]]:
-    """The state after the events, the next of its run, and what they add to the timeline."""
-    open_calls, told, waits = state.open_calls.copy(), state.told, state.waits
+def timeline_fold(
+    state: Timeline, events: Sequence[Event], waits: Waits = NOTHING
+) -> tuple[Timeline, list[TimelineRow]]:
+    """The state after the events, the next of its run, and what they add to the timeline.
+
+    `waits` is what the run waited for before these events.
+    """
+    open_calls, told = state.open_calls.copy(), state.told
     rows: list[TimelineRow] = []
-    for event in events:
-        if not isinstance(event.payload, AssistantMessage | UserMessage):
-            waits = waits_step(waits, event)
+    folded = 0
+    """How many of the events `waits` has."""
+    for place, event in enumerate(events):
         match event.payload:
             case ToolCall() as call:
                 open_calls[call.call_id] = (event.timestamp, event.seq)
@@ -74,13 +77,14 @@ def timeline_fold(state: Timeline, events: Iterable[Event]) -> tuple[Timeline, l
                 rows.append(_row(event, "error", {"message": told, "step": event.path}))
             case RunStarted() as run:
                 status = "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"
+                waits, folded = reduce(waits_step, events[folded:place], waits), place
                 status = "going on" if waits.waiting else status
                 rows.append(_row(event, "status", {"status": status}))
             case RunCompleted() as run:
                 rows += _outcome(event, run, told)
             case _:
                 pass
-    return Timeline(open_calls, told, waits), rows
+    return Timeline(open_calls, told), rows
 
 
 def _row(event: Event, kind: TimelineType, data: dict[str, Any], n: int = 0) -> TimelineRow:
