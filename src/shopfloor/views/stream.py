@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncIterable, Collection
 from typing import Any, cast
 
 import msgspec
@@ -99,11 +99,18 @@ def begin(run_id: str) -> Start:
     return Start(execution_id=run_id)
 
 
-def silently(events: Iterable[Event], state: StreamState | None = None) -> StreamState:
-    """The state after these events, with nothing told: for a stream that begins in the middle."""
-    state = state or StreamState()
-    for event in events:
-        state, _ = stream_step(state, event)
+async def replay(
+    entries: AsyncIterable[Entry], *, to: int | None = None, answered: Collection[str] = (), runs: Collection[str] = ()
+) -> StreamState:
+    """Return the state of a stream that has told a log from its beginning.
+
+    Stops after the event `to`, and before the first result of the calls `answered` or of the sub-runs `runs`.
+    """
+    state = StreamState()
+    async for entry in entries:
+        if (to is not None and entry.seq > to) or _answers(entry, answered, runs):
+            break
+        state, _ = entry_step(state, entry)
     return state
 
 
@@ -367,7 +374,7 @@ def entry_step(state: StreamState, one: Entry | Delta | CallsBelow) -> tuple[Str
         return msgspec.structs.replace(state, seq=max(state.seq, one.seq)), []
 
 
-def answers(entry: Entry, calls: Collection[str], runs: Collection[str] = ()) -> bool:
+def _answers(entry: Entry, calls: Collection[str], runs: Collection[str]) -> bool:
     """Whether a line has the result of one of these calls, or of one of these sub-runs."""
     if entry.type not in (ToolResult.event_type, CallCompleted.event_type):
         return False
