@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -60,18 +60,10 @@ def search_fold(state: SearchState, row: RunRow, events: Sequence[Event]) -> tup
     pieces = _Pieces(state)
     is_begun = False
     for event in events:
-        payload = event.payload
-        is_begun = is_begun or isinstance(payload, RunStarted)
-        if isinstance(payload, ToolCall):
-            pieces.add(event.seq, _text_of(payload.input, payload.name))
-        elif isinstance(payload, ToolResult):
-            _add_result(pieces, event.seq, payload)
-        elif isinstance(payload, AssistantMessage | UserMessage):
-            for source, text in _message_texts(event, payload):
-                if text and text != row.task and not pieces.has(source, text):
-                    pieces.add(event.seq, text, source)
-        elif (text := _other_text(payload)) and text != row.task and not pieces.has("", text):
-            pieces.add(event.seq, text)
+        is_begun = is_begun or isinstance(event.payload, RunStarted)
+        for source, text in _texts(event) if pieces.stopped_at is None else ():
+            if text and not (source is not None and (text == row.task or pieces.has(source, text))):
+                pieces.add(event.seq, source, text)
     changed = pieces.changed()
     if row.ended or is_begun:
         result = None if row.result is not None and row.result in pieces.open_text else row.result
@@ -98,15 +90,15 @@ class _Pieces:
         """Whether a text is there: the same text comes as message, as result of a step, and as outcome."""
         return not (source and source == self._source) and text in self.open_text
 
-    def add(self, seq: int, text: str, source: str = "") -> None:
-        if not text or self.stopped_at is not None:
+    def add(self, seq: int, source: str | None, text: str) -> None:
+        if self.stopped_at is not None:
             return
         continues = bool(source) and source == self._source
         room = SEARCH_RUN_CHARS - self._chars
         if len(text) > room:
             self.stopped_at, text = seq, text[:room]
         self._chars += len(text)
-        self._source, self._has_news = source, True
+        self._source, self._has_news = source or "", True
         seam = "" if continues or not self.open_text else "\n"
         # A long text in parts: each close copies what is open.
         for start in range(0, len(text), SEARCH_PIECE_CHARS):
@@ -135,22 +127,24 @@ class _Pieces:
         return SearchState(self._number, self.open_text, self._source, self._chars, self.stopped_at)
 
 
-def _add_result(pieces: _Pieces, seq: int, result: ToolResult) -> None:
-    pieces.add(seq, _text_of(result.output) if result.error is None else _text_of([result.error, result.output]))
-    for file in result.files or ():
-        pieces.add(seq, _text_of([file.path, file.diff]))
-
-
-def _other_text(payload: Any) -> str:
-    match payload:
+def _texts(event: Event) -> Iterable[tuple[str | None, str]]:
+    """The texts of an event, each with what it is a continuation of: '' for a text that is whole, None for a tool's."""
+    match event.payload:
+        case ToolCall() as call:
+            return ((None, _text_of(call.input, call.name)),)
+        case ToolResult() as result:
+            said = _text_of(result.output) if result.error is None else _text_of([result.error, result.output])
+            return ((None, said), *((None, _text_of([file.path, file.diff])) for file in result.files or ()))
+        case AssistantMessage() | UserMessage() as message:
+            return _message_texts(event, message)
         case StepCompleted() | CallCompleted() as step:
-            return _text_of([step.error, step.result])
+            return (("", _text_of([step.error, step.result])),)
         case RunStarted() | CallStarted() as started:
-            return _text_of(started.input)
+            return (("", _text_of(started.input)),)
         case UnknownPayload() as unknown:
-            return _text_of(unknown.data)
+            return (("", _text_of(unknown.data)),)
         case _:
-            return ""
+            return ()
 
 
 def _message_texts(event: Event, message: AssistantMessage | UserMessage) -> Iterator[tuple[str, str]]:

@@ -48,16 +48,23 @@ from shopfloor.views.stream_events import (
 )
 from shopfloor.views.stream_texts import (
     Texts,
-    bounded,
     call_answered,
     call_told,
     message_told,
     piece_told,
-    place_of,
     step_ended,
     texts_ended,
 )
-from shopfloor.views.waiting import DEFINITION_CHANGED, QUESTION, RATE_LIMIT, Waits, held_words, waits_step
+from shopfloor.views.waiting import (
+    DEFINITION_CHANGED,
+    QUESTION,
+    RATE_LIMIT,
+    Waits,
+    bounded,
+    held_words,
+    place_name,
+    waits_step,
+)
 
 CLIENT_TOOL = "client_tool"
 _LOG_QUESTION = "log_question"
@@ -178,7 +185,7 @@ def _event(state: StreamState, event: Event) -> Step:
                 )
             ]
         case StepCompleted() | CallCompleted() as step:
-            texts, told = step_ended(state.texts, place_of(event.path, event.iteration), event.seq)
+            texts, told = step_ended(state.texts, place_name(event.path, event.iteration), event.seq)
             block_id = _block_id(event, step.try_)
             end = BlockEnd(block_id=block_id, block_name=step.name, block_type=step.kind, error=step.error)
             # With what its sub-agents spent: nobody else tells of that.
@@ -354,7 +361,7 @@ def _usage(model: str | None, usage: Usage | None, cost: Cost | None) -> list[St
 
 def _block_id(event: Event, attempt: int) -> str:
     again = f"~{attempt}" if attempt > 1 else ""
-    return f"{place_of(event.path, event.iteration)}{again}"
+    return f"{place_name(event.path, event.iteration)}{again}"
 
 
 def _description(definition: Any) -> str | None:

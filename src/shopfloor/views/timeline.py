@@ -43,8 +43,8 @@ class TimelineRow(msgspec.Struct, frozen=True, gc=False):
 class Timeline(msgspec.Struct, frozen=True):
     """The state of the fold: the calls that are open, and the last error that was told."""
 
-    open_calls: dict[str, tuple[str, int] | str] = {}
-    """When each began, and with which event; of one that was kept before there were numbers, only when."""
+    open_calls: dict[str, tuple[str, int]] = {}
+    """When each began, and with which event."""
     told: str | None = None
 
 
@@ -106,14 +106,13 @@ def _call(event: Event, call: ToolCall) -> TimelineRow:
     return _row(event, "tool_started", {"tool_name": call.name, "preview": preview(given)})
 
 
-def _result(event: Event, result: ToolResult, began: tuple[str, int] | str | None) -> TimelineRow:
-    at, call_seq = (began, None) if began is None or isinstance(began, str) else began
+def _result(event: Event, result: ToolResult, began: tuple[str, int] | None) -> TimelineRow:
     took = result.duration_ms
-    if took is None and at is not None:
-        took = ms_between(at, event.timestamp)
+    if took is None and began is not None:
+        took = ms_between(began[0], event.timestamp)
     data: dict[str, Any] = {"tool_name": result.name, "duration_ms": took}
-    if call_seq is not None:
-        data["call_seq"] = call_seq
+    if began is not None:
+        data["call_seq"] = began[1]
     if result.error is not None:
         data["error"] = result.error[:PREVIEW_CHARS]
     return _row(event, "tool_completed", data)

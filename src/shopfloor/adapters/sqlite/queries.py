@@ -38,9 +38,10 @@ def answers(run_ids: Sequence[str]) -> Select[str, str]:
     return query.order_by(orders.c.num)
 
 
-def begun(run_ids: Sequence[str]) -> Select[Any]:
-    """Those of these runs that have events."""
-    return _whole().where(worker_runs.c.id.in_(run_ids), worker_runs.c.last_seq > 0)
+def those(run_ids: Sequence[str], *, begun: bool = False) -> Select[Any]:
+    """These runs; with `begun` those of them that have events."""
+    query = _whole().where(worker_runs.c.id.in_(run_ids))
+    return query.where(worker_runs.c.last_seq > 0) if begun else query
 
 
 def _whole() -> Select[Any]:
