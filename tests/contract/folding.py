@@ -113,8 +113,8 @@ class Fold:
 
     def take(self, events: Sequence[Event]) -> Change:
         """What these events, the next of the run, do to its views. At the outcome it has seen all of them."""
+        self.state, rows = timeline_fold(self.state, events, self.row.waits)
         self.row = row_fold(self.row, events)
-        self.state, rows = timeline_fold(self.state, events)
         self.search, found = search_fold(self.search, self.row, events)
         self._events += events
         entries = archive(self._events) if self.row.ended else []

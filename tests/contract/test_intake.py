@@ -16,7 +16,7 @@ from tests.contract.test_queue import answer, dispatch, statuses
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import DatabaseLost, StoreError
 from shopfloor.limits import INTAKE_BYTES
-from shopfloor.ports import KeyedRun, Order, QueuedRun
+from shopfloor.ports import Order, QueuedRun
 
 pytestmark = pytest.mark.anyio
 
@@ -40,8 +40,8 @@ class Logs:
     def has(self, entry: QueuedRun | Order) -> bool:
         return entry.run_id in self._runs
 
-    def keyed(self) -> list[KeyedRun]:
-        return [KeyedRun(run_id, run_id, "builder", {"what": "c"}) for run_id in self._runs]
+    def keyed(self) -> list[QueuedRun]:
+        return [dispatch("c", run_id=run_id, idempotency_key=run_id) for run_id in self._runs]
 
 
 async def opened(folder: Path, *, recorded: Collection[str] = ()) -> tuple[SqliteQueue, SqliteStore]:

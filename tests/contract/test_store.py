@@ -175,7 +175,7 @@ async def test_a_run_that_goes_on_says_what_it_has_spent_so_far(store: Store) ->
     (listed,) = (await store.list_runs(ALL, limit=1)).items
     (folded,) = (await store.folded([listed.row.id])).values()
     for row in (listed.row, (await item_of(store, listed.row.id)).row, folded.row):
-        assert (row.spending.settled.usage, row.own.usage, row.own.cost_usd) == (
+        assert (row.spending.settled.usage, row.spending.own.usage, row.spending.own.cost_usd) == (
             Usage(),
             Usage(input=10, output=2),
             1.0,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.property.strategies import text
 from tests.property.test_views import Run, events_of, runs_with_tools
 from tests.samples import RUN_ID, TIMESTAMP
+from tests.stream_states import silently
 
 from shopfloor.log import AssistantMessage, Delta, Event, StepStarted, TextBlock, ThinkingBlock
 from shopfloor.views import (
@@ -23,7 +24,6 @@ from shopfloor.views import (
     TextStart,
     decode_event,
     encode_event,
-    silently,
     stream_step,
 )
 

@@ -103,7 +103,7 @@ def test_folding_leaves_the_states_before_as_they_were(run: Run) -> None:
     row, state = RunRow(), Timeline()
     for event in events_of(run):
         before = msgspec.json.encode((row, state))
-        after = row_fold(row, [event]), timeline_fold(state, [event])
+        after = row_fold(row, [event]), timeline_fold(state, [event], row.waits)
         assert msgspec.json.encode((row, state)) == before
         row, (state, _) = after
     assert (row, state) == (rows_of(events_of(run)), timeline_of(events_of(run))[0])

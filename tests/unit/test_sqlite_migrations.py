@@ -129,8 +129,8 @@ def test_what_a_run_had_spent_is_still_known_when_it_becomes_one_value(tmp_path:
         store = await SqliteStore.open(path)
         found = await store.get_run(RUN)
         assert found is not None
-        assert (found.row.own.usage, found.row.own.cost_usd) == (Usage(input=5), 0.5)
-        assert (found.row.tree.usage, found.row.spending.sub.cost) == (Usage(input=5, output=2), None)
+        assert (found.row.spending.own.usage, found.row.spending.own.cost_usd) == (Usage(input=5), 0.5)
+        assert (found.row.spending.tree.usage, found.row.spending.sub.cost) == (Usage(input=5, output=2), None)
         await store.close()
 
     anyio.run(main)

@@ -99,13 +99,13 @@ def test_a_tool_use_that_is_told_twice_is_counted_once():
 
 def test_usage_and_cost_are_the_runs_own_totals_where_it_has_them():
     row = row_of(golden("claude-code"))
-    assert row.own.usage == Usage(input=2400, output=90, cache_read=1600, cache_write=200)
-    assert row.own.cost_usd == 0.01272
+    assert row.spending.own.usage == Usage(input=2400, output=90, cache_read=1600, cache_write=200)
+    assert row.spending.own.cost_usd == 0.01272
 
 
 def test_usage_of_steps_is_summed_while_the_run_goes_on():
     step = StepCompleted(name="s", kind="agent", try_=1, usage=Usage(input=5, output=1))
-    assert row_of(log_of(step, step)).own.usage == Usage(input=10, output=2)
+    assert row_of(log_of(step, step)).spending.own.usage == Usage(input=10, output=2)
 
 
 def spoke(input_: int, usd: float | None = None, **more) -> AssistantMessage:
@@ -117,29 +117,37 @@ def test_what_messages_tell_counts_until_their_step_tells_its_total():
     begun = StepStarted(name="s", kind="agent", try_=1)
     said = [begun, spoke(5, 0.5), spoke(7, 0.25)]
     row = row_of(log_of(*said))
-    assert (row.own.usage, row.own.cost_usd) == (Usage(input=12, output=2), 0.75)
+    assert (row.spending.own.usage, row.spending.own.cost_usd) == (Usage(input=12, output=2), 0.75)
     total = StepCompleted(name="s", kind="agent", try_=1, usage=Usage(input=20), cost=Cost(usd=1.0, source="agent"))
     row = row_of(log_of(*said, total))
-    assert (row.own.usage, row.own.cost_usd, row.spending.steps) == (Usage(input=20), 1.0, {})
+    assert (row.spending.own.usage, row.spending.own.cost_usd, row.spending.steps) == (Usage(input=20), 1.0, {})
     row = row_of(log_of(*said, StepCompleted(name="s", kind="agent", try_=1, error="it broke")))
-    assert (row.own.usage, row.own.cost_usd, row.spending.steps) == (Usage(input=12, output=2), 0.75, {})
+    assert (row.spending.own.usage, row.spending.own.cost_usd, row.spending.steps) == (
+        Usage(input=12, output=2),
+        0.75,
+        {},
+    )
 
 
 def test_what_a_sitting_told_that_was_cut_off_stays_counted():
     again = RunStarted(name="w", kind="worker", attempt=2, host="h")
     begun = StepStarted(name="s", kind="agent", try_=1)
     row = row_of(log_of(begun, spoke(5, 0.5), again, spoke(7)))
-    assert (row.spending.settled.usage, row.own.usage, row.own.cost_usd) == (
+    assert (row.spending.settled.usage, row.spending.own.usage, row.spending.own.cost_usd) == (
         Usage(input=5, output=1),
         Usage(input=12, output=2),
         0.5,
     )
     left = spoke(9, 0.75, note=Note(kind="left"))
     row = row_of(log_of(begun, spoke(5, 0.5), left, again, spoke(7)))
-    assert (row.own.usage, row.own.cost_usd) == (Usage(input=16, output=2), 0.75)
+    assert (row.spending.own.usage, row.spending.own.cost_usd) == (Usage(input=16, output=2), 0.75)
     lost = RunCompleted(name="w", kind="worker", status="failed")
     row = row_of(log_of(begun, spoke(5, 0.5), lost))
-    assert (row.own.usage, row.own.cost_usd, row.spending.steps) == (Usage(input=5, output=1), 0.5, {})
+    assert (row.spending.own.usage, row.spending.own.cost_usd, row.spending.steps) == (
+        Usage(input=5, output=1),
+        0.5,
+        {},
+    )
 
 
 def test_a_total_of_a_step_that_is_no_agents_counts_no_message_twice():
@@ -147,9 +155,9 @@ def test_a_total_of_a_step_that_is_no_agents_counts_no_message_twice():
     again = RunStarted(name="w", kind="worker", attempt=2, host="h")
     total = StepCompleted(name="s", kind="llm", try_=1, usage=Usage(input=12, output=2))
     row = row_of(log_of(begun, spoke(5), again, spoke(7), total))
-    assert row.own.usage == Usage(input=12, output=2)
+    assert row.spending.own.usage == Usage(input=12, output=2)
     row = row_of(log_of(begun, spoke(5), spoke(7), again, total))
-    assert row.own.usage == Usage(input=12, output=2)
+    assert row.spending.own.usage == Usage(input=12, output=2)
 
 
 def test_a_run_waits_while_a_call_that_awaits_is_open():
@@ -201,12 +209,6 @@ def test_a_bare_run_is_powered_by_its_provider(worker_type: str | None, provider
     assert row_of([event]).provider == provider
 
 
-def test_a_timeline_that_was_kept_before_calls_had_numbers_is_carried_on():
-    state = msgspec.json.decode(b'{"open_calls":{"1":"1970-01-01T00:00:01.000Z"},"told":null}', type=Timeline)
-    _, rows = timeline_fold(state, log_of(result("1"))[1:])
-    assert [row.data for row in rows] == [{"tool_name": "Bash", "duration_ms": 1000}]
-
-
 def test_a_later_attempt_changes_the_host_and_not_the_beginning():
     again = RunStarted(name="w", kind="worker", attempt=2, host="other")
     row = row_of(log_of(again))
@@ -220,11 +222,22 @@ def test_a_fold_can_be_kept_at_any_event_and_carried_on(name: str):
         row, (state, _) = row_of(events[:place]), timeline_fold(Timeline(), events[:place])
         rows = []
         for event in events[place:]:
+            state, more = timeline_fold(state, [event], row.waits)
             row = row_fold(row, [event])
-            state, more = timeline_fold(state, [event])
             rows += [(one.event_type, one.data) for one in more]
         assert row == row_of(events)
         assert rows == timeline_of(events)[len(timeline_of(events[:place])) :]
+
+
+def test_an_attempt_that_takes_up_an_answer_is_told_so_wherever_the_fold_was_kept():
+    ask = ToolCall(name="ask", call_id="q", input={}, output=None, fidelity="router", awaits=Awaits(kind="question"))
+    again = RunStarted(name="w", kind="worker", attempt=2, host="h")
+    events = log_of(StepStarted(name="s", kind="operation", try_=1), ask, again, again)
+    for place in range(len(events)):
+        row, (state, rows) = row_of(events[:place]), timeline_fold(Timeline(), events[:place])
+        _, more = timeline_fold(state, events[place:], row.waits)
+        told = [one.data["status"] for one in rows + more if one.event_type == "status"]
+        assert told == ["starting", "s", "going on", "going on"]
 
 
 # the timeline

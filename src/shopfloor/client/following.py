@@ -13,7 +13,7 @@ from shopfloor.client.api import Api, LostEnd, Opened
 from shopfloor.errors import RunNotFound, ServerUnreachable
 from shopfloor.limits import QUEUED_PAUSE_SECONDS, RECONNECT_PAUSE_SECONDS, RECONNECT_TRIES
 from shopfloor.log import Entry
-from shopfloor.views import StreamEvent, StreamState, UnknownEvent, answers, entry_step
+from shopfloor.views import StreamEvent, StreamState, UnknownEvent, entry_step, replay
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StreamEvent | UnknownEvent)
@@ -49,14 +49,9 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 async def replayed(api: Api, run_id: str, *, to: int | None = None, answered: Collection[str] = ()) -> StreamState:
-    """The state of a stream that has told the log up to `to`, or up to the first result of the calls `answered`."""
-    state = StreamState()
+    """Replay a run's log up to `to`, or up to the first result of the calls `answered`."""
     async with aclosing(api.whole_log(run_id)) as entries:
-        async for entry in entries:
-            if (to is not None and entry.seq > to) or answers(entry, answered):
-                break
-            state, _ = entry_step(state, entry)
-    return state
+        return await replay(entries, to=to, answered=answered)
 
 
 async def followed(

@@ -88,8 +88,8 @@ class _Followed:
         # A log that was read at once is at hand. Any other is read once more: no fold has to hold all of it.
         whole = events if not self.row.last_seq else _events(read(self.path, report=_ignore))
         entries = archive(whole) if row.ended else []
-        self.row = row
-        timeline, told = timeline_fold(self.state.timeline, events)
+        self.row, waits = row, self.row.waits
+        timeline, told = timeline_fold(self.state.timeline, events, waits)
         search, pieces = search_fold(self.state.search, row, events)
         self.state = _FoldState(timeline, search)
         return Change(
@@ -105,14 +105,6 @@ class _Followed:
 def pack(entries: list[ArchiveEntry]) -> bytes:
     # A fixed time, so that the same log gives the same bytes.
     return gzip.compress(_encode(entries), 6, mtime=0)
-
-
-class _Batch:
-    """What goes into the store in one transaction."""
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self.events = 0
 
 
 class Ingest:
@@ -187,47 +179,47 @@ class Ingest:
         announced, place = self._storage.announced(self._place)
         await self._take_up(announced)
         await self._tell_gone(announced)
-        batch = await self._batch()
-        taken = batch.events
-        while batch.events >= INGEST_EVENTS:
+        changes, events = await self._batch()
+        taken = events
+        while events >= INGEST_EVENTS:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._keep, batch.changes)
+                tasks.start_soon(self._keep, changes)
                 # There is more: it is folded while this is stored.
-                batch = await self._batch()
-            taken += batch.events
-        if batch.changes or place != self._place:
-            await self._keep(batch.changes, place)
+                changes, events = await self._batch()
+            taken += events
+        if changes or place != self._place:
+            await self._keep(changes, place)
             self._place = place
         return taken + (await self.step() if await self._take_back() else 0)
 
-    async def _batch(self) -> _Batch:
-        return await anyio.to_thread.run_sync(self._fold) if self._followed else _Batch()
+    async def _batch(self) -> tuple[list[Change], int]:
+        return await anyio.to_thread.run_sync(self._fold) if self._followed else ([], 0)
 
-    def _fold(self) -> _Batch:
-        """What the open logs have got, about as much of it as goes into one transaction."""
-        batch = _Batch()
+    def _fold(self) -> tuple[list[Change], int]:
+        """What the open logs have got, about as much as goes into one transaction, and the number of events."""
+        changes: list[Change] = []
+        taken = 0
         for run_id, followed in list(self._followed.items()):
             # Asked before reading: what was written before the writer went away is still read.
             rests = followed.rests()
             if events := followed.poll():
                 try:
-                    batch.changes.append(followed.fold(events))
+                    changes.append(followed.fold(events))
                 except (OSError, FileMissing, StorageError):
                     # Gone since it was looked at, or not to be read just now.
                     continue
-                batch.events += len(events)
+                taken += len(events)
             elif followed.missing or (rests and followed.cut is None):
                 del self._followed[run_id]
             if followed.row.ended:
                 self._followed.pop(run_id, None)
-            if batch.events >= INGEST_EVENTS:
+            if taken >= INGEST_EVENTS:
                 break
-        return batch
+        return changes, taken
 
     async def _keep(self, changes: list[Change], place: int | None = None) -> None:
         await self._store.apply(changes, place=place)
-        for change in changes:
-            await self.tell(change.row.id)
+        await self.tell(*(change.row.id for change in changes))
 
     async def _take_back(self) -> int:
         """A power cut, or a disk that took no more, may have taken events that the views have: they are made anew."""
@@ -274,9 +266,10 @@ class Ingest:
         finally:
             self._listeners.remove(listener)
 
-    async def tell(self, run_id: str) -> None:
-        if self._listeners and (item := await self._store.get_run(run_id)) is not None:
-            self._put(run_id, item)
+    async def tell(self, *run_ids: str) -> None:
+        # Only for those who listen: a row is not read back otherwise, and all that were written are read at once.
+        for item in await self._store.get_runs(run_ids) if self._listeners else ():
+            self._put(item.row.id, item)
 
     async def _tell_gone(self, announced: Sequence[str]) -> None:
         """Of what was announced, that which has neither a log nor a row was deleted, by whichever process."""

@@ -55,11 +55,6 @@ class Place(NamedTuple):
     path: str
     iteration: int = 0
 
-    @property
-    def key(self) -> str:
-        """The place as views name it."""
-        return place_name(self.path, self.iteration)
-
 
 Said = UserMessage | AssistantMessage | ToolCall | ToolResult
 
@@ -189,9 +184,8 @@ class Journal(msgspec.Struct):
         failed = self.failed_beside(place)
         if failed is None:
             return None
-        name = f"{failed.path}#{failed.iteration}" if failed.iteration else failed.path
         child = self.steps[failed].child_run_id
-        return f"stopped because the sibling `{name}`{f' (run {child})' if child else ''} failed"
+        return f"stopped because the sibling `{place_name(*failed)}`{f' (run {child})' if child else ''} failed"
 
     def _is_agents(self, place: Place, said: Said) -> bool:
         """What an agent said and did need not be known to go on: it knows it itself, and it may be very much."""
@@ -231,7 +225,7 @@ class Journal(msgspec.Struct):
 
     def spent_before(self, place: Place) -> Spent:
         """What earlier sessions of a step that goes on have spent."""
-        return self.spending.of_step(place.key).before
+        return self.spending.of_step(place_name(*place)).before
 
     @property
     def awaited(self) -> set[str]:

@@ -13,7 +13,7 @@ from shopfloor.engine.retention import erase
 from shopfloor.errors import FileMissing, InvalidEvent, ShopfloorError, StorageError, StorageLost
 from shopfloor.limits import STORAGE_CHECK_SECONDS
 from shopfloor.log import Payload, RunCompleted, RunStarted, ToolResult, UnknownPayload, decode
-from shopfloor.ports import KeyedRun, Order, Queue, QueuedRun, Store
+from shopfloor.ports import Order, Queue, QueuedRun, Store
 from shopfloor.record import Storage, read
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ class _Recorded:
                 return True
         return False
 
-    def keyed(self) -> Iterator[KeyedRun]:
+    def keyed(self) -> Iterator[QueuedRun]:
         for run_id in self._storage.run_ids():
             first = next(self._payloads(run_id), None)
             if isinstance(first, RunStarted) and first.idempotency_key is not None:
-                yield KeyedRun(first.idempotency_key, run_id, first.name, first.input or {})
+                yield QueuedRun(run_id=run_id, started=first)
 
     def _payloads(self, run_id: str) -> Iterator[Payload | UnknownPayload]:
         """What the log of a run has, as far as it can be read; nothing where there is no log."""

@@ -24,7 +24,7 @@ from shopfloor.ports.logs import Changes, Gone, Log, LogCopy, LogReader, Logs, c
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
 from shopfloor.ports.processes import Child, Command, Exit, Piece, Processes, StreamName, child_environment
 from shopfloor.ports.projects import Project, Projects
-from shopfloor.ports.queue import ANSWER, KeyedRun, Order, Queue, QueuedRun, Recorded
+from shopfloor.ports.queue import ANSWER, Order, Queue, QueuedRun, Recorded
 from shopfloor.ports.store import (
     Change,
     Channel,
@@ -55,7 +55,6 @@ __all__ = [
     "Folded",
     "Gone",
     "Hosts",
-    "KeyedRun",
     "Launch",
     "Log",
     "LogCopy",

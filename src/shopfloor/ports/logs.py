@@ -121,8 +121,8 @@ class Changes(Protocol):
         """The rows that changed, newest state, as they change; for a slow reader changes of one run are joined."""
         ...
 
-    async def tell(self, run_id: str) -> None:
-        """Passes on a row that has changed in what its log does not say, as its pin."""
+    async def tell(self, *run_ids: str) -> None:
+        """Passes on rows that have changed in what their logs do not say, as a pin."""
         ...
 
 

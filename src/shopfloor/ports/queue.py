@@ -49,16 +49,9 @@ class Recorded(Protocol):
         """Whether the log of a run has taken this up."""
         ...
 
-    def keyed(self) -> Iterable[KeyedRun]:
+    def keyed(self) -> Iterable[QueuedRun]:
         """Every run that was dispatched with an idempotency key and has a log."""
         ...
-
-
-class KeyedRun(msgspec.Struct, frozen=True):
-    key: str
-    run_id: str
-    worker: str
-    input: dict[str, Any]
 
 
 class Queue(Protocol):

@@ -113,6 +113,10 @@ class Store(Protocol):
 
     async def get_run(self, run_id: str) -> RunItem | None: ...
 
+    async def get_runs(self, run_ids: Sequence[str]) -> list[RunItem]:
+        """Those of these runs that there are, in any order."""
+        ...
+
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
         """The rows with an id over `after`, oldest first, at most `limit`."""
         ...

@@ -297,7 +297,7 @@ def detail_of(
 
 
 def _shared(run: RunItem, logs: LogReader) -> dict[str, Any]:
-    row, own, tree = run.row, run.row.own, run.row.tree
+    row, own, tree = run.row, run.row.spending.own, run.row.spending.tree
     # Locks are looked at only where they matter.
     is_attended = row.status != "running" or logs.is_attended(row.id, row.host)
     failed = row.error_code is not None or row.error_message is not None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from shopfloor.errors import OutcomeUnknown, RunNotFound
-from shopfloor.limits import JOURNAL_PAGE_EVENTS
 from shopfloor.log import Entry, RunStarted, decode
 from shopfloor.ports import LogReader, Store, child_towards
 from shopfloor.record import Reset
@@ -17,12 +16,12 @@ from shopfloor.views import (
     Finish,
     StreamEvent,
     StreamState,
-    answers,
     begin,
     encode_event,
     entry_step,
     event_of,
     finish,
+    replay,
     split_call_id,
 )
 
@@ -56,18 +55,15 @@ async def told(store: Store, logs: LogReader, run_id: str, state: StreamState, f
 async def replayed(
     logs: LogReader, run_id: str, *, to: int | None = None, answered: Collection[str] = ()
 ) -> StreamState:
-    """The state of a stream that has told the log up to `to`, or up to the first result of the calls `answered`.
+    """Replay a run's log up to `to`, or up to the first result of the calls `answered`.
 
     The result of a call in a sub-run is not in this log; the end of the sub-run that leads there is.
     """
     below = {run for one in answered if (run := split_call_id(one)[0]) is not None}
     children = {child for run in below if (child := await child_towards(logs, run_id, run)) is not None}
-    state = StreamState()
-    async for entry in _entries(logs, run_id):
-        if (to is not None and entry.seq > to) or answers(entry, answered, children):
-            break
-        state, _ = entry_step(state, entry)
-    return state
+    async with closing(logs.batches(run_id)) as batches:
+        entries = (entry async for batch in batches for entry in batch)
+        return await replay(entries, to=to, answered=answered, runs=children)
 
 
 async def worker_of(logs: LogReader, run_id: str) -> str:
@@ -77,14 +73,6 @@ async def worker_of(logs: LogReader, run_id: str) -> str:
         raise RunNotFound(f"there is no run {run_id} that waits for anything")
     payload = decode(first[0].raw).payload
     return payload.name if isinstance(payload, RunStarted) else ""
-
-
-async def _entries(logs: LogReader, run_id: str) -> AsyncIterator[Entry]:
-    after = 0
-    while entries := await logs.page(run_id, after=after, limit=JOURNAL_PAGE_EVENTS):
-        for entry in entries:
-            yield entry
-        after = entries[-1].seq
 
 
 def _up_to_finish(events: list[StreamEvent]) -> bool:

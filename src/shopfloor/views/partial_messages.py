@@ -18,6 +18,9 @@ from shopfloor.log import (
     is_piece,
 )
 
+_CONCERNED = (AssistantMessage, StepCompleted, CallCompleted, RunCompleted)
+"""What a message of which there are pieces may depend on."""
+
 
 class PartialMessages:
     """Folds the events of a run, in order. Keeps the text of messages that are not complete, and nothing else."""
@@ -71,5 +74,8 @@ def without_pieces(events: Iterable[Event]) -> Iterator[Event]:
     """The events with whole messages only. One that was cut off stands where that is known for sure."""
     partial = PartialMessages()
     for event in events:
-        yield from partial.take(event)
+        if isinstance(event.payload, _CONCERNED):
+            yield from partial.take(event)
+        else:
+            yield event
     yield from partial.rest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -22,11 +23,13 @@ from shopfloor.log import (
     UserMessage,
     is_piece,
 )
-from shopfloor.views.spending import Spending, Spent, spending_step
+from shopfloor.views.spending import Spending, spending_step
 from shopfloor.views.text import as_text
 from shopfloor.views.waiting import NOTHING, Waits, waits_step
 
 _MOST = 2**53
+_FREE = (UserMessage, ToolCall, ToolResult)
+"""What costs nothing by itself."""
 _NO_PROVIDERS = ("builtin", "plugin", "command", None)
 
 
@@ -83,16 +86,6 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.waits.waits_for if self.status == "waiting" else None
 
     @property
-    def own(self) -> Spent:
-        """What it has spent itself, as far as is known by now."""
-        return self.spending.own
-
-    @property
-    def tree(self) -> Spent:
-        """With what its sub-runs spent."""
-        return self.spending.own + self.spending.sub
-
-    @property
     def ended(self) -> bool:
         return self.completed_at is not None
 
@@ -101,7 +94,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
     """The row after the events, the next of its run."""
     row = _opened(row, events)
     last_seq, messages, tool_calls, waits = row.last_seq, row.messages, row.tool_calls, row.waits
-    model, spending = row.model, row.spending
+    model = row.model
     last: Event | None = None
     for event in events:
         last, last_seq = event, event.seq
@@ -110,7 +103,6 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 # What an agent's program notes by itself is no message of anybody's; a piece is no message yet.
                 messages += bool(message.blocks) and not is_piece(message)
                 model = model if message.model is None or message.synthetic else message.model
-                spending = spending_step(spending, event)
             case UserMessage() as message:
                 messages += bool(message.blocks)
             case ToolCall() as call:
@@ -122,16 +114,12 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                     waits = waits_step(waits, event)
             case StepStarted() | CallStarted() as step:
                 waits = waits_step(waits, event)
-                spending = spending_step(spending, event)
                 row = _begun(row, step)
             case StepCompleted() | CallCompleted():
                 waits = waits_step(waits, event)
-                spending = spending_step(spending, event)
             case RunStarted() as started:
-                spending = spending_step(spending, event)
                 row = replace(row, **_started(row, event, started, waited=waits.waiting))
             case RunCompleted() as ended:
-                spending = spending_step(spending, event)
                 row = replace(row, **_completed(event, ended))
             case _:
                 pass
@@ -144,7 +132,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         messages=messages,
         tool_calls=tool_calls,
         model=model,
-        spending=spending,
+        spending=reduce(spending_step, (one for one in events if not isinstance(one.payload, _FREE)), row.spending),
         waits=waits,
         status=row.status if row.ended else "waiting" if waiting else "running",
         outside=row.outside if last is None else waiting and (waits.for_definition or _rests(last)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -58,14 +58,14 @@ def search_fold(state: SearchState, row: RunRow, events: Sequence[Event]) -> tup
     `row` is the row after these events.
     """
     pieces = _Pieces(state)
+    is_begun = False
     for event in events:
-        if pieces.stopped_at is not None:
-            break
-        for source, text in _texts(event):
-            if text != row.task:
+        is_begun = is_begun or isinstance(event.payload, RunStarted)
+        for source, text in _texts(event) if pieces.stopped_at is None else ():
+            if text and not (source is not None and (text == row.task or pieces.has(source, text))):
                 pieces.add(event.seq, source, text)
     changed = pieces.changed()
-    if row.ended or any(isinstance(event.payload, RunStarted) for event in events):
+    if row.ended or is_begun:
         result = None if row.result is not None and row.result in pieces.open_text else row.result
         parts = (row.task, result, row.error_message, row.error_hint)
         text = "\n".join(part for part in parts if part)[:SEARCH_RUN_CHARS]
@@ -86,18 +86,24 @@ class _Pieces:
         self._closed: list[SearchPiece] = []
         self._has_news = False
 
-    def add(self, seq: int, source: str, text: str) -> None:
-        continues = bool(source) and source == self._source
-        # The same text comes as message, as result of a step, and as outcome.
-        if not text or self.stopped_at is not None or (not continues and text in self.open_text):
+    def has(self, source: str, text: str) -> bool:
+        """Whether a text is there: the same text comes as message, as result of a step, and as outcome."""
+        return not (source and source == self._source) and text in self.open_text
+
+    def add(self, seq: int, source: str | None, text: str) -> None:
+        if self.stopped_at is not None:
             return
+        continues = bool(source) and source == self._source
         room = SEARCH_RUN_CHARS - self._chars
-        self.stopped_at = seq if len(text) > room else None
-        self._chars += min(len(text), room)
-        self._source, self._has_news = source, True
-        self.open_text += "" if continues or not self.open_text else "\n"
-        for start in range(0, min(len(text), room), SEARCH_PIECE_CHARS):
-            self.open_text += text[start : min(start + SEARCH_PIECE_CHARS, room)]
+        if len(text) > room:
+            self.stopped_at, text = seq, text[:room]
+        self._chars += len(text)
+        self._source, self._has_news = source or "", True
+        seam = "" if continues or not self.open_text else "\n"
+        # A long text in parts: each close copies what is open.
+        for start in range(0, len(text), SEARCH_PIECE_CHARS):
+            self.open_text += seam + text[start : start + SEARCH_PIECE_CHARS]
+            seam = ""
             while len(self.open_text) > SEARCH_PIECE_CHARS:
                 self._close()
 
@@ -121,32 +127,32 @@ class _Pieces:
         return SearchState(self._number, self.open_text, self._source, self._chars, self.stopped_at)
 
 
-def _texts(event: Event) -> Iterator[tuple[str, str]]:
-    """The texts of an event, each with what it is a continuation of; '' for a text that is whole."""
+def _texts(event: Event) -> Iterable[tuple[str | None, str]]:
+    """The texts of an event, each with what it is a continuation of: '' for a text that is whole, None for a tool's."""
     match event.payload:
-        case AssistantMessage() | UserMessage() as message:
-            yield from _message_texts(event, message)
         case ToolCall() as call:
-            yield "", "\n".join((call.name, *_leaves(call.input)))
+            return ((None, _text_of(call.input, call.name)),)
         case ToolResult() as result:
-            yield "", "\n".join(_leaves([result.error, result.output]))
-            for file in result.files or ():
-                yield "", "\n".join(_leaves([file.path, file.diff]))
+            said = _text_of(result.output) if result.error is None else _text_of([result.error, result.output])
+            return ((None, said), *((None, _text_of([file.path, file.diff])) for file in result.files or ()))
+        case AssistantMessage() | UserMessage() as message:
+            return _message_texts(event, message)
         case StepCompleted() | CallCompleted() as step:
-            yield "", "\n".join(_leaves([step.error, step.result]))
+            return (("", _text_of([step.error, step.result])),)
         case RunStarted() | CallStarted() as started:
-            yield "", "\n".join(_leaves(started.input))
+            return (("", _text_of(started.input)),)
         case UnknownPayload() as unknown:
-            yield "", "\n".join(_leaves(unknown.data))
+            return (("", _text_of(unknown.data)),)
         case _:
-            pass
+            return ()
 
 
 def _message_texts(event: Event, message: AssistantMessage | UserMessage) -> Iterator[tuple[str, str]]:
     source = ""
     if isinstance(message, AssistantMessage):
         source = f"{event.path}#{event.iteration}:{message.message_id or ''}"
-        yield "", "" if message.note is None else message.note.message or ""
+        if message.note is not None:
+            yield "", message.note.message or ""
     else:
         yield "", message.system_prompt or ""
     for block in message.blocks:
@@ -168,23 +174,28 @@ def _block_texts(block: Any, source: str) -> Iterator[tuple[str, str]]:
         case StreamBlock():
             yield ("" if block.unparsed else f"{source}:stream"), block.chunk
         case UnknownBlock():
-            yield "", "\n".join(_leaves(block.data))
+            yield "", _text_of(block.data)
         case _:
             # The tools' own events tell of calls and results.
             pass
 
 
-def _leaves(value: Any) -> list[str]:
-    """The names and values inside, in order. Not as JSON, whose escapes are no words. No recursion: it may be deep."""
-    found: list[str] = []
+def _text_of(value: Any, *before: str) -> str:
+    """The names and values inside, in order, a line each. Not as JSON, whose escapes are no words."""
+    if isinstance(value, str) and not before:
+        return value
+    found: list[str] = [*before]
+    # No recursion: it may be deep.
     stack: list[Any] = [value]
     while stack:
         value = stack.pop()
-        if isinstance(value, dict):
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, dict):
             for name, field in reversed(cast("dict[str, Any]", value).items()):
                 stack += (field, name)
         elif isinstance(value, list):
             stack += reversed(cast("list[Any]", value))
         elif value is not None:
             found.append(str(value))
-    return found
+    return "\n".join(found)

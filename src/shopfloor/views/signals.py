@@ -280,16 +280,16 @@ def _answered(state: Signals, event: Event, result: ToolResult) -> Step:
 class _End(msgspec.Struct, frozen=True, kw_only=True):
     """How a session ended, by its step or by its run."""
 
-    error: str | None
-    code: str | None
+    error: str | None = None
+    code: str | None = None
     recoverable: bool | None = None
     wait: float | None = None
     limits: list[Limit] | None = None
     exit_code: int | None = None
     signal: str | None = None
-    usage: Usage | None
-    cost: Cost | None
-    duration_ms: int | None
+    usage: Usage | None = None
+    cost: Cost | None = None
+    duration_ms: int | None = None
 
 
 def _ended(state: Signals, event: Event, step: StepCompleted) -> Step:
@@ -355,11 +355,7 @@ def _end(agent: Agent, event: Event, end: _End, spent: Spent) -> list[Signal]:
             told.append(tell.rate_limited(agent, event, rejected[-1] if rejected else None, end.wait))
         elif reason in {None, "error"}:
             told.append(tell.failed(agent, event, end.code, end.error, recoverable=end.recoverable))
-    metrics = Metrics(
-        duration_ms=tell.ms_between(agent.began, event.timestamp) if end.duration_ms is None else end.duration_ms,
-        usage=end.usage or _usage(spent),
-        cost_usd=_usd(end.cost) if end.cost else _known_cost(spent),
-    )
+    metrics = _metrics(agent, event, spent, end)
     if reason is None:
         told.append(tell.completed(agent, event, metrics, success=end.error is None, exit_code=end.exit_code))
     else:
@@ -387,11 +383,8 @@ def _reason(agent: Agent, end: _End) -> Reason | None:
 
 def _cut(state: Signals, place: str, event: Event, reason: Reason) -> Signal:
     """A session whose end nobody wrote: of what it took there is what its messages say."""
-    agent, spent = state.agents[place], _spent(state, place)
-    metrics = Metrics(
-        duration_ms=tell.ms_between(agent.began, event.timestamp), usage=_usage(spent), cost_usd=_known_cost(spent)
-    )
-    return tell.terminated(agent, event, metrics, reason)
+    agent = state.agents[place]
+    return tell.terminated(agent, event, _metrics(agent, event, _spent(state, place), _End()), reason)
 
 
 def _spent(state: Signals, place: str) -> Spent:
@@ -400,13 +393,15 @@ def _spent(state: Signals, place: str) -> Spent:
     return state.spending.own if place == _RUN else step.before + step.told
 
 
-def _usage(spent: Spent) -> Usage | None:
-    return None if spent == NOTHING_SPENT else spent.usage
-
-
-def _known_cost(spent: Spent) -> float | None:
-    """None where a part of it has no price: a sum of the rest would be read as the whole."""
-    return spent.cost_usd if spent.is_priced else None
+def _metrics(agent: Agent, event: Event, spent: Spent, end: _End) -> Metrics:
+    told = None if spent == NOTHING_SPENT else spent.usage
+    # A sum of which a part is not known would be read as the whole.
+    cost_usd = spent.cost_usd if spent.is_priced else None
+    return Metrics(
+        duration_ms=tell.ms_between(agent.began, event.timestamp) if end.duration_ms is None else end.duration_ms,
+        usage=end.usage or told,
+        cost_usd=end.cost.usd if end.cost else cost_usd,
+    )
 
 
 # Keeping.
@@ -425,10 +420,6 @@ def _without(state: Signals, place: str) -> Signals:
         calls={one: at for one, at in state.calls.items() if not one.startswith(own)},
         files={one: None for one in state.files if not one.startswith(own)},
     )
-
-
-def _usd(cost: Cost | None) -> float | None:
-    return None if cost is None else cost.usd
 
 
 def _bounded(known: dict[str, T]) -> dict[str, T]:

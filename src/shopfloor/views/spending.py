@@ -36,10 +36,8 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if self.cost is None else self.cost.usd
 
     def plus(self, usage: Usage | None, cost: Cost | None) -> Spent:
-        if usage is None and cost is None:
-            return self
         is_priced = usage is None or (cost is not None and cost.usd is not None)
-        return Spent(added(self.usage, usage), summed(self.cost, cost), self.is_priced and is_priced)
+        return self + Spent(usage or Usage(), cost, is_priced)
 
     def __add__(self, other: Spent) -> Spent:
         if other == NOTHING_SPENT:
@@ -75,6 +73,11 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
         """What the run has spent itself, as far as it is known by now."""
         return sum((step.told for step in self.steps.values()), self.settled)
 
+    @property
+    def tree(self) -> Spent:
+        """With what its sub-runs spent."""
+        return self.own + self.sub
+
     def of_step(self, place: str) -> StepSpending:
         return self.steps.get(place, _NO_STEP)
 
@@ -96,9 +99,8 @@ def spending_step(state: Spending, event: Event) -> Spending:
             told = replace(step, told=step.told.plus(usage, cost))
             return replace(state, steps=bounded({**state.steps, place: told}))
         case StepStarted():
-            place = place_of(event)
-            # A further try, though nobody wrote how the one before ended.
-            return _end_step(state, place) if place in state.steps else state
+            # A further try, though nobody may have written how the one before ended.
+            return _end_step(state, place_of(event))
         case StepCompleted() as step:
             total = (step.usage, step.cost) if step.kind == "agent" else (None, None)
             state = _end_step(state, place_of(event), *total)

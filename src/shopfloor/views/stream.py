@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncIterable, Collection
 from typing import Any, cast
 
 import msgspec
@@ -48,16 +48,23 @@ from shopfloor.views.stream_events import (
 )
 from shopfloor.views.stream_texts import (
     Texts,
-    bounded,
     call_answered,
     call_told,
     message_told,
     piece_told,
-    place_of,
     step_ended,
     texts_ended,
 )
-from shopfloor.views.waiting import DEFINITION_CHANGED, QUESTION, RATE_LIMIT, Waits, held_words, waits_step
+from shopfloor.views.waiting import (
+    DEFINITION_CHANGED,
+    QUESTION,
+    RATE_LIMIT,
+    Waits,
+    bounded,
+    held_words,
+    place_name,
+    waits_step,
+)
 
 CLIENT_TOOL = "client_tool"
 _LOG_QUESTION = "log_question"
@@ -99,11 +106,18 @@ def begin(run_id: str) -> Start:
     return Start(execution_id=run_id)
 
 
-def silently(events: Iterable[Event], state: StreamState | None = None) -> StreamState:
-    """The state after these events, with nothing told: for a stream that begins in the middle."""
-    state = state or StreamState()
-    for event in events:
-        state, _ = stream_step(state, event)
+async def replay(
+    entries: AsyncIterable[Entry], *, to: int | None = None, answered: Collection[str] = (), runs: Collection[str] = ()
+) -> StreamState:
+    """Return the state of a stream that has told a log from its beginning.
+
+    Stops after the event `to`, and before the first result of the calls `answered` or of the sub-runs `runs`.
+    """
+    state = StreamState()
+    async for entry in entries:
+        if (to is not None and entry.seq > to) or _answers(entry, answered, runs):
+            break
+        state, _ = entry_step(state, entry)
     return state
 
 
@@ -171,7 +185,7 @@ def _event(state: StreamState, event: Event) -> Step:
                 )
             ]
         case StepCompleted() | CallCompleted() as step:
-            texts, told = step_ended(state.texts, place_of(event.path, event.iteration), event.seq)
+            texts, told = step_ended(state.texts, place_name(event.path, event.iteration), event.seq)
             block_id = _block_id(event, step.try_)
             end = BlockEnd(block_id=block_id, block_name=step.name, block_type=step.kind, error=step.error)
             # With what its sub-agents spent: nobody else tells of that.
@@ -347,7 +361,7 @@ def _usage(model: str | None, usage: Usage | None, cost: Cost | None) -> list[St
 
 def _block_id(event: Event, attempt: int) -> str:
     again = f"~{attempt}" if attempt > 1 else ""
-    return f"{place_of(event.path, event.iteration)}{again}"
+    return f"{place_name(event.path, event.iteration)}{again}"
 
 
 def _description(definition: Any) -> str | None:
@@ -367,7 +381,7 @@ def entry_step(state: StreamState, one: Entry | Delta | CallsBelow) -> tuple[Str
         return msgspec.structs.replace(state, seq=max(state.seq, one.seq)), []
 
 
-def answers(entry: Entry, calls: Collection[str], runs: Collection[str] = ()) -> bool:
+def _answers(entry: Entry, calls: Collection[str], runs: Collection[str]) -> bool:
     """Whether a line has the result of one of these calls, or of one of these sub-runs."""
     if entry.type not in (ToolResult.event_type, CallCompleted.event_type):
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -22,8 +22,8 @@ from shopfloor.views.stream_events import (
     ToolInputStart,
 )
 from shopfloor.views.stream_inputs import TypedInput, as_json, typed
+from shopfloor.views.waiting import bounded, place_name
 
-T = TypeVar("T")
 Kind = Literal["text", "thinking", "tool_input"]
 _STARTS = {"text": TextStart, "thinking": ReasoningStart}
 _DELTAS = {"text": TextDelta, "thinking": ReasoningDelta}
@@ -72,17 +72,9 @@ class Texts(msgspec.Struct, frozen=True, omit_defaults=True):
 Telling = tuple[Texts, list[StreamEvent]]
 
 
-def place_of(path: str, iteration: int) -> str:
-    return f"{path}#{iteration}" if iteration else path
-
-
-def bounded(known: dict[str, T]) -> dict[str, T]:
-    return known if len(known) <= OPEN_BRANCHES else dict(list(known.items())[-OPEN_BRANCHES:])
-
-
 def piece_told(texts: Texts, delta: Delta) -> Telling:
     """A piece, where it goes on from what was told. Any other is passed over: the whole makes up for it."""
-    key, place = f"{delta.message_id}:{delta.block}", place_of(delta.path, delta.iteration)
+    key, place = f"{delta.message_id}:{delta.block}", place_name(delta.path, delta.iteration)
     if delta.after < texts.heard.get(place, 0) or delta.block < texts.said.get(delta.message_id, 0):
         return texts, []
     events: list[StreamEvent] = []
@@ -159,7 +151,7 @@ def message_told(texts: Texts, event: Event, message: AssistantMessage) -> Telli
     if not message.blocks:
         # Spending or a note: it may come in the middle of a message, and ends nothing.
         return texts, []
-    place = place_of(event.path, event.iteration)
+    place = place_name(event.path, event.iteration)
     texts, events = texts_ended(texts, place, but=message.message_id)
     name = message.message_id or f"seq-{event.seq}"
     first = texts.said.get(name, 0)

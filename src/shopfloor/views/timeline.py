@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any, Literal, cast
 
 import msgspec
 
 from shopfloor.limits import ARCHIVE_ARGS_BYTES, PREVIEW_CHARS, TIMELINE_OPEN_CALLS
 from shopfloor.log import (
-    AssistantMessage,
     CallCompleted,
     CallStarted,
     Event,
@@ -19,7 +19,6 @@ from shopfloor.log import (
     StepStarted,
     ToolCall,
     ToolResult,
-    UserMessage,
 )
 from shopfloor.views.text import as_text, cut
 from shopfloor.views.times import ms_between
@@ -44,19 +43,23 @@ class TimelineRow(msgspec.Struct, frozen=True, gc=False):
 class Timeline(msgspec.Struct, frozen=True):
     """The state of the fold: the calls that are open, and the last error that was told."""
 
-    open_calls: dict[str, tuple[str, int] | str] = {}
-    """When each began, and with which event; of one that was kept before there were numbers, only when."""
+    open_calls: dict[str, tuple[str, int]] = {}
+    """When each began, and with which event."""
     told: str | None = None
-    waits: Waits = NOTHING
 
 
-def timeline_fold(state: Timeline, events: Iterable[Event]) -> tuple[Timeline, list[TimelineRow]]:
-    """The state after the events, the next of its run, and what they add to the timeline."""
-    open_calls, told, waits = state.open_calls.copy(), state.told, state.waits
+def timeline_fold(
+    state: Timeline, events: Sequence[Event], waits: Waits = NOTHING
+) -> tuple[Timeline, list[TimelineRow]]:
+    """The state after the events, the next of its run, and what they add to the timeline.
+
+    `waits` is what the run waited for before these events.
+    """
+    open_calls, told = state.open_calls.copy(), state.told
     rows: list[TimelineRow] = []
-    for event in events:
-        if not isinstance(event.payload, AssistantMessage | UserMessage):
-            waits = waits_step(waits, event)
+    folded = 0
+    """How many of the events `waits` has."""
+    for place, event in enumerate(events):
         match event.payload:
             case ToolCall() as call:
                 open_calls[call.call_id] = (event.timestamp, event.seq)
@@ -74,13 +77,14 @@ def timeline_fold(state: Timeline, events: Iterable[Event]) -> tuple[Timeline, l
                 rows.append(_row(event, "error", {"message": told, "step": event.path}))
             case RunStarted() as run:
                 status = "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"
+                waits, folded = reduce(waits_step, events[folded:place], waits), place
                 status = "going on" if waits.waiting else status
                 rows.append(_row(event, "status", {"status": status}))
             case RunCompleted() as run:
                 rows += _outcome(event, run, told)
             case _:
                 pass
-    return Timeline(open_calls, told, waits), rows
+    return Timeline(open_calls, told), rows
 
 
 def _row(event: Event, kind: TimelineType, data: dict[str, Any], n: int = 0) -> TimelineRow:
@@ -102,14 +106,13 @@ def _call(event: Event, call: ToolCall) -> TimelineRow:
     return _row(event, "tool_started", {"tool_name": call.name, "preview": preview(given)})
 
 
-def _result(event: Event, result: ToolResult, began: tuple[str, int] | str | None) -> TimelineRow:
-    at, call_seq = (began, None) if began is None or isinstance(began, str) else began
+def _result(event: Event, result: ToolResult, began: tuple[str, int] | None) -> TimelineRow:
     took = result.duration_ms
-    if took is None and at is not None:
-        took = ms_between(at, event.timestamp)
+    if took is None and began is not None:
+        took = ms_between(began[0], event.timestamp)
     data: dict[str, Any] = {"tool_name": result.name, "duration_ms": took}
-    if call_seq is not None:
-        data["call_seq"] = call_seq
+    if began is not None:
+        data["call_seq"] = began[1]
     if result.error is not None:
         data["error"] = result.error[:PREVIEW_CHARS]
     return _row(event, "tool_completed", data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from tests.samples import RUN_ID
+from tests.stream_states import silently
 from tests.unit.views.test_stream import STARTED, STEP, call, log, result
 
 from shopfloor.log import CallCompleted, CallStarted, Event
@@ -16,7 +17,6 @@ from shopfloor.views import (
     Waits,
     finish,
     join_call_id,
-    silently,
     split_call_id,
     stream_step,
     waits_step,

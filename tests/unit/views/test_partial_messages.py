@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.samples import RUN_ID, TIMESTAMP
+from tests.stream_states import silently
 
 from shopfloor.cli.style import Style
 from shopfloor.cli.transcript import Transcript
@@ -35,7 +36,6 @@ from shopfloor.views import (
     brief,
     row_fold,
     signals_step,
-    silently,
     stream_step,
     without_pieces,
 )

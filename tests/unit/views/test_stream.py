@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.samples import CHILD_ID, RUN_ID, TIMESTAMP
+from tests.stream_states import silently
 
 from shopfloor.limits import STREAM_AHEAD_DELTAS
 from shopfloor.log import (
@@ -39,7 +40,6 @@ from shopfloor.views import (
     decode_event,
     encode_event,
     resumed,
-    silently,
     stream_step,
 )
 

@@ -57,7 +57,6 @@ class MemoryStore:
     # What faces read.
 
     async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
-        """Newest first. With a cursor the offset does not count. An unreadable cursor is an `InvalidParameter`."""
         searched = None if wanted.search is None else _search(wanted.search)
         place = _search_place if searched is not None else _list_place
         fits = [kept for kept in self._runs.values() if _fits(kept, wanted, searched)]
@@ -75,20 +74,20 @@ class MemoryStore:
         )
 
     async def get_run(self, run_id: str) -> RunItem | None:
-        kept = self._runs.get(run_id)
-        return self._item(kept, kept.row) if kept else None
+        return next(iter(await self.get_runs([run_id])), None)
+
+    async def get_runs(self, run_ids: Sequence[str]) -> list[RunItem]:
+        return [self._item(kept, kept.row) for run_id in run_ids if (kept := self._runs.get(run_id))]
 
     def _answers(self, row: RunRow) -> tuple[str, ...]:
         ids = [order.id for order in self.orders.values() if order.run_id == row.id and row.awaits]
         return tuple(one.removeprefix(ANSWER) for one in ids if one.startswith(ANSWER))
 
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
-        """The rows with an id over `after`, oldest first, at most `limit`."""
         kept = self._runs.get(run_id)
         return [item for item in kept.timeline if item.id > after][:limit] if kept else []
 
     async def archive(self, run_id: str) -> bytes | None:
-        """The gzipped transcript."""
         kept = self._runs.get(run_id)
         return kept.archive if kept else None
 
@@ -96,7 +95,6 @@ class MemoryStore:
         return [Channel(id=channel_id, name=name) for channel_id, name in sorted(self._channels.items())]
 
     async def pin(self, run_id: str, *, pinned: bool) -> bool:
-        """Whether there is such a run."""
         if run_id not in self._runs:
             return False
         (self._pinned.add if pinned else self._pinned.discard)(run_id)
@@ -105,49 +103,39 @@ class MemoryStore:
     # What keeps the views.
 
     async def folded(self, run_ids: Sequence[str]) -> dict[str, Folded]:
-        """How far the views of runs are; those that have no event yet are left out."""
         known = {run_id: self._runs[run_id] for run_id in run_ids if run_id in self._runs}
         return {run_id: Folded(row=kept.row, state=kept.state) for run_id, kept in known.items() if kept.row.last_seq}
 
     async def open_runs(self) -> list[str]:
-        """The runs whose rows say that they have not ended."""
         return [run_id for run_id, kept in self._runs.items() if not kept.row.ended]
 
     async def open_in_tree(self, root_run_id: str) -> int:
-        """Count the runs of a tree whose rows say that they have not ended."""
         return sum(not kept.row.ended and kept.row.root_run_id == root_run_id for kept in self._runs.values())
 
     async def unattended(self) -> list[OpenRun]:
-        """Those of them that need a host: begun, and not waiting for somebody outside."""
         rows = [kept.row for kept in self._runs.values()]
         return [OpenRun(row.id, row.host) for row in rows if not row.ended and row.last_seq and not row.outside]
 
     async def due(self, now: str) -> list[str]:
-        """The runs of which a wait has ended by that time."""
         rows = [kept.row for kept in self._runs.values()]
         return [row.id for row in rows if row.wake_at is not None and row.wake_at <= now]
 
     async def apply(self, changes: Sequence[Change], *, place: int | None = None) -> None:
-        """All of them in one transaction; with it, how far the announcements are read, if that is given."""
         for change in changes:
             self._apply(change)
         if place is not None:
             self._place = place
 
     async def known_runs(self) -> set[str]:
-        """Every run that has a row."""
         return set(self._runs)
 
     async def buried(self) -> set[str]:
-        """The runs that were deleted: a rebuild leaves them out."""
         return set(self._buried)
 
     async def bury(self, run_id: str) -> None:
-        """Writes the tombstone, and nothing else."""
         self._buried.add(run_id)
 
     async def delete(self, run_id: str) -> None:
-        """Row, timeline, archive and search of a run, and its pin, which would keep nothing."""
         self._runs.pop(run_id, None)
         self._pinned.discard(run_id)
 
@@ -156,7 +144,6 @@ class MemoryStore:
             kept.archive = None
 
     async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
-        """Runs that ended before that time, at `since` or later, and are not pinned: id and end, oldest first."""
         ends = [
             (kept.row.completed_at, kept.number, run_id)
             for run_id, kept in self._runs.items()
@@ -172,12 +159,10 @@ class MemoryStore:
             del self._runs[run_id]
 
     async def clear_views(self) -> None:
-        """Deletes every view, for a rebuild; pins, channels and tombstones stay."""
         self._runs.clear()
         self._place = 0
 
     async def place(self) -> int:
-        """How many bytes of the announcements have been taken up."""
         return self._place
 
     async def compact(self) -> None:

@@ -67,9 +67,10 @@ def answers(run_ids: Sequence[str]) -> Query:
     return Query(text, run_ids)
 
 
-def begun(run_ids: Sequence[str]) -> Query:
-    """Those of these runs that have events."""
-    return Query(f"{_WHOLE} WHERE worker_runs.id IN {marks(run_ids)} AND worker_runs.last_seq > 0", run_ids)
+def those(run_ids: Sequence[str], *, begun: bool = False) -> Query:
+    """These runs; with `begun` those of them that have events."""
+    only_begun = " AND worker_runs.last_seq > 0" if begun else ""
+    return Query(f"{_WHOLE} WHERE worker_runs.id IN {marks(run_ids)}{only_begun}", run_ids)
 
 
 def conditions(wanted: RunFilter) -> list[Condition]:

@@ -16,6 +16,7 @@ from shopfloor.adapters.sqlite.rows import columns_of
 from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
 from shopfloor.errors import ConflictError
+from shopfloor.log import RunStarted
 from shopfloor.ports import Order, QueuedRun, Recorded
 from shopfloor.views import RunRow, queued_row
 
@@ -201,7 +202,7 @@ def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], recorded
     if database.execute(_ANY_RUN).fetchone() is None:
         # A new database: keys that were used must not make a second run.
         for run in recorded.keyed():
-            database.execute(_KEEP_LOST_KEY, (run.key, run.run_id, _digest(run.worker, run.input)))
+            database.execute(_KEEP_LOST_KEY, (run.started.idempotency_key, run.run_id, _digest(run.started)))
     buried = {run_id for (run_id,) in database.execute(_BURIED)}
     recovered = 0
     for line in lines:
@@ -256,7 +257,7 @@ def _kept(order: QueuedRun, host: str | None) -> _Kept:
         task=task_text(row.task),
         channel=(row.channel_id, row.channel_name),
         key=key,
-        asked=b"" if key is None else _digest(order.started.name, order.started.input or {}),
+        asked=b"" if key is None else _digest(order.started),
     )
 
 
@@ -329,9 +330,9 @@ def _flat(rows: list[tuple[Any, ...]]) -> list[Any]:
     return list(chain.from_iterable(rows))
 
 
-def _digest(worker: str, given: dict[str, Any]) -> bytes:
+def _digest(started: RunStarted) -> bytes:
     """What is asked for, told apart from anything else."""
-    return hashlib.sha256(msgspec.json.encode((worker, given), order="deterministic")).digest()
+    return hashlib.sha256(msgspec.json.encode((started.name, started.input or {}), order="deterministic")).digest()
 
 
 def _the_same(key: str, asked: bytes, known: tuple[str, bytes]) -> str | ConflictError:

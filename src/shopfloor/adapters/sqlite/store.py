@@ -102,14 +102,17 @@ class SqliteStore:
         return await self.read(job)
 
     async def get_run(self, run_id: str) -> RunItem | None:
-        def job(connection: Connection) -> RunItem | None:
-            found = connection.execute(*queries.one(run_id)).fetchone()
-            if found is None:
-                return None
-            (item,) = _with_answers(connection, [item_of(found, listed=False)])
-            return item
+        return next(iter(await self._items(queries.one(run_id))), None)
 
-        return await self.read(job)
+    async def get_runs(self, run_ids: Sequence[str]) -> list[RunItem]:
+        return await self._items(queries.those(run_ids))
+
+    async def _items(self, query: Query) -> list[RunItem]:
+        return await self.read(
+            lambda connection: _with_answers(
+                connection, [item_of(found, listed=False) for found in connection.execute(*query)]
+            )
+        )
 
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
         text = f"SELECT {TIMELINE_COLUMNS} FROM worker_events WHERE worker_id = ? AND id > ? ORDER BY id LIMIT ?"
@@ -127,7 +130,8 @@ class SqliteStore:
 
         def job(connection: Connection) -> dict[str, Folded]:
             # In one transaction: a row and a state of different times would fold some events twice.
-            rows = [item_of(found, listed=False).row for found in connection.execute(*queries.begun(run_ids))]
+            begun = connection.execute(*queries.those(run_ids, begun=True))
+            rows = [item_of(found, listed=False).row for found in begun]
             states: dict[str, bytes] = dict(connection.execute(*query).fetchall())
             return {row.id: Folded(row=row, state=states.get(row.id, b"")) for row in rows}
 

@@ -1,0 +1,16 @@
+"""States of streams, for tests that begin in the middle of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shopfloor.log import Event
+from shopfloor.views import StreamState, stream_step
+
+
+def silently(events: Iterable[Event], state: StreamState | None = None) -> StreamState:
+    """The state after these events, with nothing told."""
+    state = state or StreamState()
+    for event in events:
+        state, _ = stream_step(state, event)
+    return state
