@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from shopfloor.server.page_files import PAGE_FOLDER
     from shopfloor.server.services import Services
     from shopfloor.server.serving import serve
-    from shopfloor.server.serving_limits import ServingLimits, serving_limits
+    from shopfloor.server.serving_limits import ServingLimits, read_limits
     from shopfloor.server.tokens import Role, Tokens
 
-__all__ = ["PAGE_FOLDER", "Role", "Services", "ServingLimits", "Tokens", "create_app", "serve", "serving_limits"]
+__all__ = ["PAGE_FOLDER", "Role", "Services", "ServingLimits", "Tokens", "create_app", "read_limits", "serve"]
 
 __getattr__ = _lazily(
     __name__,
@@ -26,7 +26,7 @@ __getattr__ = _lazily(
         "page_files": ("PAGE_FOLDER",),
         "services": ("Services",),
         "serving": ("serve",),
-        "serving_limits": ("ServingLimits", "serving_limits"),
+        "serving_limits": ("ServingLimits", "read_limits"),
         "tokens": ("Role", "Tokens"),
     },
 )
