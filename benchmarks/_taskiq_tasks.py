@@ -11,7 +11,8 @@ QUEUE = "tasks"
 URL = os.environ.get("BENCH_REDIS_URL", "")
 
 _taskiq: Any = import_module("taskiq_redis")
-broker: Any = _taskiq.ListQueueBroker(URL, queue_name=QUEUE).with_result_backend(
+# Without a time limit: between rounds, workers wait for long.
+broker: Any = _taskiq.ListQueueBroker(URL, queue_name=QUEUE, socket_timeout=None).with_result_backend(
     _taskiq.RedisAsyncResultBackend(URL, prefix_str=RESULTS)
 )
 

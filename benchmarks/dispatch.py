@@ -89,8 +89,8 @@ def run(*, quick: bool) -> list[Result]:
     if no_taskiq is not None:
         say(f"without taskiq on Redis: {no_taskiq}")
     with (
-        ExitStack() as more,
         scratch() as folder,
+        ExitStack() as more,
         peer("dbos", folder / "dbos") as dbos,
         peer("bare", folder / "bare") as bare,
         _at_work(folder) as (at_work, portal),

@@ -198,23 +198,28 @@ def _taskiq(folder: Path) -> Iterator[Tasks]:
             for _ in left:
                 await asked.nothing.kiq()
 
-        await asked.broker.startup()
         await asyncio.gather(*(some() for _ in range(8)))
-        await asked.broker.shutdown()
 
     def tasks(count: int) -> float:
         wanted = ended() + count
         begin = perf_counter()
-        asyncio.run(dispatch(count))
+        loop.run_until_complete(dispatch(count))
         until(ended, wanted)
         return perf_counter() - begin
 
+    # One loop for all: the connections belong to it.
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(asked.broker.startup())
     try:
         yield tasks
     finally:
-        for process in (workers, redis):
-            process.terminate()
-            process.wait(30)
+        loop.run_until_complete(asked.broker.shutdown())
+        loop.close()
+        workers.terminate()
+        workers.wait(30)
+        # Told to end, it would first save what nobody needs.
+        redis.kill()
+        redis.wait()
 
 
 _PEERS = {"bare": _bare, "dbos": _dbos, "taskiq": _taskiq}
