@@ -58,21 +58,14 @@ class _Fitting(Event, Generic[_Known], frozen=True, kw_only=True):
 
 
 _decode_shell = msgspec.json.Decoder(_Shell).decode
-# Each is made when its type is first read: all of them take ten milliseconds, and most processes read a few.
 _fitting_decoders: dict[str, Callable[[bytes], Event]] = {}
-_payload_decoders: dict[str, Callable[[msgspec.Raw], Payload]] = {}
+"""Each is made when its type is first read: all of them take ten milliseconds, and most processes read a few."""
 
 
-def _add_fitting(event_type: str) -> Callable[[bytes], Event] | None:
+def _add_decoder(event_type: str) -> Callable[[bytes], Event] | None:
     if (kind := PAYLOAD_TYPES.get(event_type)) is not None:
         _fitting_decoders[event_type] = msgspec.json.Decoder(_Fitting[kind]).decode
     return _fitting_decoders.get(event_type)
-
-
-def _add_payload(event_type: str) -> Callable[[msgspec.Raw], Payload] | None:
-    if (kind := PAYLOAD_TYPES.get(event_type)) is not None:
-        _payload_decoders[event_type] = msgspec.json.Decoder(kind).decode
-    return _payload_decoders.get(event_type)
 
 
 def encode(line: Line) -> bytes:
@@ -201,7 +194,7 @@ def decode(raw: bytes, event_type: str = "") -> Event:
 
     Whoever knows the type already, as an entry does, has the event sooner.
     """
-    if decoder := _fitting_decoders.get(event_type) or _add_fitting(event_type):
+    if decoder := _fitting_decoders.get(event_type) or _add_decoder(event_type):
         try:
             event = decoder(raw)
         except _UNREADABLE:
@@ -232,11 +225,11 @@ def _decode_tolerantly(raw: bytes) -> Event:
 
 
 def decode_payload(event_type: str, raw: msgspec.Raw | bytes) -> tuple[Payload | UnknownPayload, tuple[str, ...]]:
-    decoder = _payload_decoders.get(event_type) or _add_payload(event_type)
-    if decoder is None:
+    kind = PAYLOAD_TYPES.get(event_type)
+    if kind is None:
         return UnknownPayload(_decode_freely(raw)), (f"unknown event type {event_type!r}",)
     try:
-        return decoder(msgspec.Raw(raw)), ()
+        return msgspec.json.decode(raw, type=kind), ()
     except _UNREADABLE as error:
         return _decode_openly(event_type, raw, str(error))
 

@@ -35,7 +35,7 @@ class ServingLimits(msgspec.Struct, frozen=True, kw_only=True):
     stalled_seconds: float = STALLED_SECONDS
 
 
-def read_limits(slots: int, env: Mapping[str, str] = os.environ) -> ServingLimits:
+def serving_limits(slots: int, env: Mapping[str, str] = os.environ) -> ServingLimits:
     """The limits of `shopfloor up`; raises ResourceLimit where the process may not have enough to serve with.
 
     Raises the soft limit of open files first. Connections get what is left of it beside the engine's reserve, so that

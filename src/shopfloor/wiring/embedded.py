@@ -318,10 +318,10 @@ async def serve_storage(
 
     from shopfloor.client import Address
     from shopfloor.engine import finish_deletions, keep, keep_until_lost, take_over
-    from shopfloor.server import Tokens, create_app, read_limits, serve
+    from shopfloor.server import Tokens, create_app, serve, serving_limits
 
     workers = workers or Workers()
-    limits = read_limits(workers.slots)
+    limits = serving_limits(workers.slots)
     lost: list[Exception] = []
 
     with the_one_server(storage):
