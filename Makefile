@@ -58,7 +58,7 @@ test-long: $(READY) page ## The same suites with more cases and time
 	@SHOPFLOOR_TEST_LONG=1 $(BIN)/pytest -n 3 $(ARGS)
 
 bench: $(READY) ## Measure us against the limit or a peer, as ratios
-	@$(BIN)/python -c 'import dbos' 2>/dev/null || $(BIN)/python -m pip install -q --group bench
+	@$(BIN)/python -c 'import dbos, taskiq_redis' 2>/dev/null || $(BIN)/python -m pip install -q --group bench
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(READY) ## Make the generated pages of docs/ anew

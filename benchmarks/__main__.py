@@ -39,8 +39,9 @@ def measure(name: str, *, quick: bool) -> list[Result]:
 
 def row(name: str, result: Result) -> Row:
     floor = "" if result.floor is None else f"{result.floor:.2f}"
+    ratio = "" if result.ratio is None else f"{result.ratio:.2f}"
     verdict = "" if result.floor is None else "ok" if result.ok else "BELOW"
-    return name, result.measure, result.ours, result.against, f"{result.ratio:.2f}", floor, verdict
+    return name, result.measure, result.ours, result.against, ratio, floor, verdict
 
 
 def table(rows: list[Row]) -> str:

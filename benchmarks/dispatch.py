@@ -1,10 +1,10 @@
-"""From dispatch to outcome: workers that do nothing, against a bare queue in SQLite and DBOS on SQLite."""
+"""From dispatch to outcome: workers that do nothing, against a bare queue, DBOS on SQLite and taskiq on Redis."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import perf_counter
 
@@ -12,7 +12,7 @@ import anyio
 import anyio.from_thread
 
 from benchmarks.harness import Result, rate, say, scratch
-from benchmarks.queues import counted, peer, until
+from benchmarks.queues import counted, peer, until, why_no_taskiq
 from benchmarks.works import NO_STEPS, NOTHING, POLL_SECONDS, Shift, shift, write_workers
 from shopfloor.adapters.local import LocalLogReader
 from shopfloor.log import new_run_id
@@ -85,21 +85,26 @@ def in_turns(sides: dict[str, Side], rounds: int) -> list[dict[str, float]]:
 
 def run(*, quick: bool) -> list[Result]:
     runs, tasks, rounds, starts = (50, 20, 1, 10) if quick else (2_000, 200, 5, 200)
+    no_taskiq = why_no_taskiq()
+    if no_taskiq is not None:
+        say(f"without taskiq on Redis: {no_taskiq}")
     with (
         scratch() as folder,
+        ExitStack() as more,
         peer("dbos", folder / "dbos") as dbos,
         peer("bare", folder / "bare") as bare,
         _at_work(folder) as (at_work, portal),
     ):
-        found = in_turns(
-            {
-                "Python": lambda: portal.call(_runs, at_work, NOTHING, runs),
-                "YAML": lambda: portal.call(_runs, at_work, NO_STEPS, runs),
-                "DBOS": lambda: dbos(tasks) / tasks,
-                "bare": lambda: bare(runs) / runs,
-            },
-            rounds,
-        )
+        sides: dict[str, Side] = {
+            "Python": lambda: portal.call(_runs, at_work, NOTHING, runs),
+            "YAML": lambda: portal.call(_runs, at_work, NO_STEPS, runs),
+            "DBOS": lambda: dbos(tasks) / tasks,
+            "bare": lambda: bare(runs) / runs,
+        }
+        if no_taskiq is None:
+            taskiq = more.enter_context(peer("taskiq", folder / "taskiq"))
+            sides["taskiq"] = lambda: taskiq(runs) / runs
+        found = in_turns(sides, rounds)
         say("one at a time")
         waits = portal.call(_starts, at_work, starts)
 
@@ -112,6 +117,11 @@ def run(*, quick: bool) -> list[Result]:
             floor=floor,
         )
 
+    def against_taskiq() -> Result:
+        if no_taskiq is None:
+            return against("Python", "taskiq", "taskiq on Redis, list queue, results kept, 2 workers")
+        return Result(measure="the same", ours="", against=f"taskiq on Redis: {no_taskiq}", ratio=None)
+
     def start(name: str, seconds: float) -> Result:
         return Result(
             measure=f"dispatch to run.started, one at a time, {name}",
@@ -121,8 +131,9 @@ def run(*, quick: bool) -> list[Result]:
         )
 
     return [
-        against("Python", "DBOS", "DBOS on SQLite, a workflow through its queue", floor=4.0),
+        against("Python", "DBOS", "DBOS on SQLite, a workflow through its queue", floor=6.0),
         against("YAML", "DBOS", "DBOS on SQLite, a workflow through its queue"),
+        against_taskiq(),
         against("Python", "bare", "SQLite, UPDATE … RETURNING, one at a time, 2 workers"),
         start("p50", statistics.median(waits)),
         start("p99", waits[int(len(waits) * 0.99)]),

@@ -35,12 +35,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     measure: str
     ours: str
     against: str
-    ratio: float
+    ratio: float | None
+    """None where there is nothing to measure against here; `against` says why."""
     floor: float | None = None
 
     @property
     def ok(self) -> bool:
-        return self.floor is None or self.ratio >= self.floor
+        return self.floor is None or (self.ratio is not None and self.ratio >= self.floor)
 
 
 def interleave(ours: Side, theirs: Side, rounds: int) -> Comparison:

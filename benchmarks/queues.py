@@ -1,11 +1,13 @@
-"""Peers of dispatching, each in processes of its own: a bare queue in SQLite, and DBOS on SQLite.
+"""Peers of dispatching, each in processes of its own: a bare queue in SQLite, DBOS on SQLite, and taskiq on Redis.
 
 `python -m benchmarks.queues dbos <folder>` is a peer: it reads numbers of tasks, and says how many seconds each took.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -14,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any
@@ -160,11 +163,73 @@ def _dbos(folder: Path) -> Iterator[Tasks]:
         dbos.destroy()
 
 
+# taskiq.
+
+
+def why_no_taskiq() -> str | None:
+    """Why taskiq on Redis cannot be measured here, if it cannot."""
+    if shutil.which("redis-server") is None:
+        return "there is no redis-server here; apt-get install redis-server"
+    return None if find_spec("taskiq_redis") else "taskiq is not installed; pip install --group bench"
+
+
+@contextmanager
+def _taskiq(folder: Path) -> Iterator[Tasks]:
+    """One Redis as it comes (in memory, snapshots now and then), and two processes of workers."""
+    socket = folder / "redis.sock"
+    os.environ["BENCH_REDIS_URL"] = url = f"unix://{socket}"
+    options = ["--port", "0", "--unixsocket", str(socket), "--dir", str(folder), "--daemonize", "no"]
+    redis = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
+    while not socket.exists():
+        sleep(_POLL_SECONDS)
+    words = ["worker", "benchmarks._taskiq_tasks:broker", "--workers", str(WORKERS), "--log-level", "ERROR"]
+    workers = subprocess.Popen([sys.executable, "-m", "taskiq", *words], stdout=subprocess.DEVNULL)
+    asked = import_module("benchmarks._taskiq_tasks")
+    client: Any = import_module("redis").Redis.from_url(url)
+
+    def ended() -> int:
+        # Each result is a key, and so is the queue while it is not empty.
+        return int(client.dbsize()) - int(client.exists(asked.QUEUE))
+
+    async def dispatch(count: int) -> None:
+        left = iter(range(count))
+
+        async def some() -> None:
+            for _ in left:
+                await asked.nothing.kiq()
+
+        await asyncio.gather(*(some() for _ in range(8)))
+
+    def tasks(count: int) -> float:
+        wanted = ended() + count
+        begin = perf_counter()
+        loop.run_until_complete(dispatch(count))
+        until(ended, wanted)
+        return perf_counter() - begin
+
+    # One loop for all: the connections belong to it.
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(asked.broker.startup())
+    try:
+        yield tasks
+    finally:
+        loop.run_until_complete(asked.broker.shutdown())
+        loop.close()
+        workers.terminate()
+        workers.wait(30)
+        # Told to end, it would first save what nobody needs.
+        redis.kill()
+        redis.wait()
+
+
+_PEERS = {"bare": _bare, "dbos": _dbos, "taskiq": _taskiq}
+
+
 def main(name: str, place: Path) -> None:
     if name == "work":
         work(place)
         return
-    with (_bare if name == "bare" else _dbos)(place) as tasks:
+    with _PEERS[name](place) as tasks:
         for line in sys.stdin:
             print(tasks(int(line)), flush=True)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 from shopfloor.cli.style import safe
 from shopfloor.errors import InvalidEvent, UsageError, folder_gone
 from shopfloor.limits import LONGEST_SPAN_SECONDS, NOTES
-from shopfloor.log import Entry, Event, decode, is_run_id
+from shopfloor.log import Entry, Event, decode
 from shopfloor.record import Problem, Storage
 
 
@@ -135,12 +135,6 @@ def folder_of(said: str) -> Path:
         raise UsageError(f"{said!r} is of nobody: {error}") from error
     except FileNotFoundError as error:
         raise folder_gone() from error
-
-
-def run_id_of(args: argparse.Namespace) -> str:
-    """The run that RUN means; a whole id may be of a run that only a server knows."""
-    said: str = args.run
-    return said if is_run_id(said) else storage_of(args).find(said)
 
 
 def log_of(args: argparse.Namespace) -> Path:

@@ -121,7 +121,7 @@ class Api:
         async with self.opened(method, f"/api/runs/{run_id}/{path}", after=after) as answer:
             if answer.status >= _FIRST_ERROR:
                 raise problem_of(answer, await content_of(answer))
-            async with aclosing(frames(answer.pieces())) as received:
+            async with aclosing(frames(answer.pieces)) as received:
                 yield received
 
     async def run(self, run_id: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _target(path: str, params: dict[str, Any]) -> str:
 
 
 async def content_of(answer: Answer) -> bytes:
-    return b"".join([piece async for piece in answer.pieces()])
+    return b"".join([piece async for piece in answer.pieces])
 
 
 def no_text(error: UnicodeEncodeError) -> InvalidInput:

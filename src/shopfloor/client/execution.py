@@ -198,7 +198,7 @@ class Execution:
                     raise problem
                 yield event_of(problem)
                 return
-            async with aclosing(frames(answer.pieces())) as received:
+            async with aclosing(frames(answer.pieces)) as received:
                 async for frame in received:
                     if frame.data == DONE:
                         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import httpx
@@ -26,21 +26,11 @@ class HttpTransport:
         headers = None if body is None else {"Content-Type": "application/json"}
         try:
             async with self._http.stream(method, target, content=body, headers=headers) as answer:
-                yield _HttpAnswer(answer)
+                kind = answer.headers.get("content-type", "")
+                yield Answer(str(answer.url), answer.status_code, kind, answer.aiter_bytes())
         except httpx.HTTPError as error:
             kind = ConnectError if isinstance(error, httpx.ConnectError) else TransportError
             raise kind(str(error) or type(error).__name__) from error
 
     async def close(self) -> None:
         await self._http.aclose()
-
-
-class _HttpAnswer:
-    def __init__(self, answer: httpx.Response) -> None:
-        self._answer = answer
-        self.url = str(answer.url)
-        self.status = answer.status_code
-        self.content_type = answer.headers.get("content-type", "")
-
-    def pieces(self) -> AsyncIterator[bytes]:
-        return self._answer.aiter_bytes()

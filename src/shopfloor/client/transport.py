@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final, Protocol, cast
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote
 
 import anyio
@@ -14,6 +15,7 @@ _Message = MutableMapping[str, Any]
 App = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Awaitable[None]]
 """An ASGI application."""
 _HOST: Final = "localhost"
+_log = logging.getLogger("shopfloor.client")
 
 
 class TransportError(Exception):
@@ -24,21 +26,13 @@ class ConnectError(TransportError):
     """There is no server at the address."""
 
 
-class Answer(Protocol):
-    """The head of an answer; its body is still to come."""
+class Answer(NamedTuple):
+    """The head of an answer. Its body comes in `pieces`, which raise `TransportError` where it breaks off."""
 
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def content_type(self) -> str: ...
-
-    def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises `TransportError` where it breaks off."""
-        ...
+    url: str
+    status: int
+    content_type: str
+    pieces: AsyncIterator[bytes]
 
 
 class Transport(Protocol):
@@ -65,11 +59,11 @@ class AppTransport:
         headers = {"host": _HOST, "authorization": f"Bearer {self._token}"}
         if body is not None:
             headers |= {"content-type": "application/json", "content-length": str(len(body))}
-        exchange = _Exchange(f"http://{_HOST}{target}", body or b"")
+        exchange = _Exchange(body or b"")
         self._tasks.start_soon(exchange.run, self._app, _scope(method, target, headers))
         try:
-            await exchange.begin()
-            yield exchange
+            status, kind = await exchange.begin()
+            yield Answer(f"http://{_HOST}{target}", status, kind, exchange.pieces())
         finally:
             exchange.disconnect()
 
@@ -99,30 +93,30 @@ def _scope(method: str, target: str, headers: Mapping[str, str]) -> _Message:
 class _Exchange:
     """One request and its answer: the app runs in a task of its own, and waits where nobody takes what it sends."""
 
-    def __init__(self, url: str, body: bytes) -> None:
-        self.url = url
-        self.status = 0
-        self.content_type = ""
+    def __init__(self, body: bytes) -> None:
         self._request: _Message | None = {"type": "http.request", "body": body, "more_body": False}
+        self._head: _Message | None = None
         self._begun = anyio.Event()
         self._disconnected = anyio.Event()
         self._whole = False
         self._sent, self._received = anyio.create_memory_object_stream[bytes](0)
 
     async def run(self, app: App, scope: _Message) -> None:
-        # What fails is logged by the app; here it only breaks the answer off.
         with self._sent:
             try:
                 await app(scope, self._receive, self._send)
-            except Exception:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001 - the answer breaks off, as it would over a connection
                 self._whole = False
+                _log.error("an answer broke off", exc_info=error)
             finally:
                 self._begun.set()
 
-    async def begin(self) -> None:
+    async def begin(self) -> tuple[int, str]:
+        """The status and the content type, once the app has said them."""
         await self._begun.wait()
-        if not self.status:
+        if self._head is None:
             raise TransportError("the request was not answered")
+        return self._head["status"], dict(self._head["headers"]).get(b"content-type", b"").decode("latin-1")
 
     async def pieces(self) -> AsyncIterator[bytes]:
         async for piece in self._received:
@@ -143,17 +137,11 @@ class _Exchange:
 
     async def _send(self, message: _Message) -> None:
         if message["type"] == "http.response.start":
-            headers = cast("list[tuple[bytes, bytes]]", message["headers"])
-            self.content_type = dict(headers).get(b"content-type", b"").decode("latin-1")
-            self.status = message["status"]
+            self._head = message
             self._begun.set()
-            return
-        if self._disconnected.is_set():
-            return
-        self._whole = not message.get("more_body", False)
-        try:
-            if message.get("body"):
-                await self._sent.send(message["body"])
-        except anyio.BrokenResourceError:
-            # The client has left meanwhile; the app hears of it when it listens.
-            return
+        elif not self._disconnected.is_set():
+            self._whole = not message.get("more_body", False)
+            # A client that leaves meanwhile is no error; the app hears of it when it listens.
+            with suppress(anyio.BrokenResourceError):
+                if message.get("body"):
+                    await self._sent.send(message["body"])

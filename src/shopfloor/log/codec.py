@@ -58,21 +58,13 @@ class _Fitting(Event, Generic[_Known], frozen=True, kw_only=True):
 
 
 _decode_shell = msgspec.json.Decoder(_Shell).decode
-# Each is made when its type is first read: all of them take ten milliseconds, and most processes read a few.
-_fitting_decoders: dict[str, Callable[[bytes], Event]] = {}
-_payload_decoders: dict[str, Callable[[msgspec.Raw], Payload]] = {}
-
-
-def _add_fitting(event_type: str) -> Callable[[bytes], Event] | None:
-    if (kind := PAYLOAD_TYPES.get(event_type)) is not None:
-        _fitting_decoders[event_type] = msgspec.json.Decoder(_Fitting[kind]).decode
-    return _fitting_decoders.get(event_type)
-
-
-def _add_payload(event_type: str) -> Callable[[msgspec.Raw], Payload] | None:
-    if (kind := PAYLOAD_TYPES.get(event_type)) is not None:
-        _payload_decoders[event_type] = msgspec.json.Decoder(kind).decode
-    return _payload_decoders.get(event_type)
+# Made here and not when one is first needed: two threads that make decoders of one type at once crash the process.
+_fitting_decoders: dict[str, Callable[[bytes], Event]] = {
+    name: msgspec.json.Decoder(_Fitting[cls]).decode for name, cls in PAYLOAD_TYPES.items()
+}
+_payload_decoders: dict[str, Callable[[msgspec.Raw], Payload]] = {
+    name: msgspec.json.Decoder(cls).decode for name, cls in PAYLOAD_TYPES.items()
+}
 
 
 def encode(line: Line) -> bytes:
@@ -201,7 +193,7 @@ def decode(raw: bytes, event_type: str = "") -> Event:
 
     Whoever knows the type already, as an entry does, has the event sooner.
     """
-    if decoder := _fitting_decoders.get(event_type) or _add_fitting(event_type):
+    if decoder := _fitting_decoders.get(event_type):
         try:
             event = decoder(raw)
         except _UNREADABLE:
@@ -232,7 +224,7 @@ def _decode_tolerantly(raw: bytes) -> Event:
 
 
 def decode_payload(event_type: str, raw: msgspec.Raw | bytes) -> tuple[Payload | UnknownPayload, tuple[str, ...]]:
-    decoder = _payload_decoders.get(event_type) or _add_payload(event_type)
+    decoder = _payload_decoders.get(event_type)
     if decoder is None:
         return UnknownPayload(_decode_freely(raw)), (f"unknown event type {event_type!r}",)
     try:

@@ -1,27 +1,12 @@
 """The composition root: the only package that names adapters."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from shopfloor.lazy import lazily as _lazily
-
-if TYPE_CHECKING:
-    from shopfloor.wiring.engine import local_engine
-    from shopfloor.wiring.in_process import open_api, open_client
-    from shopfloor.wiring.providers import find_providers, provider_names, surroundings, transcript_of
-    from shopfloor.wiring.server import serve_storage, the_one_server
-    from shopfloor.wiring.server_thread import ServerThread
-    from shopfloor.wiring.settings import Workers
-    from shopfloor.wiring.storage import (
-        Office,
-        Shop,
-        local_office,
-        local_shop,
-        memory_office,
-        open_projects,
-        streamed,
-    )
+from shopfloor.wiring.engine import local_engine
+from shopfloor.wiring.in_process import open_api, open_client
+from shopfloor.wiring.providers import find_providers, provider_names, surroundings, transcript_of
+from shopfloor.wiring.server import serve_storage, the_one_server
+from shopfloor.wiring.server_thread import ServerThread
+from shopfloor.wiring.settings import Workers
+from shopfloor.wiring.storage import Office, Shop, local_office, local_shop, memory_office, open_projects, streamed
 
 __all__ = [
     "Office",
@@ -43,24 +28,3 @@ __all__ = [
     "the_one_server",
     "transcript_of",
 ]
-
-__getattr__ = _lazily(
-    __name__,
-    {
-        "engine": ("local_engine",),
-        "in_process": ("open_api", "open_client"),
-        "providers": ("find_providers", "provider_names", "surroundings", "transcript_of"),
-        "server": ("serve_storage", "the_one_server"),
-        "server_thread": ("ServerThread",),
-        "settings": ("Workers",),
-        "storage": (
-            "Office",
-            "Shop",
-            "local_office",
-            "local_shop",
-            "memory_office",
-            "open_projects",
-            "streamed",
-        ),
-    },
-)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from shopfloor.client import Api, AppTransport, Client, find_server, named_server
 from shopfloor.errors import UnsupportedOption
 from shopfloor.record import Masking, Storage, refuse_shared
 from shopfloor.wiring.engine import local_engine
@@ -18,6 +17,8 @@ from shopfloor.wiring.storage import Office, local_office
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from shopfloor.client import Api, AppTransport, Client
+
 _HERE: Final = "this process"
 """The name of a server that is no process of its own."""
 
@@ -25,6 +26,8 @@ _HERE: Final = "this process"
 @asynccontextmanager
 async def open_api(storage: Storage) -> AsyncGenerator[Api]:
     """The API: of the server that is there, or else of one in this process that has just looked at the files."""
+    from shopfloor.client import Api, find_server
+
     address = find_server(storage)
     if address is not None:
         api = Api(address.url, address.token)
@@ -46,6 +49,8 @@ async def open_api(storage: Storage) -> AsyncGenerator[Api]:
 @asynccontextmanager
 async def _called(app: Starlette, token: str) -> AsyncGenerator[AppTransport]:
     """The app, called in this process; requests that are open at the end are cancelled."""
+    from shopfloor.client import AppTransport
+
     failure: Exception | None = None
     async with app.router.lifespan_context(app), anyio.create_task_group() as tasks:
         try:
@@ -68,6 +73,7 @@ async def open_client(
     and nothing else; only a server that the environment names (`SHOPFLOOR_URL`) executes instead, and cannot be told
     what to mask. Without `can_run`, one in this process keeps orders for who comes, and cancels what has no host.
     """
+    from shopfloor.client import Client, find_server, named_server
     from shopfloor.engine import ClaimPolicy
     from shopfloor.server import Tokens, create_app
 

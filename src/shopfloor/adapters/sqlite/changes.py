@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from operator import itemgetter
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +16,7 @@ from shopfloor.adapters.sqlite.search import KEEP_PIECE, KEEP_TASK, task_text
 from shopfloor.ports import Change
 
 _encode = msgspec.json.Encoder().encode
+_values = itemgetter(*RUN_COLUMNS)
 _ROWS: Final = 500
 """How many rows one statement inserts: a bound for its parameters, and for what SQLite keeps of it."""
 
@@ -98,7 +100,7 @@ def _gather(rows: dict[_Insert, Rows], change: Change, last_seq: int | None) -> 
     told = [told for told in change.timeline if last_seq is None or told.seq > last_seq]
     columns = columns_of(row) | {"event_count": len(told), "has_transcript": change.archive is not None}
     columns["search_stopped_at"] = change.search_stopped_at
-    rows[_RUN].append(tuple(columns[name] for name in RUN_COLUMNS))
+    rows[_RUN].append(_values(columns))
     if last_seq is None and row.channel_id is not None:
         rows[_CHANNEL].append((row.channel_id, row.channel_name))
     rows[_TOLD] += [
