@@ -95,6 +95,8 @@ BY_HAND = (
     "time -p {{X}}",
     "flock f {{X}}",
     "python3 -X dev -c {{X}}",
+    "env X=$(echo {{X}}) true",
+    "x={{X}}; env X=$x true",
     'bash -o pipefail -c "echo {{X}}"',
     'bash -euo pipefail -c "echo {{X}}"',
     'x={{X}}; bash -o pipefail -c "echo $x"',
@@ -129,6 +131,7 @@ VALUES_BY_HAND = (
     f"b/;e touch {CANARY}\n#",
     f"-v a[$({{touch,{CANARY}}})]",
     f"!touch {CANARY}",
+    f"x touch {CANARY}",
     f".shell touch {CANARY}",
 )
 _GRAMMAR: dict[str, tuple[str, ...]] = {

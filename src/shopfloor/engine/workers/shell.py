@@ -340,7 +340,7 @@ def _is_wrapped(command: SimpleCommand, index: int) -> bool:
     at = index - (len(command.words) - len(names))
     if index < 0 or at < 1 or not _is_wrapper(names[0]) or names[0] == "find" or command.is_for_list:
         return False
-    if command.words[index].assigned is not None:
+    if command.words[index].assigned is not None and not command.words[index].splits:
         return False
     letters, arguments = OPTION_ARGUMENTS.get(names[0] or "", ""), FIRST_ARGUMENTS.get(names[0] or "", 0)
     candidates = [
