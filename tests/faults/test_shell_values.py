@@ -5,7 +5,7 @@ import random
 import subprocess
 
 import pytest
-from tests.faults.shell_programs import CANARY, VALUES, program
+from tests.faults.shell_programs import BY_HAND, CANARY, EVIL, VALUES, VALUES_BY_HAND, program
 
 from shopfloor.engine.workers import fill_shell
 from shopfloor.errors import StepFailed
@@ -33,6 +33,23 @@ def test_no_value_is_executed_wherever_it_stands(tmp_path, part):
             run(shell, filled.text, filled.variables, tmp_path)
             assert not (tmp_path / CANARY).exists(), f"seed {seed}: {script!r} with {values!r} in {shell}"
     assert executed > CASES / PARTS / 20, "the grammar hardly makes a program that is accepted"
+
+
+@pytest.mark.req("SF-1")
+def test_no_value_is_executed_by_programs_that_use_it_in_roundabout_ways(tmp_path):
+    evil = tmp_path / EVIL
+    evil.write_text(f"#!/bin/sh\ntouch {CANARY}\n")
+    evil.chmod(0o755)
+    (tmp_path / "f").write_text("a\n")
+    for script in BY_HAND:
+        for value in VALUES_BY_HAND:
+            for second in ("-v", f"a[$(touch {CANARY})]") if "{{Y}}" in script else ("",):
+                try:
+                    filled = fill_shell(script, {"X": value, "Y": second})
+                except StepFailed:
+                    continue
+                run("bash", filled.text, filled.variables, tmp_path)
+                assert not (tmp_path / CANARY).exists(), f"{script!r} with {value!r} and {second!r}"
 
 
 def run(shell, script, variables, folder):

@@ -128,6 +128,38 @@ def test_a_head_without_an_end_is_cut_off(peer: Peer, piece: bytes) -> None:
         assert sent < 50_000_000, "the server takes headers without an end"
 
 
+@pytest.mark.parametrize(
+    ("begun", "piece"),
+    [(b"1;", b"x"), (b"0\r\n", b"x: y\r\n"), (b"0\r\nx: ", b"y")],
+    ids=["chunk extension", "trailers", "one trailer"],
+)
+def test_a_body_that_is_all_frame_is_cut_off(peer: Peer, begun: bytes, piece: bytes) -> None:
+    """Chunked bodies have extensions and trailers, which no limit of the body counts."""
+    # The answer to a request without a token does not wait for the body.
+    peer.send(b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + begun)
+    pieces = piece * (16 * 1024 // len(piece))
+    sent = 0
+    while peer.send(pieces):
+        sent += len(pieces)
+        assert sent < 5_000_000, "the server takes a frame without an end"
+
+
+def test_a_body_in_small_chunks_is_taken(hasty: Shop, peer: Peer) -> None:
+    run_id = next(iter(hasty.storage.run_ids()))
+    body = b"".join(b"1\r\n%c\r\n" % byte for byte in b'{"pinned": false}' + b" " * 50_000)
+    head = b"POST /api/runs/%b/pin HTTP/1.1\r\n%bContent-Type: application/json\r\n" % (run_id.encode(), peer.head)
+    peer.send(head + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + body + b"0\r\nx: y\r\n\r\n")
+    assert peer.read().startswith(b"HTTP/1.1 200 ")
+
+
+def test_requests_that_are_sent_without_reading_answers_do_not_pile_up(hasty: Shop, peer: Peer) -> None:
+    one = b"GET /login HTTP/1.1\r\nHost: x\r\n\r\n"
+    sent = 0
+    while peer.send(one * 1000):
+        sent += 1000
+        assert sent < 200_000, "the server keeps any number of requests of one connection"
+
+
 def test_headers_up_to_the_limit_are_taken(hasty: Shop) -> None:
     with hasty.client() as client:
         many = {f"x-{number}": "y" for number in range(HEADERS_MOST - 10)}

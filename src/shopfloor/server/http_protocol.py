@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -20,12 +21,21 @@ from shopfloor.errors import (
     TooManyConnections,
 )
 from shopfloor.server.connections import Connections
-from shopfloor.server.limits import HEADERS_BYTES, HEADERS_MOST, REQUEST_LINE_BYTES
+from shopfloor.server.limits import (
+    CHUNK_FRAME_BYTES,
+    HEADERS_BYTES,
+    HEADERS_MOST,
+    PIPELINED_REQUESTS,
+    REQUEST_LINE_BYTES,
+)
 from shopfloor.server.serving_limits import ServingLimits
 from shopfloor.server.shapes import Problem, ProblemAnswer
 
 _NEVER = float("inf")
 _HEAD_BYTES = REQUEST_LINE_BYTES + HEADERS_BYTES
+_errors = logging.getLogger("uvicorn.error.requests")
+_errors.setLevel(logging.ERROR)
+"""Errors of the server. What anybody can send, such as bytes that are no request, does not fill a log."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -49,7 +59,10 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._deadline = _NEVER
         self._stalled_at = _NEVER
+        self.logger = _errors
         self._head_bytes = 0
+        self._frame_bytes = 0
+        """How much more than its body a request has sent since its head: sizes of chunks, extensions, trailers."""
         self._in_head = True
         self._in_body = False
         self._refusal: RequestRefused | None = None
@@ -73,8 +86,13 @@ class LimitedProtocol(HttpToolsProtocol):
                 # The first byte ends the idle time. Bytes between two requests, such as empty lines, count too.
                 self._deadline = self.loop.time() + self.limits.header_seconds
             self._head_bytes += len(data)
+        if self._in_body:
+            self._frame_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > _HEAD_BYTES and self._refusal is None:
+        is_too_large = (self._in_head and self._head_bytes > _HEAD_BYTES) or (
+            self._in_body and self._frame_bytes > _HEAD_BYTES
+        )
+        if is_too_large and self._refusal is None:
             self._refusal = _headers_too_large()
         if self._refusal is not None:
             self._refuse(self._refusal)
@@ -84,15 +102,22 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_bytes = self._head_bytes or 1
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Nobody reads trailers.
+        if not self._in_body:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         if self._refusal is not None:
             return
         self._in_head = False
-        self._head_bytes = 0
+        self._head_bytes = self._frame_bytes = 0
         if len(self.url) > REQUEST_LINE_BYTES:
             self._refusal = AddressTooLong(f"the address of a request has at most {REQUEST_LINE_BYTES:,} bytes")
         elif len(self.headers) > HEADERS_MOST or sum(len(n) + len(v) for n, v in self.headers) > HEADERS_BYTES:
             self._refusal = _headers_too_large()
+        elif len(self.pipeline) >= PIPELINED_REQUESTS:
+            self._refusal = TooManyConnections(f"at most {PIPELINED_REQUESTS} requests wait in a connection")
         if self._refusal is not None:
             return
         self._in_body = True
@@ -101,6 +126,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        self._frame_bytes = max(0, self._frame_bytes - CHUNK_FRAME_BYTES * len(body))
         if self._refusal is None:
             super().on_body(body)
 
@@ -172,6 +198,10 @@ class LimitedProtocol(HttpToolsProtocol):
         """Answer with an error, whatever the client still sends, and close."""
         self._refusal = error
         if self.transport.is_closing():
+            return
+        if self.pipeline:
+            # The answers to the requests before it would get mixed up with this one.
+            self._close()
             return
         body = msgspec.json.encode(ProblemAnswer(Problem(error.code, error.message, error.hint)))
         retry = b"retry-after: 1\r\n" if error.status == HTTPStatus.SERVICE_UNAVAILABLE else b""

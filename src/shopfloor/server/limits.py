@@ -65,6 +65,10 @@ HEADERS_BYTES: Final = 64 * 1024
 """All headers of a request together."""
 HEADERS_MOST: Final = 100
 """How many headers a request has."""
+CHUNK_FRAME_BYTES: Final = 8
+"""How many bytes a chunked body may send for each byte of it; what is more counts as headers do."""
+PIPELINED_REQUESTS: Final = 100
+"""How many requests of a connection wait for the answers to those before them."""
 HEADER_SECONDS: Final = 15.0
 """How long a client has to send the head of a request (`SHOPFLOOR_HEADER_SECONDS`)."""
 BODY_SECONDS: Final = 60.0

@@ -168,7 +168,8 @@ def _stuck(scene: Scene) -> list[str]:
             # A fault did it, which was over before the server had ended.
             scene.server.ensure_up()
         if not scene.server.is_alive():
-            raise Violation(f"the server died without a fault, with {len(stuck)} open runs")
+            code = scene.server.gone()
+            raise Violation(f"the server died without a fault (exit code {code}), with {len(stuck)} open runs")
         if time.monotonic() > deadline:
             lines = [_state(scene, run_id) for run_id in sorted(stuck)[:5]]
             return [f"{len(stuck)} runs did not end within {DRAIN_SECONDS:g} s:", *lines]

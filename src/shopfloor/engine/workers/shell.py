@@ -8,12 +8,12 @@ places: arithmetic takes only numbers, and places whose value would be program t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import chain, count
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count, pairwise
 
 import msgspec
 
-from shopfloor.engine.workers.shell_scanner import Quotes, Scan, SimpleCommand, Word, holes_in, scan
+from shopfloor.engine.workers.shell_scanner import PROCESS, Quotes, Scan, SimpleCommand, Word, holes_in, scan
 
 
 def _words(text: str) -> frozenset[str]:
@@ -25,23 +25,57 @@ INTERPRETERS = {
     **dict.fromkeys(("python", "python3", "pypy", "pypy3"), "c"),
     **dict.fromkeys(("perl", "ruby", "lua"), "e"),
     **dict.fromkeys(("node", "nodejs", "bun", "deno"), "ep"),
-    "php": "r",
+    **dict.fromkeys(("php", "psql"), "rc"),
+    **dict.fromkeys(("julia", "Rscript", "racket", "groovy", "osascript", "scala", "elixir", "ghc", "mysql"), "e"),
+    **dict.fromkeys(("expect", "guile", "pwsh", "powershell"), "c"),
 }
 """Programs that execute the text after one of these options."""
 FILTERS = _words("sed awk gawk mawk nawk ed ex vi vim")
 """Programs whose first argument is a program."""
-EVALUATING = _words("let declare typeset unset read mapfile readarray getopts trap alias source . bind complete")
+STDIN_PROGRAMS = _words("ed ex vi vim dc m4 tclsh gdb")
+"""Programs that execute what they read from standard input."""
+EVALUATING = _words(
+    "let declare typeset unset read mapfile readarray getopts trap alias source . bind complete compgen "
+    "hash enable fc history"
+)
 """Builtins that evaluate their arguments once more."""
 WRAPPERS = _words(
     "sudo doas env nohup nice ionice timeout xargs exec command builtin setsid stdbuf chroot "
     "unshare nsenter find flock strace watch parallel script time su runuser systemd-run at batch"
 )
 """Programs that start another program."""
+OPTION_ARGUMENTS = {
+    **dict.fromkeys(("sudo", "doas"), "ugpChRrtTUD"),
+    **dict.fromkeys(("unshare", "nsenter"), "RwSGtr"),
+    "env": "uCS",
+    "xargs": "IaEdLnPs",
+    "nice": "n",
+    "ionice": "cnpPu",
+    "timeout": "ks",
+    "flock": "wE",
+    "exec": "a",
+    "strace": "oepuEPsS",
+    "stdbuf": "ioe",
+    "systemd-run": "pMHuEt",
+}
+"""The options of wrappers that take the next word."""
+FIRST_ARGUMENTS = {"flock": 1, "chroot": 1}
+"""How many words other wrappers have before the program."""
 REMOTE = _words("ssh su runuser parallel watch at batch rsh mosh tmux screen")
 """Programs that hand their arguments to a shell."""
 SPECIAL_VARIABLES = re.compile(
     r"PATH|IFS|ENV|BASH\w*|PS[0-4]|PROMPT_COMMAND|SHELLOPTS|LD_\w+|DYLD_\w+|RANDOM|SECONDS|OPTIND|HISTCMD|SRANDOM|LINENO"
+    r"|GIT_(SSH|EDITOR|SEQUENCE|PAGER|ASKPASS|EXTERNAL|PROXY|EXEC|CONFIG)\w*|EDITOR|VISUAL|\w*PAGER|LESSOPEN|LESSCLOSE"
+    r"|PERL5\w+|PERLLIB|PYTHON(PATH|STARTUP|HOME)|NODE_OPTIONS|RUBYOPT|MAKEFLAGS|TAR_OPTIONS|RSYNC_RSH"
 )
+"""Variables whose value decides what is executed."""
+PROGRAM_OPTION = re.compile(r"--?[\w-]*(command|program|exec|askpass|rsh|pager|editor|eval|action=exec)=?")
+"""Options that take the name of a program, or its text."""
+PROGRAM_LETTERS = {"rsync": "-e", "nc": "-e", "ncat": "-e", "tar": "-I", "man": "-P", "git": "-c", "dc": "-e"}
+"""Short options of the same kind."""
+TAKES_WORD = re.compile(r"[-+]\w*[oO]|-[XWIrd]|--rcfile|--init-file|--require")
+"""The options of shells and interpreters before their program that take the next word."""
+POSITIONAL = _words("@ * 0 1 2 3 4 5 6 7 8 9")
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 """What a value in arithmetic may be."""
 ON_STDIN = "pass the value on standard input, or by `env:`"
@@ -66,25 +100,31 @@ class Slot(msgspec.Struct, frozen=True):
 def slots_in(script: str, holes: Mapping[int, int]) -> dict[int, Slot | Refused]:
     """Decide for each placeholder, given by its start and end, how a value can go there."""
     found = scan(script, holes)
+    _add_nested_programs(found)
     slots: dict[int, Slot | Refused] = {
         start: Refused(f"stands {why}", "move it out of there, or write the command as a list")
         for start, why in found.refused.items()
     }
     everywhere = next(filter(None, map(_refusal_of_all, found.commands)), None)
-    found.arithmetic = found.arithmetic or any(_makes_integer(command) for command in found.commands)
-    tainted = found.arithmetic and any(_reads(command) for command in found.commands)
-    runs_variable = any(_runs_variable(command) for command in found.commands)
+    if found.is_unclear:
+        everywhere = everywhere or Refused("stands beside a program that was not understood", ON_STDIN)
+    found.arithmetic = found.arithmetic or any(_is_arithmetic(command) for command in found.commands)
+    reads = any(_reads(command) for command in found.commands)
+    uses = list(_tainted_words(found))
+    flow_refusal = next(filter(None, (_refusal_of_use(*use) for use in uses)), None)
+    wraps = any(_is_wrapped(command, index) for command, index, _ in uses)
     for command, index, word in holes_in(found.commands):
-        refused = everywhere or _refusal(command, index, word)
-        if runs_variable and _assigns(command, word, found):
-            refused = refused or Refused(
-                "gets into a variable, and the script executes a variable as a command", "write the name of the program"
-            )
-        number = tainted or (found.arithmetic and _assigns(command, word, found)) or _is_wrapped(command, index)
+        refused, number = everywhere or _refusal(command, index, word), _is_wrapped(command, index)
+        flows = reads or _assigns(command, word, found)
+        if flows or command.in_substitution:
+            refused, number = refused or flow_refusal, number or wraps or (flows and found.arithmetic)
         for start in word.holes:
             slots.setdefault(start, refused or Slot(found.quotes[start], is_number=number))
     for start, quotes in found.quotes.items():
-        slots.setdefault(start, everywhere or Slot(quotes, is_number=quotes == "arithmetic"))
+        # The others are in arithmetic, or in the body of a here-document.
+        refused = everywhere or (flow_refusal if reads and quotes != "arithmetic" else None)
+        is_number = quotes == "arithmetic" or (reads and (found.arithmetic or wraps))
+        slots.setdefault(start, refused or Slot(quotes, is_number=is_number))
     for start in holes:
         slots.setdefault(start, Refused("stands where the command was not understood", ON_STDIN))
     return slots
@@ -129,6 +169,8 @@ def _arguments(command: SimpleCommand) -> list[Word]:
     """The words from the command's name on, without the assignments before it."""
     words = command.words
     first = next((n for n, word in enumerate(words) if word.assigned is None), len(words))
+    while first + 1 < len(words) and words[first].text in ("command", "builtin") and not _is_option(words[first + 1]):
+        first += 1
     return words[first:]
 
 
@@ -139,14 +181,30 @@ def _refusal_of_all(command: SimpleCommand) -> Refused | None:
     words, names = _arguments(command), _names(command)
     if "eval" in _programs(names):
         return Refused("stands in a script with `eval`, which executes text", "write the script without `eval`")
+    is_special = _names_variables(names) and any(SPECIAL_VARIABLES.fullmatch(name or "") for name in names)
+    if is_special or _makes_reference(names):
+        return Refused(f"stands in a script where `{names[0]}` changes what a variable means", "write it without that")
     if _evaluates_expansion(words, names):
         return Refused(f"stands in a script where `{names[0]}` evaluates a variable", "write the script without it")
+    return _refusal_of_stdin(words, names)
+
+
+def _refusal_of_stdin(words: list[Word], names: list[str | None]) -> Refused | None:
+    """Why no value may reach the standard input of a program, or the variables in the text of a program."""
     for at, name in enumerate(names):
-        if name not in SHELLS or not (at == 0 or _is_wrapper(names[0]) or _has_option(names[at + 1 :], "c")):
+        letters = "c" if name in SHELLS else _letters(name)
+        reads_program = name in FILTERS and "-f" in names and not {"-", "stdin"}.isdisjoint(names)
+        if reads_program or (name in STDIN_PROGRAMS and name in _programs(names)):
+            return Refused(f"stands in a script where `{name}` executes its standard input", ON_STDIN)
+        if not letters or not (at == 0 or _is_wrapper(names[0]) or _has_option(names[at + 1 :], letters)):
             continue
-        program = _program_text(words[at + 1 :], "c")
-        if program is None and not _has_script(words[at + 1 :]):
+        program = _program_text(words[at + 1 :], letters)
+        if program is None and not _has_script(words[at + 1 :]) and not _has_option(names[at + 1 :], "V", "--version"):
             return Refused(f"stands in a script where `{name}` executes its standard input", AS_ARGUMENT)
+        if program is not None and names[0] in ("xargs", "find") and _replaces(names, program):
+            return Refused(f"stands in a script where `{names[0]}` writes into the program of `{name}`", AS_ARGUMENT)
+        if name not in SHELLS:
+            continue
         if program is not None and program.expands and not program.holes:
             return Refused(f"stands in a script where `{name} -c` executes text with variables in it", AS_ARGUMENT)
     return None
@@ -161,7 +219,24 @@ def _evaluates_expansion(words: list[Word], names: list[str | None]) -> bool:
     return evaluates and any(word.expands for word in words[1:])
 
 
+def _letters(name: str | None) -> str | None:
+    return INTERPRETERS.get((name or "").rstrip("0123456789.")) or INTERPRETERS.get(name or "")
+
+
+def _replaces(names: list[str | None], program: Word) -> bool:
+    """Whether `xargs` or `find` puts what it has found into the text of a program."""
+    return "{}" in program.text or any((name or "").startswith(("-I", "-i", "--replace")) for name in names)
+
+
+def _refusal_of_use(command: SimpleCommand, index: int, word: Word) -> Refused | None:
+    """Why no value may get into a variable that is used in this word."""
+    refused = _refusal(command, index, word)
+    return refused and Refused(f"gets into a variable that {refused.why}", refused.hint)
+
+
 def _refusal(command: SimpleCommand, index: int, word: Word) -> Refused | None:
+    if command.is_for_list and SPECIAL_VARIABLES.fullmatch(command.loop_variable):
+        return Refused(f"stands in a value of `{command.loop_variable}`, by which the shell works", ON_STDIN)
     if index < 0 or command.is_for_list:
         return None
     if word.assigned is not None and SPECIAL_VARIABLES.fullmatch(word.assigned):
@@ -176,7 +251,7 @@ def _refusal(command: SimpleCommand, index: int, word: Word) -> Refused | None:
         return Refused(
             "stands where the name of a program is expected", "use the form without a shell: `command: [program, …]`"
         )
-    for rule in (_in_builtin, _in_test, _beside_value, _in_nested_program):
+    for rule in (_in_builtin, _in_test, _beside_value, _in_option, _in_nested_program):
         if refused := rule(words, names, at):
             return refused
     return None
@@ -205,8 +280,25 @@ def _beside_value(words: list[Word], names: list[str | None], at: int) -> Refuse
     """Two values side by side could be an operator and what it works on."""
     if names[0] == "find" and names[at - 1] in ("-exec", "-execdir", "-ok", "-okdir"):
         return Refused("stands where the name of a program is expected", "write the name of the program")
-    if names[0] in ("test", "[", "find") and any(words[n].holes for n in (at - 1, at + 1) if n < len(words)):
+    if names[0] not in ("test", "[", "find"):
+        return None
+    if words[at].splits:
+        return Refused(f"may be several words in `{names[0]}`", "put double quotes around it")
+    if any(not words[n].is_literal for n in (at - 1, at + 1) if n < len(words)):
         return Refused(f"stands beside another value in `{names[0]}`", "put a literal word between the two")
+    return None
+
+
+def _in_option(words: list[Word], names: list[str | None], at: int) -> Refused | None:
+    """An option may take the name of a program."""
+    before, text = names[at - 1] or "", words[at].text
+    letter = PROGRAM_LETTERS.get(names[0] or "")
+    if PROGRAM_OPTION.match(text) or (PROGRAM_OPTION.fullmatch(before) and before.startswith("--")):
+        return Refused("stands where the name of a program is expected", "write the name of the program")
+    if letter is not None and (before == letter or text.startswith(letter)):
+        return Refused(f"stands in the option `{letter}` of `{names[0]}`, which can start a program", ON_STDIN)
+    if names[0] == "sqlite3":
+        return Refused("stands in the program text of `sqlite3`", "bind it in a script: `python3 script.py {{…}}`")
     return None
 
 
@@ -223,8 +315,9 @@ def _in_nested_program(words: list[Word], names: list[str | None], at: int) -> R
             return Refused(f"stands in the program text of `{name}`", AS_ARGUMENT)
         if name in FILTERS and name in programs and not _is_after_program(rest, position, ""):
             return Refused(f"stands in the program text of `{name}`", ON_STDIN)
-        options = INTERPRETERS.get((name or "").rstrip("0123456789.")) or INTERPRETERS.get(name or "")
-        if options and name in programs and not _is_after_program(rest, position, options):
+        options = _letters(name)
+        is_started = options is not None and (name in programs or _has_option(names[place + 1 :], options))
+        if options and is_started and not _is_after_program(rest, position, options):
             return Refused(f"stands in the program text of `{name}`", "pass the value as an argument after the program")
     if names[0] is None and any(re.fullmatch(r"-\w*[cer]", name or "") for name in names[1:at]):
         return Refused("may stand in the program text of another program", AS_ARGUMENT)
@@ -247,37 +340,55 @@ def _is_wrapped(command: SimpleCommand, index: int) -> bool:
     at = index - (len(command.words) - len(names))
     if index < 0 or at < 1 or not _is_wrapper(names[0]) or names[0] == "find" or command.is_for_list:
         return False
-    if command.words[index].assigned is not None:
+    if command.words[index].assigned is not None and not command.words[index].splits:
         return False
-    return not any(_may_be_program(name) for name in names[1:at])
+    letters, arguments = OPTION_ARGUMENTS.get(names[0] or "", ""), FIRST_ARGUMENTS.get(names[0] or "", 0)
+    candidates = [
+        name
+        for before, name in pairwise(names[:at])
+        if _may_be_program(name) and not re.fullmatch(f"-\\w*[{letters or '-'}]", before or "")
+    ]
+    return len(candidates) <= arguments
 
 
 def _may_be_program(name: str | None) -> bool:
     return bool(name) and not name.startswith("-") and "=" not in name and not NUMBER.fullmatch(name)
 
 
-def _has_option(names: list[str | None], letters: str) -> bool:
+def _has_option(names: list[str | None], letters: str, *long: str) -> bool:
     options = [name for name in names[:2] if name and name.startswith("-")]
-    return any(letter in option for option in options for letter in letters)
+    return any(letter in option for option in options for letter in letters) or any(name in long for name in options)
 
 
 def _is_option(word: Word) -> bool:
     return word.is_literal and word.text[:1] in ("-", "+") and len(word.text) > 1
 
 
+def _operands(words: list[Word], letters: str) -> list[int]:
+    """Where the words stand that are neither options nor what an option takes."""
+    found: list[int] = []
+    is_taken = False
+    for at, word in enumerate(words):
+        if not is_taken and (found or not _is_option(word)):
+            found.append(at)
+        is_taken = not found and not is_taken and bool(TAKES_WORD.fullmatch(word.text)) and not _has(word, letters)
+    return found
+
+
+def _has(option: Word, letters: str) -> bool:
+    return not option.text.startswith("--") and any(letter in option.text for letter in letters)
+
+
 def _program_text(words: list[Word], letters: str) -> Word | None:
     """The word after an option such as `-c`, behind further options."""
-    found = False
-    for word in words:
-        if not _is_option(word):
-            return word if found else None
-        found = found or (not word.text.startswith("--") and any(letter in word.text for letter in letters))
-    return None
+    first = next(iter(_operands(words, letters)), len(words))
+    has_option = any(_is_option(word) and _has(word, letters) for word in words[:first])
+    return words[first] if has_option and first < len(words) else None
 
 
 def _has_script(words: list[Word]) -> bool:
     """Whether a shell is given a file to execute."""
-    return any(not _is_option(word) for word in words) and not any(word.text in ("-s", "-") for word in words)
+    return bool(_operands(words, "")) and not any(word.text in ("-s", "-", PROCESS) for word in words)
 
 
 def _is_after_program(words: list[Word], at: int, letters: str) -> bool:
@@ -288,28 +399,71 @@ def _is_after_program(words: list[Word], at: int, letters: str) -> bool:
     if letters == "" and any(_is_option(word) and word.text.startswith(("-e", "-f", "--expr")) for word in words):
         # Which of the words are programs is not plain.
         return False
-    return any(not _is_option(word) and not word.holes for word in before)
+    return any(not _is_option(before[n]) and not before[n].holes for n in _operands(before, letters))
 
 
 # Flows through variables.
 
 
-def _runs_variable(command: SimpleCommand) -> bool:
-    """Whether the name of the program comes from a variable or a substitution."""
-    words = _arguments(command)
-    return not command.is_for_list and bool(words) and words[0].expands and not words[0].holes
+def _add_nested_programs(found: Scan) -> None:
+    """Add the commands of programs that are literal words, as in `sh -c '…'` and `trap '…'`: they can use variables."""
+    # Programs in these programs follow, since the list grows.
+    for command in found.commands:
+        words, names = _arguments(command), _names(command)
+        programs = [_program_text(words[at + 1 :], "c") for at, name in enumerate(names) if name in SHELLS]
+        programs += words[1:2] if names[:1] == ["trap"] else []
+        for program in programs:
+            if program is not None and program.is_literal:
+                nested = scan(program.text, {})
+                found.commands += nested.commands
+                found.functions |= nested.functions
+                found.arithmetic = found.arithmetic or nested.arithmetic
+                found.is_unclear = found.is_unclear or nested.is_unclear
 
 
-def _makes_integer(command: SimpleCommand) -> bool:
-    """Whether it declares a variable whose values are evaluated as arithmetic."""
+def _tainted_words(found: Scan) -> Iterator[tuple[SimpleCommand, int, Word]]:
+    """The words into which the shell may put a value of a placeholder through a variable, each with its command."""
+    reading = [command for command in found.commands if _reads(command)]
+    tainted = {"", *POSITIONAL, *(name for command in reading for name in _names(command) if name is not None)}
+    before = -1
+    while before != len(tainted):
+        before = len(tainted)
+        for command in found.commands:
+            for word in command.words:
+                if word.holes or not tainted.isdisjoint(word.variables):
+                    tainted.add(command.loop_variable if command.is_for_list else word.assigned or "")
+    for command in found.commands:
+        for index, word in enumerate(command.words):
+            if not tainted.isdisjoint(word.variables):
+                yield command, index, word
+
+
+def _is_arithmetic(command: SimpleCommand) -> bool:
+    """Whether it evaluates a variable as arithmetic, now or when the variable gets a value."""
     names = _names(command)
-    declares = bool(names) and names[0] in ("declare", "typeset", "local", "readonly", "export")
-    return declares and any(name is None or re.fullmatch(r"[-+]\w*i\w*", name) for name in names[1:])
+    if not names or names[0] == "let":
+        return bool(names)
+    if _names_variables(names) and any("[" in word.text for word in _arguments(command)[1:]):
+        return True
+    declares = names[0] in ("declare", "typeset", "local", "readonly", "export")
+    return declares and any(name is not None and re.fullmatch(r"[-+]\w*i\w*", name) for name in names[1:])
+
+
+def _names_variables(names: list[str | None]) -> bool:
+    """Whether the arguments of a builtin are names of variables."""
+    name = names[0] if names else None
+    return name in (EVALUATING - {"trap", "source", "."}) or (name in ("printf", "test", "[") and "-v" in names)
+
+
+def _makes_reference(names: list[str | None]) -> bool:
+    """Whether it makes a variable that stands for the one that its value names."""
+    declares = bool(names) and names[0] in ("declare", "typeset", "local")
+    return declares and any(re.fullmatch(r"-\w*n\w*", name or "") for name in names[1:])
 
 
 def _reads(command: SimpleCommand) -> bool:
     names = _names(command)
-    return bool(names) and names[0] in ("read", "mapfile", "readarray", "getopts", "select")
+    return bool(names) and names[0] in ("read", "mapfile", "readarray", "getopts", "select", "xargs")
 
 
 def _assigns(command: SimpleCommand, word: Word, found: Scan) -> bool:
@@ -323,6 +477,7 @@ def _assigns(command: SimpleCommand, word: Word, found: Scan) -> bool:
         or name == "set"
         or (command.in_assignment and word not in command.redirected)
         or name in found.functions
+        or any(one in SHELLS for one in names)
     )
 
 

@@ -16,6 +16,8 @@ import msgspec
 Quotes = Literal["", "'", '"', "arithmetic"]
 """What a placeholder stands in: nothing, quotes, or an arithmetic expression."""
 
+PROCESS = "<("
+"""The literal text of a word that is a process substitution."""
 _META = " \t\n;&|()<>"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = frozenset(["if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}", "time"])
@@ -31,6 +33,10 @@ class Word(msgspec.Struct):
     """The placeholders in it, by their offset."""
     expands: bool = False
     """Whether the shell puts something into it: a variable, a substitution."""
+    variables: set[str] = set()
+    """The variables that the shell puts into it; "" for a substitution."""
+    splits: bool = False
+    """Whether what the shell puts into it may become several words."""
     subscript: bool = False
     """Whether it begins as `NAME[`, so that `bash` may evaluate what follows."""
     quoted: bool = False
@@ -50,8 +56,11 @@ class SimpleCommand(msgspec.Struct):
     redirected: list[Word] = []
     is_for_list: bool = False
     """The words after `for NAME in`."""
+    loop_variable: str = ""
+    """That name."""
     in_assignment: bool = False
     """Whether it stands in a substitution whose output a variable or an arithmetic expression gets."""
+    in_substitution: bool = False
 
 
 class Scan(msgspec.Struct):
@@ -65,6 +74,8 @@ class Scan(msgspec.Struct):
     arithmetic: bool = False
     """Whether it evaluates arithmetic with variables in it."""
     functions: set[str] = set()
+    is_unclear: bool = False
+    """Whether the scanner did not follow it to its end."""
 
 
 class _Unclear(Exception):
@@ -78,6 +89,7 @@ def scan(script: str, holes: Mapping[int, int]) -> Scan:
         scanner.read_list(closing=None)
     except _Unclear as unclear:
         # What was read before counts no more: the rest could use a value in any way, through a variable.
+        scanner.found.is_unclear = True
         scanner.found.refused = {start: scanner.found.refused.get(start, str(unclear)) for start in holes}
     return scanner.found
 
@@ -174,7 +186,7 @@ class _Scanner:
                 command = self._add(command, self._read_word(), nested=closing is not None)
 
     def _new_command(self) -> SimpleCommand:
-        command = SimpleCommand(in_assignment=self._assigning > 0)
+        command = SimpleCommand(in_assignment=self._assigning > 0, in_substitution=self._nested > 0)
         self.found.commands.append(command)
         return command
 
@@ -183,7 +195,8 @@ class _Scanner:
         first = not command.words
         plain = word.is_literal and not word.quoted
         if first and plain:
-            if word.text in _RESERVED:
+            if word.text in (*_RESERVED, "-p", "--"):
+                # The options are those of `time`.
                 return command
             if word.text == "case" and nested:
                 raise _Unclear("after a `case` inside of a substitution")
@@ -191,9 +204,12 @@ class _Scanner:
                 self._read_double_brackets()
             if word.text == "function":
                 raise _Unclear("in or after `function`; use `name() { … }`")
+            if word.text == "coproc":
+                raise _Unclear("in or after `coproc`")
         if plain and word.text == "in" and [one.text for one in command.words[:1]] == ["for"]:
+            names = [one.text for one in command.words[1:]]
             command = self._new_command()
-            command.is_for_list = True
+            command.is_for_list, command.loop_variable = True, names[0] if names else ""
             return command
         command.words.append(word)
         return command
@@ -231,6 +247,8 @@ class _Scanner:
                 raise _Unclear("in a script with a here-document whose end is not plain")
             self._here_documents.append((delimiter.text, delimiter.quoted, strips))
         elif self._take("<(") or self._take(">("):
+            # A file with what the commands print.
+            command.words.append(Word(text=PROCESS, expands=True, variables={""}))
             self._read_nested()
         else:
             for operator in ("<&", "<>", ">>", ">&", ">|", "<", ">"):
@@ -290,6 +308,8 @@ class _Scanner:
                 continue
             char = self._peek()
             if not char or char in _META:
+                if word.subscript and (word.expands or re.search(r"\[[^]]*[A-Za-z_]", word.text)):
+                    self.found.arithmetic = True
                 return word
             self.here += 1
             if char == "\\":
@@ -303,9 +323,10 @@ class _Scanner:
                 self._read_double(word)
             elif char == "$":
                 self._read_dollar(word)
+                word.splits = word.expands
             elif char == "`":
-                self._read_backticks()
-                word.expands = True
+                self._read_backticks(word)
+                word.splits = True
             else:
                 if char == "[" and _NAME.fullmatch(word.text):
                     word.subscript = True
@@ -341,8 +362,7 @@ class _Scanner:
             elif char == "$":
                 self._read_dollar(word)
             elif char == "`":
-                self._read_backticks()
-                word.expands = True
+                self._read_backticks(word)
             else:
                 word.text += char
         raise _Unclear("in quotes that are never closed")
@@ -362,8 +382,9 @@ class _Scanner:
             self._read_arithmetic()
         elif self._take("("):
             self._read_nested(is_assigned=word.assigned is not None)
+            word.variables.add("")
         elif self._take("{"):
-            self._read_braces()
+            self._read_braces(word)
         elif self._peek() == "[":
             raise _Unclear("in or after `$[…]`; use `$((…))`")
         elif self._peek() in ("'", '"') and self._peek():
@@ -371,7 +392,16 @@ class _Scanner:
         elif not re.match(r"[A-Za-z0-9_@*#?$!-]", self._peek()):
             word.text += "$"
             return
+        else:
+            self._note_variable(word, self._script[self.here :].replace("\\\n", ""))
         word.expands = True
+
+    def _note_variable(self, word: Word, text: str) -> None:
+        name = re.match(r"[#!]?(\w+|[@*])", text)
+        found = name[1] if name else text[:1]
+        # `$1x` is the first argument and an `x`.
+        word.variables.add(found[:1] if found[:1].isdigit() else found)
+        word.splits = word.splits or found in ("@", "*")
 
     def _read_arithmetic(self) -> None:
         """Read an arithmetic expression up to its `))`."""
@@ -393,7 +423,7 @@ class _Scanner:
             text += char
         raise _Unclear("in arithmetic that is never closed")
 
-    def _read_braces(self) -> None:
+    def _read_braces(self, word: Word) -> None:
         """Read `${…}`. Subscripts and offsets in it are arithmetic."""
         text = ""
         while char := self._peek():
@@ -403,13 +433,18 @@ class _Scanner:
             if char == "}":
                 offset = re.match(r"[A-Za-z0-9_@*]+:[^-=?+]", text)
                 self.found.arithmetic = self.found.arithmetic or "[" in text or offset is not None or text[:1] == "!"
+                if re.search(r".@[^QULu]$", text):
+                    raise _Unclear("in a script with `${…@…}`, which evaluates a variable")
+                self._note_variable(word, text)
                 return
             if char in "'\"`\\$":
                 raise _Unclear("in or after quotes or expansions inside of `${…}`")
             text += char
         raise _Unclear("in `${…}` that is never closed")
 
-    def _read_backticks(self) -> None:
+    def _read_backticks(self, word: Word) -> None:
+        word.expands = True
+        word.variables.add("")
         while char := self._peek():
             if self._refuse_hole("between backticks (use `$(…)`)"):
                 continue
