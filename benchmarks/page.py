@@ -26,6 +26,7 @@ from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.client import Address
 from shopfloor.log import (
     AssistantMessage,
+    Cost,
     Line,
     Payload,
     RunCompleted,
@@ -41,7 +42,7 @@ from shopfloor.log import (
 from shopfloor.ports import Change
 from shopfloor.record import Durability, Recorder, Storage
 from shopfloor.server.page_files import INDEX, PAGE_FOLDER
-from shopfloor.views import RunRow
+from shopfloor.views import RunRow, Spending, Spent
 
 BUNDLE_LIMIT = 250_000
 """Bytes of scripts and styles, gzipped, that the first view may take."""
@@ -84,8 +85,7 @@ def _row(number: int) -> Change:
         started_at=timestamp_of(began),
         completed_at=timestamp_of(began + 61_000),
         duration_ms=61_000,
-        usage=Usage(input=41_234, output=2_310),
-        cost_usd=0.0421,
+        spending=Spending(Spent(Usage(input=41_234, output=2_310), Cost(usd=0.0421, source="agent"))),
         last_seq=120,
     )
     return Change(row=row, state=b"", timeline=[])

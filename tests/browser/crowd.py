@@ -9,10 +9,10 @@ from threading import Thread
 import anyio
 
 from shopfloor.adapters.sqlite import SqliteStore
-from shopfloor.log import Usage, new_run_id, timestamp_of
+from shopfloor.log import Cost, Usage, new_run_id, timestamp_of
 from shopfloor.ports import Change
 from shopfloor.record import Storage
-from shopfloor.views import RunRow, SearchPiece
+from shopfloor.views import RunRow, SearchPiece, Spending, Spent
 
 CROWD = 10_000
 _STATUSES = ("completed",) * 7 + ("failed",) * 2 + ("cancelled",)
@@ -40,8 +40,7 @@ def crowd_change(number: int, now_ms: int) -> Change:
         started_at=timestamp_of(began),
         completed_at=timestamp_of(began + 30_000),
         duration_ms=30_000,
-        usage=Usage(input=1_000 + number, output=20),
-        cost_usd=0.01,
+        spending=Spending(Spent(Usage(input=1_000 + number, output=20), Cost(usd=0.01, source="agent"))),
         last_seq=10,
     )
     return Change(row=row, state=b"", timeline=[], search=[SearchPiece(1, "a repaired module")])
