@@ -125,7 +125,7 @@ class Attempt:
         """How many events are being written."""
         self._written = asyncio.Event()
         self.lost: BaseException | None = None
-        """Why it is not known what the log has: nothing more is written, and another attempt reads the log."""
+        """Why it is not known what the log has: nothing more is written; another attempt reads the log."""
 
     # Writing.
 
@@ -138,14 +138,11 @@ class Attempt:
         self._writing += 1
         try:
             return await self._append(payload, place, child_run_id=child_run_id, at=at)
-        except (ShopfloorError, asyncio.CancelledError):
-            # The log does not have the event.
-            raise
         except BaseException as error:
-            # For example without memory, before the event was written or after that: a second end of a step or of the
-            # run would follow the first.
-            self.lost = error
-            self.leave("stopped")
+            if not isinstance(error, ShopfloorError | asyncio.CancelledError):
+                # For example without memory: the log may have the event, so nothing may follow it.
+                self.lost = error
+                self.leave("stopped")
             raise
         finally:
             self._writing -= 1
@@ -258,8 +255,7 @@ class Attempt:
                     self.leave("stopped")
                 raise
             except GeneratorExit:
-                # It is being closed: nothing can be awaited any more.
-                raise
+                raise  # It is being closed: nothing can be awaited any more.
             except BaseException as error:  # noqa: BLE001 - whatever its code raises ends this run, and no other
                 failure = readable(error)
                 await self.end(trying, error=failure)
@@ -269,14 +265,8 @@ class Attempt:
                 return result.value
 
     async def begin(self, trying: Trying, process: Process | None = None, session: Session | None = None) -> None:
-        started = StepStarted(
-            name=trying.name,
-            kind=trying.kind,
-            try_=trying.try_,
-            process=process,
-            session=session,
-            branches=trying.branches,
-        )
+        name, kind, try_, branches = trying.name, trying.kind, trying.try_, trying.branches
+        started = StepStarted(name=name, kind=kind, try_=try_, process=process, session=session, branches=branches)
         await self.append(started, trying.place)
 
     async def end(self, trying: Trying, result: StepResult | None = None, error: ShopfloorError | None = None) -> None:
