@@ -92,6 +92,13 @@ def test_a_room_is_entered_by_its_init_alone(path: Path) -> None:
     assert [name for name in strangers if name != room_of(name)] == []
 
 
+def test_decoders_are_built_in_one_place() -> None:
+    # Elsewhere two threads could build one at once, which crashes the process: see decoding.py.
+    pattern = re.compile(r"msgspec\.convert\(|json\.Decoder\([^)]|msgspec\.json\.decode\([^\n]*type=")
+    found = [_id(path) for path in MODULES if pattern.search(path.read_text(encoding="utf-8"))]
+    assert found == ["src/shopfloor/decoding.py"]
+
+
 @pytest.mark.parametrize(
     ("module", "room"),
     [

@@ -12,6 +12,7 @@ import msgspec
 
 from shopfloor.cli.arguments import Parser, folder_of
 from shopfloor.cli.run_files import RunFolder, RunSink, StdoutRun
+from shopfloor.decoding import json_decoder
 from shopfloor.errors import FileMissing, ProviderNotFound, storage_error
 from shopfloor.limits import READ_CHUNK_BYTES
 from shopfloor.log import AssistantMessage, RunCompleted, StreamBlock, decode
@@ -35,7 +36,7 @@ class _Envelope(msgspec.Struct, frozen=True):
     type: str
 
 
-_envelope = msgspec.json.Decoder(_Envelope).decode
+_envelope = json_decoder(_Envelope).decode
 
 
 def parser(name: str, summary: str) -> ArgumentParser:

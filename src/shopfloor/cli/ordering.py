@@ -13,6 +13,7 @@ import msgspec
 
 from shopfloor.cli.arguments import WORKERS_OPTION, folder_of, storage_of
 from shopfloor.cli.remote import is_remote
+from shopfloor.decoding import convert
 from shopfloor.errors import InputError, InvalidInput, ShopfloorError, UsageError, WorkerNotFound
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def add_order(parser: ArgumentParser) -> None:
 
 async def known_workers(client: Client) -> list[Taken]:
     answer = await client.api.get("/api/workers")
-    return msgspec.convert([*answer["workers"], *answer.get("providers", [])], list[Taken])
+    return convert([*answer["workers"], *answer.get("providers", [])], list[Taken])
 
 
 def worker_named(slug: str, known: Sequence[Taken]) -> Taken:
@@ -63,7 +64,7 @@ def input_of(args: Namespace, worker: Taken) -> dict[str, Any]:
     given = _whole(args.input_json)
     properties = cast("dict[str, dict[str, Any]]", worker.input_schema.get("properties", {}))
     fields = {name: {"type": _type(schema)} for name, schema in properties.items()}
-    words = coerced_words(msgspec.convert({"slug": worker.slug, "input": fields}, Definition), args.input)
+    words = coerced_words(convert({"slug": worker.slug, "input": fields}, Definition), args.input)
     if twice := given.keys() & words.keys():
         raise InvalidInput(f"`{min(twice)}` is given twice: in --input-json, and after -i", hint="give it once")
     return given | words

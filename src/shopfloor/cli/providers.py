@@ -13,6 +13,7 @@ import msgspec
 from shopfloor.cli.arguments import Parser, storage_of
 from shopfloor.cli.style import Style
 from shopfloor.client import Address, Api, find_server
+from shopfloor.decoding import convert
 from shopfloor.errors import ShopfloorError
 from shopfloor.ports import Capabilities, ProviderInfo
 from shopfloor.record import Storage
@@ -106,7 +107,7 @@ def _state(one: ProviderInfo) -> tuple[str | None, ...]:
 async def _providers_of(address: Address) -> list[ProviderInfo]:
     api = Api(address.url, address.token)
     try:
-        return msgspec.convert((await api.get("/api/providers"))["providers"], list[ProviderInfo])
+        return convert((await api.get("/api/providers"))["providers"], list[ProviderInfo])
     finally:
         await api.close()
 

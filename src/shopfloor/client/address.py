@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import msgspec
 
+from shopfloor.decoding import decode_json
 from shopfloor.errors import UsageError
 from shopfloor.record import Storage, is_locked, refuse_shared
 
@@ -54,6 +55,6 @@ def find_server(storage: Storage, *, named: bool = True) -> Address | None:
     if not is_locked(storage.server_lock):
         return None
     try:
-        return msgspec.json.decode(storage.server_address.read_bytes(), type=Address)
+        return decode_json(storage.server_address.read_bytes(), Address)
     except (OSError, msgspec.MsgspecError):
         return None

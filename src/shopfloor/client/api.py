@@ -12,6 +12,7 @@ import msgspec
 
 from shopfloor.client.sse import Frame, frames
 from shopfloor.client.transport import Answer, Transport, TransportError
+from shopfloor.decoding import decode_json, json_decoder
 from shopfloor.errors import (
     BodyTooLarge,
     InvalidInput,
@@ -78,7 +79,7 @@ class Api:
     async def log(self, run_id: str, *, after: int = 0, limit: int = _PAGE) -> tuple[list[Entry], bool]:
         """A page of a run's log, as it was written, and whether there is more."""
         content = await self._content("GET", f"/api/runs/{run_id}/log", after=after, limit=limit)
-        page = msgspec.json.decode(content, type=_LogPage)
+        page = decode_json(content, _LogPage)
         return [_entry(bytes(raw)) for raw in page.events], page.more
 
     async def whole_log(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Entry]:
@@ -218,8 +219,12 @@ class _Head(msgspec.Struct):
     type: str
 
 
+_decode_head = json_decoder(_Head).decode
+_decode_delta = json_decoder(Delta).decode
+
+
 def _entry(raw: bytes) -> Entry:
-    head = msgspec.json.decode(raw, type=_Head)
+    head = _decode_head(raw)
     return Entry(head.seq, head.type, raw)
 
 
@@ -229,12 +234,12 @@ def _live(event: str, raw: bytes) -> Entry | Delta | CallsBelow | LostEnd | None
             return _entry(raw)
         case "delta" | "requests":
             try:
-                return msgspec.json.decode(raw, type=Delta if event == "delta" else CallsBelow)
+                return _decode_delta(raw) if event == "delta" else decode_json(raw, CallsBelow)
             except msgspec.ValidationError:
                 # Of a later version; the log will have the whole.
                 return None
         case "reset":
-            return msgspec.json.decode(raw, type=LostEnd)
+            return decode_json(raw, LostEnd)
         case _:
             return None
 
@@ -256,7 +261,7 @@ class _Problem(msgspec.Struct):
 def problem_of(answer: Answer, content: bytes) -> ShopfloorError:
     """The error that an answer tells of, as the error it is."""
     try:
-        problem = msgspec.json.decode(content, type=_Problem)
+        problem = decode_json(content, _Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _no_answer_of_ours(answer)
     if isinstance(problem.error, _Said):

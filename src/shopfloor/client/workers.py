@@ -14,6 +14,7 @@ from shopfloor.client.execution import Begin, Continue, Execution, First, Receiv
 from shopfloor.client.following import followed, patiently, replayed, stamped
 from shopfloor.client.problems import checked_run, failure_of
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
+from shopfloor.decoding import convert
 from shopfloor.errors import (
     DefinitionChanged,
     ExecutionCancelled,
@@ -294,7 +295,7 @@ def _call_result(one: CallResult | dict[str, Any]) -> CallResult:
     if isinstance(one, CallResult):
         return one
     try:
-        return msgspec.convert(one, CallResult)
+        return convert(one, CallResult)
     except msgspec.ValidationError as error:
         raise InvalidInput(
             f"this is no result of a call: {error}",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from shopfloor.decoding import convert
 from shopfloor.engine.workers.catalogue import Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange, change_of
 from shopfloor.engine.workers.definition import Definition
@@ -82,7 +83,7 @@ def _are_same(found: list[Worker], before: list[Worker] | None) -> bool:
 def definition_of(first: RunStarted) -> Definition | None:
     """Read the definition in a log. None where there is none that this version understands."""
     try:
-        return msgspec.convert(first.definition, Definition) if first.definition is not None else None
+        return convert(first.definition, Definition) if first.definition is not None else None
     except msgspec.ValidationError:
         return None
 

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from shopfloor.decoding import json_decoder
 from shopfloor.engine.shortage import is_temporary
 from shopfloor.errors import FileMissing, InvalidEvent, StorageError
 from shopfloor.limits import ANNOUNCEMENT_BYTES, INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS, INGEST_RUNS
@@ -39,7 +40,7 @@ class _FoldState(msgspec.Struct, frozen=True):
 
 
 _NEW = _FoldState(Timeline(), SearchState())
-_decode_state = msgspec.json.Decoder(_FoldState).decode
+_decode_state = json_decoder(_FoldState).decode
 
 
 class _Followed:

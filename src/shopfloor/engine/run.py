@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from shopfloor.decoding import convert
 from shopfloor.engine.agents.asking import AgentOrder
 from shopfloor.engine.attempt import TOP, Attempt, StepResult, Trying
 from shopfloor.engine.journal import Place
@@ -202,7 +203,7 @@ class Run:
             "resume": resume,
         }
         try:
-            order = msgspec.convert(asked, AgentOrder)
+            order = convert(asked, AgentOrder)
         except msgspec.ValidationError as error:
             raise StepFailed(f"invalid options for the agent step {name!r}: {error}") from error
         work = AgentWork(self._attempt, self._workshop.agents, order)

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
+from shopfloor.decoding import convert, json_decoder
 from shopfloor.errors import InvalidEvent
 from shopfloor.limits import LOG_LINE_BYTES
 from shopfloor.log.blocks import BLOCK_TYPES, FIDELITIES, Block, UnknownBlock
@@ -57,13 +58,13 @@ class _Fitting(Event, Generic[_Known], frozen=True, kw_only=True):
     payload: _Known
 
 
-_decode_shell = msgspec.json.Decoder(_Shell).decode
+_decode_shell = json_decoder(_Shell).decode
 # Made here and not when one is first needed: two threads that make decoders of one type at once crash the process.
 _fitting_decoders: dict[str, Callable[[bytes], Event]] = {
-    name: msgspec.json.Decoder(_Fitting[cls]).decode for name, cls in PAYLOAD_TYPES.items()
+    name: json_decoder(_Fitting[cls]).decode for name, cls in PAYLOAD_TYPES.items()
 }
 _payload_decoders: dict[str, Callable[[msgspec.Raw], Payload]] = {
-    name: msgspec.json.Decoder(cls).decode for name, cls in PAYLOAD_TYPES.items()
+    name: json_decoder(cls).decode for name, cls in PAYLOAD_TYPES.items()
 }
 
 
@@ -254,7 +255,7 @@ def _decode_openly(
         return UnknownPayload(message), (f"payload of {event_type}: {why}",)
     known, problems = _decode_blocks(cast("list[Any]", blocks))
     try:
-        empty = msgspec.convert({**message, "blocks": []}, cls)
+        empty = convert({**message, "blocks": []}, cls)
     except msgspec.ValidationError as error:
         return UnknownPayload(message), (f"payload of {event_type}: {error}", *problems)
     return msgspec.structs.replace(empty, blocks=known), problems
@@ -272,7 +273,7 @@ def _decode_blocks(blocks: list[Any]) -> tuple[list[Block | UnknownBlock], tuple
             problems.append(f"unknown block type {name!r}")
             continue
         try:
-            known.append(msgspec.convert(data, cls))
+            known.append(convert(data, cls))
         except msgspec.ValidationError as error:
             known.append(UnknownBlock(name, data))
             problems.append(f"block {number} ({name}): {error}")

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from shopfloor.decoding import decode_json
 from shopfloor.limits import AUDIT_BYTES, AUDIT_TEXT_CHARS
 from shopfloor.log import now
 from shopfloor.record.files import lock_file, open_for_append
@@ -99,7 +100,7 @@ class AuditLog:
                 with path.open("rb") as file:
                     for line in file:
                         try:
-                            yield msgspec.json.decode(line, type=dict[str, Any])
+                            yield decode_json(line, dict[str, Any])
                         except msgspec.MsgspecError:
                             continue
             except FileNotFoundError:

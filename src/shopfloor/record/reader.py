@@ -16,6 +16,7 @@ from typing import Annotated
 
 import msgspec
 
+from shopfloor.decoding import json_decoder
 from shopfloor.errors import FileMissing, storage_error
 from shopfloor.limits import (
     FOLLOW_FASTEST_SECONDS,
@@ -57,7 +58,7 @@ class _Head(msgspec.Struct):
     type: str
 
 
-_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_head = json_decoder(_Head).decode
 _MARK_BYTES = 256
 _OUTCOME = RunCompleted.event_type
 _find_seq = re.compile(rb'\{"seq":(\d+),').match

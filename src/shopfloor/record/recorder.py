@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from shopfloor.decoding import convert
 from shopfloor.errors import (
     InvalidEvent,
     LogBusy,
@@ -352,6 +353,6 @@ def _masked(hook: Hook, payload: Payload) -> Payload:
     data = cast("dict[str, Any]", msgspec.to_builtins(payload, str_keys=True))
     changed = hook(data)
     try:
-        return payload if changed == data else msgspec.convert(changed, type(payload))
+        return payload if changed == data else convert(changed, type(payload))
     except msgspec.ValidationError as error:
         raise InvalidEvent(f"masking broke a {payload.event_type} event: {error}") from error

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from shopfloor.decoding import decode_json
 from shopfloor.errors import StorageFailed, StorageLost, storage_error
 from shopfloor.record import lock_file, make_folder, write_private
 
@@ -95,7 +96,7 @@ class AccessFile:
             if status.st_mode & 0o077:
                 _log.warning("%s could be read by others; now it cannot", self.path)
                 self.path.chmod(_MODE)
-            access = msgspec.json.decode(self.path.read_bytes(), type=Access)
+            access = decode_json(self.path.read_bytes(), Access)
         except FileNotFoundError as error:
             if self._folder not in (None, _inode(self.path.parent)):
                 raise StorageLost(

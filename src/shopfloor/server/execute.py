@@ -7,6 +7,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shopfloor.decoding import json_decoder
 from shopfloor.errors import InvalidInput, RunNotFound
 from shopfloor.ports import LogReader, RunOrigin, Works
 from shopfloor.server.answers import services_of, streams, works_of
@@ -26,7 +27,7 @@ _EXECUTION = (
     "An `id` says up to which event of the run's log all is told. Events of ours travel as `resource-update`. "
     "What is refused before anything runs is JSON, with the fitting status."
 )
-_decoder: msgspec.json.Decoder[Execution] = msgspec.json.Decoder(Execution)
+_decoder: msgspec.json.Decoder[Execution] = json_decoder(Execution)
 
 operations = Operations()
 

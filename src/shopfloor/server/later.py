@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import anyio.to_thread
 import msgspec
 
+from shopfloor.decoding import json_decoder
 from shopfloor.log import CallCompleted, CallStarted, Entry, ToolCall, ToolResult
 from shopfloor.ports import LogReader
 from shopfloor.server.limits import LATER_EVENTS
@@ -28,7 +29,7 @@ class _Place(msgspec.Struct, frozen=True):
     payload: _Told
 
 
-_decode = msgspec.json.Decoder(_Place).decode
+_decode = json_decoder(_Place).decode
 
 
 async def later_results(logs: LogReader, run_id: str, page: list[Entry]) -> list[Entry]:

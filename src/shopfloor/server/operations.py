@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from shopfloor.decoding import convert
 from shopfloor.errors import InvalidParameter
 from shopfloor.server.parameters import HEADERS, NoParams
 
@@ -116,7 +117,7 @@ class _ParameterParser:
             if (value := request.headers.get(header)) is not None:
                 values[name] = value
         try:
-            return msgspec.convert(values, self._params, strict=False)
+            return convert(values, self._params, strict=False)
         except msgspec.ValidationError as error:
             raise InvalidParameter(_parameter_problem(str(error), values), hint=_HINT) from error
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import anyio.to_thread
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shopfloor.decoding import json_decoder
 from shopfloor.ports import RunRequest
 from shopfloor.server.answers import answer, says, services_of, works_of
 from shopfloor.server.auditing import audit
@@ -16,9 +16,9 @@ from shopfloor.server.parameters import NoParams, RunParams
 from shopfloor.server.shapes import CancelAnswer, Catalogue, ProviderList, RunAnswer, shown_status
 from shopfloor.server.workers import owned_run
 
-_run_request = msgspec.json.Decoder(RunRequest)
-_cancel_order = msgspec.json.Decoder(CancelOrder)
-_answer_order = msgspec.json.Decoder(AnswerOrder)
+_run_request = json_decoder(RunRequest)
+_cancel_order = json_decoder(CancelOrder)
+_answer_order = json_decoder(AnswerOrder)
 
 operations = Operations()
 

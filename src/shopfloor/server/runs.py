@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shopfloor.decoding import json_decoder
 from shopfloor.errors import Forbidden, RunNotFound
 from shopfloor.server.answers import answer, says, services_of
 from shopfloor.server.auditing import audit
@@ -15,7 +15,7 @@ from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
 from shopfloor.server.shapes import ChannelItem, ChannelList, Deleted, Health, WorkerItem, item_of
 from shopfloor.server.workers import owned_run
 
-_pin_request = msgspec.json.Decoder(PinRequest)
+_pin_request = json_decoder(PinRequest)
 
 operations = Operations()
 

@@ -6,10 +6,11 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from shopfloor.decoding import json_decoder
 from shopfloor.limits import BRIEF_CHARS, BRIEF_ENTRIES, BRIEF_EVENT_CHARS, BRIEF_PROSE_CHARS
 from shopfloor.log import AssistantMessage, UserMessage
 
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_fields = json_decoder(dict[str, msgspec.Raw]).decode
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _MESSAGES: Final = frozenset({AssistantMessage.event_type, UserMessage.event_type})
@@ -47,9 +48,12 @@ class _Head(msgspec.Struct):
     type: str
 
 
+_decode_head = json_decoder(_Head).decode
+
+
 def _shell(raw: bytes) -> bytes:
     try:
-        head = msgspec.json.decode(raw, type=_Head)
+        head = _decode_head(raw)
     except _UNREADABLE:
         return raw
     return _encode({"seq": head.seq, "type": head.type, "payload": None, "cut": len(raw)})

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Final, cast
 
 import msgspec
 
+from shopfloor.decoding import json_decoder
 from shopfloor.limits import FOUND_CHARS
 from shopfloor.log import Entry
 from shopfloor.views.search import HIT_BEGIN, HIT_END, unmarked
 
-_decode_payload = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_payload = json_decoder(dict[str, msgspec.Raw]).decode
 _decode = msgspec.json.Decoder().decode
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 # Characters that others write as escapes and we do not: where there are any, only decoding tells what stands there.

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from shopfloor.decoding import convert, json_decoder
 from shopfloor.views.stream_events import Notice, Question, StreamEvent, UnknownEvent, UsageEvent
 
 _OWN: Final = (Question, Notice, UsageEvent)
@@ -24,10 +25,8 @@ class _ResourceUpdate(msgspec.Struct, frozen=True, kw_only=True, tag="resource-u
 
 
 _encode = msgspec.json.Encoder().encode
-_decode: Callable[[bytes | str], StreamEvent | _ResourceUpdate] = msgspec.json.Decoder(
-    StreamEvent | _ResourceUpdate
-).decode
-_decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+_decode: Callable[[bytes | str], StreamEvent | _ResourceUpdate] = json_decoder(StreamEvent | _ResourceUpdate).decode
+_decode_any = json_decoder(dict[str, Any]).decode
 
 
 def encode_event(event: StreamEvent | UnknownEvent) -> bytes:
@@ -48,7 +47,7 @@ def decode_event(raw: bytes | str) -> StreamEvent | UnknownEvent:
         if not isinstance(event, _ResourceUpdate):
             return event
         if event.name in _OWN_TYPES:
-            return msgspec.convert({**event.value, "type": event.name}, StreamEvent)
+            return convert({**event.value, "type": event.name}, StreamEvent)
     except msgspec.ValidationError:
         pass
     # Of a later version: a type that we do not know, or one that has changed.

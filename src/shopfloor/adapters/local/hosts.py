@@ -8,6 +8,7 @@ import signal
 
 import msgspec
 
+from shopfloor.decoding import decode_json
 from shopfloor.record import Storage, host_file, is_host_alive
 
 
@@ -49,6 +50,6 @@ class LocalHosts:
         if file is None:
             return None
         try:
-            return msgspec.json.decode(file.read_bytes(), type=HostCard)
+            return decode_json(file.read_bytes(), HostCard)
         except (OSError, msgspec.MsgspecError):
             return None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from shopfloor.decoding import decode_json
 from shopfloor.errors import ConflictError, ProjectNotFound, StorageFailed, UsageError, storage_error
 from shopfloor.ports import Project
 from shopfloor.record import Storage, lock_file, make_folder, write_private
@@ -59,7 +60,7 @@ class LocalProjects:
             status = self._path.stat()
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
             if stamp != self._read[0]:
-                self._read = (stamp, msgspec.json.decode(self._path.read_bytes(), type=_File))
+                self._read = (stamp, decode_json(self._path.read_bytes(), _File))
         except FileNotFoundError:
             return _File()
         except OSError as error:

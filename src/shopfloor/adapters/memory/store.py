@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter, ShopfloorError
 from shopfloor.ports import ANSWER, Change, Channel, Folded, OpenRun, Order, RunFilter, RunItem, RunPage, TimelineItem
 from shopfloor.views import RunRow, Term, beginning_of_id, fold, parse_query, snippet, words_of
@@ -257,7 +258,7 @@ def _write_cursor(place: _ListPlace | _SearchPlace) -> str:
 
 def _read_cursor(cursor: str, shape: Any) -> Any:
     try:
-        return msgspec.json.decode(base64.b64decode(cursor, altchars=b"-_", validate=True), type=shape)
+        return decode_json(base64.b64decode(cursor, altchars=b"-_", validate=True), shape)
     except (ValueError, msgspec.DecodeError) as error:
         raise InvalidParameter(f"{cursor!r} is not a cursor", hint="take `next` of the page before") from error
 

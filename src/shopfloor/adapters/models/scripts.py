@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, cast, get_args, get_origin
 import msgspec
 from msgspec.structs import fields
 
+from shopfloor.decoding import convert
 from shopfloor.errors import ProviderError, UnknownModel, every_error
 from shopfloor.yaml_document import Document, Place, read_document
 
@@ -129,7 +130,7 @@ def _read(name: str, file: Path) -> Script:
         refused = UnknownModel(told, hint="docs/testing.md says what a script has")
         refused.problems = tuple((name, line, reason) for line, reason in problems)
         raise refused
-    return msgspec.convert(document.value, Script)
+    return convert(document.value, Script)
 
 
 def _problems(document: Document) -> Iterator[tuple[int, str]]:
@@ -222,7 +223,7 @@ def _misfits_in(document: Document, place: Place, value: Any, wanted: Any) -> It
 
 def _unfit(document: Document, place: Place, value: Any, wanted: Any) -> Iterator[tuple[int, str]]:
     try:
-        msgspec.convert(value, wanted)
+        convert(value, wanted)
     except msgspec.ValidationError as error:
         yield document.line_of(place), str(error).partition(" - at `$")[0]
 

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 import msgspec
 
+from shopfloor.decoding import json_decoder
 from shopfloor.errors import storage_error
 from shopfloor.limits import INTAKE_BYTES
 from shopfloor.ports import Order, QueuedRun
@@ -48,7 +49,7 @@ class IntakeMark(msgspec.Struct, frozen=True, array_like=True):
     lines: int
 
 
-_decode = msgspec.json.Decoder(IntakeLine).decode
+_decode = json_decoder(IntakeLine).decode
 _encode = msgspec.json.Encoder().encode
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 
 from shopfloor.adapters.sqlite.rows import row_columns
+from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter
 from shopfloor.ports import ANSWER, RunFilter, RunItem
 
@@ -114,7 +115,7 @@ def total(wanted: RunFilter) -> Query:
 def _after(cursor: str, *, is_search: bool) -> Condition:
     """That a run comes behind the one that the cursor names."""
     try:
-        place = msgspec.json.decode(base64.urlsafe_b64decode(cursor), type=tuple[str, _Number])
+        place = decode_json(base64.urlsafe_b64decode(cursor), tuple[str, _Number])
     except (msgspec.MsgspecError, binascii.Error, ValueError) as error:
         raise InvalidParameter(
             f"{cursor!r} is not a cursor", hint="leave it out, or take it from the answer before"

@@ -15,6 +15,7 @@ from shopfloor.adapters.sqlite.intake import IntakeLine, IntakeMark, dispatch_li
 from shopfloor.adapters.sqlite.rows import columns_of
 from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
+from shopfloor.decoding import json_decoder
 from shopfloor.errors import ConflictError
 from shopfloor.log import RunStarted
 from shopfloor.ports import Order, QueuedRun, Recorded
@@ -23,9 +24,9 @@ from shopfloor.views import RunRow, queued_row
 T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
-_decode_queued = msgspec.json.Decoder(QueuedRun).decode
-_decode_mark = msgspec.json.Decoder(IntakeMark).decode
-_decode_order = msgspec.json.Decoder(Order).decode
+_decode_queued = json_decoder(QueuedRun).decode
+_decode_mark = json_decoder(IntakeMark).decode
+_decode_order = json_decoder(Order).decode
 
 # As text for the driver, which keeps them prepared: thousands of runs a second come this way. Many rows to a statement:
 # after each the driver waits until the other threads let it go on.

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from shopfloor.decoding import json_decoder
 from shopfloor.ports import RunItem, TimelineItem
 from shopfloor.views import RunRow, Spending, Waits
 
@@ -19,8 +20,8 @@ _OF_ITEM = ("event_count", "has_transcript", "search_stopped_at")
 RUN_COLUMNS = (*_PLAIN, *_JSON, *_OF_ITEM)
 """The columns of `worker_runs` that are ours to fill, as a test holds them against the table; `num` is SQLite's."""
 
-_decode_spending = msgspec.json.Decoder(Spending).decode
-_decode_waits = msgspec.json.Decoder(Waits).decode
+_decode_spending = json_decoder(Spending).decode
+_decode_waits = json_decoder(Waits).decode
 
 
 def columns_of(row: RunRow) -> dict[str, Any]:

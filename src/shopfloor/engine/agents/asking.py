@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from shopfloor.decoding import convert
 from shopfloor.engine.agents.transcript import Prices
 from shopfloor.engine.journal import read_journal
 from shopfloor.engine.workers.bare import MODELS
@@ -77,7 +78,7 @@ def check_order(
     asked = {name: value for name, value in given.items() if value is not None}
     found = find(provider)
     try:
-        order = msgspec.convert({**asked, "provider": provider, "cwd": "."}, AgentOrder)
+        order = convert({**asked, "provider": provider, "cwd": "."}, AgentOrder)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{provider} cannot be asked so: {error}") from error
     # In which session a run worked is looked up when it is time.

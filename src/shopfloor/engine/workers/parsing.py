@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from shopfloor.decoding import convert
 from shopfloor.engine.workers.definition import Definition, is_slug
 from shopfloor.engine.workers.load_problems import load_problems
 from shopfloor.engine.workers.meaning import Meaning, Surroundings
@@ -62,7 +63,7 @@ def parse_worker(
     if not said:
         return None, problems[:WORKER_PROBLEMS]
     try:
-        definition = msgspec.convert({**_with_files(said, folder), "slug": slug, "prompts": prompts}, Definition)
+        definition = convert({**_with_files(said, folder), "slug": slug, "prompts": prompts}, Definition)
     except msgspec.ValidationError as error:
         return None, [*problems, *([] if found else [Problem(file, 1, str(error))])]
     meaning = Meaning(definition, document, file, surroundings=surroundings or Surroundings(), shapes=shapes)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, cast, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
+from shopfloor.decoding import convert
 from shopfloor.engine.workers.definition import Custom, Definition, InputField, Step, ToolDefinition, Variable
 from shopfloor.engine.workers.problems import closest, did_you_mean, listed
 from shopfloor.yaml_document import Document, Place
@@ -178,7 +179,7 @@ class Shapes:
 
     def _plain(self, value: Any, wanted: Any, place: Place) -> Any:
         try:
-            msgspec.convert(value, wanted)
+            convert(value, wanted)
         except msgspec.ValidationError as error:
             reason, inside = _explained(str(error), wanted, value)
             self._wrong((*place, *inside), f"`{_name_of((*place, *inside))}` {reason}")

@@ -9,9 +9,8 @@ import os
 import signal
 import sys
 
-import msgspec
-
 from shopfloor.adapters.providers.claude_sdk.asked import NO_PACKAGE, Asked
+from shopfloor.decoding import decode_json
 
 
 def main() -> int:
@@ -19,7 +18,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Asked)
+    asked = decode_json(sys.stdin.buffer.read(), Asked)
     sys.path += [entry for entry in asked.path if entry not in sys.path]
     try:
         from shopfloor.adapters.providers.claude_sdk.conversation import converse
