@@ -62,7 +62,6 @@ bench: $(READY) ## Measure us against the limit or a peer, as ratios
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(READY) ## Make the generated pages of docs/ anew
-	@$(BIN)/python -m tools.database_schema
 	@$(BIN)/python -m tools.docs
 	@$(BIN)/python -m tools.conformance
 

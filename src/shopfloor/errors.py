@@ -262,6 +262,10 @@ class DatabaseTooNew(StoreError):
     code = "database_too_new"
 
 
+class DatabaseTooOld(StoreError):
+    code = "database_too_old"
+
+
 class DatabaseDamaged(StoreError):
     code = "database_damaged"
     status = 503

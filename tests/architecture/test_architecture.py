@@ -181,7 +181,7 @@ def test_a_door_says_all_that_it_gives_in_order(path: Path) -> None:
 
 # What is loaded when
 
-SLOW_TO_LOAD = {"alembic", "httpx", "pydantic_ai", "sqlalchemy", "uvicorn"}
+SLOW_TO_LOAD = {"httpx", "pydantic_ai", "uvicorn"}
 """What a command that asks an app in its own process has no use for."""
 
 

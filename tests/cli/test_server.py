@@ -334,7 +334,7 @@ def test_a_database_of_a_later_version_is_refused(shopfloor, env):
     shopfloor("list")
     path = Path(env["SHOPFLOOR_STORAGE"], "shopfloor.db")
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("PRAGMA user_version = 9999")
     connection.close()
     done = shopfloor("list")
     assert done.stderr.startswith("error[database_too_new]: the database has version 9999")
@@ -342,6 +342,21 @@ def test_a_database_of_a_later_version_is_refused(shopfloor, env):
     done = shopfloor("list")
     assert done.stderr.startswith("error[database_damaged]")
     assert "rebuild" in done.stderr
+
+
+def test_a_database_from_before_the_first_version_is_made_anew_from_the_logs(shopfloor, env):
+    import sqlite3
+
+    shopfloor("run", "--command", "echo kept")
+    with sqlite3.connect(Path(env["SHOPFLOOR_STORAGE"], "shopfloor.db")) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+    connection.close()
+    refused = shopfloor("list")
+    assert refused.stderr.startswith("error[database_too_old]")
+    assert "shopfloor rebuild" in refused.stderr
+    rebuilt = shopfloor("rebuild")
+    assert (rebuilt.returncode, rebuilt.stdout) == (0, "1 run from 6 events\n")
+    assert "echo kept" in shopfloor("list").stdout
 
 
 @pytest.mark.req("WT-26")

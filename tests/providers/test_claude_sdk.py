@@ -163,7 +163,7 @@ def test_its_program_loads_no_room_that_it_does_not_need() -> None:
     loaded = subprocess.run([sys.executable, "-c", found], capture_output=True, text=True, check=True).stdout.split()
     rooms = {name.split(".")[1] for name in loaded if name.startswith("shopfloor.")}
     assert not rooms & {"cli", "client", "engine", "facade", "server", "wiring"}
-    assert not {"sqlalchemy", "alembic"} & set(loaded)
+    assert not {"sqlite3", "httpx"} & set(loaded)
 
 
 # What its stream means.

@@ -1,139 +1,67 @@
-"""The database comes forward from every earlier version, with what is in it."""
+"""The scripts that make the tables, and the tables as queries use them."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 from pathlib import Path
 
-import anyio
 import pytest
-from alembic.config import Config
-from alembic.script import ScriptDirectory
-from tools.database_schema import schema_of_migrations
 
-from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore, database, queries
+from shopfloor.adapters.sqlite import database, queries
 from shopfloor.adapters.sqlite.rows import RUN_COLUMNS
-from shopfloor.errors import DatabaseTooNew, StoreError
-from shopfloor.log import Usage
+from shopfloor.errors import DatabaseTooNew, DatabaseTooOld, StoreError
 from shopfloor.ports import RunFilter
 
-MIGRATIONS = Path(database.__file__).with_name("migrations")
 RUN = "5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10"
-CHILD = "6f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10"
 
 
-def config() -> Config:
-    made = Config()
-    made.set_main_option("script_location", str(MIGRATIONS))
-    return made
+def version_of(path: Path) -> int:
+    connection = sqlite3.connect(path)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.close()
+    return version
 
 
-def versions() -> list[str]:
-    """All of them, oldest first."""
-    return [script.revision for script in ScriptDirectory.from_config(config()).walk_revisions()][::-1]
-
-
-def database_of(version: str, path: Path) -> None:
-    """A database as that version left it."""
-    database.migrate_file(path, version)
-
-
-def fill(path: Path) -> None:
-    """A run, its timeline and its channel, in the columns that every version has."""
+def test_an_older_database_gets_the_scripts_that_it_has_not_seen_and_keeps_its_rows(tmp_path: Path):
+    path = tmp_path / "shopfloor.db"
+    database.open_database(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute(
-            "INSERT INTO worker_runs (id, channel_id, task, result, status, started_at, completed_at, agent_id)"
-            " VALUES (?, 'chat:1', 'an old task', 'an old result', 'completed', '2026-01-01T00:00:00.000Z',"
-            " '2026-01-01T00:00:09.000Z', 'ada')",
-            (RUN,),
-        )
-        for status in ("starting", "completed"):
-            connection.execute(
-                "INSERT INTO worker_events (worker_id, event_type, data, created_at) VALUES (?, 'status', ?, '2026')",
-                (RUN, f'{{"status": "{status}"}}'),
-            )
-            if "seq" in {row[1] for row in connection.execute("PRAGMA table_info(worker_events)")}:
-                connection.execute("UPDATE worker_events SET n = id")
         connection.execute("INSERT INTO channels VALUES ('chat:1', '#general')")
     connection.close()
+    first, second = tmp_path / "9001_topic.sql", tmp_path / "9002_filled.sql"
+    first.write_text("ALTER TABLE channels ADD COLUMN topic TEXT;\n")
+    second.write_text("UPDATE channels SET topic = 'talk';\n")
+    for _ in range(2):
+        pool = database.open_database(path, [*database.MIGRATIONS, first, second])
+        with pool.reading() as connection:
+            assert connection.execute("SELECT * FROM channels").fetchall() == [("chat:1", "#general", "talk")]
+        pool.close()
+    assert version_of(path) == len(database.MIGRATIONS) + 2
 
 
-def test_the_newest_version_is_the_one_that_the_program_names():
-    assert versions()[-1] == database.HEAD
-
-
-@pytest.mark.parametrize("version", versions())
-def test_a_database_of_each_version_comes_forward_with_its_data(tmp_path: Path, version: str):
+def test_a_script_that_fails_changes_nothing(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
-    database_of(version, path)
-    fill(path)
-
-    async def main() -> None:
-        store = await SqliteStore.open(path)
-        page = await store.list_runs(RunFilter(agent_id="ada", statuses=("completed",)), limit=5)
-        (item,) = page.items
-        assert (page.total, item.row.id, item.row.task, item.channel_name) == (1, RUN, "an old task", "#general")
-        assert [event.data["status"] for event in await store.timeline(RUN, limit=9)] == ["starting", "completed"]
-        found = await store.get_run(RUN)
-        assert found is not None
-        assert found.row.result == "an old result"
-        if version < "0003":
-            # Later ones are filled by the program itself.
-            assert (await store.list_runs(RunFilter(search="old result"), limit=5)).total == 1
-            assert found.event_count == (2 if version == "0001" else 0)
-        await store.close()
-
-    anyio.run(main)
+    database.open_database(path).close()
+    script = tmp_path / "9001_half.sql"
+    script.write_text("CREATE TABLE half (a TEXT);\nINSERT INTO nowhere VALUES (1);\n")
+    with pytest.raises(StoreError):
+        database.open_database(path, [*database.MIGRATIONS, script])
+    assert version_of(path) == len(database.MIGRATIONS)
+    pool = database.open_database(path)
+    with pool.reading() as connection:
+        assert connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'half'").fetchone() is None
+    pool.close()
 
 
-def test_what_was_queued_before_the_queue_kept_first_events_can_be_claimed(tmp_path: Path):
+def test_a_database_without_a_version_is_refused(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
-    database_of("0009", path)
-    old = {"worker": "greet", "input": {"n": None, "x": 1.5}, "task": "t", "agent_id": "ada", "channel_id": "api"}
-    old |= {"queued_at": "2026-01-01T00:00:00.000Z", "definition": {"slug": "greet"}, "definition_hash": "h"}
-    alone = old | {"run_id": RUN, "root_run_id": RUN, "worker_type": "builtin", "idempotency_key": "k"}
-    child = old | {"run_id": CHILD, "root_run_id": RUN, "worker_type": "codex", "parent_run_id": RUN, "depth": 1}
     with sqlite3.connect(path) as connection:
-        for body in (alone, child):
-            connection.execute(
-                "INSERT INTO dispatches (run_id, body) VALUES (?, ?)", (body["run_id"], json.dumps(body).encode())
-            )
+        connection.execute("CREATE TABLE worker_runs (id TEXT)")
     connection.close()
-
-    async def main() -> None:
-        store = await SqliteStore.open(path)
-        first, second = await SqliteQueue(store).claim("here", 9)
-        assert (first.run_id, first.parent_run_id, first.root_run_id) == (RUN, None, RUN)
-        assert (first.started.name, first.started.kind, first.started.idempotency_key) == ("greet", "worker", "k")
-        assert (first.started.input, first.started.definition) == (old["input"], old["definition"])
-        assert (second.run_id, second.parent_run_id, second.root_run_id) == (CHILD, RUN, RUN)
-        assert (second.started.kind, second.started.parent) == ("agent", {"run_id": RUN, "depth": 1})
-        await store.close()
-
-    anyio.run(main)
-
-
-def test_what_a_run_had_spent_is_still_known_when_it_becomes_one_value(tmp_path: Path):
-    path = tmp_path / "shopfloor.db"
-    database_of("0009", path)
-    fill(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "UPDATE worker_runs SET usage = '{\"input\":5}', cost_usd = 0.5, sub_usage = '{\"output\":2}'"
-        )
-    connection.close()
-
-    async def main() -> None:
-        store = await SqliteStore.open(path)
-        found = await store.get_run(RUN)
-        assert found is not None
-        assert (found.row.spending.own.usage, found.row.spending.own.cost_usd) == (Usage(input=5), 0.5)
-        assert (found.row.spending.tree.usage, found.row.spending.sub.cost) == (Usage(input=5, output=2), None)
-        await store.close()
-
-    anyio.run(main)
+    with pytest.raises(DatabaseTooOld) as refused:
+        database.open_database(path)
+    assert "shopfloor rebuild" in (refused.value.hint or "")
 
 
 def test_the_tables_are_what_the_queries_take_them_for(tmp_path: Path):
@@ -148,7 +76,7 @@ def test_a_database_that_is_newer_than_the_program_is_refused(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
     database.open_database(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9000'")
+        connection.execute("PRAGMA user_version = 9000")
     connection.close()
     with pytest.raises(DatabaseTooNew, match="9000"):
         database.open_database(path)
@@ -179,41 +107,8 @@ def test_many_who_open_a_new_database_at_once_migrate_it_once(tmp_path: Path):
     for thread in threads:
         thread.join()
     assert failures == []
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(database.HEAD,)]
-    connection.close()
+    assert version_of(path) == len(database.MIGRATIONS)
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_what_is_known_already_is_filled_in_when_a_page_comes_to_need_it(tmp_path: Path):
-    path = tmp_path / "shopfloor.db"
-    database_of("0005", path)
-    with sqlite3.connect(path) as connection:
-        for run_id, parent, worker_type in (
-            *(("root", None, "builtin"), ("a", "root", "claude-code"), ("b", "root", "command")),
-            ("lost", "gone", "builtin"),
-        ):
-            connection.execute(
-                "INSERT INTO worker_runs (id, task, parent_run_id, worker_type, name, agent_id, started_at)"
-                " VALUES (?, 't', ?, ?, 'w', 'ada', '2026-01-01T00:00:00.000Z')",
-                (run_id, parent, worker_type),
-            )
-    connection.close()
-
-    async def main() -> None:
-        store = await SqliteStore.open(path)
-        rows = {item.row.id: item.row for item in (await store.list_runs(RunFilter(), limit=9)).items}
-        assert {run_id: row.children for run_id, row in rows.items()} == {"root": 2, "a": 0, "b": 0, "lost": 0}
-        assert {run_id: row.provider for run_id, row in rows.items() if row.provider} == {"a": "claude-code"}
-        of_ada = RunFilter(name="w", agent_id="ada")
-        for wanted, total in ((RunFilter(roots=True), 1), (RunFilter(roots=False), 3), (of_ada, 4)):
-            page = await store.list_runs(wanted, limit=9)
-            assert (page.total, len(page.items)) == (total, total)
-        await store.delete("root")
-        assert (await store.list_runs(RunFilter(roots=True), limit=9)).total == 0
-        await store.close()
-
-    anyio.run(main)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +143,3 @@ def test_a_timeline_is_found_by_an_index_and_not_by_reading_every_row(tmp_path: 
         plan = " ".join(str(row[-1]) for row in connection.execute(query, (RUN,)))
     connection.close()
     assert "USING INDEX idx_worker_events_worker (worker_id=?)" in plan
-
-
-def test_a_new_database_is_what_all_migrations_make_together() -> None:
-    assert schema_of_migrations() == database.SCHEMA.read_text(encoding="utf-8"), "run `make docs`"

@@ -41,9 +41,10 @@ def test_a_new_database_and_what_is_beside_it_are_for_nobody_else(tmp_path: Path
 @pytest.mark.usefixtures("no_umask")
 def test_files_that_others_could_read_no_longer_can(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
+    open_database(path).close()
+    path.chmod(0o644)
     with sqlite3.connect(path) as before:
-        before.execute("PRAGMA journal_mode=WAL")
-        before.execute("CREATE TABLE kept (one)")
+        before.execute("INSERT INTO settings VALUES ('kept', 'one')")
     assert modes(tmp_path) == dict.fromkeys(PRIVATE, 0o644)
     pool = open_database(path)
     assert modes(tmp_path) == PRIVATE

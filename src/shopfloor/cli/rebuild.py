@@ -9,7 +9,7 @@ import anyio
 
 from shopfloor.cli.arguments import Parser, storage_of
 from shopfloor.engine import finish_deletions
-from shopfloor.errors import DatabaseDamaged, ServerRunning
+from shopfloor.errors import DatabaseDamaged, DatabaseTooOld, ServerRunning
 from shopfloor.wiring import local_office, the_one_server
 
 EXAMPLES = "  shopfloor rebuild    when the database was lost or is doubted; the logs are the truth"
@@ -35,7 +35,7 @@ def run(args: Namespace) -> int:
         with the_one_server(storage):
             try:
                 events, runs = anyio.run(rebuild)
-            except DatabaseDamaged as error:
+            except (DatabaseDamaged, DatabaseTooOld) as error:
                 aside = storage.set_database_aside()
                 print(f"shopfloor: {error.message}; it is kept as {aside.name}", file=sys.stderr)
                 events, runs = anyio.run(rebuild)

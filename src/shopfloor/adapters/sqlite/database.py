@@ -8,7 +8,7 @@ import queue
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from itertools import groupby
@@ -27,6 +27,7 @@ from shopfloor.errors import (
     DatabaseBusy,
     DatabaseDamaged,
     DatabaseTooNew,
+    DatabaseTooOld,
     ShopfloorError,
     StoreError,
     storage_error,
@@ -47,10 +48,8 @@ _PRAGMAS: Final = (
     # What a statement might have to take back is not worth a file.
     "temp_store=MEMORY",
 )
-HEAD: Final = "0010"
-"""The newest migration that this program knows."""
-SCHEMA: Final = Path(__file__).with_name("schema.sql")
-"""What all migrations together make, for a new database."""
+MIGRATIONS: Final = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
+"""The scripts that make the tables, oldest first. The version of a database is how many of them it has seen."""
 _SURROUNDINGS: Final = frozenset(
     {
         *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM),
@@ -123,16 +122,16 @@ class Pool:
             self._idle.pop().close()
 
 
-def open_database(path: Path) -> Pool:
+def open_database(path: Path, migrations: Sequence[Path] = MIGRATIONS) -> Pool:
     """The file at `path`, made if it is not there, migrated to the newest version under a lock."""
     make_folder(path.parent)
     pool = Pool(path)
     try:
         _make_private(path)
         # An empty file becomes a WAL database with the first connection, and SQLite lets nobody wait for that.
-        if path.stat().st_size == 0 or _version(pool) != HEAD:
+        if path.stat().st_size == 0 or _version(pool) != len(migrations):
             with lock_file(path.with_suffix(".migrating")):
-                _migrate(pool)
+                _migrate(pool, migrations)
     except sqlite3.DatabaseError as error:
         pool.close()
         raise _refused(error, path) from error
@@ -171,55 +170,25 @@ def _refused(error: sqlite3.DatabaseError, path: Path) -> ShopfloorError:
     return DatabaseDamaged(f"{path} cannot be used as a database: {error}", hint=REBUILD)
 
 
-def _version(pool: Pool) -> str | None:
+def _version(pool: Pool) -> int:
     with pool.connection() as connection:
-        known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
-        found = connection.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
-        return None if found is None else found[0]
+        return connection.execute("PRAGMA user_version").fetchone()[0]
 
 
-def _migrate(pool: Pool) -> None:
-    """Create the tables in an empty database, or update those of an older version."""
+def _migrate(pool: Pool, migrations: Sequence[Path]) -> None:
+    """Execute the scripts that the database has not seen, each in a transaction."""
     version = _version(pool)
-    if version is not None and version > HEAD:
+    if version > len(migrations):
         raise DatabaseTooNew(
-            f"the database has version {version}, and this program knows {HEAD} at most",
+            f"the database has version {version}, and this program knows {len(migrations)} at most",
             hint="use the newer Shopfloor that made it, or another SHOPFLOOR_STORAGE",
         )
-    if version == HEAD:
-        # Another process has done it meanwhile.
-        return
     with pool.connection() as connection:
-        if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
-            connection.executescript(f"BEGIN IMMEDIATE;\n{SCHEMA.read_text(encoding='utf-8')}COMMIT;")
-        else:
-            _upgrade(connection)
-
-
-def _upgrade(database: Connection, version: str = "head") -> None:
-    """Run the migrations up to `version`, in one transaction."""
-    # Loaded only where there is something to upgrade: they take longer than all else here.
-    from alembic import command
-    from alembic.config import Config
-    from sqlalchemy import StaticPool, create_engine
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
-    engine = create_engine("sqlite://", creator=lambda: database, poolclass=StaticPool)
-    with engine.connect() as connection:
-        # By us: the driver begins none before it creates a table.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        config.attributes["connection"] = connection
-        command.upgrade(config, version)
-        connection.commit()
-
-
-def migrate_file(path: Path, version: str = "head") -> None:
-    """Make a database by the migrations alone, one after the other."""
-    pool = Pool(path)
-    with pool.connection() as connection:
-        _upgrade(connection, version)
-    pool.close()
+        if not version and connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None:
+            raise DatabaseTooOld("the database was made by a Shopfloor from before the first version", hint=REBUILD)
+        for number, script in enumerate(migrations[version:], version + 1):
+            text = script.read_text(encoding="utf-8")
+            connection.executescript(f"BEGIN IMMEDIATE;\n{text}PRAGMA user_version = {number};\nCOMMIT;")
 
 
 class Writer:
