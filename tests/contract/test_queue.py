@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import pytest
 from tests.contract.folding import at, pieces, run, said
-from tests.unit.test_sqlite_migrations import RUN, database_of, fill
 
 from shopfloor.adapters.memory import MemoryQueue, MemoryStore
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
@@ -396,19 +395,6 @@ async def test_hosts_of_several_processes_never_get_a_run_twice(tmp_path: Path) 
         thread.start()
     await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
     assert sorted(got) == sorted(order.run_id for order in orders)
-
-
-async def test_a_database_from_before_the_queue_gets_one_and_keeps_its_runs(tmp_path: Path) -> None:
-    path = tmp_path / "shopfloor.db"
-    database_of("0003", path)
-    fill(path)
-    store = await SqliteStore.open(path)
-    queue = SqliteQueue(store)
-    order = dispatch()
-    await queue.dispatch(order)
-    assert await statuses(store) == {order.run_id: "queued", RUN: "completed"}
-    assert await queue.claim("h1", 9) == [order]
-    await store.close()
 
 
 @pytest.mark.parametrize(

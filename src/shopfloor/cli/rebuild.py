@@ -41,5 +41,5 @@ def run(args: Namespace) -> int:
                 events, runs = anyio.run(rebuild)
     except ServerRunning as error:
         raise ServerRunning("a server is using these rows", hint="stop it, rebuild, start it again") from error
-    print(f"{runs:,} runs from {events:,} events")
+    print(f"{runs:,} run{'s' if runs != 1 else ''} from {events:,} event{'s' if events != 1 else ''}")
     return 0
