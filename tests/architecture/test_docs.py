@@ -123,3 +123,16 @@ def test_links_in_code_and_to_the_web_are_passed_over() -> None:
 
 def test_anchors_are_made_as_hosts_of_markdown_make_them() -> None:
     assert anchors("# One, two\n## `run.started`\n### A_b-c\n") == {"one-two", "runstarted", "a_b-c"}
+
+
+def test_the_way_of_a_run_names_what_is_there_in_at_most_forty_hops() -> None:
+    section = (
+        (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8").split("## The way of a run")[1].split("\n## ")[0]
+    )
+    hops = re.findall(r"^\| (\d+) \| `([\w.]+)` \| `([\w./]+)` \|", section, re.MULTILINE)
+    assert [int(number) for number, _, _ in hops] == list(range(1, len(hops) + 1))
+    assert 30 < len(hops) <= 40
+    for _, name, file in hops:
+        path = ROOT / (file if file.startswith("web/") else f"src/shopfloor/{file}")
+        for part in name.split("."):
+            assert re.search(rf"\b(class|def|function|const) {part}\b", path.read_text(encoding="utf-8")), (name, file)
