@@ -44,7 +44,8 @@ def is_gone(pid: int) -> bool:
     [
         (f"sleep 301 {QUIET} & echo $!", ["sleep", "301"], "SIGTERM"),
         ("sleep 302 & echo $!", ["sleep", "302"], "SIGTERM"),
-        (f"setsid sleep 303 {QUIET} & echo $!", ["sleep", "303"], "SIGTERM"),
+        # `setsid` has become `sleep` when the command ends.
+        (f"setsid sleep 303 {QUIET} & echo $!; sleep 0.5", ["sleep", "303"], "SIGTERM"),
         (
             f"sh -c 'trap \"\" TERM; while :; do read -r x; done </dev/zero' {QUIET} & echo $!; sleep 0.3",
             ["sh", "-c", 'trap "" TERM; while :; do read -r x; done </dev/zero'],

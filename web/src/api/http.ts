@@ -65,3 +65,9 @@ export function problemOf(said: unknown, status: number): Problem {
     status,
   );
 }
+
+/** Ends the session of this browser, then shows the login page. Where the server cannot be reached, nothing changes. */
+export async function logOut(): Promise<void> {
+  const answer = await fetch("/logout", { method: "POST" }).catch(() => undefined);
+  if (answer?.ok || answer?.status === 401) location.assign("/login");
+}

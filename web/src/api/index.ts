@@ -1,7 +1,7 @@
 /** The one folder that talks to the server. */
 export { forgetRuns, patchRuns } from "./caches";
 export * from "./hooks";
-export { isPassing, Problem, problemOf } from "./http";
+export { isPassing, logOut, Problem, problemOf } from "./http";
 export { pollMs, startLive, theLive, useConnection, type Connection } from "./live";
 export * from "./log";
 export * from "./runs";

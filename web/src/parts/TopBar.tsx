@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
-import { useConnection } from "@/api";
+import { logOut, useConnection } from "@/api";
 import { Button } from "@/parts/ui/Button";
 import { usePlace } from "@/place";
 import { EVERYBODY } from "@/router";
@@ -42,12 +42,6 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
       </Button>
     </header>
   );
-}
-
-/** Ends the session, then shows the login page. A server that cannot be reached keeps the session and the page. */
-async function logOut(): Promise<void> {
-  const response = await fetch("/logout", { method: "POST" }).catch(() => undefined);
-  if (response?.ok || response?.status === 401) location.assign("/login");
 }
 
 const PATIENCE_MS = 1_500;

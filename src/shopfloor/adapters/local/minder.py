@@ -101,11 +101,12 @@ def _pids() -> Iterator[int]:
 
 def _belongs(pid: int, groups: Collection[int], marker: bytes | None) -> bool:
     try:
-        # After the name in brackets, which can hold anything: state, parent, group.
-        state, _, group = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[:3]
-        if state in (b"Z", b"X"):
+        # After the name in brackets, which can hold anything: state, parent, group and, as the 21st, the memory.
+        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        # A process without memory is exiting: it has executed its last instruction.
+        if fields[0] in (b"Z", b"X") or fields[20] == b"0":
             return False
-        if int(group) in groups:
+        if int(fields[2]) in groups:
             return True
         return marker is not None and marker in b"\0" + (_PROC / str(pid) / "environ").read_bytes()
     except OSError as error:
