@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import multiprocessing
+import multiprocessing.connection
 import os
 import resource
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
@@ -266,20 +268,24 @@ def _events(path: Path) -> list[Any]:
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload([__name__])
+_asking = threading.Lock()
 
 
 def lived(life: Life) -> int:
     """Lives it in a process of its own; the exit code, below 0 where a signal ended it."""
     process = _forks.Process(target=live, args=(life,))
-    process.start()
+    # A start asks all processes for their exit codes. Where two threads ask for one at once, one of them gets it, and
+    # the other one makes it 255.
+    with _asking:
+        process.start()
     # On a busy machine it may take long until it lives, and until it is gone.
-    process.join(2 * life.patience)
-    hangs = process.exitcode is None
-    if hangs:
-        process.kill()
+    hangs = not multiprocessing.connection.wait([process.sentinel], 2 * life.patience)
+    with _asking:
+        if hangs:
+            process.kill()
         process.join()
-    code = process.exitcode
-    process.close()
+        code = process.exitcode
+        process.close()
     # Not to be taken for one that died when it was told to.
     assert not hangs, f"it did not end in {2 * life.patience:g} s"
     assert code is not None
