@@ -239,8 +239,9 @@ LOOP_STALL_SECONDS: Final = 3.0
 """How long code of a worker may block the event loop before the watchdog reports it."""
 POISON_ATTEMPTS: Final = 3
 """After so many attempts in a row that were lost while the run blocked the event loop, it fails as `poisoned`."""
-STOPPED_HOST_SECONDS: Final = 10.0
-"""How long a host that does nothing but one run has to take up a cancel, before it is ended."""
+STOPPED_HOST_SECONDS: Final = 30.0
+"""How long a host that does nothing but one run has to end a cancelled run, before the host is killed. Longer than a
+worker has to leave, and the outcome to be written."""
 SERVER_PORT: Final = 7420
 """The port that a server listens on, unless told otherwise."""
 SERVER_START_SECONDS: Final = 60.0

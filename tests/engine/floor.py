@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import msgspec
 
 from shopfloor.engine import RunEngine
 from shopfloor.log import Event, RunCompleted, decode
-from shopfloor.ports import CallResult, RunItem, RunRequest
-from shopfloor.record import Storage, read
-from shopfloor.wiring import Office, Workers, local_engine, local_office
+from shopfloor.ports import CallResult, Logs, RunItem, RunRequest
+from shopfloor.record import Masking, Storage, read
+from shopfloor.wiring import Office, Workers, local_engine, local_office, local_shop
 
 PATIENCE = 30.0
 
@@ -55,10 +55,22 @@ class Floor:
         return ended[0] if ended else None
 
     @asynccontextmanager
-    async def open(self, *, slots: int = 4, **options: Any) -> AsyncGenerator[Shift]:
-        """A host at work, until the context is left."""
+    async def open(
+        self,
+        *,
+        slots: int = 4,
+        office_of: Callable[[Office], Office] = lambda office: office,
+        logs_of: Callable[[Logs], Logs] = lambda logs: logs,
+        mask: Masking | None = None,
+        **options: Any,
+    ) -> AsyncGenerator[Shift]:
+        """A host at work, until the context is left; `office_of` and `logs_of` put adapters of a test around ours."""
         workers = Workers(folders=(self.folder,), slots=slots)
-        async with local_office(self.storage) as office, local_engine(office, workers, **options) as engine:
+        async with AsyncExitStack() as opened:
+            office = office_of(await opened.enter_async_context(local_office(self.storage)))
+            shop = opened.enter_context(local_shop(self.storage, live=office.live, alone=False, mask=mask))
+            shop = msgspec.structs.replace(shop, logs=logs_of(shop.logs))
+            engine = await opened.enter_async_context(local_engine(office, workers, shop=shop, **options))
             await office.ingest.catch_up(everything=True)
             async with anyio.create_task_group() as tasks:
                 from shopfloor.engine import keep, take_over

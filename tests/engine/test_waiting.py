@@ -64,7 +64,8 @@ async def test_a_run_that_waits_survives_its_host_and_is_answered_an_hour_later(
 
 async def test_a_run_that_has_waited_long_is_let_go_and_taken_up_with_its_answer(floor: Floor):
     floor.worker("searches", SEARCHES)
-    async with floor.open(idle_seconds=0.0) as shift:
+    # Long enough for the answer to reach the second attempt before that one has waited long, too.
+    async with floor.open(idle_seconds=1.0) as shift:
         run_id = await shift.dispatch("searches")
         call_id = await waits(shift, run_id)
         await shift.until(lambda: not shift.scheduler.busy, "that it is let go")

@@ -51,6 +51,6 @@ def assemble(
     sub_runs = SubRuns(registry, ports, service)
     workshop = Workshop(models=models, processes=agents.processes, agents=agents, call_worker=sub_runs.call, cwd=cwd)
     inbox = Inbox(registry, ports, resumption)
-    lifecycle = Lifecycle(registry, ports, definitions, sub_runs, workshop, **limits)
+    lifecycle = Lifecycle(registry, ports, definitions, sub_runs, workshop, resumption=resumption, **limits)
     scheduler = Scheduler(registry, ports, inbox, lifecycle, slots=slots)
     return RunEngine(service=service, scheduler=scheduler, resumption=resumption, warm_up=models.warm_up)

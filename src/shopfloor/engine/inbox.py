@@ -124,6 +124,7 @@ class Inbox:
                 # The run is about to start, or it never will.
                 return run is None and _is_old(order)
             if isinstance(last.payload, RunCompleted):
+                self._interrupted.pop(run_id, None)
                 return True
             if host is not None and host != self._registry.host_id and self._ports.hosts.alive(host):
                 self._interrupt(order, host)
@@ -131,14 +132,18 @@ class Inbox:
                 return order.kind == "resume"
         if not can_go_on(self._ports.storage, run_id):
             if reason is not None:
-                end = partial(end_orphan, self._ports.storage, run_id, cancelled=reason)
-                await anyio.to_thread.run_sync(end)
+                await self._end_unreadable(run_id, reason)
         elif reason is not None:
             if self._registry.add(Claim(run_id, cancel_reason=reason)):
                 self._take(number, order)
         elif await self._resumption.refusal(run_id) is None:
             self._registry.resume(run_id)
         return False
+
+    async def _end_unreadable(self, run_id: str, reason: str) -> None:
+        """Write the outcome of a cancelled run whose log does not say what was to be done."""
+        if await anyio.to_thread.run_sync(partial(end_orphan, self._ports.storage, run_id, cancelled=reason)):
+            await self._resumption.notify_parent_of(run_id)
 
     def _interrupt(self, order: Order, host: str) -> None:
         """End a host that executes nothing but this run, where it does not take up a cancel soon: it may be stopped."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 
 from shopfloor.engine.attempt import Attempt
@@ -13,8 +15,10 @@ from shopfloor.engine.definitions import Definitions, definition_of, held_call, 
 from shopfloor.engine.interpreter import Interpreter
 from shopfloor.engine.journal import AGENT, Journal, last_event, read_journal
 from shopfloor.engine.occupancy import Slot
+from shopfloor.engine.orphans import end_orphan
 from shopfloor.engine.piece_writer import end_partial_messages
 from shopfloor.engine.registry import Claim, RunRegistry
+from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.run_beginning import run_started
 from shopfloor.engine.steps.tools import tools_of
@@ -27,7 +31,7 @@ from shopfloor.engine.workers.python import arguments_of
 from shopfloor.engine.workshop import StoragePorts, Workshop
 from shopfloor.errors import AgentFailed, OutcomeUnknown, Poisoned, StepFailed
 from shopfloor.limits import IDLE_RUNS, IDLE_SECONDS, LEAVING_SECONDS, POISON_ATTEMPTS
-from shopfloor.log import RunCompleted, RunStarted
+from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted
 
 
 class Lifecycle:
@@ -41,6 +45,7 @@ class Lifecycle:
         sub_runs: SubRuns,
         workshop: Workshop,
         *,
+        resumption: Resumption,
         idle_seconds: float = IDLE_SECONDS,
         leaving_seconds: float = LEAVING_SECONDS,
     ) -> None:
@@ -49,10 +54,9 @@ class Lifecycle:
         self._definitions = definitions
         self._sub_runs = sub_runs
         self._workshop = workshop
+        self._resumption = resumption
         self._idle_seconds = idle_seconds
         self._leaving_seconds = leaving_seconds
-        self._ended_parent: str | None = None
-        """The parent that was last found to have ended: all the runs below it may end at once."""
 
     def is_held(self, claim: Claim) -> bool:
         """Whether a run waits for its definition, so that an attempt would do nothing."""
@@ -62,6 +66,9 @@ class Lifecycle:
         """Start or resume a run; True where the log has the outcome then. Raises `LogBusy`, `RunEnded`."""
         run_id, queued = claim.run_id, claim.queued
         journal = Journal(run_id) if queued else await read_journal(self._ports.reader, run_id)
+        if queued is None and not journal.last_seq:
+            # The run has been deleted.
+            return False
         parent = queued.parent_run_id if queued else journal.parent_run_id
         async with self._ports.logs.open(run_id, parent_run_id=parent) as log:
             if log.seq != journal.last_seq:
@@ -69,7 +76,7 @@ class Lifecycle:
                 journal = await read_journal(self._ports.reader, run_id)
             if journal.outcome is not None:
                 # The attempt that wrote the outcome may have failed before it notified the parent.
-                await self._notify_parent(run_id, parent)
+                await self._resumption.notify_parent(run_id, parent)
                 return True
             if journal.first is None and queued is None:
                 return False
@@ -89,7 +96,7 @@ class Lifecycle:
                 journal,
                 log,
                 slot=slot,
-                on_idle=self._suspend_excess,
+                on_idle=self._note_idle,
                 cancel_tree=self._sub_runs.cancel_tree,
                 leaving_seconds=self._leaving_seconds,
             )
@@ -111,7 +118,7 @@ class Lifecycle:
             finally:
                 del self._registry.live[run_id]
         if outcome is not None:
-            await self._notify_parent(run_id, parent)
+            await self._resumption.notify_parent(run_id, parent)
         elif attempt.leaving == "suspended" and (attempt.occupancy.stirred or not journal.waits.waiting):
             # What the run waited for came while the run was being left.
             claim.is_resumed_again = True
@@ -157,29 +164,27 @@ class Lifecycle:
         run = Run(attempt, workshop, given=given, tools=tools_of(worker.definition))
         return as_json(definition.slug, await worker.function(run, **arguments_of(worker.function, given)))
 
-    async def _notify_parent(self, run_id: str, parent: str | None) -> None:
-        """Let the parent of a run that has its outcome go on; resume the parent where it is not live."""
-        if parent is None or parent == self._ended_parent:
-            return
-        waiting = self._registry.live.get(parent)
-        if waiting is not None and waiting.leaving in ("cancelled", "failed"):
-            # The parent is about to have its outcome.
-            return
-        if waiting is None or not waiting.notify(run_id) or waiting.leaving is not None:
-            event = await last_event(self._ports.reader, parent)
-            if event is not None and isinstance(event.payload, RunCompleted):
-                self._ended_parent = parent
-            elif event is not None:
-                self._registry.resume(parent)
+    async def end_failed(self, claim: Claim, failure: RunError) -> bool:
+        """End a run whose attempt could not go on; False where there is nothing to end, or another process has it."""
+        run_id, queued = claim.run_id, claim.queued
+        if await last_event(self._ports.reader, run_id) is not None:
+            end = partial(end_orphan, self._ports.storage, run_id, failure=failure)
+            return await anyio.to_thread.run_sync(end)
+        if queued is None:
+            return False
+        async with self._ports.logs.open(run_id, parent_run_id=queued.parent_run_id) as log:
+            name, kind = queued.started.name, queued.started.kind
+            await log.append(RunStarted(name=name, kind=kind, attempt=1, host=self._registry.host_id, format=FORMAT))
+            await log.append(RunCompleted(name=name, kind=kind, status="failed", error=failure))
+        await self._ports.queue.started([run_id])
+        return True
 
     # Checks of all runs of this process.
 
     async def check_runs(self) -> None:
         """Resume runs whose definition is back, suspend those that have waited long, end all where the disk is full."""
         for run_id in self._definitions.release():
-            # The run may have been deleted meanwhile.
-            if await self._ports.reader.page(run_id, limit=1):
-                self._registry.resume(run_id)
+            self._registry.resume(run_id)
         before = time.monotonic() - self._idle_seconds
         for attempt in self._suspendable():
             if (attempt.occupancy.idle_since or before) < before:
@@ -187,8 +192,9 @@ class Lifecycle:
         if self._registry.live:
             end_if_disk_is_low(self._ports.logs, self._registry.live.values())
 
-    def _suspend_excess(self) -> None:
-        """Suspend the runs that have waited longest, where too many of those in memory wait."""
+    def _note_idle(self) -> None:
+        """Have the free slot used, and suspend the runs that have waited longest where too many of them wait."""
+        self._registry.wake_up.set()
         waiting = self._suspendable()
         for attempt in waiting[: max(0, len(waiting) - IDLE_RUNS)]:
             attempt.leave("suspended")

@@ -101,8 +101,7 @@ class Occupancy:
         if self._waiting and not self._working and self.idle_since is None:
             self.idle_since = time.monotonic()
             self._slot.give()
-            if not self._pausing:
-                self._on_idle()
+            self._on_idle()
 
     async def _need_slot(self) -> None:
         async with self._slot_lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 
@@ -112,11 +112,15 @@ class RunRegistry:
         ready, self._ready = self._ready, []
         return ready
 
-    def take_recorded(self) -> list[str]:
-        """Return the runs whose logs have got to the disk since they started: the queue may delete them."""
-        recorded = {attempt.run_id for attempt in self.started if attempt.on_disk}
-        self.started = [attempt for attempt in self.started if attempt.run_id not in recorded]
-        return list(recorded)
+    def recorded(self) -> list[str]:
+        """Return the started runs whose logs have got to the disk: the queue may delete them."""
+        return [attempt.run_id for attempt in self.started if attempt.on_disk]
+
+    def forget_started(self, run_ids: Sequence[str]) -> None:
+        """Forget started runs that the queue has deleted."""
+        if run_ids:
+            deleted = frozenset(run_ids)
+            self.started = [attempt for attempt in self.started if attempt.run_id not in deleted]
 
     def close(self) -> None:
         """Take no more claims, and drop those that nobody has taken."""

@@ -8,12 +8,13 @@ from pathlib import Path
 import msgspec
 
 from shopfloor.engine.definitions import Definitions, definition_of
-from shopfloor.engine.registry import Claim, RunRegistry
+from shopfloor.engine.journal import last_event
+from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
 from shopfloor.engine.workers.catalogue import Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange
 from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
-from shopfloor.log import RunStarted, decode
+from shopfloor.log import RunCompleted, RunStarted, decode
 from shopfloor.record import MASK
 from shopfloor.views import as_text
 
@@ -46,6 +47,8 @@ class Resumption:
         self._ports = ports
         self._catalogue = catalogue
         self._definitions = definitions
+        self._ended_parent: str | None = None
+        """The parent found ended last: of a cancelled tree, thousands of runs have the same one."""
         self._known: dict[str, tuple[int, tuple[RunStarted, ...]]] = {}
         """The beginnings of attempts that were read last, with the size of the log: an open run is asked for often."""
 
@@ -86,8 +89,31 @@ class Resumption:
             return False
         is_allowed = await self.refusal(run_id) is None
         if is_allowed:
-            self._registry.add(Claim(run_id))
+            self._registry.resume(run_id)
         return is_allowed
+
+    async def notify_parent_of(self, run_id: str) -> None:
+        """Let the parent of a run go on that was ended without an attempt."""
+        last = await last_event(self._ports.reader, run_id)
+        await self.notify_parent(run_id, last and last.parent_run_id)
+
+    async def notify_parent(self, run_id: str, parent: str | None) -> None:
+        """Let the parent of a run that has its outcome go on; resume a parent that is not live, if that is allowed."""
+        if parent is None or parent == self._ended_parent:
+            return
+        waiting = self._registry.live.get(parent)
+        if waiting is not None and waiting.leaving in ("cancelled", "failed"):
+            # The parent is about to have its outcome.
+            return
+        if waiting is not None and waiting.notify(run_id) and waiting.leaving is None:
+            return
+        last = await last_event(self._ports.reader, parent)
+        if last is not None and isinstance(last.payload, RunCompleted):
+            self._ended_parent = parent
+        elif parent in self._registry.claims:
+            self._registry.resume(parent)
+        elif last is not None and self._registry.policy is ClaimPolicy.QUEUED:
+            await self.adopt(parent)
 
     async def claim_abandoned(self, run_id: str, cancel_reason: str | None = None) -> bool:
         """Execute or cancel a run that has not started and that nobody has claimed, or only a host that is gone.

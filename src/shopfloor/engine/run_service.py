@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import msgspec
 
 from shopfloor.engine.journal import AGENT, Journal, read_journal
@@ -72,11 +73,16 @@ class RunService:
         if host is not None:
             started = msgspec.structs.replace(queued.started, executor="caller", masked=self._ports.logs.masks)
             queued = msgspec.structs.replace(queued, started=started)
-        run_id = await self._ports.queue.dispatch(queued, host=host)
         if host is None:
+            run_id = await self._ports.queue.dispatch(queued)
             self._registry.wake_up.set()
-        elif run_id == queued.run_id:
-            self._registry.add(Claim(run_id, queued))
+            return run_id
+        run_id = queued.run_id
+        # A run that is stored as claimed by this process must be added to its claims.
+        with anyio.CancelScope(shield=True):
+            run_id = await self._ports.queue.dispatch(queued, host=host)
+            if run_id == queued.run_id:
+                self._registry.add(Claim(run_id, queued))
         return run_id
 
     async def enqueue_again(self, queued: QueuedRun) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 
 from shopfloor.engine.inbox import Inbox
 from shopfloor.engine.lifecycle import Lifecycle
 from shopfloor.engine.occupancy import Slot, Slots
-from shopfloor.engine.orphans import end_orphan
+from shopfloor.engine.outcome import error_of
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
-from shopfloor.engine.shortage import is_shortage, tolerating
+from shopfloor.engine.shortage import is_shortage, is_temporary, tolerating
 from shopfloor.engine.watchdog import Watchdog
 from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import LogBusy, RunEnded, ShopfloorError, StorageError, StoreError, UnexpectedError
@@ -80,8 +78,10 @@ class Scheduler:
                 attempt.leave("stopped")
             await anyio.sleep(0.005)
         if not self._is_retired:
-            await self._delete_started()
-            await self._inbox.delete_recorded()
+            # What stays in the queue is deleted by the next host.
+            with tolerating("cannot delete what logs have"):
+                await self._delete_started()
+                await self._inbox.delete_recorded()
 
     async def _look(self) -> None:
         # After an error the next look may go better. Runs that are being executed go on.
@@ -94,7 +94,9 @@ class Scheduler:
 
     async def _delete_started(self) -> None:
         """Delete the dispatches of runs whose logs are on disk, many at once."""
-        await self._ports.queue.started(self._registry.take_recorded())
+        recorded = self._registry.recorded()
+        await self._ports.queue.started(recorded)
+        self._registry.forget_started(recorded)
 
     async def _start_ready(self) -> None:
         """Start the runs that this process has claimed already."""
@@ -160,20 +162,29 @@ class Scheduler:
             case LogBusy():
                 # Another process has the run; or it only looks whether one has, and then the run is still for this one.
                 return claim.queued is None and is_locked(self._ports.storage.log_path(claim.run_id))
-            case ShopfloorError():
-                _log.warning("run %s cannot be gone on with for now: %s", claim.run_id, error.message)
-                return not isinstance(error, StorageError | StoreError)
+            case StorageError() | StoreError():
+                _log.warning("run %s waits for the storage: %s", claim.run_id, error.message)
+                return False
             case _ if is_shortage(error):
                 short = "the process is short of memory, threads or descriptors"
                 _log.warning("run %s waits: %s: %s", claim.run_id, short, error)
                 return False
-            case _:
-                _log.error("run %s cannot be gone on with", claim.run_id, exc_info=error)
-                # No other process ends the run as long as this one lives.
-                message = f"a defect of Shopfloor: {type(error).__name__}: {error}"
-                failure = RunError(code=UnexpectedError.code, message=message)
-                with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(
-                        partial(end_orphan, self._ports.storage, claim.run_id, failure=failure)
-                    )
+            case ExceptionGroup() if is_temporary(error):
+                _log.warning("run %s waits: %s", claim.run_id, "; ".join(map(str, error.exceptions)))
+                return False
+            case ShopfloorError() if claim.queued is None and not claim.has_started:
+                _log.warning("run %s cannot be resumed: %s", claim.run_id, error.message)
                 return True
+            case _:
+                _log.error("run %s cannot be executed", claim.run_id, exc_info=error)
+                # No other process ends the run as long as this one lives. The next attempt finds the outcome, and
+                # notifies the parent.
+                with tolerating(f"run {claim.run_id} cannot be ended"), anyio.CancelScope(shield=True):
+                    return not await self._lifecycle.end_failed(claim, _failure_of(error))
+                return False
+
+
+def _failure_of(error: Exception) -> RunError:
+    if isinstance(error, ShopfloorError):
+        return error_of(error)
+    return RunError(code=UnexpectedError.code, message=f"a defect of Shopfloor: {type(error).__name__}: {error}")

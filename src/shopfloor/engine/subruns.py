@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
@@ -15,11 +16,13 @@ from shopfloor.engine.registry import RunRegistry
 from shopfloor.engine.run_service import RunService
 from shopfloor.engine.tree_limit import TreeLimiter
 from shopfloor.engine.workshop import StoragePorts
-from shopfloor.errors import StepFailed, TreeLimit
-from shopfloor.limits import SUB_RUN_DEPTH, TREE_OPEN_RUNS
+from shopfloor.errors import StepFailed, StoreError, TreeLimit
+from shopfloor.limits import STORAGE_PATIENCE_SECONDS, STORAGE_RETRY_SECONDS, SUB_RUN_DEPTH, TREE_OPEN_RUNS
 from shopfloor.log import RunCompleted, Usage, new_run_id
 from shopfloor.ports import RunOrigin, RunRequest
 from shopfloor.views import added, summed
+
+_log = logging.getLogger("shopfloor.engine")
 
 
 class SubRuns:
@@ -83,7 +86,7 @@ class SubRuns:
         except anyio.get_cancelled_exc_class():
             if attempt.leaving not in ("suspended", "stopped"):
                 stopped = attempt.stop_reason(trying.place) or "its parent stopped waiting for it"
-                await _to_its_end(self._service.request_cancel(child, stopped))
+                await _to_its_end(self._cancel(child, stopped))
             raise
 
     async def _order_child(
@@ -96,6 +99,18 @@ class SubRuns:
         async with self._limiter.admitted(queued.root_run_id):
             await attempt.child_started(trying, queued.run_id, request.worker, request.input)
             await self._service.enqueue(queued)
+
+    async def _cancel(self, child: str, reason: str) -> None:
+        """Have a sub-run cancelled. Waits for a database that cannot be written; after that the sub-run is left."""
+        deadline = anyio.current_time() + STORAGE_PATIENCE_SECONDS
+        while True:
+            try:
+                return await self._service.request_cancel(child, reason)
+            except StoreError as error:
+                if anyio.current_time() > deadline:
+                    _log.warning("run %s cannot be cancelled: %s", child, error.message)
+                    return None
+            await anyio.sleep(STORAGE_RETRY_SECONDS)
 
     async def cancel_open(self, attempt: Attempt) -> None:
         """Sub-runs that nobody waits for any more when this run ends go with it."""

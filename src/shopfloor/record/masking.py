@@ -40,7 +40,7 @@ _BEGUN_KEY: Final = re.compile(
 )
 
 # The words that give an event its shape: masking them would make it unreadable and hide nothing.
-_STRUCTURE: Final = frozenset({"type", "fidelity", "role", "kind", "status", "stream"})
+_STRUCTURE: Final = frozenset({"type", "fidelity", "role", "kind", "status", "stream", "executor"})
 # Below these there is no shape of ours, but whatever a tool or a worker says.
 _FREE: Final = frozenset(
     {"input", "output", "result", "tool_input", "tool_content", "definition", "capabilities", "rate_limits"}

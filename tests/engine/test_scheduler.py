@@ -1,0 +1,196 @@
+"""What a host does where an attempt fails by a defect, by the database, or before it could begin."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from tests.engine.floor import Floor, Shift
+
+from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
+from shopfloor.engine import ClaimPolicy
+from shopfloor.errors import DatabaseBusy
+from shopfloor.limits import LEAVING_SECONDS, STOPPED_HOST_SECONDS, STORAGE_PATIENCE_SECONDS
+from shopfloor.log import RunStarted, ToolCall
+from shopfloor.ports import Log, Logs, Order
+from shopfloor.record import Masking
+from shopfloor.wiring import Office
+
+pytestmark = pytest.mark.anyio
+
+ASKS = """
+from shopfloor import Run, worker
+
+@worker
+async def asks(run: Run):
+    return await run.ask("well?")
+"""
+CALLS_ASKS = "steps: {Call: {block: run-worker, worker: asks}, Then: {block: command, command: 'true'}}"
+DOES = "steps: {Do: {block: command, command: 'true'}}"
+
+
+class DefectiveLogs:
+    """Logs that raise what nobody expects, once: when the log of a run is opened, or when its first step begins."""
+
+    def __init__(self, logs: Logs, *, worker: str | None = None) -> None:
+        self._logs = logs
+        self._worker = worker
+        self._raised = False
+
+    @asynccontextmanager
+    async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[Any]:
+        if self._worker is None:
+            self._raise_once()
+        async with self._logs.open(run_id, parent_run_id=parent_run_id) as log:
+            yield _DefectiveLog(log, self)
+
+    @property
+    def masks(self) -> bool:
+        return self._logs.masks
+
+    def room(self) -> int:
+        return self._logs.room()
+
+    def look_at(self, payload: Any) -> None:
+        if isinstance(payload, RunStarted):
+            self._armed = payload.name == self._worker
+        elif self._worker is not None and self._armed:
+            self._raise_once()
+
+    def _raise_once(self) -> None:
+        if not self._raised:
+            self._raised = True
+            raise KeyError("a defect")
+
+
+class _DefectiveLog:
+    def __init__(self, log: Log, logs: DefectiveLogs) -> None:
+        self._log = log
+        self._logs = logs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def append(self, payload: Any, **where: Any) -> Any:
+        self._logs.look_at(payload)
+        return await self._log.append(payload, **where)
+
+
+class BusyQueue(SqliteQueue):
+    """A queue whose database is held by another process at some of its calls."""
+
+    def __init__(self, store: SqliteStore, *, puts: Sequence[int] = (), deletions: Sequence[int] = ()) -> None:
+        super().__init__(store)
+        self._busy = {"put": set(puts), "started": set(deletions)}
+        self._calls = {"put": 0, "started": 0}
+
+    def _count(self, what: str) -> None:
+        self._calls[what] += 1
+        if self._calls[what] in self._busy[what]:
+            raise DatabaseBusy("the database is held by another process")
+
+    async def put(self, order: Order) -> bool:
+        self._count("put")
+        return await super().put(order)
+
+    async def started(self, run_ids: Sequence[str]) -> None:
+        if run_ids:
+            self._count("started")
+        await super().started(run_ids)
+
+
+def busy(**when: Sequence[int]):
+    def office_of(office: Office) -> Office:
+        assert isinstance(office.store, SqliteStore)
+        return msgspec.structs.replace(office, queue=BusyQueue(office.store, **when))
+
+    return office_of
+
+
+async def asked_child(floor: Floor, shift: Shift, parent: str) -> str:
+    """The sub-run of `parent`, once it waits for its answer."""
+
+    def find() -> str | None:
+        children = [event.child_run_id for event in floor.events(parent) if event.child_run_id]
+        asked = children and any(isinstance(event.payload, ToolCall) for event in floor.events(children[0]))
+        return children[0] if asked else None
+
+    return await shift.until(find, "the question")
+
+
+async def test_a_defect_while_a_sub_run_is_executed_ends_it_and_its_parent_goes_on(floor: Floor):
+    floor.worker("does", DOES)
+    floor.worker("calls", "steps: {Call: {block: run-worker, worker: does}}")
+    async with floor.open(logs_of=lambda logs: DefectiveLogs(logs, worker="does")) as shift:
+        outcome = await shift.ended(await shift.dispatch("calls"))
+    assert outcome.error is not None
+    assert "a defect of Shopfloor: KeyError" in outcome.error.message
+
+
+async def test_a_defect_before_the_log_of_a_run_is_there_fails_the_run_and_no_other(floor: Floor):
+    floor.worker("does", DOES)
+    async with floor.open(logs_of=DefectiveLogs) as shift:
+        first, second = await shift.dispatch("does"), await shift.dispatch("does")
+        outcomes = [await shift.ended(first), await shift.ended(second)]
+        await shift.until(lambda: not shift.scheduler.busy, "the end")
+        assert await shift.office.queue.claimed() == []
+    assert sorted(one.status for one in outcomes) == ["completed", "failed"]
+    (failed,) = [one for one in outcomes if one.error is not None]
+    assert failed.error is not None
+    assert failed.error.code == "unexpected"
+
+
+@pytest.mark.parametrize("busy_at", [2, 3])
+async def test_a_database_that_is_busy_for_a_moment_does_not_keep_a_tree_from_being_cancelled(
+    floor: Floor, busy_at: int
+):
+    floor.python("asks", ASKS)
+    floor.worker("calls", CALLS_ASKS)
+    async with floor.open(office_of=busy(puts=[busy_at]), idle_seconds=0.1) as shift:
+        parent = await shift.dispatch("calls")
+        child = await asked_child(floor, shift, parent)
+        await shift.until(lambda: not shift.scheduler.busy, "both to be suspended")
+        await shift.cancel(parent, "enough")
+        assert (await shift.ended(parent)).status == "cancelled"
+        assert (await shift.ended(child)).status == "cancelled"
+
+
+@pytest.mark.parametrize("policy", [ClaimPolicy.QUEUED, ClaimPolicy.CANCELLED])
+async def test_cancelling_a_sub_run_does_not_resume_a_parent_that_must_not_be_resumed(
+    floor: Floor, policy: ClaimPolicy
+):
+    floor.python("asks", ASKS)
+    floor.worker("calls", CALLS_ASKS)
+    async with floor.open(policy=ClaimPolicy.OWN, mask=Masking(["hunter2hunter2"])) as shift:
+        parent = await shift.dispatch("calls")
+        child = await asked_child(floor, shift, parent)
+    before = floor.events(parent)
+    async with floor.open(policy=policy) as shift:
+        await shift.cancel(child, "only this one")
+        assert (await shift.ended(child)).status == "cancelled"
+        await shift.until(lambda: not shift.scheduler.busy, "the end")
+        await anyio.sleep(0.5)
+    assert floor.events(parent) == before
+
+
+async def test_a_run_starts_although_a_word_of_its_first_event_is_masked(floor: Floor):
+    floor.worker("does", DOES)
+    async with floor.open(policy=ClaimPolicy.OWN, mask=Masking(["caller"])) as shift:
+        assert (await shift.ended(await shift.dispatch("does"))).status == "completed"
+
+
+def test_a_host_is_not_killed_while_a_worker_may_still_be_leaving():
+    assert STOPPED_HOST_SECONDS > LEAVING_SECONDS + STORAGE_PATIENCE_SECONDS
+
+
+async def test_what_the_queue_could_not_delete_is_deleted_later(floor: Floor):
+    floor.worker("does", DOES)
+    async with floor.open(office_of=busy(deletions=[1])) as shift:
+        await shift.ended(await shift.dispatch("does"))
+        with anyio.fail_after(30):
+            while await shift.office.queue.claimed():
+                await anyio.sleep(0.05)
