@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 
 class ShopfloorError(Exception):
@@ -416,6 +416,17 @@ _CANDIDATES, _TELLING = 5, 6
 """How many runs that may be meant are named, and by how many characters more."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def sole_error(error: BaseException) -> BaseException:
+    """Return the only error inside an exception group, however deep; with several errors, the group as it is."""
+    inside = error
+    while isinstance(inside, BaseExceptionGroup):
+        first, *others = cast("BaseExceptionGroup[BaseException]", inside).exceptions
+        if others:
+            return error
+        inside = first
+    return inside
 
 
 def storage_error(error: OSError, doing: str, *, reading: bool = False) -> StorageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -172,6 +173,77 @@ async def test_an_intake_that_somebody_deleted_is_made_again_from_the_database(t
     lose_database(tmp_path)
     queue, store = await opened(tmp_path)
     assert await queue.claim("h", 9) == [first, second]
+    await store.close()
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    """Let the next call of a function of `os` fail, as a broken disk does."""
+    work = getattr(os, function)
+
+    def fail(*arguments: int) -> None:
+        monkeypatch.setattr(os, function, work)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, function, fail)
+
+
+@pytest.mark.req("SF-7")
+async def test_a_dispatch_whose_line_did_not_reach_the_disk_is_acknowledged_and_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, store = await opened(tmp_path)
+    first, second = dispatch("a"), dispatch("b")
+    await queue.dispatch(first)
+    flushed = kept(tmp_path)
+    fail_once(monkeypatch, "fdatasync")
+    claims: list[QueuedRun] = []
+
+    async def claim() -> None:
+        claims.extend(await queue.claim("h", 9))
+
+    held, let_go = threading.Event(), threading.Event()
+    store.writer.submit(lambda _: (held.set(), let_go.wait(10)))
+    await anyio.to_thread.run_sync(held.wait)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(queue.dispatch, second)
+        tasks.start_soon(claim)
+        # Both wait in line and share the transaction of the job that is held.
+        await anyio.sleep(0.1)
+        let_go.set()
+    assert [order.run_id for order in claims] == [run_id for run_id, _ in await queue.claimed()]
+    # The page that the disk did not take is gone.
+    (tmp_path / "intake.jsonl").write_text(flushed)
+    await queue.recover(Logs())
+    await store.close()
+    lose_database(tmp_path)
+    queue, store = await opened(tmp_path)
+    assert sorted(run_id for run_id, _ in await queue.claimed()) == sorted([first.run_id, second.run_id])
+    await store.close()
+
+
+async def test_a_refused_line_that_cannot_be_cut_off_goes_with_the_next_recovery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, store = await opened(tmp_path)
+    first = dispatch("a")
+    await queue.dispatch(first)
+
+    def refused_at_commit(connection: Connection) -> None:
+        store.intake.add(b'{"message": "of nobody"}\n')
+        connection.execute("PRAGMA defer_foreign_keys=ON")
+        connection.execute("INSERT INTO worker_transcripts VALUES ('of no run', x'00')")
+
+    fail_once(monkeypatch, "ftruncate")
+    with pytest.raises(StoreError, match="FOREIGN KEY"):
+        store.writer.submit(refused_at_commit).result()
+    assert "of nobody" in kept(tmp_path)
+    await queue.recover(Logs())
+    assert "of nobody" not in kept(tmp_path)
+    assert first.run_id in kept(tmp_path)
+    # That was all there was to do.
+    name = kept(tmp_path)
+    await queue.recover(Logs())
+    assert kept(tmp_path) == name
     await store.close()
 
 

@@ -138,16 +138,27 @@ async def test_what_has_started_is_no_longer_in_the_queue(queue: Queue) -> None:
     await queue.claim("h1", 2)
     await queue.started([first.run_id, new_run_id()])
     assert await queue.claimed() == [(second.run_id, "h1")]
-    await queue.release([first.run_id])
+    await queue.release([(first.run_id, "h1")])
     assert await queue.claim("h2", 9) == [third]
 
 
 async def test_what_is_given_back_is_claimed_again_in_its_old_place(queue: Queue) -> None:
     first, second, third = await queued(queue, 3)
     await queue.claim("h1", 2)
-    await queue.release({first.run_id})
+    await queue.release({(first.run_id, "h1")})
     assert await queue.claimed() == [(second.run_id, "h1")]
     assert await queue.claim("h2", 9) == [first, third]
+
+
+async def test_only_the_claim_of_the_named_host_is_released(queue: Queue) -> None:
+    first, second = await queued(queue, 2)
+    await queue.claim("gone", 2)
+    claims = await queue.claimed()
+    # Another process is faster with one of them.
+    assert await queue.claim_one(first.run_id, "alive", instead_of="gone") == first
+    await queue.release(claims)
+    assert await queue.claimed() == [(first.run_id, "alive")]
+    assert await queue.claim("other", 9) == [second]
 
 
 async def test_one_run_can_be_claimed_by_name_if_nobody_has_it(queue: Queue) -> None:
@@ -169,7 +180,7 @@ async def test_a_run_can_be_dispatched_to_one_host(queue: Queue) -> None:
     await queue.dispatch(order, host="h1")
     assert await queue.claim("h2", 9) == []
     assert await queue.claimed() == [(order.run_id, "h1")]
-    await queue.release([order.run_id])
+    await queue.release([(order.run_id, "h1")])
     assert await queue.claim("h2", 9) == [order]
 
 

@@ -92,6 +92,32 @@ def test_a_server_that_runs_is_found_and_asked(env: dict[str, str], workers: Pat
     assert row["status"] == "done"
 
 
+def test_a_server_that_only_holds_the_storage_is_an_error_of_its_own(env: dict[str, str], tmp_path: Path) -> None:
+    source = """
+    from shopfloor import Shopfloor
+    from shopfloor.errors import ServerRunning
+    from shopfloor.record import Storage
+    from shopfloor.wiring import the_one_server
+
+    # It has the storage and does not listen yet.
+    with the_one_server(Storage.default()):
+        try:
+            Shopfloor()
+        except ServerRunning as error:
+            print(error.code)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)],
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("server_running\n", 0), done.stderr
+
+
 @pytest.mark.req("SDK-27", "SDK-29", "SDK-30", "SDK-31", "SDK-32", "SDK-33")
 def test_each_kind_of_error_reaches_the_program_as_what_it_is(
     env: dict[str, str], workers: Path, model_server: ModelServer

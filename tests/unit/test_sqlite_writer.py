@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import logging
+import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
+from contextlib import suppress
 from pathlib import Path
 from sqlite3 import Connection
 
 import pytest
 
 from shopfloor.adapters.sqlite.database import Pool, Writer, open_database
+from shopfloor.adapters.sqlite.intake import Intake, pin_line
 from shopfloor.errors import DatabaseBusy, StoreError
 
 PATIENCE = 10.0
@@ -141,4 +148,97 @@ def test_a_database_that_is_held_by_another_is_said_to_be_busy(tmp_path: Path, p
     other.execute("ROLLBACK")
     assert writer.submit(add("a")).result(PATIENCE) == "a"
     other.close()
+    writer.close()
+
+
+def test_a_job_that_is_submitted_while_the_writer_closes_is_answered_or_refused(pool: Pool) -> None:
+    writer = Writer(pool)
+    held = Held(writer)
+    closing = threading.Thread(target=writer.close)
+    closing.start()
+    accepted: list[Future[str]] = []
+    deadline = time.monotonic() + 1
+    with suppress(StoreError):
+        while time.monotonic() < deadline:
+            accepted.append(writer.submit(add(f"n{len(accepted):05}")))
+            time.sleep(0.001)
+    held.let_go()
+    closing.join(PATIENCE)
+    assert not wait(accepted, timeout=1).not_done
+    assert sorted(future.result(0) for future in accepted) == names(pool)
+
+
+class Disk:
+    """Lets the next calls of a function of `os` fail, as a broken disk does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, function: str, failures: int = 1) -> None:
+        self._work = getattr(os, function)
+        self.failures = failures
+        monkeypatch.setattr(os, function, self._call)
+
+    def _call(self, *arguments: int) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._work(*arguments)
+
+
+@pytest.fixture
+def intake(tmp_path: Path) -> Iterator[Intake]:
+    made = Intake(tmp_path / "intake.jsonl")
+    yield made
+    made.close()
+
+
+def test_jobs_are_not_done_again_where_the_intake_cannot_be_flushed_after_their_commit(
+    pool: Pool, intake: Intake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = Writer(pool, intake=intake, group_seconds=PATIENCE)
+    executed: list[str] = []
+
+    def pin(name: str):
+        def job(connection: Connection) -> str:
+            executed.append(name)
+            intake.add(pin_line(name, pinned=True))
+            return add(name)(connection)
+
+        return job
+
+    held = Held(writer)
+    disk = Disk(monkeypatch, "fdatasync")
+    futures = [writer.submit(pin(name)) for name in ("a", "b")]
+    with caplog.at_level(logging.WARNING, "shopfloor"):
+        held.let_go()
+        assert [future.result(PATIENCE) for future in futures] == ["a", "b"]
+    assert (disk.failures, executed) == (0, ["a", "b"])
+    assert "intake.jsonl" in caplog.text
+    assert intake.needs_rewrite
+    assert names(pool) == ["a", "b"]
+    # The next one is written as ever.
+    assert writer.submit(pin("c")).result(PATIENCE) == "c"
+    writer.close()
+
+
+def test_a_failed_commit_leaves_no_transaction_open_where_the_intake_cannot_be_cut(
+    tmp_path: Path, pool: Pool, intake: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(pool, intake=intake)
+
+    def refused_at_commit(connection: Connection) -> None:
+        intake.add(pin_line("refused", pinned=True))
+        connection.execute("PRAGMA defer_foreign_keys=ON")
+        connection.execute("INSERT INTO worker_transcripts VALUES ('of no run', x'00')")
+
+    disk = Disk(monkeypatch, "ftruncate")
+    with pytest.raises(StoreError, match="FOREIGN KEY"):
+        writer.submit(refused_at_commit).result(PATIENCE)
+    assert disk.failures == 0
+    assert intake.needs_rewrite
+    # Neither the database nor the intake is locked.
+    other = sqlite3.connect(tmp_path / "shopfloor.db", isolation_level=None, timeout=0)
+    other.execute("BEGIN IMMEDIATE")
+    other.close()
+    with (tmp_path / "intake.jsonl").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert writer.submit(add("a")).result(PATIENCE) == "a"
     writer.close()

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from shopfloor.cli.commands import COMMANDS, find_command, overview
-from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, folder_gone, storage_error
+from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, folder_gone, sole_error, storage_error
 
 if TYPE_CHECKING:
     import argparse
@@ -102,12 +102,7 @@ def _of_system(error: OSError) -> ShopfloorError:
 
 def _readable(error: Exception, words: list[str]) -> ShopfloorError:
     """An error of ours, also where task groups have wrapped it; anything else is a defect."""
-    inside: BaseException = error
-    while isinstance(inside, BaseExceptionGroup):
-        first, *others = cast("BaseExceptionGroup[BaseException]", inside).exceptions
-        if others:
-            break
-        inside = first
+    inside = sole_error(error)
     if isinstance(inside, ShopfloorError | UnicodeEncodeError) and (refused := _no_text(inside, words)):
         return refused
     if isinstance(inside, ShopfloorError):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 
 import httpx
 
@@ -24,13 +24,26 @@ class HttpTransport:
     @asynccontextmanager
     async def send(self, method: str, target: str, body: bytes | None = None) -> AsyncGenerator[Answer]:
         headers = None if body is None else {"Content-Type": "application/json"}
-        try:
+        with _transport_errors():
             async with self._http.stream(method, target, content=body, headers=headers) as answer:
                 kind = answer.headers.get("content-type", "")
-                yield Answer(str(answer.url), answer.status_code, kind, answer.aiter_bytes())
-        except httpx.HTTPError as error:
-            kind = ConnectError if isinstance(error, httpx.ConnectError) else TransportError
-            raise kind(str(error) or type(error).__name__) from error
+                yield Answer(str(answer.url), answer.status_code, kind, _pieces(answer))
 
     async def close(self) -> None:
         await self._http.aclose()
+
+
+async def _pieces(answer: httpx.Response) -> AsyncGenerator[bytes]:
+    with _transport_errors():
+        async for piece in answer.aiter_bytes():
+            yield piece
+
+
+@contextmanager
+def _transport_errors() -> Generator[None]:
+    """Raise the errors of httpx as `TransportError`."""
+    try:
+        yield
+    except httpx.HTTPError as error:
+        kind = ConnectError if isinstance(error, httpx.ConnectError) else TransportError
+        raise kind(str(error) or type(error).__name__) from error

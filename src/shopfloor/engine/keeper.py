@@ -33,7 +33,10 @@ async def reconcile(storage: Storage, store: Store, resumption: Resumption | Non
         if not is_orphan(storage, run.id, run.host):
             continue
         if not can_go_on(storage, run.id):
-            changed += await anyio.to_thread.run_sync(end_orphan, storage, run.id)
+            is_ended = await anyio.to_thread.run_sync(end_orphan, storage, run.id)
+            if is_ended and resumption is not None:
+                await resumption.notify_parent_of(run.id)
+            changed += is_ended
         elif resumption is not None:
             changed += await resumption.adopt(run.id)
     if resumption is not None:
@@ -48,8 +51,8 @@ async def take_over(storage: Storage, queue: Queue, resumption: Resumption | Non
     # A log with nothing in it is of a host that died before it could write what was asked for.
     begun = [run_id for run_id, _ in claimed if can_go_on(storage, run_id)]
     await queue.started(begun)
-    left = [run_id for run_id, _ in claimed if run_id not in begun]
-    await queue.release([one for one in left if resumption is None or await resumption.refusal(one) is None])
+    left = [(run_id, host) for run_id, host in claimed if run_id not in begun]
+    await queue.release([claim for claim in left if resumption is None or await resumption.refusal(claim[0]) is None])
 
 
 async def keep(

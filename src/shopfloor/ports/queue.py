@@ -83,8 +83,11 @@ class Queue(Protocol):
         """What hosts have claimed and not started: run and host."""
         ...
 
-    async def release(self, run_ids: Collection[str]) -> None:
-        """Gives claimed ones back to the queue: their host is gone."""
+    async def release(self, claims: Collection[tuple[str, str]]) -> None:
+        """Queue again the runs whose host is gone; `claims` are run and host, as `claimed` returns them.
+
+        A run that another host has claimed meanwhile stays claimed.
+        """
         ...
 
     async def put(self, order: Order) -> bool:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shopfloor.errors import ServerUnreachable
+from shopfloor.errors import ServerUnreachable, sole_error
 from shopfloor.limits import SERVER_STOP_SECONDS
 from shopfloor.record import Storage
 from shopfloor.wiring.server import serve_storage
@@ -46,7 +46,7 @@ class ServerThread:
         try:
             anyio.run(self._until_stopped, backend_options={"use_uvloop": True})
         except BaseException as error:  # noqa: BLE001 - whoever waits for the start is told
-            self._error = error
+            self._error = sole_error(error)
         finally:
             self._started.set()
 

@@ -7,11 +7,14 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.abc
 import anyio.lowlevel
 import pytest
 from tests.samples import RUN_ID
 
 from shopfloor.client import Api, AppTransport
+from shopfloor.client.http_transport import HttpTransport
+from shopfloor.client.transport import Transport, TransportError
 from shopfloor.errors import InvalidInput, RunNotFound, ServerUnreachable
 
 Message = MutableMapping[str, Any]
@@ -121,6 +124,41 @@ def test_an_answer_that_breaks_off_or_never_comes_is_a_server_that_is_unreachabl
             async with opened(app) as api:
                 with pytest.raises(ServerUnreachable, match="this process"):
                     await api.get("/api/x")
+
+    anyio.run(main)
+
+
+async def take_pieces(transport: Transport) -> list[bytes]:
+    """Take the pieces of a body that breaks off, and see what they raise before `send` does."""
+    taken: list[bytes] = []
+    async with transport.send("GET", "/api/x") as answer:
+        taken.append(await anext(answer.pieces))
+        with pytest.raises(TransportError):
+            await anext(answer.pieces)
+    return taken
+
+
+def test_the_pieces_of_a_body_that_breaks_off_raise_a_transport_error() -> None:
+    async def breaks(scope: Message, receive: Receive, send: Send) -> None:
+        await send(start())
+        await send(body(b'{"a"', more=True))
+
+    async def serve(connection: anyio.abc.SocketStream) -> None:
+        async with connection:
+            await connection.receive()
+            await connection.send(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"a"')
+
+    async def main() -> None:
+        with anyio.fail_after(PATIENCE):
+            async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+                port = listener.extra(anyio.abc.SocketAttribute.local_port)
+                over_http = HttpTransport(f"http://127.0.0.1:{port}", "secret")
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(listener.serve, serve)
+                    for transport in (AppTransport(breaks, "secret", tasks), over_http):
+                        assert await take_pieces(transport) == [b'{"a"']
+                    tasks.cancel_scope.cancel()
+                await over_http.close()
 
     anyio.run(main)
 

@@ -69,9 +69,10 @@ class MemoryQueue:
     async def claimed(self) -> list[tuple[str, str]]:
         return [(run_id, kept.host) for run_id, kept in self._kept.items() if kept.host is not None]
 
-    async def release(self, run_ids: Collection[str]) -> None:
-        for run_id in run_ids:
-            if kept := self._kept.get(run_id):
+    async def release(self, claims: Collection[tuple[str, str]]) -> None:
+        for run_id, host in claims:
+            kept = self._kept.get(run_id)
+            if kept is not None and kept.host == host:
                 kept.host = None
 
     async def put(self, order: Order) -> bool:

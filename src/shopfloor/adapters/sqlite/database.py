@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import queue
 import sqlite3
@@ -61,6 +62,7 @@ _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _NOT_OURS: Final = ("no such table", "Could not decode to UTF-8")
 """What the driver says of content that we never wrote."""
 _MAKING: Final = threading.Lock()
+_log = logging.getLogger("shopfloor.store")
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -195,7 +197,7 @@ class Writer:
     """The one thread that writes. Jobs wait in line; those that came while one was at work share its transaction.
 
     All are answered after the commit. If one of them fails, each is done once more in a transaction of its own, so
-    that it fails alone: a job does nothing but write.
+    that it fails alone: a job does nothing but write. No job is done again after its commit.
     """
 
     def __init__(
@@ -213,6 +215,9 @@ class Writer:
         self._jobs: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._connection: Connection | None = None
         self._closing = False
+        self._closed = False
+        self._submitting = threading.Lock()
+        """Held to add a job, and to close: no job is added behind the last one that is looked at."""
         self._thread = threading.Thread(target=self._work, name="shopfloor-store", daemon=True)
         self._thread.start()
 
@@ -223,21 +228,34 @@ class Writer:
         """One of many: those that stand in line one after the other are done at once, each with its answer.
 
         Between two statements the driver waits until the other threads let it go on: a few for all take a fraction
-        of the time that a few for each do.
+        of the time that a few for each do. Raises `StoreError` once the writer closes.
         """
         future: Future[T] = Future()
-        if not self._thread.is_alive():
-            raise StoreError("the store is closed")
-        self._jobs.put((jobs, asked, future))
+        with self._submitting:
+            if self._closed:
+                raise _store_closed()
+            self._jobs.put((jobs, asked, future))
         return future
 
     def _work(self) -> None:
-        while not self._closing and (item := self._jobs.get()) is not None:
-            # Not where whoever asked has gone already.
-            if item[2].set_running_or_notify_cancel():
-                self._answer([item])
-        if self._connection is not None:
-            self._pool.give_back(self._connection)
+        try:
+            while not self._closing and (item := self._jobs.get()) is not None:
+                # Not where whoever asked has gone already.
+                if item[2].set_running_or_notify_cancel():
+                    self._answer([item])
+        finally:
+            self._refuse_rest()
+            if self._connection is not None:
+                self._pool.give_back(self._connection)
+
+    def _refuse_rest(self) -> None:
+        """Accept no more jobs, and fail those that nobody will do."""
+        with self._submitting, suppress(queue.Empty):
+            self._closed = True
+            while True:
+                item = self._jobs.get_nowait()
+                if item is not None and item[2].set_running_or_notify_cancel():
+                    item[2].set_exception(_store_closed())
 
     def _answer(self, items: list[_Item], *, alone: bool = False, confirmed: bool = False) -> None:
         """Does these jobs and, unless they shall be alone, those behind them.
@@ -272,13 +290,14 @@ class Writer:
                 for jobs, asked in groupby(some, itemgetter(0)):
                     answers += jobs(connection, [item[1] for item in asked])
                 some = [] if alone or monotonic() > until else self._in_line()
+        self._end_intake()
         return answers
 
     @contextmanager
     def _transaction(self) -> Generator[Connection]:
         """On a connection that is kept: to get one takes as long as to write.
 
-        What the jobs added to the intake is on disk when this ends, and is gone again where the commit failed.
+        The intake is written before the commit, and is cut again where the commit fails.
         """
         try:
             self._check()
@@ -291,16 +310,33 @@ class Writer:
             # As late as possible: nothing is acknowledged that went to a file which is no longer there.
             self._check()
             connection.commit()
-            if self._intake is not None:
-                self._intake.end_write()
         except BaseException:
+            self._cancel()
+            raise
+
+    def _cancel(self) -> None:
+        """Cut the intake, then roll back: the write lock keeps other processes from the intake meanwhile."""
+        try:
             if self._intake is not None:
                 self._intake.cancel_write()
+        except Exception as error:  # noqa: BLE001 - the error that made the transaction fail is reported, not this one
+            _log.warning("%s; the intake is rewritten at the next recovery", error)
+        finally:
             # Whatever became of it, the next is a new one.
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-            raise
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    def _end_intake(self) -> None:
+        """Wait until the intake is on disk. Never raises: the jobs are committed and must not be done again.
+
+        They are acknowledged in any case: the database has them on disk, and the intake is the second copy.
+        """
+        try:
+            if self._intake is not None:
+                self._intake.end_write()
+        except Exception as error:  # noqa: BLE001 - see above
+            _log.warning("%s; the intake is rewritten at the next recovery", error)
 
     def _check(self) -> None:
         if self._health is not None:
@@ -318,8 +354,14 @@ class Writer:
 
     def close(self) -> None:
         """Does what is in line, then ends. Twice is fine."""
-        self._jobs.put(None)
+        with self._submitting:
+            self._closed = True
+            self._jobs.put(None)
         self._thread.join()
+
+
+def _store_closed() -> StoreError:
+    return StoreError("the store is closed")
 
 
 def _alone(connection: Connection, jobs: list[Job]) -> list[Any]:

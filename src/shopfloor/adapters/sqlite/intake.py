@@ -15,6 +15,7 @@ import fcntl
 import os
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -78,6 +79,8 @@ class Intake:
         """How large the file was before the write that is not committed yet."""
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="shopfloor-intake")
         self._flushing: Future[None] | None = None
+        self.needs_rewrite = False
+        """Whether the file may lack committed lines or have refused ones, until `replace`: a write to disk failed."""
 
     def add(self, line: bytes) -> None:
         self._pending.append(line)
@@ -118,12 +121,14 @@ class Intake:
         self._flushing = self._flusher.submit(force_to_disk, descriptor)
 
     def end_write(self) -> None:
-        """The database has committed. Returns when the lines are on disk."""
+        """The database has committed. Returns when the lines are on disk; raises where `replace` has to follow."""
         self._size_before = None
         try:
             if self._flushing is not None:
                 self._flushing.result()
         except OSError as error:
+            # To flush once more is no help: the system may have dropped the lines and report success.
+            self.needs_rewrite = True
             raise storage_error(error, f"cannot write {self._path}") from error
         finally:
             self._flushing = None
@@ -135,10 +140,15 @@ class Intake:
         if self._flushing is not None:
             self._flushing.exception()
             self._flushing = None
-        if self._descriptor is not None and self._size_before is not None:
-            os.ftruncate(self._descriptor, self._size_before)
-        self._size_before = None
-        self._unlock()
+        size_before, self._size_before = self._size_before, None
+        try:
+            if self._descriptor is not None and size_before is not None:
+                os.ftruncate(self._descriptor, size_before)
+        except OSError as error:
+            self.needs_rewrite = True
+            raise storage_error(error, f"cannot write {self._path}") from error
+        finally:
+            self._unlock()
 
     def _locked(self) -> int:
         """The descriptor of the file that has the name now, locked."""
@@ -157,12 +167,18 @@ class Intake:
 
     def _unlock(self) -> None:
         if self._descriptor is not None:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            except OSError:
+                # The lock goes with the descriptor.
+                self._forget()
 
     def _forget(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            # The descriptor is closed even where this fails, and what was to be on disk was flushed before.
+            with suppress(OSError):
+                os.close(descriptor)
 
     def name(self) -> str | None:
         """The name of the file; None where there is no file, or none with a whole first line."""
@@ -198,6 +214,7 @@ class Intake:
             write_private(self._path, content, durable=True)
         finally:
             self._forget()
+        self.needs_rewrite = False
         return IntakeMark(name, len(content), len(lines))
 
     def close(self) -> None:

@@ -22,6 +22,8 @@ _BESIDE: Final = (
     " LEFT JOIN channels ON channels.id = worker_runs.channel_id"
     " LEFT JOIN pins ON pins.worker_id = worker_runs.id"
 )
+PIN: Final = "INSERT INTO pins (worker_id) VALUES (?) ON CONFLICT DO NOTHING"
+UNPIN: Final = "DELETE FROM pins WHERE worker_id = ?"
 _LISTED: Final = f"SELECT {row_columns(listed=True)}, {_BESIDE}"
 _WHOLE: Final = f"SELECT {row_columns(listed=False)}, {_BESIDE}"
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from shopfloor.adapters.sqlite.intake import IntakeLine, IntakeMark, dispatch_line, message_line, pin_line
+from shopfloor.adapters.sqlite.queries import PIN, UNPIN, marks
 from shopfloor.adapters.sqlite.rows import columns_of
 from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
@@ -50,7 +51,7 @@ _ONE: Final = "SELECT body FROM dispatches WHERE run_id = ?"
 _STARTED: Final = "DELETE FROM dispatches WHERE run_id IN "
 # Ordered by us: asked to, SQLite would rather read everything that is queued.
 _CLAIMED: Final = "SELECT num, run_id, host FROM dispatches WHERE host IS NOT NULL"
-_RELEASE: Final = "UPDATE dispatches SET host = NULL WHERE run_id = ?"
+_RELEASE: Final = "UPDATE dispatches SET host = NULL WHERE run_id = ? AND host = ?"
 _PUT: Final = "INSERT INTO orders (run_id, id, body) VALUES (?, ?, ?) ON CONFLICT (run_id, id) DO NOTHING"
 _ORDERS: Final = "SELECT num, body FROM orders WHERE num > ? ORDER BY num"
 _DONE: Final = "DELETE FROM orders WHERE num = ?"
@@ -61,8 +62,6 @@ _KEEP_INTAKE: Final = "INSERT OR REPLACE INTO settings (name, value) VALUES ('in
 _COUNT: Final = "SELECT (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM orders) + (SELECT count(*) FROM pins)"
 _ANY_RUN: Final = "SELECT 1 FROM worker_runs LIMIT 1"
 _PINNED: Final = "SELECT worker_id FROM pins"
-_PIN: Final = "INSERT INTO pins (worker_id) VALUES (?) ON CONFLICT DO NOTHING"
-_UNPIN: Final = "DELETE FROM pins WHERE worker_id = ?"
 _BURIED: Final = "SELECT worker_id FROM tombstones"
 _KEEP_LOST: Final = "INSERT INTO dispatches (run_id, host, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _KEEP_LOST_KEY: Final = f"{_KEEP_KEY} ON CONFLICT DO NOTHING"
@@ -116,7 +115,7 @@ class SqliteQueue:
     async def started(self, run_ids: Sequence[str]) -> None:
         def job(database: sqlite3.Connection) -> None:
             for some in _portions(run_ids):
-                database.execute(_STARTED + _group(len(some)), some)
+                database.execute(_STARTED + marks(some), some)
 
         if run_ids:
             await self._write(job)
@@ -125,8 +124,8 @@ class SqliteQueue:
         found = await self._read(lambda database: database.execute(_CLAIMED).fetchall())
         return [(run_id, host) for _, run_id, host in sorted(found)]
 
-    async def release(self, run_ids: Collection[str]) -> None:
-        await self._write_all(_RELEASE, [(run_id,) for run_id in run_ids])
+    async def release(self, claims: Collection[tuple[str, str]]) -> None:
+        await self._write_all(_RELEASE, list(claims))
 
     async def put(self, order: Order) -> bool:
         body = _encode(order)
@@ -168,7 +167,7 @@ class SqliteQueue:
     async def recover(self, recorded: Recorded, *, is_idle: bool = False) -> int:
         def has_work(database: sqlite3.Connection) -> bool:
             mark = self._known_intake(database)
-            if mark is None or self._intake.is_grown(mark.size_bytes):
+            if mark is None or self._intake.needs_rewrite or self._intake.is_grown(mark.size_bytes):
                 return True
             is_changed = self._intake.size() != mark.size_bytes or database.execute(_COUNT).fetchone() != (mark.lines,)
             return is_idle and is_changed
@@ -208,7 +207,7 @@ def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], recorded
     recovered = 0
     for line in lines:
         if (pin := line.pin or line.unpin) is not None and pin not in buried:
-            database.execute(_PIN if line.pin else _UNPIN, (pin,))
+            database.execute(PIN if line.pin else UNPIN, (pin,))
         if (entry := line.dispatch or line.message) is None or entry.run_id in buried or recorded.has(entry):
             continue
         if isinstance(entry, Order):
@@ -296,7 +295,7 @@ def _keep(database: sqlite3.Connection, orders: list[_Kept]) -> list[str | Confl
 def _show(database: sqlite3.Connection, orders: list[_Kept]) -> list[_Kept]:
     """Lists these runs as queued; gives those that had no row yet."""
     ids = [order.run_id for order in orders]
-    there = {run_id for (run_id,) in database.execute(_THERE + _group(len(ids)), ids)}
+    there = {run_id for (run_id,) in database.execute(_THERE + marks(ids), ids)}
     new: dict[str, _Kept] = {}
     for order in orders:
         if order.run_id not in there:
@@ -319,12 +318,8 @@ def _portions(orders: Sequence[T]) -> list[list[T]]:
     return [list(orders[first : first + _ROWS]) for first in range(0, len(orders), _ROWS)]
 
 
-def _group(count: int) -> str:
-    return f"({', '.join('?' * count)})"
-
-
 def _groups(rows: list[tuple[Any, ...]]) -> str:
-    return ", ".join([_group(len(rows[0]))] * len(rows))
+    return ", ".join([marks(rows[0])] * len(rows))
 
 
 def _flat(rows: list[tuple[Any, ...]]) -> list[Any]:

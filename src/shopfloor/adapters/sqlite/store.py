@@ -18,7 +18,7 @@ from shopfloor.adapters.sqlite.changes import apply
 from shopfloor.adapters.sqlite.database import UNREADABLE, Pool, Writer, damaged, is_damage, open_database, readable
 from shopfloor.adapters.sqlite.health import Health
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
-from shopfloor.adapters.sqlite.queries import Query, marks
+from shopfloor.adapters.sqlite.queries import PIN, UNPIN, Query, marks
 from shopfloor.adapters.sqlite.rows import TIMELINE_COLUMNS, item_of, timeline_item_of
 from shopfloor.adapters.sqlite.search import find_runs, snippets
 from shopfloor.errors import ShopfloorError
@@ -36,8 +36,6 @@ _EXPIRED = (
     "SELECT id, completed_at FROM worker_runs WHERE completed_at < ? AND completed_at >= ?"
     " AND id NOT IN (SELECT worker_id FROM pins) ORDER BY completed_at, num LIMIT ?"
 )
-_PIN = "INSERT INTO pins (worker_id) VALUES (?) ON CONFLICT DO NOTHING"
-_UNPIN = "DELETE FROM pins WHERE worker_id = ?"
 
 
 class SqliteStore:
@@ -187,7 +185,7 @@ class SqliteStore:
         def job(connection: Connection) -> bool:
             if connection.execute("SELECT num FROM worker_runs WHERE id = ?", (run_id,)).fetchone() is None:
                 return False
-            connection.execute(_PIN if pinned else _UNPIN, (run_id,))
+            connection.execute(PIN if pinned else UNPIN, (run_id,))
             self.intake.add(pin_line(run_id, pinned=pinned))
             return True
 
@@ -203,7 +201,7 @@ class SqliteStore:
 
     async def delete(self, run_id: str) -> None:
         # Timeline, archive and search go with it, by cascade and trigger.
-        await self._execute(Query("DELETE FROM worker_runs WHERE id = ?", (run_id,)), Query(_UNPIN, (run_id,)))
+        await self._execute(Query("DELETE FROM worker_runs WHERE id = ?", (run_id,)), Query(UNPIN, (run_id,)))
 
     async def drop_archive(self, run_id: str) -> None:
         await self._execute(
