@@ -34,17 +34,19 @@ DOES = "steps: {Do: {block: command, command: 'true'}}"
 
 
 class DefectiveLogs:
-    """Logs that raise what nobody expects, once: when the log of a run is opened, or when its first step begins."""
+    """Logs that raise what nobody expects: when the log of the first run is opened, or when a worker's step begins."""
 
-    def __init__(self, logs: Logs, *, worker: str | None = None) -> None:
+    def __init__(self, logs: Logs, *, worker: str | None = None, times: int = 1) -> None:
         self._logs = logs
         self._worker = worker
-        self._raised = False
+        self._left = times
+        self._first: str | None = None
 
     @asynccontextmanager
     async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[Any]:
-        if self._worker is None:
-            self._raise_once()
+        self._first = self._first or run_id
+        if self._worker is None and run_id == self._first:
+            self._raise()
         async with self._logs.open(run_id, parent_run_id=parent_run_id) as log:
             yield _DefectiveLog(log, self)
 
@@ -59,11 +61,11 @@ class DefectiveLogs:
         if isinstance(payload, RunStarted):
             self._armed = payload.name == self._worker
         elif self._worker is not None and self._armed:
-            self._raise_once()
+            self._raise()
 
-    def _raise_once(self) -> None:
-        if not self._raised:
-            self._raised = True
+    def _raise(self) -> None:
+        if self._left:
+            self._left -= 1
             raise KeyError("a defect")
 
 
@@ -131,9 +133,11 @@ async def test_a_defect_while_a_sub_run_is_executed_ends_it_and_its_parent_goes_
     assert "a defect of Shopfloor: KeyError" in outcome.error.message
 
 
-async def test_a_defect_before_the_log_of_a_run_is_there_fails_the_run_and_no_other(floor: Floor):
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_defect_before_the_log_of_a_run_is_there_fails_the_run_and_no_other(floor: Floor, times: int):
     floor.worker("does", DOES)
-    async with floor.open(logs_of=DefectiveLogs) as shift:
+    # The second defect is in the way of the end itself, and of the next attempt.
+    async with floor.open(logs_of=lambda logs: DefectiveLogs(logs, times=times)) as shift:
         first, second = await shift.dispatch("does"), await shift.dispatch("does")
         outcomes = [await shift.ended(first), await shift.ended(second)]
         await shift.until(lambda: not shift.scheduler.busy, "the end")

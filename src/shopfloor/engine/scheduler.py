@@ -179,8 +179,11 @@ class Scheduler:
                 _log.error("run %s cannot be executed", claim.run_id, exc_info=error)
                 # No other process ends the run as long as this one lives. The next attempt finds the outcome, and
                 # notifies the parent.
-                with tolerating(f"run {claim.run_id} cannot be ended"), anyio.CancelScope(shield=True):
-                    return not await self._lifecycle.end_failed(claim, _failure_of(error))
+                try:
+                    with anyio.CancelScope(shield=True):
+                        return not await self._lifecycle.end_failed(claim, _failure_of(error))
+                except Exception as failed:  # noqa: BLE001 - see above
+                    _log.warning("run %s cannot be ended for now: %r", claim.run_id, failed)
                 return False
 
 
