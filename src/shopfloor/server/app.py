@@ -7,11 +7,14 @@ from functools import cache
 import anyio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 
 from shopfloor.server import execute, logs, orders, page_stream, runs, streams, workers
 from shopfloor.server.auth import Gate
 from shopfloor.server.body import BodyLimit
+from shopfloor.server.limits import COMPRESSED_BYTES, COMPRESSION_LEVEL
 from shopfloor.server.login_limiter import LoginLimiter
+from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.problems import HANDLERS
 from shopfloor.server.services import Services
 from shopfloor.server.spans import SpanStates
@@ -33,6 +36,13 @@ def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
         middleware=[
             Middleware(Gate, tokens=services.tokens, allowed_hosts=services.allowed_hosts, audit=services.audit),
             Middleware(BodyLimit),
+            Middleware(
+                GZipMiddleware,
+                minimum_size=COMPRESSED_BYTES,
+                compresslevel=COMPRESSION_LEVEL,
+                # What is left is JSON: files of the page are packed already, streams must not wait, logs keep their size.
+                exclude_content_types=(*DEFAULT_EXCLUDED_CONTENT_TYPES, "text/*", "image/*", LOG_MEDIA_TYPE),
+            ),
         ],
         exception_handlers=HANDLERS,
         lifespan=lambda _: watchers.working(),

@@ -53,6 +53,10 @@ STREAM_RUNS: Final = 16
 """How many runs a page can follow over its one connection."""
 
 # The server itself.
+COMPRESSED_BYTES: Final = 1024
+"""Responses of this many bytes are compressed, where the client accepts it."""
+COMPRESSION_LEVEL: Final = 1
+"""Of gzip: JSON shrinks to a fifth at the least level already, and the client is often on the same machine."""
 PAGE_FILE_BYTES: Final = 16 * 1024 * 1024
 """The largest file of the page that is given."""
 SHUTDOWN_SECONDS: Final = 5.0

@@ -23,7 +23,7 @@ from shopfloor.server.spans import spans_of
 from shopfloor.server.sse import closing
 from shopfloor.views import Finder, Found, Spans, brief
 
-_LINES = "application/x-ndjson"
+LOG_MEDIA_TYPE = "application/x-ndjson"
 Events = list[dict[str, Any]]
 
 operations = Operations()
@@ -55,7 +55,7 @@ def _brief(entries: list[Entry]) -> Events:
     return cast("Events", [msgspec.Raw(brief(entry.raw)) for entry in entries])
 
 
-@operations("GET", "/api/runs/{run_id}/log.jsonl", gives(_LINES, "An event on each line."), RunParams)
+@operations("GET", "/api/runs/{run_id}/log.jsonl", gives(LOG_MEDIA_TYPE, "An event on each line."), RunParams)
 async def download_log(request: Request, asked: RunParams) -> Response:
     """A run's log as a file: its bytes as they are, and as many as there are now."""
     copy = await services_of(request).logs.copy(asked.run_id)
@@ -66,7 +66,7 @@ async def download_log(request: Request, asked: RunParams) -> Response:
         "Content-Disposition": f'attachment; filename="{asked.run_id}.jsonl"',
         "Content-Length": str(copy.size),
     }
-    return StreamingResponse(copy.pieces(), headers=headers, media_type=_LINES)
+    return StreamingResponse(copy.pieces(), headers=headers, media_type=LOG_MEDIA_TYPE)
 
 
 @operations(
