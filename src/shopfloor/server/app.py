@@ -40,7 +40,7 @@ def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
                 GZipMiddleware,
                 minimum_size=COMPRESSED_BYTES,
                 compresslevel=COMPRESSION_LEVEL,
-                # What is left is JSON: files of the page are packed already, streams must not wait, logs keep their size.
+                # Leaves JSON: files of the page are packed already, streams must not wait, logs keep their size.
                 exclude_content_types=(*DEFAULT_EXCLUDED_CONTENT_TYPES, "text/*", "image/*", LOG_MEDIA_TYPE),
             ),
         ],
