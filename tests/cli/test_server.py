@@ -294,7 +294,7 @@ def test_prune_deletes_what_ended_long_ago_and_keeps_what_is_pinned(server, shop
     assert shopfloor("prune", "--older-than", "0s", "--yes").stdout == "1 run deleted\n"
     assert [path.stem for path in transcripts()] == [pinned["id"]]
     assert "1 of 1 runs" in shopfloor("list").stdout
-    assert shopfloor("rebuild").stdout.startswith("1 runs")
+    assert shopfloor("rebuild").stdout.startswith("1 run from")
     assert shopfloor("prune", "--older-than", "soon").stderr.startswith("error[usage]")
 
 

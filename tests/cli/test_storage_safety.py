@@ -68,7 +68,7 @@ def test_a_damaged_database_is_an_error_that_says_what_to_do_and_rebuild_does_it
     assert rebuilt.returncode == 0, rebuilt.stderr
     assert "shopfloor.db.damaged-1" in rebuilt.stderr
     assert database.with_name("shopfloor.db.damaged-1").read_bytes() == damaged
-    assert rebuilt.stdout.startswith("1 runs from ")
+    assert rebuilt.stdout.startswith("1 run from ")
     # One that can be opened, and is damaged inside.
     with sqlite3.connect(database) as connection:
         connection.execute("PRAGMA writable_schema = ON")

@@ -16,7 +16,7 @@ from shopfloor.engine.registry import RunRegistry
 from shopfloor.engine.run_service import RunService
 from shopfloor.engine.tree_limit import TreeLimiter
 from shopfloor.engine.workshop import StoragePorts
-from shopfloor.errors import StepFailed, StoreError, TreeLimit
+from shopfloor.errors import StepFailed, StorageError, StoreError, TreeLimit
 from shopfloor.limits import STORAGE_PATIENCE_SECONDS, STORAGE_RETRY_SECONDS, SUB_RUN_DEPTH, TREE_OPEN_RUNS
 from shopfloor.log import RunCompleted, Usage, new_run_id
 from shopfloor.ports import RunOrigin, RunRequest
@@ -86,7 +86,10 @@ class SubRuns:
         except anyio.get_cancelled_exc_class():
             if attempt.leaving not in ("suspended", "stopped"):
                 stopped = attempt.stop_reason(trying.place) or "its parent stopped waiting for it"
-                await _to_its_end(self._cancel(child, stopped))
+                try:
+                    await _to_its_end(self._cancel(child, stopped))
+                except (StorageError, StoreError) as error:
+                    _log.warning("run %s cannot be cancelled: %s", child, error.message)
             raise
 
     async def _order_child(
@@ -101,15 +104,14 @@ class SubRuns:
             await self._service.enqueue(queued)
 
     async def _cancel(self, child: str, reason: str) -> None:
-        """Have a sub-run cancelled. Waits for a database that cannot be written; after that the sub-run is left."""
+        """Have a sub-run cancelled. Waits a while for a database that cannot be written."""
         deadline = anyio.current_time() + STORAGE_PATIENCE_SECONDS
         while True:
             try:
                 return await self._service.request_cancel(child, reason)
-            except StoreError as error:
+            except (StorageError, StoreError):
                 if anyio.current_time() > deadline:
-                    _log.warning("run %s cannot be cancelled: %s", child, error.message)
-                    return None
+                    raise
             await anyio.sleep(STORAGE_RETRY_SECONDS)
 
     async def cancel_open(self, attempt: Attempt) -> None:
@@ -119,7 +121,7 @@ class SubRuns:
             for place, step in attempt.journal.open_steps():
                 if step.child_run_id is not None:
                     reason = attempt.stop_reason(place) or "its parent has ended"
-                    tasks.start_soon(self._service.request_cancel, step.child_run_id, reason)
+                    tasks.start_soon(self._cancel, step.child_run_id, reason)
 
     async def cancel_tree(self, attempt: Attempt, reason: str) -> None:
         """Order the root of the run's tree to be cancelled, which cancels everything below it."""
