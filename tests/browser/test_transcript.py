@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.colours import background, named, rgb
 from tests.browser.conftest import Archive
-from tests.browser.parts import button, card, cards, result, row, search, transcript
+from tests.browser.parts import button, card, cards, result, row, search, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -17,8 +17,14 @@ TALL = {"width": 1280, "height": 3_000}
 
 @pytest.fixture
 def page(tabs: Tabs, archive: Archive) -> Page:
-    """The run that has one of everything, on a screen that holds most of it."""
-    return tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}", viewport=TALL)
+    """The run that has one of everything, on a screen that holds most of it, once all of it is loaded.
+
+    What is loaded late moves what is below it: a click between two of its places would be none.
+    """
+    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}", viewport=TALL)
+    expect(timeline(page).locator("li[data-seq]").first).to_be_attached()
+    expect(transcript(page).locator("strong").first).to_be_visible()
+    return page
 
 
 def head(page: Page, seq: int):
