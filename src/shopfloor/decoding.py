@@ -14,7 +14,8 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 T = TypeVar("T")
-_building = threading.Lock()
+# Reentrant: what a Struct does when it is made may decode, too.
+_building = threading.RLock()
 
 
 @overload

@@ -103,19 +103,19 @@ class SubRuns:
             await attempt.child_started(trying, queued.run_id, request.worker, request.input)
             await self._service.enqueue(queued)
 
-    async def _cancel(self, child: str, reason: str) -> None:
-        """Have a sub-run cancelled. Waits a while for a database that cannot be written."""
+    async def _cancel(self, run_id: str, reason: str) -> None:
+        """Have a run cancelled. Waits a while for a database that cannot be written."""
         deadline = anyio.current_time() + STORAGE_PATIENCE_SECONDS
         while True:
             try:
-                return await self._service.request_cancel(child, reason)
+                return await self._service.request_cancel(run_id, reason)
             except (StorageError, StoreError):
                 if anyio.current_time() > deadline:
                     raise
             await anyio.sleep(STORAGE_RETRY_SECONDS)
 
     async def cancel_open(self, attempt: Attempt) -> None:
-        """Sub-runs that nobody waits for any more when this run ends go with it."""
+        """Cancel the sub-runs that are still open when this run ends."""
         # All at once, so that the database stores many of them together.
         async with anyio.create_task_group() as tasks:
             for place, step in attempt.journal.open_steps():
@@ -126,7 +126,7 @@ class SubRuns:
     async def cancel_tree(self, attempt: Attempt, reason: str) -> None:
         """Order the root of the run's tree to be cancelled, which cancels everything below it."""
         first = attempt.journal.first
-        await self._service.request_cancel((first.root_run_id if first else None) or attempt.run_id, reason)
+        await self._cancel((first.root_run_id if first else None) or attempt.run_id, reason)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
