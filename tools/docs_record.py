@@ -12,8 +12,8 @@ from shopfloor.limits import (
     SECRET_MIN_CHARS,
     SUBSCRIBER_EVENTS,
 )
-from shopfloor.log import FORMAT
-from shopfloor.record import MASK, Durability, Gap, SubscriberStats
+from shopfloor.log import FORMAT, MASK, Gap
+from shopfloor.record import Durability, SubscriberStats
 from tools.docs_markdown import code, fenced, section, table
 from tools.docs_source import ROOT, SOURCE, constant, field_docs, summary
 

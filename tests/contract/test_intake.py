@@ -48,8 +48,8 @@ class Logs:
 async def opened(folder: Path, *, recorded: Collection[str] = ()) -> tuple[SqliteQueue, SqliteStore]:
     """A queue as every process opens it. `recorded` are the runs whose logs have what was asked."""
     store = await SqliteStore.open(folder / "shopfloor.db")
-    queue = SqliteQueue(store)
-    await queue.recover(Logs(recorded))
+    queue = SqliteQueue(store, Logs(recorded))
+    await queue.recover()
     return queue, store
 
 
@@ -104,7 +104,7 @@ async def test_an_older_copy_of_the_database_gets_what_it_does_not_know(tmp_path
     await store.close()
     copy = (tmp_path / "shopfloor.db").read_bytes()
     queue, store = await opened(tmp_path)
-    await queue.recover(Logs(), is_idle=True)
+    await queue.recover(is_idle=True)
     await queue.dispatch(new)
     await store.close()
     (tmp_path / "shopfloor.db").write_bytes(copy)
@@ -136,13 +136,13 @@ async def test_what_logs_have_is_dropped_when_there_is_much_of_it_or_nothing_els
         await queue.dispatch(order)
     assert len(kept(tmp_path)) > INTAKE_BYTES
     await queue.started([order.run_id for order in large[1:]])
-    await queue.recover(Logs())
+    await queue.recover()
     assert large[0].run_id in kept(tmp_path)
     assert not any(order.run_id in kept(tmp_path) for order in large[1:])
     await queue.started([large[0].run_id])
-    await queue.recover(Logs())
+    await queue.recover()
     assert large[0].run_id in kept(tmp_path)
-    await queue.recover(Logs(), is_idle=True)
+    await queue.recover(is_idle=True)
     assert large[0].run_id not in kept(tmp_path)
     await store.close()
 
@@ -168,7 +168,7 @@ async def test_an_intake_that_somebody_deleted_is_made_again_from_the_database(t
     await queue.dispatch(first)
     (tmp_path / "intake.jsonl").unlink()
     await queue.dispatch(second)
-    await queue.recover(Logs())
+    await queue.recover()
     await store.close()
     lose_database(tmp_path)
     queue, store = await opened(tmp_path)
@@ -213,7 +213,7 @@ async def test_a_dispatch_whose_line_did_not_reach_the_disk_is_acknowledged_and_
     assert [order.run_id for order in claims] == [run_id for run_id, _ in await queue.claimed()]
     # The page that the disk did not take is gone.
     (tmp_path / "intake.jsonl").write_text(flushed)
-    await queue.recover(Logs())
+    await queue.recover()
     await store.close()
     lose_database(tmp_path)
     queue, store = await opened(tmp_path)
@@ -237,12 +237,12 @@ async def test_a_refused_line_that_cannot_be_cut_off_goes_with_the_next_recovery
     with pytest.raises(StoreError, match="FOREIGN KEY"):
         store.writer.submit(refused_at_commit).result()
     assert "of nobody" in kept(tmp_path)
-    await queue.recover(Logs())
+    await queue.recover()
     assert "of nobody" not in kept(tmp_path)
     assert first.run_id in kept(tmp_path)
     # That was all there was to do.
     name = kept(tmp_path)
-    await queue.recover(Logs())
+    await queue.recover()
     assert kept(tmp_path) == name
     await store.close()
 
@@ -272,7 +272,7 @@ async def test_processes_that_dispatch_and_compact_at_once_lose_nothing(tmp_path
             await queue.dispatch(order)
             made.append(order.run_id)
             if n % 4 == number:
-                await queue.recover(Logs(), is_idle=True)
+                await queue.recover(is_idle=True)
         await store.close()
 
     threads = [threading.Thread(target=anyio.run, args=(process, number)) for number in range(4)]
@@ -326,7 +326,7 @@ async def test_content_that_only_one_connection_has_wrong_is_no_damage(tmp_path:
     queue, store = await opened(tmp_path)
     order = dispatch("a")
     await queue.dispatch(order)
-    await store.apply([], place=38)
+    await store.apply([], mark=38)
     await store.close()
     database = tmp_path / "shopfloor.db"
     sound = b'intake["' if kept_wrong == "mark" else b'{"run_id":"' + order.run_id.encode()
@@ -338,11 +338,11 @@ async def test_content_that_only_one_connection_has_wrong_is_no_damage(tmp_path:
         queue = SqliteQueue(store)
         # The connection reads the page and nobody decodes its content.
         if kept_wrong == "mark":
-            assert await store.place() == 38
+            assert await store.mark() == 38
         else:
             assert await queue.claim_one(order.run_id, "h", instead_of="nobody") is None
         os.pwrite(file.fileno(), sound, offset)
-        assert await queue.recover(Logs()) == 0
+        assert await queue.recover() == 0
         assert await queue.claim("h", 9) == [order]
         assert store.failure() is None
         await store.close()

@@ -1048,16 +1048,16 @@ async def test_only_views_that_are_past_the_end_of_a_log_are_taken_back(store: S
 
 
 async def test_the_place_is_where_it_was_put(store: Store) -> None:
-    assert await store.place() == 0
+    assert await store.mark() == 0
     for place in (17, 2**40, 5):
-        await store.apply([], place=place)
-        assert await store.place() == place
+        await store.apply([], mark=place)
+        assert await store.mark() == place
 
 
 async def test_a_rebuild_begins_at_the_first_place(store: Store) -> None:
-    await store.apply([], place=17)
+    await store.apply([], mark=17)
     await store.clear_views()
-    assert await store.place() == 0
+    assert await store.mark() == 0
 
 
 async def test_compacting_changes_nothing_that_can_be_read(store: Store) -> None:

@@ -12,9 +12,9 @@ import anyio
 import msgspec
 
 from shopfloor.engine import RunEngine
-from shopfloor.log import Event, RunCompleted, decode
+from shopfloor.log import Event, Masking, RunCompleted, decode
 from shopfloor.ports import CallResult, Logs, RunItem, RunRequest
-from shopfloor.record import Masking, Storage, read
+from shopfloor.record import Storage, read
 from shopfloor.wiring import Office, Workers, local_engine, local_office, local_shop
 
 PATIENCE = 30.0

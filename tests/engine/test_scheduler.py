@@ -15,9 +15,8 @@ from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.engine import ClaimPolicy
 from shopfloor.errors import DatabaseBusy
 from shopfloor.limits import LEAVING_SECONDS, STOPPED_HOST_SECONDS, STORAGE_PATIENCE_SECONDS
-from shopfloor.log import RunStarted, ToolCall
+from shopfloor.log import Masking, RunStarted, ToolCall
 from shopfloor.ports import Log, Logs, Order
-from shopfloor.record import Masking
 from shopfloor.wiring import Office
 
 pytestmark = pytest.mark.anyio
@@ -53,6 +52,9 @@ class DefectiveLogs:
     @property
     def masks(self) -> bool:
         return self._logs.masks
+
+    async def delete(self, run_id: str) -> None:
+        await self._logs.delete(run_id)
 
     def room(self) -> int:
         return self._logs.room()

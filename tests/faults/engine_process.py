@@ -25,9 +25,9 @@ from shopfloor.adapters.models import remote  # noqa: F401 - as above
 from shopfloor.engine import RunEngine
 from shopfloor.engine.keeper import keep, reconcile, take_over
 from shopfloor.errors import RunEnded, RunNotFound
-from shopfloor.log import Delta, Entry, Payload, RunCompleted, ToolCall, ToolResult, decode
+from shopfloor.log import Delta, Entry, Masking, Payload, RunCompleted, ToolCall, ToolResult, decode
 from shopfloor.ports import CallResult, Log, Logs, RunOrigin, RunRequest
-from shopfloor.record import Masking, Storage, last_entry, read
+from shopfloor.record import Storage, last_entry, read
 from shopfloor.views import DEFINITION_CHANGED
 from shopfloor.wiring import Office, Workers, local_engine, local_office, local_shop
 
@@ -96,17 +96,17 @@ class TrappedLog:
         return self._log.mask
 
     @property
-    def on_disk(self) -> bool:
-        return self._log.on_disk
+    def is_durable(self) -> bool:
+        return self._log.is_durable
 
-    async def force(self) -> None:
-        await self._log.force()
+    async def make_durable(self) -> None:
+        await self._log.make_durable()
 
     def append_now(self, payload: Payload) -> Entry:
         return self._log.append_now(payload)
 
-    def tell(self, delta: Delta) -> None:
-        self._log.tell(delta)
+    def publish_delta(self, delta: Delta) -> None:
+        self._log.publish_delta(delta)
 
     async def append(
         self,
@@ -138,6 +138,9 @@ class TrappedLogs:
     @property
     def masks(self) -> bool:
         return self._logs.masks
+
+    async def delete(self, run_id: str) -> None:
+        await self._logs.delete(run_id)
 
     def room(self) -> int:
         return self._logs.room()

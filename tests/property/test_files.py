@@ -14,8 +14,8 @@ from tests.property.strategies import log_of, payloads, runs, text
 from tests.samples import CHILD_ID, PARENT_ID, RUN_ID, broken_rules, raw_log, said, started
 
 from shopfloor.errors import InvalidEvent
-from shopfloor.log import Payload, RunCompleted, decode
-from shopfloor.record import Cursor, Durability, Recorder, Reset, last_entry, read
+from shopfloor.log import Payload, Reset, RunCompleted, decode
+from shopfloor.record import Cursor, Durability, Recorder, last_entry, read
 
 Run = list[tuple[Payload, dict[str, Any]]]
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shopfloor.record import Masking
+from shopfloor.log import Masking
 
 letters = st.text("ab", min_size=6, max_size=9)
 secrets = st.lists(letters, min_size=1, max_size=3)

@@ -15,6 +15,7 @@ from shopfloor.log import (
     Delta,
     Event,
     Line,
+    Masking,
     PartialMessage,
     PieceKind,
     RunStarted,
@@ -26,7 +27,6 @@ from shopfloor.log import (
     is_piece,
     piece_blocks,
 )
-from shopfloor.record import Masking
 from shopfloor.views import StreamState, archive, stream_step, without_pieces
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)

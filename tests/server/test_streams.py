@@ -134,7 +134,7 @@ async def _typed(logs: LocalLogs, client: httpx.Client, run_id: str, typed: list
             heard = (one for one in received if isinstance(one, Received))
             got = [next(heard)]
             for delta in typed:
-                log.tell(delta)
+                log.publish_delta(delta)
                 got.append(next(heard))
             await log.append(msgspec.structs.replace(assistant("Hello"), message_id="m1"), path="test")
             await log.append(ended())
@@ -398,7 +398,7 @@ async def _typed_to_a_page(logs: LocalLogs, client: httpx.Client, run_id: str, d
         with listening(client, "/api/stream", params={"runs": run_id}) as received:
             heard = (one for one in received if isinstance(one, Received) and one.event in ("log", "delta"))
             assert next(heard).event == "log"
-            log.tell(delta)
+            log.publish_delta(delta)
             return next(heard)
 
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from shopfloor.engine.output import Output
 from shopfloor.limits import OUTPUT_JOIN_BYTES, RESULT_TAIL_BYTES
-from shopfloor.log import TextBlock
+from shopfloor.log import MASK, Masking, TextBlock
 from shopfloor.ports import Piece
-from shopfloor.record import MASK, Masking
 
 
 def texts(blocks) -> list[tuple[str, str]]:

@@ -315,7 +315,7 @@ def test_a_run_with_too_much_text_says_where_its_search_stops(storage: Storage, 
         (item,) = (await store.list_runs(RunFilter(search="early"), limit=5)).items
         assert item.search_stopped_at == 3
         assert (await store.list_runs(RunFilter(search="late"), limit=5)).total == 0
-        shown = table([msgspec.to_builtins(item_of(item, LocalLogReader(storage)))], Style(enabled=False), 120)
+        shown = table([msgspec.to_builtins(await item_of(item, LocalLogReader(storage)))], Style(enabled=False), 120)
         assert shown[-1].strip() == "search stops at event 3: the run has more text than is indexed"
 
     anyio.run(main)
@@ -338,7 +338,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
                 while await store.known_runs() != set(runs) or storage.announcements.stat().st_size > 400:
                     await anyio.sleep(0.02)
             tasks.cancel_scope.cancel()
-        assert await store.place() <= storage.announcements.stat().st_size
+        assert await store.mark() <= storage.announcements.stat().st_size
         await store.close()
         # A list without a server takes up what comes then, and a new database everything.
         late = new_run_id()

@@ -7,6 +7,7 @@ import pytest
 from shopfloor.log import (
     INTERRUPTED_STOP,
     AssistantMessage,
+    Masking,
     PartialMessage,
     StreamBlock,
     TextBlock,
@@ -14,7 +15,6 @@ from shopfloor.log import (
     covers_pieces,
     is_piece,
 )
-from shopfloor.record import Masking
 
 
 def piece(kind: str, block: int, offset: int, chunk: str, **fields: str) -> StreamBlock:

@@ -11,8 +11,8 @@ import pytest
 from tests.samples import RUN_ID, broken_rules, completed, said, started
 
 from shopfloor.limits import DROP_WARNING_SECONDS, SUBSCRIBER_EVENTS
-from shopfloor.log import Entry
-from shopfloor.record import FanOut, Gap, Recorder, Subscription, read
+from shopfloor.log import Entry, Gap
+from shopfloor.record import FanOut, Recorder, Subscription, read
 
 
 def entry(seq: int) -> Entry:

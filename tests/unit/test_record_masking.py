@@ -10,8 +10,19 @@ from tests.samples import BLOCKS, PAYLOADS, RUN_ID, broken_rules, called, place_
 
 from shopfloor.errors import InvalidEvent, InvalidSecret
 from shopfloor.limits import SECRET_MIN_CHARS
-from shopfloor.log import CommandBlock, Payload, RunStarted, StepCompleted, TextBlock, UserMessage, decode
-from shopfloor.record import MASK, Hook, Masking, Recorder, read
+from shopfloor.log import (
+    MASK,
+    CommandBlock,
+    Hook,
+    Masking,
+    Payload,
+    RunStarted,
+    StepCompleted,
+    TextBlock,
+    UserMessage,
+    decode,
+)
+from shopfloor.record import Recorder, read
 
 SECRET = "hunter2-correct-horse"
 

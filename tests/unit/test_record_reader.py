@@ -13,8 +13,8 @@ from tests.samples import ROOT, RUN_ID, broken_rules, completed, raw_log, said, 
 
 from shopfloor.errors import FileMissing
 from shopfloor.limits import LOG_LINE_BYTES, PROBE_CHUNK_BYTES, READ_CHUNK_BYTES
-from shopfloor.log import Entry, decode
-from shopfloor.record import Cursor, Problem, Recorder, Reset, SharedReads, follow, is_locked, last_entry, read
+from shopfloor.log import Entry, Reset, decode
+from shopfloor.record import Cursor, Problem, Recorder, SharedReads, follow, is_locked, last_entry, read
 
 TEN = raw_log("abcdefghi")
 MIXED = raw_log("x" * size for size in [10, 60_000, 0, 0, 5_000, 300_000, 1, 2, 4_095, 4_096, 4_097, 70_000, 3])

@@ -18,7 +18,7 @@ from shopfloor.cli.remote import is_remote
 from shopfloor.cli.signals import receive_signals
 from shopfloor.errors import RunNotFound, ShopfloorError, UnexpectedError
 from shopfloor.limits import OUTCOME_PAUSE_SECONDS
-from shopfloor.record import Masking
+from shopfloor.log import Masking
 from shopfloor.wiring import Workers, open_client
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from shopfloor.errors import UsageError
-from shopfloor.record import Masking
+from shopfloor.log import Masking
 
 
 def add_masking(parser: ArgumentParser) -> None:

@@ -10,8 +10,8 @@ from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of
 from shopfloor.cli.remote import entries_of, is_remote
 from shopfloor.cli.style import Style, write_json
 from shopfloor.cli.transcript import Transcript
-from shopfloor.log import Entry, RunCompleted
-from shopfloor.record import Reset, follow, is_locked, last_entry
+from shopfloor.log import Entry, Reset, RunCompleted
+from shopfloor.record import follow, is_locked, last_entry
 
 EXAMPLES = """\
   shopfloor tail last                from the beginning, until the outcome

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.keeper import keep, reconcile, take_over
     from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
-    from shopfloor.engine.recovery import finish_deletions, keep_until_lost, recover
+    from shopfloor.engine.recovery import finish_deletions, keep_until_lost
     from shopfloor.engine.registry import ClaimPolicy
     from shopfloor.engine.retention import delete_run, prunable, prunable_archives, prune, prune_archives
     from shopfloor.engine.run import Run
@@ -89,7 +89,6 @@ __all__ = [
     "prune",
     "prune_archives",
     "reconcile",
-    "recover",
     "run_command",
     "shell_argv",
     "take_over",

@@ -36,6 +36,7 @@ from shopfloor.log import (
     Delta,
     Entry,
     Event,
+    Masking,
     Payload,
     Process,
     Session,
@@ -43,7 +44,6 @@ from shopfloor.log import (
     StepStarted,
 )
 from shopfloor.ports import Log
-from shopfloor.record import Masking
 
 if TYPE_CHECKING:
     from shopfloor.engine.workers.definition import Retry
@@ -185,7 +185,7 @@ class Attempt:
 
     def tell(self, trying: Trying, message_id: str, **piece: Any) -> None:
         """Passes on a piece of a message that is being made."""
-        self._log.tell(
+        self._log.publish_delta(
             Delta(
                 after=self._last_seq,
                 path=trying.place.path,
@@ -200,13 +200,13 @@ class Attempt:
         return self._log.mask
 
     @property
-    def on_disk(self) -> bool:
+    def is_durable(self) -> bool:
         """Whether a power cut would take nothing of what is written."""
-        return self._log.on_disk
+        return self._log.is_durable
 
-    async def force(self) -> None:
+    async def make_durable(self) -> None:
         """Returns when all that is written is on disk."""
-        await self._log.force()
+        await self._log.make_durable()
 
     def said(self, place: Place) -> list[Said]:
         return self.journal.said.get(place, [])

@@ -53,7 +53,7 @@ class Inbox:
 
     async def delete_recorded(self) -> None:
         """Delete the messages that logs have from the queue, many at once."""
-        done = [number for number, attempt in self._recorded.items() if attempt is None or attempt.on_disk]
+        done = [number for number, attempt in self._recorded.items() if attempt is None or attempt.is_durable]
         await self._ports.queue.done(done)
         for number in done:
             del self._recorded[number]
@@ -126,8 +126,8 @@ class Inbox:
             if isinstance(last.payload, RunCompleted):
                 self._interrupted.pop(run_id, None)
                 return True
-            if host is not None and host != self._registry.host_id and self._ports.hosts.alive(host):
-                self._interrupt(order, host)
+            if host is not None and host != self._registry.host_id and await self._ports.hosts.is_alive(host):
+                await self._interrupt(order, host)
                 # A run that another host executes needs no resume.
                 return order.kind == "resume"
         if not can_go_on(self._ports.storage, run_id):
@@ -145,19 +145,19 @@ class Inbox:
         if await anyio.to_thread.run_sync(partial(end_orphan, self._ports.storage, run_id, cancelled=reason)):
             await self._resumption.notify_parent_of(run_id)
 
-    def _interrupt(self, order: Order, host: str) -> None:
+    async def _interrupt(self, order: Order, host: str) -> None:
         """End a host that executes nothing but this run, where it does not take up a cancel soon: it may be stopped."""
-        if order.kind != "cancel" or not self._ports.hosts.alone(host):
+        if order.kind != "cancel" or not await self._ports.hosts.is_dedicated(host):
             return
         since = self._interrupted.get(order.run_id)
         if since is None:
             self._interrupted[order.run_id] = time.monotonic()
             if not can_go_on(self._ports.storage, order.run_id):
                 # A bare command: its host looks for no messages.
-                self._ports.hosts.interrupt(host)
+                await self._ports.hosts.interrupt(host)
         elif time.monotonic() - since > STOPPED_HOST_SECONDS:
             self._interrupted.pop(order.run_id)
-            self._ports.hosts.kill(host)
+            await self._ports.hosts.kill(host)
 
 
 def _reason_of(order: Order) -> str:

@@ -15,9 +15,9 @@ from shopfloor.decoding import json_decoder
 from shopfloor.engine.shortage import is_temporary
 from shopfloor.errors import FileMissing, InvalidEvent, StorageError
 from shopfloor.limits import ANNOUNCEMENT_BYTES, INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS, INGEST_RUNS
-from shopfloor.log import Entry, Event, decode
+from shopfloor.log import Entry, Event, Reset, decode
 from shopfloor.ports import Change, Folded, Gone, RunItem, Store
-from shopfloor.record import Cursor, Problem, Reset, Storage, is_locked, read
+from shopfloor.record import Cursor, Problem, Storage, is_locked, read
 from shopfloor.views import (
     ArchiveEntry,
     RunRow,
@@ -148,14 +148,14 @@ class Ingest:
         if self._place < self._announcement_bytes:
             return
         # First in the store: should this process end in between, all of the file is looked at once more.
-        await self._store.apply([], place=1)
+        await self._store.apply([], mark=1)
         place = self._storage.forget_announced(self._place)
         if place == self._place:
-            await self._store.apply([], place=place)
+            await self._store.apply([], mark=place)
         self._place = place
 
     async def _begin(self, *, everything: bool) -> None:
-        self._place = await self._store.place()
+        self._place = await self._store.mark()
         await self._take_up(await self._store.open_runs())
         # A store that has taken up nothing is new: the announcements tell only of the newest logs.
         if everything or not self._place:
@@ -218,8 +218,8 @@ class Ingest:
                 break
         return changes, taken
 
-    async def _keep(self, changes: list[Change], place: int | None = None) -> None:
-        await self._store.apply(changes, place=place)
+    async def _keep(self, changes: list[Change], mark: int | None = None) -> None:
+        await self._store.apply(changes, mark=mark)
         await self.tell(*(change.row.id for change in changes))
 
     async def _take_back(self) -> int:

@@ -10,7 +10,6 @@ import anyio.to_thread
 
 from shopfloor.engine.ingest import Ingest
 from shopfloor.engine.orphans import can_go_on, end_orphan, is_orphan
-from shopfloor.engine.recovery import recover
 from shopfloor.engine.retention import prune
 from shopfloor.engine.shortage import tolerating
 from shopfloor.limits import HOST_CHECK_SECONDS, INTAKE_IDLE_SECONDS, RETENTION_CHECK_SECONDS
@@ -79,7 +78,7 @@ async def _reconcile_for_ever(storage: Storage, store: Store, queue: Queue, resu
         # The next look may go better; a run that cannot be ended must not stop the others' rows.
         with tolerating("cannot reconcile"):
             is_idle = time.monotonic() > idle_at
-            await recover(storage, queue, is_idle=is_idle)
+            await queue.recover(is_idle=is_idle)
             if is_idle:
                 idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
             await take_over(storage, queue, resumption)

@@ -7,9 +7,8 @@ import codecs
 from collections import deque
 
 from shopfloor.limits import MASK_HOLD_BYTES, OUTPUT_JOIN_BYTES, RESULT_TAIL_BYTES
-from shopfloor.log import TextBlock
+from shopfloor.log import Masking, TextBlock
 from shopfloor.ports import Piece, StreamName
-from shopfloor.record import Masking
 
 
 class Output:

@@ -13,8 +13,7 @@ from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.journal import Place
 from shopfloor.errors import ShopfloorError, StorageError
 from shopfloor.limits import PIECE_SECONDS
-from shopfloor.log import AssistantMessage, PartialMessage
-from shopfloor.record import Masking
+from shopfloor.log import AssistantMessage, Masking, PartialMessage
 
 Write = Callable[[AssistantMessage], Awaitable[object]]
 

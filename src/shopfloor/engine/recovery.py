@@ -3,55 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import anyio
 
 from shopfloor.engine.retention import erase
-from shopfloor.errors import FileMissing, InvalidEvent, ShopfloorError, StorageError, StorageLost
+from shopfloor.errors import ShopfloorError, StorageLost
 from shopfloor.limits import STORAGE_CHECK_SECONDS
-from shopfloor.log import Payload, RunCompleted, RunStarted, ToolResult, UnknownPayload, decode
-from shopfloor.ports import Order, Queue, QueuedRun, Store
-from shopfloor.record import Storage, read
+from shopfloor.ports import Queue, Store
+from shopfloor.record import Storage
 
 if TYPE_CHECKING:
     from shopfloor.engine.scheduler import Scheduler
 
 _log = logging.getLogger("shopfloor.engine")
-
-
-async def recover(storage: Storage, queue: Queue, *, is_idle: bool = False) -> int:
-    """Queue again what was acknowledged before the database was lost; give how many dispatches and messages."""
-    return await queue.recover(_Recorded(storage), is_idle=is_idle)
-
-
-class _Recorded:
-    """What the logs of a storage know of what was asked."""
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-
-    def has(self, entry: QueuedRun | Order) -> bool:
-        for payload in self._payloads(entry.run_id):
-            if isinstance(entry, QueuedRun) or isinstance(payload, RunCompleted):
-                return True
-            if isinstance(payload, ToolResult) and payload.call_id == entry.body.get("call_id"):
-                return True
-        return False
-
-    def keyed(self) -> Iterator[QueuedRun]:
-        for run_id in self._storage.run_ids():
-            first = next(self._payloads(run_id), None)
-            if isinstance(first, RunStarted) and first.idempotency_key is not None:
-                yield QueuedRun(run_id=run_id, started=first)
-
-    def _payloads(self, run_id: str) -> Iterator[Payload | UnknownPayload]:
-        """What the log of a run has, as far as it can be read; nothing where there is no log."""
-        with suppress(FileMissing, InvalidEvent, StorageError):
-            for entry in read(self._storage.log_path(run_id), report=lambda problem: None):
-                yield decode(entry.raw).payload
 
 
 async def finish_deletions(storage: Storage, store: Store, queue: Queue) -> int:

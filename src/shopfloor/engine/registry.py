@@ -114,7 +114,7 @@ class RunRegistry:
 
     def recorded(self) -> list[str]:
         """Return the started runs whose logs have got to the disk: the queue may delete them."""
-        return [attempt.run_id for attempt in self.started if attempt.on_disk]
+        return [attempt.run_id for attempt in self.started if attempt.is_durable]
 
     def forget_started(self, run_ids: Sequence[str]) -> None:
         """Forget started runs that the queue has deleted."""

@@ -14,8 +14,7 @@ from shopfloor.engine.workers.catalogue import Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange
 from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
-from shopfloor.log import RunCompleted, RunStarted, decode
-from shopfloor.record import MASK
+from shopfloor.log import MASK, RunCompleted, RunStarted, decode
 from shopfloor.views import as_text
 
 
@@ -121,7 +120,7 @@ class Resumption:
         Return False where there is no such run.
         """
         claimer = dict(await self._ports.queue.claimed()).get(run_id)
-        if claimer is not None and self._ports.hosts.alive(claimer):
+        if claimer is not None and await self._ports.hosts.is_alive(claimer):
             return False
         queued = await self._ports.queue.claim_one(run_id, self._registry.host_id, instead_of=claimer)
         if queued is not None:
@@ -141,7 +140,7 @@ class Resumption:
             )
         self._refuse_masked(run_id, starts)
         if first.attempt:
-            if run_id in self._registry.claims or self._ports.reader.is_attended(run_id, newest.host):
+            if run_id in self._registry.claims or await self._ports.reader.is_attended(run_id, newest.host):
                 raise _running(run_id)
             self._refuse_changed(run_id, first)
             self._registry.resume(run_id)

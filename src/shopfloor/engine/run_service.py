@@ -25,7 +25,7 @@ from shopfloor.errors import (
     UnknownCall,
 )
 from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
-from shopfloor.log import RunStarted, ToolResult, decode, new_run_id, now
+from shopfloor.log import MASK, RunStarted, ToolResult, decode, new_run_id, now
 from shopfloor.ports import (
     ANSWER,
     CallResult,
@@ -36,7 +36,6 @@ from shopfloor.ports import (
     WorkerInfo,
     child_towards,
 )
-from shopfloor.record import MASK
 from shopfloor.views import as_text, join_call_id, split_call_id
 
 
@@ -232,7 +231,7 @@ class RunService:
         # The row may lag behind the log, for example after a restart.
         if run.row.status == "queued" and not await self._ports.reader.page(run_id, limit=1):
             raise RunRunning(f"the run {run_id} is queued", hint="it begins by itself, as soon as there is a slot")
-        if run_id in self._registry.claims or self._ports.reader.is_attended(run_id, None):
+        if run_id in self._registry.claims or await self._ports.reader.is_attended(run_id, None):
             raise RunRunning(f"somebody is at the run {run_id}", hint="it goes on by itself, or waits for an answer")
         reason = await self._resumption.refusal(run_id)
         if reason is not None:

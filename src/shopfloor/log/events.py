@@ -58,6 +58,19 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
 
 
+class Reset(msgspec.Struct, frozen=True):
+    """The log ends before the reader's place: `last` is where it ends now, and the reader goes on from there."""
+
+    last: int
+
+
+class Gap(msgspec.Struct, frozen=True, rename={"first": "from", "last": "to"}):
+    """Events that a subscriber missed, first and last included. The log has them."""
+
+    first: int
+    last: int
+
+
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 TIMESTAMP = re.compile(
     r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"

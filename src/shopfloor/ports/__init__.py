@@ -19,12 +19,25 @@ from shopfloor.ports.agents import (
     Told,
     Typed,
 )
+from shopfloor.ports.audit import Audit
+from shopfloor.ports.bus import Bus, RunsSubscription, Subscription
 from shopfloor.ports.hosts import Hosts
-from shopfloor.ports.logs import Changes, Gone, Log, LogCopy, LogReader, Logs, child_towards, parent_of
+from shopfloor.ports.logs import (
+    Changes,
+    Gone,
+    Log,
+    LogCopy,
+    LogFeed,
+    LogNews,
+    LogReader,
+    Logs,
+    child_towards,
+    parent_of,
+)
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
 from shopfloor.ports.processes import Child, Command, Exit, Piece, Processes, StreamName, child_environment
 from shopfloor.ports.projects import Project, Projects
-from shopfloor.ports.queue import ANSWER, Order, Queue, QueuedRun, Recorded
+from shopfloor.ports.queue import ANSWER, Order, Queue, QueuedRun
 from shopfloor.ports.store import (
     Change,
     Channel,
@@ -36,13 +49,18 @@ from shopfloor.ports.store import (
     Store,
     TimelineItem,
 )
+from shopfloor.ports.tokens import Access, LoginCode, Role, Session, Token, Tokens
+from shopfloor.ports.watchers import Watchers
 from shopfloor.ports.works import CallResult, RunOrigin, RunRequest, WorkerInfo, Works
 
 __all__ = [
     "ANSWER",
     "SELF",
+    "Access",
     "AgentExit",
     "AgentRequest",
+    "Audit",
+    "Bus",
     "CallResult",
     "Capabilities",
     "Change",
@@ -58,7 +76,10 @@ __all__ = [
     "Launch",
     "Log",
     "LogCopy",
+    "LogFeed",
+    "LogNews",
     "LogReader",
+    "LoginCode",
     "Logs",
     "ModelRequest",
     "Models",
@@ -74,25 +95,31 @@ __all__ = [
     "ProviderInfo",
     "Queue",
     "QueuedRun",
-    "Recorded",
     "Reply",
     "ReplyDelta",
     "Report",
+    "Role",
     "RunFilter",
     "RunItem",
     "RunOrigin",
     "RunPage",
     "RunRequest",
+    "RunsSubscription",
+    "Session",
     "Spent",
     "Store",
     "StreamName",
     "SubAgentEnded",
     "SubAgentStarted",
+    "Subscription",
     "ThreadMessage",
     "TimelineItem",
+    "Token",
+    "Tokens",
     "Told",
     "ToolSpec",
     "Typed",
+    "Watchers",
     "WorkerInfo",
     "Works",
     "child_environment",

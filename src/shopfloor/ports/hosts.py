@@ -6,18 +6,18 @@ from typing import Protocol
 
 
 class Hosts(Protocol):
-    def alive(self, host: str) -> bool:
-        """Whether that process is there still, though it may be stopped."""
+    async def is_alive(self, host: str) -> bool:
+        """Whether that process exists, though it may be stopped."""
         ...
 
-    def alone(self, host: str) -> bool:
-        """Whether it does nothing but runs of its own: nobody else's would suffer from its end."""
+    async def is_dedicated(self, host: str) -> bool:
+        """Whether it executes the runs of its caller and nothing else: no other run would suffer from its end."""
         ...
 
-    def interrupt(self, host: str) -> None:
-        """Asks it to cancel what it runs."""
+    async def interrupt(self, host: str) -> None:
+        """Ask a dedicated host to cancel what it executes. Changes nothing for any other."""
         ...
 
-    def kill(self, host: str) -> None:
-        """Ends it, and with it whatever it has started."""
+    async def kill(self, host: str) -> None:
+        """End a dedicated host, with all that it has started. Changes nothing for any other."""
         ...

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
 
 from shopfloor.limits import SUB_RUN_DEPTH
-from shopfloor.log import Delta, Entry, Payload, decode
+from shopfloor.log import Delta, Entry, Masking, Payload, Reset, decode
 from shopfloor.ports.store import RunItem
-from shopfloor.record import Masking, Reset
 
 
 class Log(Protocol):
@@ -43,20 +42,20 @@ class Log(Protocol):
         ...
 
     @property
-    def on_disk(self) -> bool:
-        """Whether a power cut would take nothing of what was appended."""
+    def is_durable(self) -> bool:
+        """Whether no crash, and no power cut, would lose an event that was appended."""
         ...
 
-    async def force(self) -> None:
-        """Returns when all that was appended is on disk."""
+    async def make_durable(self) -> None:
+        """Return when every event that was appended is durable."""
         ...
 
     def append_now(self, payload: Payload) -> Entry:
         """Append without the event loop, from any thread."""
         ...
 
-    def tell(self, delta: Delta) -> None:
-        """Passes on text as it is being typed, to whoever follows with deltas. It is not kept."""
+    def publish_delta(self, delta: Delta) -> None:
+        """Pass a piece of a message on to those who follow with deltas. It is not stored."""
         ...
 
 
@@ -81,7 +80,13 @@ class LogReader(Protocol):
         """
         ...
 
-    def is_attended(self, run_id: str, host: str | None) -> bool:
+    async def has_log(self, run_id: str) -> bool: ...
+
+    async def is_written(self, run_id: str) -> bool:
+        """Whether a process has the log open for writing."""
+        ...
+
+    async def is_attended(self, run_id: str, host: str | None) -> bool:
         """Whether a process works on the run: one writes its log, or `host`, of its newest attempt, is alive."""
         ...
 
@@ -105,6 +110,46 @@ class LogReader(Protocol):
         With `deltas` it also gives, where this process has them, pieces of messages that are being made. Each comes
         after the event that it follows, and before the message that it is a piece of; some may be missing.
         """
+        ...
+
+
+class LogNews(msgspec.Struct, frozen=True, kw_only=True):
+    """What a log has that its views do not have yet."""
+
+    entries: list[Entry] = []
+    """About a chunk of the events that follow; there may be more. Empty where there are none for now."""
+    reset: Reset | None = None
+    """Set where the log ends before the place that was asked for; `entries` is empty then."""
+    is_missing: bool = False
+    """Whether there is no such log."""
+    is_written: bool = False
+    """Whether a process had the log open for writing before it was read."""
+
+
+class LogFeed(Protocol):
+    """What keeps views up to date asks of all logs, whoever writes them."""
+
+    async def run_ids(self) -> list[str]:
+        """Every run that has a log, in no order."""
+        ...
+
+    async def news(self, places: Mapping[str, int], *, limit: int) -> dict[str, LogNews]:
+        """What the logs of these runs have after the `seq` of each, about `limit` events altogether.
+
+        A run that was not looked at, since there were enough events before it, is left out. So is a log that cannot be
+        read just now.
+        """
+        ...
+
+    async def opened(self, after: int) -> tuple[list[str], int]:
+        """The runs whose logs were opened or deleted after the mark `after`, and the mark of now.
+
+        The mark 0 is before everything. Runs may be named that were named before.
+        """
+        ...
+
+    async def forget_opened(self, mark: int) -> int:
+        """Forget what `opened` tells up to `mark`, where nothing came after it; give the mark to go on from."""
         ...
 
 
@@ -134,6 +179,10 @@ class Logs(Protocol):
 
     def open(self, run_id: str, *, parent_run_id: str | None = None) -> AbstractAsyncContextManager[Log]:
         """The log of a run, made if there is none, repaired if a crash tore it."""
+        ...
+
+    async def delete(self, run_id: str) -> None:
+        """Delete a log with everything that was set aside of it. Nothing where there is none."""
         ...
 
     def room(self) -> int:

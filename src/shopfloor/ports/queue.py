@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -40,18 +40,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, Any]
     """For `answer`: `call_id`, and `result` or `error`. For `cancel`: `reason`."""
     created_at: str
-
-
-class Recorded(Protocol):
-    """What logs know of what was asked. Its methods block."""
-
-    def has(self, entry: QueuedRun | Order) -> bool:
-        """Whether the log of a run has taken this up."""
-        ...
-
-    def keyed(self) -> Iterable[QueuedRun]:
-        """Every run that was dispatched with an idempotency key and has a log."""
-        ...
 
 
 class Queue(Protocol):
@@ -106,11 +94,11 @@ class Queue(Protocol):
         """Lists as queued what is queued and has no row: for a rebuild, once the logs have theirs."""
         ...
 
-    async def recover(self, recorded: Recorded, *, is_idle: bool = False) -> int:
+    async def recover(self, *, is_idle: bool = False) -> int:
         """Keep again what was acknowledged and was lost with the store; give how many dispatches and messages that is.
 
         Where nothing was lost this drops what was kept for that case and logs have by now, when there is much of it
-        or `is_idle` is set. `recorded` is asked in another thread.
+        or `is_idle` is set.
         """
         ...
 

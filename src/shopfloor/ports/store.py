@@ -153,8 +153,8 @@ class Store(Protocol):
         """The runs of which a wait has ended by that time."""
         ...
 
-    async def apply(self, changes: Sequence[Change], *, place: int | None = None) -> None:
-        """All of them in one transaction; with it, how far the announcements are read, if that is given."""
+    async def apply(self, changes: Sequence[Change], *, mark: int | None = None) -> None:
+        """All of them in one transaction; with it the mark up to which the feed of logs is taken up, if it is given."""
         ...
 
     async def known_runs(self) -> set[str]:
@@ -188,11 +188,11 @@ class Store(Protocol):
         ...
 
     async def clear_views(self) -> None:
-        """Deletes every view, for a rebuild, and forgets the place; pins, channels and tombstones stay."""
+        """Deletes every view, for a rebuild, and forgets the mark; pins, channels and tombstones stay."""
         ...
 
-    async def place(self) -> int:
-        """How many bytes of the announcements have been taken up."""
+    async def mark(self) -> int:
+        """The mark up to which the feed of logs is taken up; 0 for a new store."""
         ...
 
     async def compact(self) -> None:

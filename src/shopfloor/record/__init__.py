@@ -3,7 +3,7 @@
 from shopfloor.record.attendance import host_file, is_attended, is_host_alive
 from shopfloor.record.audit import AuditLog, local_process
 from shopfloor.record.durability import Durability
-from shopfloor.record.fanout import FanOut, Gap, SubscriberStats, Subscription
+from shopfloor.record.fanout import FanOut, SubscriberStats, Subscription
 from shopfloor.record.files import (
     force_to_disk,
     is_locked,
@@ -13,28 +13,22 @@ from shopfloor.record.files import (
     open_for_append,
     write_private,
 )
-from shopfloor.record.masking import MASK, Hook, Masking
 from shopfloor.record.ownership import refuse_shared
-from shopfloor.record.reader import Cursor, Problem, Report, Reset, SharedReads, follow, last_entry, read, whole_bytes
+from shopfloor.record.reader import Cursor, Problem, Report, SharedReads, follow, last_entry, read, whole_bytes
 from shopfloor.record.recorder import Recorder, RecorderStats
 from shopfloor.record.repair import Repair, torn_files
 from shopfloor.record.storage import Storage
 
 __all__ = [
-    "MASK",
     "AuditLog",
     "Cursor",
     "Durability",
     "FanOut",
-    "Gap",
-    "Hook",
-    "Masking",
     "Problem",
     "Recorder",
     "RecorderStats",
     "Repair",
     "Report",
-    "Reset",
     "SharedReads",
     "Storage",
     "SubscriberStats",

@@ -19,16 +19,9 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from shopfloor.limits import DROP_WARNING_SECONDS, SUBSCRIBER_EVENTS
-from shopfloor.log import Entry
+from shopfloor.log import Entry, Gap
 
 _log = logging.getLogger("shopfloor.record")
-
-
-class Gap(msgspec.Struct, frozen=True, rename={"first": "from", "last": "to"}):
-    """Events that a subscriber missed, first and last included."""
-
-    first: int
-    last: int
 
 
 class SubscriberStats(msgspec.Struct, frozen=True):

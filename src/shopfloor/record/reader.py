@@ -27,7 +27,7 @@ from shopfloor.limits import (
     SHARED_CHUNK_BYTES,
     SHARED_CHUNKS,
 )
-from shopfloor.log import PAYLOAD_TYPES, Entry, RunCompleted
+from shopfloor.log import PAYLOAD_TYPES, Entry, Reset, RunCompleted
 from shopfloor.record.repair import find_tail, line_start
 
 _log = logging.getLogger("shopfloor.record")
@@ -38,12 +38,6 @@ class Problem(msgspec.Struct, frozen=True):
 
     offset: int
     reason: str
-
-
-class Reset(msgspec.Struct, frozen=True):
-    """The log ends before the reader's place: `last` is where it ends now, and the reader goes on from there."""
-
-    last: int
 
 
 Report = Callable[[Problem], None]

@@ -43,10 +43,10 @@ from shopfloor.log import (
     timestamp_of,
     unknown_kind,
 )
+from shopfloor.log.masking import Hook
 from shopfloor.record.durability import Durability, group_commit
 from shopfloor.record.fanout import FanOut, SubscriberStats, Subscription
 from shopfloor.record.files import force_to_disk, lock, names_in, open_for_append
-from shopfloor.record.masking import Hook
 from shopfloor.record.repair import Repair, Tail, find_tail, set_aside
 
 _END = ord("\n")

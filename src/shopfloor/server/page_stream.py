@@ -11,9 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import RunNotFound
-from shopfloor.log import Delta, Entry
+from shopfloor.log import Delta, Entry, Reset
 from shopfloor.ports import Changes, Gone, LogReader
-from shopfloor.record import Reset
 from shopfloor.server.answers import services_of, streams
 from shopfloor.server.limits import LOOP_BYTES, QUEUED_CHECK_SECONDS
 from shopfloor.server.operations import Operations
@@ -52,7 +51,7 @@ async def _row_frames(changes: Changes, logs: LogReader) -> Frames:
     async with changes.subscribe() as subscribed, closing(subscribed) as batches:
         yield _READY
         async for batch in batches:
-            frames = [frame(b"run", _encode(item_of(run, logs))) for run in batch if not isinstance(run, Gone)]
+            frames = [frame(b"run", _encode(await item_of(run, logs))) for run in batch if not isinstance(run, Gone)]
             if gone := [run.run_id for run in batch if isinstance(run, Gone)]:
                 frames.append(frame(b"gone", _encode(_RunsGone(gone))))
             yield b"".join(frames)

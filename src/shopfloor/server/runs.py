@@ -29,7 +29,7 @@ async def pin_run(request: Request, asked: RunParams) -> Response:
         raise RunNotFound(f"there is no run {asked.run_id}")
     audit(request, "run.pinned" if body.pinned else "run.unpinned", run_id=asked.run_id)
     await served.changes.tell(asked.run_id)
-    return answer(item_of(await owned_run(served.store, asked.run_id), served.logs))
+    return answer(await item_of(await owned_run(served.store, asked.run_id), served.logs))
 
 
 @operations("DELETE", "/api/runs/{run_id}", says(Deleted, "What is gone."), DeleteParams)

@@ -270,11 +270,11 @@ class Health(msgspec.Struct, frozen=True):
     version: str
 
 
-def item_of(run: RunItem, logs: LogReader) -> WorkerItem:
-    return WorkerItem(**_shared(run, logs), snippet=run.snippet)
+async def item_of(run: RunItem, logs: LogReader) -> WorkerItem:
+    return WorkerItem(**await _shared(run, logs), snippet=run.snippet)
 
 
-def detail_of(
+async def detail_of(
     run: RunItem,
     logs: LogReader,
     transcript: bytes | None = None,
@@ -284,7 +284,7 @@ def detail_of(
     """`transcript` is JSON, and goes into the answer as it is."""
     row = run.row
     return WorkerDetail(
-        **_shared(run, logs),
+        **await _shared(run, logs),
         result=row.result,
         transcript=cast("list[ArchiveEntry] | None", None if transcript is None else msgspec.Raw(transcript)),
         transcript_omitted=omitted,
@@ -296,10 +296,10 @@ def detail_of(
     )
 
 
-def _shared(run: RunItem, logs: LogReader) -> dict[str, Any]:
+async def _shared(run: RunItem, logs: LogReader) -> dict[str, Any]:
     row, own, tree = run.row, run.row.spending.own, run.row.spending.tree
     # Locks are looked at only where they matter.
-    is_attended = row.status != "running" or logs.is_attended(row.id, row.host)
+    is_attended = row.status != "running" or await logs.is_attended(row.id, row.host)
     failed = row.error_code is not None or row.error_message is not None
     return {
         "id": row.id,

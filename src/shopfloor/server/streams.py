@@ -12,8 +12,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import InvalidEvent, RunNotFound
 from shopfloor.limits import SHARED_CHUNK_BYTES, SHARED_CHUNKS
-from shopfloor.log import Delta, Entry, RunStarted, decode
-from shopfloor.record import Reset
+from shopfloor.log import Delta, Entry, Reset, RunStarted, decode
 from shopfloor.server.answers import services_of, streams
 from shopfloor.server.limits import SHARED_EVENTS
 from shopfloor.server.operations import Operations

@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from shopfloor.errors import OutcomeUnknown, RunNotFound
-from shopfloor.log import Entry, RunStarted, decode
+from shopfloor.log import Entry, Reset, RunStarted, decode
 from shopfloor.ports import LogReader, Store, child_towards
-from shopfloor.record import Reset
 from shopfloor.server.sse import Frames, closing, told_frame
 from shopfloor.server.tree_requests import follow_tree
 from shopfloor.views import (

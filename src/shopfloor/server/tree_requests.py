@@ -10,9 +10,8 @@ import anyio
 import msgspec
 
 from shopfloor.limits import OPEN_BRANCHES, SHARED_CHUNKS
-from shopfloor.log import CallStarted, Delta, Entry
+from shopfloor.log import CallStarted, Delta, Entry, Reset
 from shopfloor.ports import LogReader, RunFilter, RunItem, Store
-from shopfloor.record import Reset
 from shopfloor.server.awaiting import awaited_by
 from shopfloor.server.limits import BELOW_CHECK_SECONDS, SETTLED_SECONDS, SHARED_EVENTS
 from shopfloor.server.sse import closing

@@ -48,7 +48,7 @@ async def list_workers(request: Request, asked: ListParams) -> Response:
         search=_words(asked.q),
     )
     page = await served.store.list_runs(wanted, limit=asked.limit, offset=asked.offset, cursor=asked.cursor)
-    return answer(WorkerList([item_of(run, served.logs) for run in page.items], page.total, page.next))
+    return answer(WorkerList([await item_of(run, served.logs) for run in page.items], page.total, page.next))
 
 
 def _words(said: str | None) -> str | None:
@@ -62,13 +62,13 @@ async def worker_detail(request: Request, asked: DetailParams) -> Response:
     served = services_of(request)
     run = await owned_run(served.store, asked.worker_id, asked.agent_id)
     if not (asked.transcript and run.row.ended and run.has_transcript):
-        return answer(detail_of(run, served.logs, awaits=await awaited(served.store, served.logs, run)))
+        return answer(await detail_of(run, served.logs, awaits=await awaited(served.store, served.logs, run)))
     packed = await served.store.archive(asked.worker_id)
     if packed is None:
-        return answer(detail_of(run, served.logs))
+        return answer(await detail_of(run, served.logs))
     # Unpacking many megabytes is not for the loop that everybody waits on.
     unpacked, omitted = await anyio.to_thread.run_sync(unpack, packed)
-    return answer(detail_of(run, served.logs, unpacked, omitted))
+    return answer(await detail_of(run, served.logs, unpacked, omitted))
 
 
 def unpack(packed: bytes, most: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, str | None]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shopfloor.adapters.local import LocalHosts
-from shopfloor.record import Masking
+from shopfloor.log import Masking
 from shopfloor.wiring.settings import Workers
 from shopfloor.wiring.storage import Office, Shop, local_shop, open_projects
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from shopfloor.errors import UnsupportedOption
-from shopfloor.record import Masking, Storage, refuse_shared
+from shopfloor.log import Masking
+from shopfloor.record import Storage, refuse_shared
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.settings import Workers
 from shopfloor.wiring.storage import Office, local_office

@@ -12,9 +12,9 @@ import msgspec
 
 from shopfloor.adapters.local import Live, LocalHost, LocalLogReader, LocalLogs, LocalProcesses
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
-from shopfloor.log import Delta
+from shopfloor.log import Delta, Masking
 from shopfloor.ports import LogReader, Logs, Processes, Projects, Queue, Store
-from shopfloor.record import AuditLog, Durability, Masking, Storage
+from shopfloor.record import AuditLog, Durability, Storage
 from shopfloor.version import __version__
 from shopfloor.wiring.providers import find_providers
 from shopfloor.wiring.settings import low_water_bytes, seconds_setting
@@ -93,13 +93,13 @@ class Office(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def local_office(storage: Storage) -> AsyncGenerator[Office]:
-    from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
-    from shopfloor.engine import Ingest, recover
+    from shopfloor.adapters.sqlite import RecordedInLogs, SqliteQueue, SqliteStore
+    from shopfloor.engine import Ingest
 
     store = await SqliteStore.open(storage.database)
     try:
-        queue = SqliteQueue(store)
-        await recover(storage, queue)
+        queue = SqliteQueue(store, RecordedInLogs(storage))
+        await queue.recover()
         yield Office(storage, store, queue, Ingest(storage, store), Live())
     finally:
         await store.close()

@@ -19,13 +19,15 @@ from shopfloor.log import (
     AssistantMessage,
     Delta,
     Entry,
+    Masking,
+    Reset,
     RunCompleted,
     RunStarted,
     TextBlock,
     new_run_id,
 )
 from shopfloor.ports import Log
-from shopfloor.record import Masking, Reset, Storage
+from shopfloor.record import Storage
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 10.0
@@ -211,7 +213,7 @@ async def test_a_follower_whose_loop_is_gone_does_not_disturb_the_writer(logs: L
     thread.join()
     async with logs.open(run_id) as log:
         await log.append(STARTED)
-        log.tell(piece(1, "a"))
+        log.publish_delta(piece(1, "a"))
         await log.append(ENDED)
 
 
@@ -227,11 +229,11 @@ async def test_pieces_come_between_the_event_they_follow_and_the_message(
         with_pieces = Following(reader.follow(run_id, deltas=True))
         without = Following(reader.follow(run_id))
         await with_pieces.has(1)
-        log.tell(piece(1, "Hel"))
-        log.tell(piece(1, "lo", offset=3))
+        log.publish_delta(piece(1, "Hel"))
+        log.publish_delta(piece(1, "lo", offset=3))
         await with_pieces.has(1, "Hel", "lo")
         await log.append(said("Hello", "m1"), path="s")
-        log.tell(piece(2, "Bye", "m2"))
+        log.publish_delta(piece(2, "Bye", "m2"))
         await with_pieces.has(1, "Hel", "lo", 2, "Bye")
         await log.append(said("Bye", "m2"), path="s")
         await log.append(ENDED)
@@ -260,9 +262,9 @@ async def test_pieces_of_a_message_that_is_whole_are_not_given(logs: LocalLogs, 
         following = Following(reader.follow(run_id, deltas=True))
         await following.has(1)
         # All of it while the follower does something else.
-        log.tell(piece(1, "Hel", "m1"))
-        log.tell(piece(1, "other", "m2"))
-        log.tell(piece(1, "lo", "m1", offset=3))
+        log.publish_delta(piece(1, "Hel", "m1"))
+        log.publish_delta(piece(1, "other", "m2"))
+        log.publish_delta(piece(1, "lo", "m1", offset=3))
         await log.append(said("Hello", "m1"), path="s")
         await following.has(1, 2, "other")
 
@@ -271,10 +273,10 @@ async def test_a_reader_that_begins_late_gets_the_pieces_from_there_on(logs: Loc
     run_id = new_run_id()
     async with logs.open(run_id) as log:
         await log.append(STARTED)
-        log.tell(piece(1, "missed"))
+        log.publish_delta(piece(1, "missed"))
         following = Following(reader.follow(run_id, after=1, deltas=True))
         await following.until(lambda: following.quiet > 0)
-        log.tell(piece(1, "heard", offset=6))
+        log.publish_delta(piece(1, "heard", offset=6))
         await following.has("heard")
 
 
@@ -287,10 +289,10 @@ async def test_a_follower_that_does_not_read_keeps_so_many_pieces_and_no_more(
         following = Following(reader.follow(run_id, deltas=True))
         await following.has(1)
         for number in range(FOLLOWER_DELTAS + 500):
-            log.tell(piece(1, str(number)))
+            log.publish_delta(piece(1, str(number)))
         await following.has(1, *map(str, range(FOLLOWER_DELTAS)))
         # There is room again.
-        log.tell(piece(1, "new"))
+        log.publish_delta(piece(1, "new"))
         await following.until(lambda: following.got[-1] == "new")
 
 
@@ -302,8 +304,8 @@ async def test_where_secrets_are_masked_only_the_whole_is_told(
         await log.append(STARTED)
         following = Following(reader.follow(run_id, deltas=True))
         await following.has(1)
-        log.tell(piece(1, "hunt"))
-        log.tell(piece(1, "er22", offset=4))
+        log.publish_delta(piece(1, "hunt"))
+        log.publish_delta(piece(1, "er22", offset=4))
         await log.append(ENDED)
         assert await following.rest() == [1, 2]
 
@@ -324,7 +326,7 @@ async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
     await following.has(1, 2, Reset(1))
     async with logs.open(run_id) as log:
         await log.append(said("again"), path="s")
-        log.tell(piece(2, "new"))
+        log.publish_delta(piece(2, "new"))
         await following.has(1, 2, Reset(1), 2, "new")
 
 
@@ -359,7 +361,7 @@ async def test_followers_in_several_threads_all_get_everything_in_order(
 async def _talk(log: Log, messages: int, pieces: int) -> None:
     for number in range(messages):
         for offset in range(pieces):
-            log.tell(piece(number + 1, "x", f"m{number}", offset))
+            log.publish_delta(piece(number + 1, "x", f"m{number}", offset))
             if offset % 7 == number % 7:
                 await anyio.sleep(0.001)
         await log.append(said("x" * pieces, f"m{number}"), path="s")
@@ -400,7 +402,7 @@ async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with
     await following.until(lambda: following.quiet > 6)
     async with logs.open(run_id) as log:
         await log.append(STARTED)
-        log.tell(piece(2, "again"))
+        log.publish_delta(piece(2, "again"))
         await following.has(1, 2, "again")
         await log.append(ENDED)
     assert await following.rest() == [1, 2, "again", 3]

@@ -24,24 +24,24 @@ class LocalHosts:
     def __init__(self, storage: Storage) -> None:
         self._folder = storage.hosts
 
-    def alive(self, host: str) -> bool:
+    async def is_alive(self, host: str) -> bool:
         return is_host_alive(self._folder, host)
 
-    def alone(self, host: str) -> bool:
+    async def is_dedicated(self, host: str) -> bool:
         card = self._card(host)
         return card is not None and card.alone
 
-    def interrupt(self, host: str) -> None:
+    async def interrupt(self, host: str) -> None:
         # Not INT: a shell has what it starts in the background ignore that.
         self._signal(host, signal.SIGTERM)
 
-    def kill(self, host: str) -> None:
+    async def kill(self, host: str) -> None:
         self._signal(host, signal.SIGKILL)
 
     def _signal(self, host: str, number: signal.Signals) -> None:
         card = self._card(host)
         # Looked at last: a process that has let go of its lock is gone, and its number may be somebody else's.
-        if card is not None and card.alone and self.alive(host):
+        if card is not None and card.alone and is_host_alive(self._folder, host):
             with contextlib.suppress(OSError):
                 os.kill(card.pid, number)
 

@@ -16,8 +16,8 @@ import anyio
 from shopfloor.adapters.local.live import Live
 from shopfloor.errors import storage_error
 from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS, ROOM_SECONDS
-from shopfloor.log import Delta, Entry, Payload
-from shopfloor.record import Durability, Masking, Recorder, Repair, Storage, make_folder
+from shopfloor.log import Delta, Entry, Masking, Payload
+from shopfloor.record import Durability, Recorder, Repair, Storage, make_folder, torn_files
 
 T = TypeVar("T")
 _disk = ThreadPoolExecutor(DISK_THREADS, "shopfloor-disk")
@@ -58,10 +58,10 @@ class LocalLog:
         return entry
 
     @property
-    def on_disk(self) -> bool:
+    def is_durable(self) -> bool:
         return self.recorder.on_disk
 
-    async def force(self) -> None:
+    async def make_durable(self) -> None:
         await _on_disk_time(self.recorder.sync_pending)
 
     def append_now(self, payload: Payload) -> Entry:
@@ -69,7 +69,7 @@ class LocalLog:
         self._live.wake(self.run_id)
         return entry
 
-    def tell(self, delta: Delta) -> None:
+    def publish_delta(self, delta: Delta) -> None:
         # In pieces a secret cannot be seen: where something is to be masked, only the whole is told, by the log.
         if self.mask is None:
             self._live.tell(self.run_id, delta)
@@ -147,6 +147,11 @@ class LocalLogs:
             self._storage.announce(run_id)
         except OSError as error:
             raise storage_error(error, f"cannot write to {self._storage.root}") from error
+
+    async def delete(self, run_id: str) -> None:
+        path = self._storage.log_path(run_id)
+        for file in (path, *torn_files(path)):
+            file.unlink(missing_ok=True)
 
     @property
     def masks(self) -> bool:

@@ -14,12 +14,11 @@ import anyio.to_thread
 from shopfloor.adapters.local.live import Ear, Live
 from shopfloor.errors import InvalidEvent, RunNotFound
 from shopfloor.limits import FOLLOW_FASTEST_SECONDS, FOLLOW_SLOWEST_SECONDS, READ_CHUNK_BYTES
-from shopfloor.log import AssistantMessage, Delta, Entry, RunCompleted, covers_pieces, decode
+from shopfloor.log import AssistantMessage, Delta, Entry, Reset, RunCompleted, covers_pieces, decode
 from shopfloor.ports import LogCopy
 from shopfloor.record import (
     Cursor,
     Problem,
-    Reset,
     SharedReads,
     Storage,
     is_attended,
@@ -63,7 +62,13 @@ class LocalLogReader:
             lambda: list(read(path, after=after, before=before, limit=limit, report=_pass_on))
         )
 
-    def is_attended(self, run_id: str, host: str | None) -> bool:
+    async def has_log(self, run_id: str) -> bool:
+        return self._path(run_id) is not None
+
+    async def is_written(self, run_id: str) -> bool:
+        return is_locked(self._storage.log_path(run_id))
+
+    async def is_attended(self, run_id: str, host: str | None) -> bool:
         return is_attended(self._storage.log_path(run_id), host)
 
     async def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:

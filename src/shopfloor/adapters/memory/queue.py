@@ -9,7 +9,7 @@ import msgspec
 
 from shopfloor.adapters.memory.store import MemoryStore
 from shopfloor.errors import ConflictError
-from shopfloor.ports import Change, Order, QueuedRun, Recorded
+from shopfloor.ports import Change, Order, QueuedRun
 from shopfloor.views import queued_row
 
 
@@ -97,7 +97,7 @@ class MemoryQueue:
         # Where there is a row already, it is past this one.
         await self._store.apply([Change(row=queued_row(order.run_id, order.started), state=b"", timeline=[])])
 
-    async def recover(self, recorded: Recorded, *, is_idle: bool = False) -> int:
+    async def recover(self, *, is_idle: bool = False) -> int:
         # What is only in memory is never lost without its process.
         return 0
 

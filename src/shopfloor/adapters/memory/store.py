@@ -51,7 +51,7 @@ class MemoryStore:
         self._channels: dict[str, str | None] = {}
         self._pinned: set[str] = set()
         self._buried: set[str] = set()
-        self._place = 0
+        self._mark = 0
         self._last_number = 0
         self._last_id = 0
 
@@ -121,11 +121,11 @@ class MemoryStore:
         rows = [kept.row for kept in self._runs.values()]
         return [row.id for row in rows if row.wake_at is not None and row.wake_at <= now]
 
-    async def apply(self, changes: Sequence[Change], *, place: int | None = None) -> None:
+    async def apply(self, changes: Sequence[Change], *, mark: int | None = None) -> None:
         for change in changes:
             self._apply(change)
-        if place is not None:
-            self._place = place
+        if mark is not None:
+            self._mark = mark
 
     async def known_runs(self) -> set[str]:
         return set(self._runs)
@@ -161,10 +161,10 @@ class MemoryStore:
 
     async def clear_views(self) -> None:
         self._runs.clear()
-        self._place = 0
+        self._mark = 0
 
-    async def place(self) -> int:
-        return self._place
+    async def mark(self) -> int:
+        return self._mark
 
     async def compact(self) -> None:
         """Nothing to do: Python gives the space back."""

@@ -13,13 +13,14 @@ import msgspec
 
 from shopfloor.adapters.sqlite.intake import IntakeLine, IntakeMark, dispatch_line, message_line, pin_line
 from shopfloor.adapters.sqlite.queries import PIN, UNPIN, marks
+from shopfloor.adapters.sqlite.recorded import NothingRecorded, Recorded
 from shopfloor.adapters.sqlite.rows import columns_of
 from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import ConflictError
 from shopfloor.log import RunStarted
-from shopfloor.ports import Order, QueuedRun, Recorded
+from shopfloor.ports import Order, QueuedRun
 from shopfloor.views import RunRow, queued_row
 
 T = TypeVar("T")
@@ -69,7 +70,8 @@ _FORGET: Final = tuple(f"DELETE FROM {table} WHERE run_id = ?" for table in ("di
 
 
 class SqliteQueue:
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqliteStore, recorded: Recorded | None = None) -> None:
+        self._recorded = recorded or NothingRecorded()
         # One file has one writing thread, and its readers are counted.
         self._writer = store.writer
         self._store_read = store.read
@@ -164,7 +166,7 @@ class SqliteQueue:
         if rows:
             await self._write(job)
 
-    async def recover(self, recorded: Recorded, *, is_idle: bool = False) -> int:
+    async def recover(self, *, is_idle: bool = False) -> int:
         def has_work(database: sqlite3.Connection) -> bool:
             mark = self._known_intake(database)
             if mark is None or self._intake.needs_rewrite or self._intake.is_grown(mark.size_bytes):
@@ -174,7 +176,7 @@ class SqliteQueue:
 
         def job(database: sqlite3.Connection) -> int:
             is_known = self._known_intake(database) is not None
-            recovered = 0 if is_known else _recover(database, self._intake.lines(), recorded)
+            recovered = 0 if is_known else _recover(database, self._intake.lines(), self._recorded)
             mark = self._intake.replace(list(_live_lines(database)))
             database.execute(_KEEP_INTAKE, (_encode(mark).decode(),))
             return recovered

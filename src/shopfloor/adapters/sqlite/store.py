@@ -167,17 +167,17 @@ class SqliteStore:
     async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
         return [(run_id, ended) for run_id, ended in await self._all(_EXPIRED, before, since, limit)]
 
-    async def place(self) -> int:
+    async def mark(self) -> int:
         found = await self._ids("SELECT value FROM settings WHERE name = ?", _PLACE)
         return int(found[0]) if found else 0
 
     # Writing.
 
-    async def apply(self, changes: Sequence[Change], *, place: int | None = None) -> None:
+    async def apply(self, changes: Sequence[Change], *, mark: int | None = None) -> None:
         def job(connection: Connection) -> None:
             apply(connection, changes)
-            if place is not None:
-                connection.execute("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", (_PLACE, str(place)))
+            if mark is not None:
+                connection.execute("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", (_PLACE, str(mark)))
 
         await self._write(job)
 

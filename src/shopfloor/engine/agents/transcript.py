@@ -19,6 +19,7 @@ from shopfloor.log import (
     CallStarted,
     Cost,
     Covers,
+    Masking,
     PartialMessage,
     Payload,
     RunCompleted,
@@ -35,7 +36,6 @@ from shopfloor.log import (
     covers_pieces,
 )
 from shopfloor.ports import SELF, AgentExit, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told, Typed
-from shopfloor.record import Masking
 from shopfloor.views import added
 
 NO_PRICE = Cost(usd=None, source="unknown")

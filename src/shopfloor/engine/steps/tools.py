@@ -151,7 +151,7 @@ class Tools:
             )
         if not tool.read_only:
             # Intent before effect: a power cut must not make us forget that it was called.
-            await attempt.force()
+            await attempt.make_durable()
         began = time.monotonic()
         output: Any = None
         error: str | None = None
