@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import contextmanager
 
 import anyio.lowlevel
 
-from shopfloor.adapters.memory.storage import MemoryStorage
+from shopfloor.adapters.following import follow
+from shopfloor.adapters.memory.storage import MemoryStorage, StoredLog
 from shopfloor.errors import RunNotFound
-from shopfloor.limits import JOURNAL_PAGE_EVENTS
-from shopfloor.log import Entry
-from shopfloor.ports import LogCopy
+from shopfloor.limits import FOLLOW_LOOK_SECONDS, JOURNAL_PAGE_EVENTS
+from shopfloor.log import Delta, Entry, Reset
+from shopfloor.ports import Bus, LogCopy
 
 
 class MemoryLogReader:
-    def __init__(self, storage: MemoryStorage) -> None:
+    def __init__(self, storage: MemoryStorage, bus: Bus, *, look_seconds: float = FOLLOW_LOOK_SECONDS) -> None:
         self._storage = storage
+        self._bus = bus
+        self._look_seconds = look_seconds
+        """How soon a follower that nobody wakes reads the log again."""
 
     async def page(self, run_id: str, *, after: int = 0, before: int | None = None, limit: int) -> list[Entry] | None:
         stored = self._storage.find(run_id)
@@ -48,6 +53,36 @@ class MemoryLogReader:
     async def copy(self, run_id: str) -> LogCopy | None:
         stored = self._storage.find(run_id)
         return None if stored is None else MemoryCopy(stored.entries.copy())
+
+    def follow(
+        self, run_id: str, *, after: int = 0, deltas: bool = False, patient: bool = False
+    ) -> AsyncGenerator[list[Entry | Reset | Delta]]:
+        look_seconds = self._look_seconds
+        return follow(self, self._bus, run_id, after=after, deltas=deltas, patient=patient, look_seconds=look_seconds)
+
+    @contextmanager
+    def place(self, run_id: str, after: int) -> Generator[MemoryPlace]:
+        yield MemoryPlace(self._storage.find(run_id) or StoredLog(), after)
+
+
+class MemoryPlace:
+    """A place in a log, for whoever follows it."""
+
+    def __init__(self, stored: StoredLog, seq: int) -> None:
+        self._stored = stored
+        self.seq = seq
+
+    async def read(self) -> list[Entry | Reset]:
+        last = self._stored.last_seq
+        if last < self.seq:
+            self.seq = last
+            return [Reset(last)]
+        entries: list[Entry | Reset] = [*self._stored.after(self.seq, JOURNAL_PAGE_EVENTS)]
+        self.seq += len(entries)
+        return entries
+
+    def advance(self, entry: Entry) -> None:
+        self.seq = entry.seq
 
 
 class MemoryCopy:
