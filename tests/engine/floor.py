@@ -75,11 +75,11 @@ class Floor:
             async with anyio.create_task_group() as tasks:
                 from shopfloor.engine import keep, take_over
 
-                await take_over(self.storage, office.queue)
+                await take_over(engine.ports)
                 tasks.start_soon(engine.scheduler.run)
 
                 async def keeper() -> None:
-                    await keep(self.storage, office.store, office.queue, office.ingest, engine.resumption)
+                    await keep(engine.ports, office.ingest, engine.resumption)
 
                 tasks.start_soon(keeper)
                 yield Shift(self, office, engine)

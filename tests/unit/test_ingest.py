@@ -20,6 +20,7 @@ from shopfloor.ports import Change, RunFilter, RunItem
 from shopfloor.record import Recorder, Storage
 from shopfloor.server.shapes import item_of
 from shopfloor.views import search_pieces
+from shopfloor.wiring import local_office
 
 
 def begin(storage: Storage, run_id: str) -> Recorder:
@@ -235,11 +236,10 @@ def test_a_log_that_is_damaged_harms_nobody_but_itself(storage: Storage, find: b
     end(begin(storage, whole))
 
     async def main() -> None:
-        store = await SqliteStore.open(storage.database)
-        await Ingest(storage, store).catch_up(everything=True)
-        await reconcile(storage, store)  # which looks at each of them, and failed on all
-        assert await store.known_runs() == {*broken, whole}
-        await store.close()
+        async with local_office(storage) as office:
+            await office.ingest.catch_up(everything=True)
+            await reconcile(office.ports)  # which looks at each of them, and failed on all
+            assert await office.store.known_runs() == {*broken, whole}
 
     anyio.run(main)
 

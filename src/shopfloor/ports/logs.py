@@ -182,7 +182,10 @@ class Logs(Protocol):
         ...
 
     async def delete(self, run_id: str) -> None:
-        """Delete a log with everything that was set aside of it. Nothing where there is none."""
+        """Delete a log with everything that was set aside of it, if there is one.
+
+        Either way `LogFeed.opened` names the run anew, unless there is no room to note it.
+        """
         ...
 
     def room(self) -> int:

@@ -110,5 +110,5 @@ async def _look_at_files(office: Office) -> None:
     from shopfloor.engine import reconcile
 
     await office.ingest.catch_up()
-    if await reconcile(office.storage, office.store):
+    if await reconcile(office.ports):
         await office.ingest.catch_up()

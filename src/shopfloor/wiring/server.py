@@ -99,14 +99,13 @@ async def serve_storage(
             on_started(url, token)
 
         async with local_office(storage) as office, local_engine(office, workers) as engine:
-            await finish_deletions(storage, office.store, office.queue)
-            await take_over(storage, office.queue, engine.resumption)
+            await finish_deletions(engine.ports)
+            await take_over(engine.ports, engine.resumption)
             await office.queue.show_queued()
             async with anyio.create_task_group() as tasks:
 
                 async def keeper() -> None:
-                    kept = (storage, office.store, office.queue, office.ingest, engine.resumption)
-                    upkeep = partial(keep, *kept, keep_seconds=keep_seconds)
+                    upkeep = partial(keep, engine.ports, office.ingest, engine.resumption, keep_seconds=keep_seconds)
                     lost.append(await keep_until_lost(office.store, engine.scheduler, upkeep))
                     tasks.cancel_scope.cancel()
 

@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shopfloor.adapters.local import Live, LocalHost, LocalLogReader, LocalLogs, LocalProcesses
+from shopfloor.adapters.local import Live, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.log import Delta, Masking
 from shopfloor.ports import LogReader, Logs, Processes, Projects, Queue, Store
@@ -20,7 +20,7 @@ from shopfloor.wiring.providers import find_providers
 from shopfloor.wiring.settings import low_water_bytes, seconds_setting
 
 if TYPE_CHECKING:
-    from shopfloor.engine import Ingest, RunService
+    from shopfloor.engine import Ingest, RunService, StoragePorts
     from shopfloor.server import Services
 
 # What only a server or a list needs is imported where it is needed: a bare run shall not wait for it.
@@ -49,6 +49,14 @@ def local_shop(
         yield Shop(host.id, logs, LocalProcesses(host))
 
 
+class _AsyncAudit:
+    def __init__(self, storage: Storage) -> None:
+        self._log = AuditLog(storage.audit)
+
+    async def write(self, action: str, **said: Any) -> None:
+        self._log.write(action, **said)
+
+
 class Office(msgspec.Struct, frozen=True):
     """The views of a storage, and what keeps them."""
 
@@ -63,12 +71,26 @@ class Office(msgspec.Struct, frozen=True):
         """The logs, as they are written in this process or in others."""
         return LocalLogReader(self.storage, live=self.live)
 
+    @property
+    def ports(self) -> StoragePorts:
+        """The ports to the storage. The logs are those of no host, and nothing is masked in them."""
+        from shopfloor.engine import StoragePorts
+
+        return StoragePorts(
+            store=self.store,
+            queue=self.queue,
+            hosts=LocalHosts(self.storage),
+            logs=LocalLogs(self.storage, live=self.live),
+            reader=self.reader,
+            audit=_AsyncAudit(self.storage),
+        )
+
     def services(self, service: RunService | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
         from shopfloor.engine import delete_run
         from shopfloor.server import PAGE_FOLDER, Services, Tokens
 
         async def delete(run_id: str, *, force: bool) -> list[str]:
-            return await delete_run(self.storage, self.store, self.queue, run_id, force=force)
+            return await delete_run(self.ports, run_id, force=force)
 
         return Services(
             store=self.store,

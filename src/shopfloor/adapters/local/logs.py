@@ -7,14 +7,14 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
 import anyio
 
 from shopfloor.adapters.local.live import Live
-from shopfloor.errors import storage_error
+from shopfloor.errors import StorageError, storage_error
 from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS, ROOM_SECONDS
 from shopfloor.log import Delta, Entry, Masking, Payload
 from shopfloor.record import Durability, Recorder, Repair, Storage, make_folder, torn_files
@@ -150,8 +150,15 @@ class LocalLogs:
 
     async def delete(self, run_id: str) -> None:
         path = self._storage.log_path(run_id)
-        for file in (path, *torn_files(path)):
-            file.unlink(missing_ok=True)
+        try:
+            for file in (path, *torn_files(path)):
+                file.unlink(missing_ok=True)
+        except OSError as error:
+            raise storage_error(error, f"cannot delete {path}") from error
+        # The log is gone also where the disk is too full to say so.
+        with suppress(StorageError):
+            self._announce(run_id)
+        self._live.wake(run_id)
 
     @property
     def masks(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -58,9 +59,9 @@ class LocalLogReader:
             if limit == 1 and last is not None and last.seq < before:
                 return [last]
             after = max(0, min(before, last.seq + 1 if last else 0) - 1 - limit)
-        return await anyio.to_thread.run_sync(
-            lambda: list(read(path, after=after, before=before, limit=limit, report=_pass_on))
-        )
+        wanted = partial(read, path, after=after, before=before, limit=limit, report=_pass_on)
+        # A single event is read sooner than a thread is woken, and is asked for of every open run.
+        return list(wanted()) if limit == 1 else await anyio.to_thread.run_sync(lambda: list(wanted()))
 
     async def has_log(self, run_id: str) -> bool:
         return self._path(run_id) is not None
