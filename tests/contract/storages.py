@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
-
 from shopfloor.adapters.bus import LiveBus
+
 from shopfloor.adapters.local import LocalBus, LocalHosts, LocalLogFeed, LocalLogReader, LocalLogs
 from shopfloor.adapters.memory import MemoryHosts, MemoryLogFeed, MemoryLogReader, MemoryLogs, MemoryStorage
 from shopfloor.log import Entry, Masking
@@ -44,7 +44,18 @@ class HostProcess(Protocol):
     def is_killed(self) -> bool: ...
 
 
-class StorageUnderTest(Protocol):
+class HostsUnderTest(Protocol):
+    """Hosts, and a way to start one."""
+
+    @property
+    def hosts(self) -> Hosts: ...
+
+    def host(self, *, is_dedicated: bool) -> AbstractAsyncContextManager[HostProcess]:
+        """A host that is alive until the context is left."""
+        ...
+
+
+class StorageUnderTest(HostsUnderTest, Protocol):
     """One storage, and adapters to it."""
 
     @property
@@ -56,15 +67,8 @@ class StorageUnderTest(Protocol):
     @property
     def feed(self) -> LogFeed: ...
 
-    @property
-    def hosts(self) -> Hosts: ...
-
     def logs(self, *, mask: Masking | None = None) -> Logs:
         """A new adapter each time, as every process has its own."""
-        ...
-
-    def host(self, *, is_dedicated: bool) -> AbstractAsyncContextManager[HostProcess]:
-        """A host that is alive until the context is left."""
         ...
 
     def lose_end(self, run_id: str, last_seq: int) -> None:

@@ -272,12 +272,11 @@ async def test_following_ends_when_whoever_wrote_is_gone_without_an_outcome(logs
         got.extend(await Following(reader.follow(RUN_ID)).rest())
 
     with anyio.fail_after(PATIENCE):
-        async with anyio.create_task_group() as tasks:
-            async with logs.open(RUN_ID) as log:
-                await log.append(started())
-                tasks.start_soon(follow)
-                await anyio.sleep(0.05)
-                await log.append(said("the last"), path="s")
+        async with anyio.create_task_group() as tasks, logs.open(RUN_ID) as log:
+            await log.append(started())
+            tasks.start_soon(follow)
+            await anyio.sleep(0.05)
+            await log.append(said("the last"), path="s")
     assert got == [1, 2]
 
 

@@ -11,7 +11,6 @@ from tests.engine.test_waiting import waits
 from shopfloor.engine import Cancellation, CommandRequest, StepCommand, run_command, shell_argv
 from shopfloor.log import StepCompleted, UserMessage, new_run_id
 from shopfloor.ports import RunRequest
-from shopfloor.wiring import local_shop
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +58,7 @@ async def test_a_command_has_the_same_record_whoever_runs_it(floor: Floor, scrip
         for run_id in by_workers:
             await shift.ended(run_id)
     bare = new_run_id()
-    with local_shop(floor.storage) as shop:
+    with floor.shop() as shop:
         request = CommandRequest(
             run_id=bare, command=StepCommand(argv=shell_argv(script), cwd=str(Path.cwd())), host=shop.host
         )

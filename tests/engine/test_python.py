@@ -251,7 +251,7 @@ async def test_a_run_whose_log_is_lost_is_not_begun_a_second_time(floor: Floor, 
     async with floor.open() as shift:
         run_id = await shift.dispatch("effect")
         await shift.until(ran.exists, "the command")
-        floor.storage.log_path(run_id).unlink()
+        floor.lose_log(run_id)
         outcome = await shift.ended(run_id)
     assert (outcome.status, outcome.error and outcome.error.code) == ("failed", "outcome_unknown")
     assert ran.read_text() == "ran\n"
