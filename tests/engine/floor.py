@@ -68,7 +68,7 @@ class Floor:
         workers = Workers(folders=(self.folder,), slots=slots)
         async with AsyncExitStack() as opened:
             office = office_of(await opened.enter_async_context(local_office(self.storage)))
-            shop = opened.enter_context(local_shop(self.storage, live=office.live, alone=False, mask=mask))
+            shop = opened.enter_context(local_shop(self.storage, bus=office.bus, alone=False, mask=mask))
             shop = msgspec.structs.replace(shop, logs=logs_of(shop.logs))
             engine = await opened.enter_async_context(local_engine(office, workers, shop=shop, **options))
             await office.ingest.catch_up(everything=True)
