@@ -15,6 +15,12 @@ GROUP_COMMIT_SECONDS: Final = 0.05
 """With durability `group`: how long an event may wait until it is forced to disk."""
 SUBSCRIBER_EVENTS: Final = 256
 """How many events wait for a subscriber before new ones are dropped for it."""
+BUS_EVENTS: Final = 4_096
+"""How many events of all runs wait for a subscriber of all of them; then it reads the logs."""
+BUS_BYTES: Final = 16 * 1024 * 1024
+"""And how many bytes of them."""
+BUS_RUNS: Final = 10_000
+"""Of how many runs such a subscriber is told at once; more wait for its next look at all logs."""
 DROP_WARNING_SECONDS: Final = 1.0
 """How often at most a slow subscriber is warned of."""
 DISK_LOW_WATER_BYTES: Final = 200 * 1000 * 1000
@@ -59,6 +65,8 @@ FOLLOW_FASTEST_SECONDS: Final = 0.02
 """How soon a follower looks again after something came."""
 FOLLOW_SLOWEST_SECONDS: Final = 0.25
 """How soon it looks again when nothing comes."""
+FOLLOW_LOOK_SECONDS: Final = 0.25
+"""How soon a follower that is told of events reads the log all the same, in case that one was not told."""
 
 # Masking.
 SECRET_MIN_CHARS: Final = 6

@@ -20,8 +20,8 @@ from typing import Any
 
 import anyio
 import msgspec
-from shopfloor.adapters.bus import LiveBus
 
+from shopfloor.adapters.bus import LiveBus
 from shopfloor.adapters.local import LocalHost, LocalProcesses
 from shopfloor.adapters.memory import (
     MemoryAudit,

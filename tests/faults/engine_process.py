@@ -158,7 +158,7 @@ async def _live(life: Life) -> int:
     code, shift, trap = DONE, None, Trap(life)
     async with contextlib.AsyncExitStack() as opened:
         office = await opened.enter_async_context(local_office(storage))
-        shop = opened.enter_context(local_shop(storage, live=office.live, alone=False))
+        shop = opened.enter_context(local_shop(storage, bus=office.bus, alone=False))
         trapped = msgspec.structs.replace(shop, logs=TrappedLogs(shop.logs, trap))
         workers = Workers(folders=(life.workers,), slots=life.slots)
         engine = await opened.enter_async_context(local_engine(office, workers, shop=trapped))

@@ -43,7 +43,7 @@ async def local_engine(
     folders = default_folders(storage.root, workers.folders)
     catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES), projects=open_projects(storage).all)
     models = LocalModels() if script is None else LocalModels(script=script, piece_seconds=0)
-    own = nullcontext(shop) if shop else local_shop(storage, mask=mask, live=office.live, alone=alone)
+    own = nullcontext(shop) if shop else local_shop(storage, mask=mask, bus=office.bus, alone=alone)
     with own as opened:
         logs, processes = opened.logs, opened.processes
         ports = msgspec.structs.replace(office.ports, logs=logs)

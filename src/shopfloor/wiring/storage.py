@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shopfloor.adapters.local import Live, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
+from shopfloor.adapters.local import LocalBus, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.log import Delta, Masking
-from shopfloor.ports import LogReader, Logs, Processes, Projects, Queue, Store
+from shopfloor.ports import Bus, LogReader, Logs, Processes, Projects, Queue, Store
 from shopfloor.record import AuditLog, Durability, Storage
 from shopfloor.version import __version__
 from shopfloor.wiring.providers import find_providers
@@ -40,12 +39,12 @@ def local_shop(
     *,
     durability: Durability = Durability.GROUP,
     mask: Masking | None = None,
-    live: Live | None = None,
+    bus: Bus | None = None,
     alone: bool = True,
 ) -> Generator[Shop]:
     """Everything on this machine, in this process. `alone`: the process is there for this host's own runs only."""
     with LocalHost(storage, alone=alone) as host:
-        logs = LocalLogs(storage, durability=durability, mask=mask, low_water=low_water_bytes(), live=live)
+        logs = LocalLogs(storage, durability=durability, mask=mask, low_water=low_water_bytes(), bus=bus)
         yield Shop(host.id, logs, LocalProcesses(host))
 
 
@@ -64,12 +63,12 @@ class Office(msgspec.Struct, frozen=True):
     store: Store
     queue: Queue
     ingest: Ingest
-    live: Live
+    bus: Bus
 
     @property
     def reader(self) -> LogReader:
         """The logs, as they are written in this process or in others."""
-        return LocalLogReader(self.storage, live=self.live)
+        return LocalLogReader(self.storage, bus=self.bus)
 
     @property
     def ports(self) -> StoragePorts:
@@ -80,7 +79,7 @@ class Office(msgspec.Struct, frozen=True):
             store=self.store,
             queue=self.queue,
             hosts=LocalHosts(self.storage),
-            logs=LocalLogs(self.storage, live=self.live),
+            logs=LocalLogs(self.storage, bus=self.bus),
             reader=self.reader,
             audit=_AsyncAudit(self.storage),
         )
@@ -122,7 +121,7 @@ async def local_office(storage: Storage) -> AsyncGenerator[Office]:
     try:
         queue = SqliteQueue(store, RecordedInLogs(storage))
         await queue.recover()
-        yield Office(storage, store, queue, Ingest(storage, store), Live())
+        yield Office(storage, store, queue, Ingest(storage, store), LocalBus())
     finally:
         await store.close()
 
@@ -133,7 +132,7 @@ def memory_office(storage: Storage) -> Office:
     from shopfloor.engine import Ingest
 
     store = MemoryStore()
-    return Office(storage, store, MemoryQueue(store), Ingest(storage, store), Live())
+    return Office(storage, store, MemoryQueue(store), Ingest(storage, store), LocalBus())
 
 
 def open_projects(storage: Storage) -> Projects:
@@ -145,5 +144,6 @@ def open_projects(storage: Storage) -> Projects:
 @contextmanager
 def streamed(office: Office, run_id: str) -> Generator[Callable[[], list[Delta]]]:
     """Every piece of a message that a run in this process streams from now on; each call gives the new ones."""
-    with office.live.listen(run_id, deltas=True) as listener:
-        yield lambda: listener.take(sys.maxsize, {})
+    with office.bus.subscribe(run_id, deltas=True) as live:
+        # Twice: after a notification the first is empty.
+        yield lambda: [item for item in (*live.drain(), *live.drain()) if isinstance(item, Delta)]
