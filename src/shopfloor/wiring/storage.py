@@ -14,8 +14,9 @@ from shopfloor.adapters.local import Live, LocalHost, LocalLogReader, LocalLogs,
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.log import Delta, Masking
 from shopfloor.ports import LogReader, Logs, Processes, Projects, Queue, Store
-from shopfloor.record import AuditLog, Durability, Storage
+from shopfloor.record import Durability, Storage
 from shopfloor.version import __version__
+from shopfloor.wiring.access import access_control, open_audit
 from shopfloor.wiring.providers import find_providers
 from shopfloor.wiring.settings import low_water_bytes, seconds_setting
 
@@ -64,8 +65,9 @@ class Office(msgspec.Struct, frozen=True):
         return LocalLogReader(self.storage, live=self.live)
 
     def services(self, service: RunService | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
+        from shopfloor.adapters.memory import MemoryWatchers
         from shopfloor.engine import delete_run
-        from shopfloor.server import PAGE_FOLDER, Services, Tokens
+        from shopfloor.server import PAGE_FOLDER, Services
 
         async def delete(run_id: str, *, force: bool) -> list[str]:
             return await delete_run(self.storage, self.store, self.queue, run_id, force=force)
@@ -74,9 +76,10 @@ class Office(msgspec.Struct, frozen=True):
             store=self.store,
             logs=self.reader,
             changes=self.ingest,
-            tokens=Tokens(self.storage.tokens),
+            access=access_control(self.storage),
+            watchers=MemoryWatchers(),
             version=__version__,
-            audit=AuditLog(self.storage.audit),
+            audit=open_audit(self.storage),
             delete_run=delete,
             works=service,
             providers=find_providers,

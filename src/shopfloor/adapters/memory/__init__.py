@@ -1,6 +1,9 @@
 """This process's memory, for tests and for small programs that embed us. Nothing outlives the process."""
 
+from shopfloor.adapters.memory.audit import MemoryAudit
 from shopfloor.adapters.memory.queue import MemoryQueue
 from shopfloor.adapters.memory.store import MemoryStore
+from shopfloor.adapters.memory.tokens import MemoryTokens
+from shopfloor.adapters.memory.watchers import MemoryWatchers
 
-__all__ = ["MemoryQueue", "MemoryStore"]
+__all__ = ["MemoryAudit", "MemoryQueue", "MemoryStore", "MemoryTokens", "MemoryWatchers"]
