@@ -47,6 +47,8 @@ AUDIT_BYTES: Final = 16 * 1024 * 1024
 """How large the audit log grows before a new file is begun; the one before it is kept."""
 AUDIT_TEXT_CHARS: Final = 200
 """How much of a text, such as what a client calls itself, an entry has."""
+AUDIT_ENTRIES_IN_MEMORY: Final = 10_000
+"""How many entries an audit log without a file keeps."""
 
 # Reading.
 READ_CHUNK_BYTES: Final = 256 * 1024

@@ -14,6 +14,7 @@ import msgspec
 
 from shopfloor.errors import ResourceLimit, ServerRunning, storage_error
 from shopfloor.record import Storage, lock, open_for_append, refuse_shared, write_private
+from shopfloor.wiring.access import access_control
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.settings import Workers
 from shopfloor.wiring.storage import local_office, open_projects
@@ -82,14 +83,14 @@ async def serve_storage(
 
     from shopfloor.client import Address
     from shopfloor.engine import finish_deletions, keep, keep_until_lost, take_over
-    from shopfloor.server import Tokens, create_app, serve, serving_limits
+    from shopfloor.server import create_app, serve, serving_limits
 
     workers = workers or Workers()
     limits = serving_limits(workers.slots)
     lost: list[Exception] = []
 
     with the_one_server(storage):
-        token = Tokens(storage.tokens).admin_token()
+        token = await access_control(storage).admin_token()
         open_projects(storage).add(str(Path.cwd()))
 
         def started(url: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,8 +13,9 @@ from shopfloor.adapters.local import LocalBus, LocalHost, LocalHosts, LocalLogRe
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.log import Delta, Masking
 from shopfloor.ports import Bus, LogReader, Logs, Processes, Projects, Queue, Store
-from shopfloor.record import AuditLog, Durability, Storage
+from shopfloor.record import Durability, Storage
 from shopfloor.version import __version__
+from shopfloor.wiring.access import access_control, open_audit
 from shopfloor.wiring.providers import find_providers
 from shopfloor.wiring.settings import low_water_bytes, seconds_setting
 
@@ -48,14 +49,6 @@ def local_shop(
         yield Shop(host.id, logs, LocalProcesses(host))
 
 
-class _AsyncAudit:
-    def __init__(self, storage: Storage) -> None:
-        self._log = AuditLog(storage.audit)
-
-    async def write(self, action: str, **said: Any) -> None:
-        self._log.write(action, **said)
-
-
 class Office(msgspec.Struct, frozen=True):
     """The views of a storage, and what keeps them."""
 
@@ -81,12 +74,13 @@ class Office(msgspec.Struct, frozen=True):
             hosts=LocalHosts(self.storage),
             logs=LocalLogs(self.storage, bus=self.bus),
             reader=self.reader,
-            audit=_AsyncAudit(self.storage),
+            audit=open_audit(self.storage),
         )
 
     def services(self, service: RunService | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
+        from shopfloor.adapters.memory import MemoryWatchers
         from shopfloor.engine import delete_run
-        from shopfloor.server import PAGE_FOLDER, Services, Tokens
+        from shopfloor.server import PAGE_FOLDER, Services
 
         async def delete(run_id: str, *, force: bool) -> list[str]:
             return await delete_run(self.ports, run_id, force=force)
@@ -95,9 +89,10 @@ class Office(msgspec.Struct, frozen=True):
             store=self.store,
             logs=self.reader,
             changes=self.ingest,
-            tokens=Tokens(self.storage.tokens),
+            access=access_control(self.storage),
+            watchers=MemoryWatchers(),
             version=__version__,
-            audit=AuditLog(self.storage.audit),
+            audit=open_audit(self.storage),
             delete_run=delete,
             works=service,
             providers=find_providers,

@@ -1,5 +1,6 @@
 """This process's memory, for tests and for small programs that embed us. Nothing outlives the process."""
 
+from shopfloor.adapters.memory.audit import MemoryAudit
 from shopfloor.adapters.memory.feed import MemoryLogFeed
 from shopfloor.adapters.memory.hosts import MemoryHosts
 from shopfloor.adapters.memory.logs import MemoryLogs
@@ -7,8 +8,11 @@ from shopfloor.adapters.memory.queue import MemoryQueue
 from shopfloor.adapters.memory.reader import MemoryLogReader
 from shopfloor.adapters.memory.storage import MemoryStorage
 from shopfloor.adapters.memory.store import MemoryStore
+from shopfloor.adapters.memory.tokens import MemoryTokens
+from shopfloor.adapters.memory.watchers import MemoryWatchers
 
 __all__ = [
+    "MemoryAudit",
     "MemoryHosts",
     "MemoryLogFeed",
     "MemoryLogReader",
@@ -16,4 +20,6 @@ __all__ = [
     "MemoryQueue",
     "MemoryStorage",
     "MemoryStore",
+    "MemoryTokens",
+    "MemoryWatchers",
 ]
