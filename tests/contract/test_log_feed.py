@@ -26,14 +26,21 @@ async def write(logs: Logs, count: int, run_id: str | None = None) -> tuple[str,
         return run_id, entries + [await log.append(said(str(one)), path="s") for one in range(count - len(entries))]
 
 
-async def test_every_run_that_has_a_log_is_named(logs: Logs, feed: LogFeed) -> None:
+async def test_every_run_that_has_begun_is_named_the_oldest_first(logs: Logs, feed: LogFeed) -> None:
     assert await feed.run_ids() == []
-    ids = {(await write(logs, 1))[0] for _ in range(5)}
-    async with logs.open(RUN_ID):
-        assert set(await feed.run_ids()) == ids | {RUN_ID}
-    await logs.delete(RUN_ID)
-    named = await feed.run_ids()
-    assert (set(named), len(named)) == (ids, 5)
+    ids = [new_run_id() for _ in range(5)]
+    # One that began earlier is written later.
+    for second in (3, 0, 4, 1, 2):
+        async with logs.open(ids[second]) as log:
+            await log.append(started(), at=f"2020-01-01T00:00:0{second}.000Z")
+    async with logs.open(RUN_ID) as log:
+        # There is nothing to be shown of it yet.
+        assert await feed.run_ids() == ids
+        await log.append(started())
+        assert await feed.run_ids() == [*ids, RUN_ID]
+    assert await feed.run_ids({ids[1], RUN_ID, new_run_id()}) == [ids[0], *ids[2:]]
+    await logs.delete(ids[0])
+    assert await feed.run_ids() == [*ids[1:], RUN_ID]
 
 
 # News

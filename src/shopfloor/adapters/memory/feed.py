@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from shopfloor.adapters.memory.storage import MemoryStorage, StoredLog
 from shopfloor.limits import JOURNAL_PAGE_EVENTS
-from shopfloor.log import Reset
+from shopfloor.log import Reset, decode
 from shopfloor.ports import LogNews
 
 
@@ -14,8 +14,11 @@ class MemoryLogFeed:
     def __init__(self, storage: MemoryStorage) -> None:
         self._storage = storage
 
-    async def run_ids(self) -> list[str]:
-        return list(self._storage.logs)
+    async def run_ids(self, known: Collection[str] = ()) -> list[str]:
+        with self._storage.lock:
+            logs = [(run_id, stored.entries[0]) for run_id, stored in self._storage.logs.items() if stored.entries]
+        began = [(decode(first.raw, first.type).timestamp, run_id) for run_id, first in logs if run_id not in known]
+        return [run_id for _, run_id in sorted(began)]
 
     async def news(self, places: Mapping[str, int], *, limit: int) -> dict[str, LogNews]:
         news: dict[str, LogNews] = {}

@@ -15,7 +15,6 @@ from shopfloor.log import (
     Line,
     Masking,
     Payload,
-    RunCompleted,
     check,
     check_next,
     checked_run_id,
@@ -27,8 +26,6 @@ from shopfloor.log import (
     now,
 )
 from shopfloor.ports import Bus
-
-_OUTCOME = RunCompleted.event_type
 
 
 class MemoryLog:
@@ -86,9 +83,8 @@ class MemoryLog:
             payload = masked(self.mask, payload)
         check(payload, path, iteration, child_run_id)
         with self._storage.lock:
-            entries = self._stored.entries
             self._check_open()
-            check_next(self.run_id, self.seq, payload, has_ended=bool(entries) and entries[-1].type == _OUTCOME)
+            check_next(self.run_id, self.seq, payload, has_ended=self._stored.has_ended)
             timestamp, payload = event_time(self._newest, now(), at, payload)
             line = Line(
                 seq=self.seq + 1,
@@ -102,7 +98,7 @@ class MemoryLog:
                 payload=payload,
             )
             entry = Entry(line.seq, line.type, encode(line))
-            entries.append(entry)
+            self._stored.entries.append(entry)
             self._newest = timestamp
             self._bus.publish(self.run_id, entry)
         return entry
@@ -142,13 +138,17 @@ class MemoryLogs:
             log = MemoryLog(storage, stored, self._bus, run_id, parent_run_id=parent_run_id, mask=self._mask)
             stored.is_written = True
             storage.opened.append(run_id)
-        self._bus.notify(run_id)
+        if log.seq:
+            # It may have lost its end since the last event was published.
+            self._bus.notify(run_id)
         try:
             yield log
         finally:
             with storage.lock:
                 log.is_closed, stored.is_written = True, False
-            self._bus.notify(run_id)
+            # The outcome says by itself that the writer is gone.
+            if not stored.has_ended:
+                self._bus.notify(run_id)
 
     async def delete(self, run_id: str) -> None:
         with self._storage.lock:

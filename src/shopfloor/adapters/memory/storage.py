@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from shopfloor.log import Entry, checked_run_id
+from shopfloor.log import Entry, RunCompleted, checked_run_id
 
 
 class StoredLog:
@@ -21,6 +21,10 @@ class StoredLog:
     @property
     def last_seq(self) -> int:
         return self.entries[-1].seq if self.entries else 0
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(self.entries) and self.entries[-1].type == RunCompleted.event_type
 
     def after(self, seq: int, limit: int | None = None) -> list[Entry]:
         """The events that follow `seq`, at most `limit`. The event `seq` is the `seq`-th, since there are no gaps."""
