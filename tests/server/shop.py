@@ -12,10 +12,10 @@ import msgspec
 from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.applications import Starlette
+from tests.ingests import ingest_of
 
 from shopfloor.adapters.local import LocalLogReader
 from shopfloor.adapters.sqlite import SqliteStore
-from shopfloor.engine import Ingest
 from shopfloor.record import Storage
 from shopfloor.server import Role, Services, ServingLimits, Tokens, create_app, serve
 
@@ -49,7 +49,7 @@ async def _shop(
     storage: Storage, change: Callable[[Services], Services], limits: ServingLimits | None
 ) -> AsyncGenerator[Shop]:
     store = await SqliteStore.open(storage.database)
-    ingest = Ingest(storage, store)
+    ingest = ingest_of(storage, store)
     tokens = Tokens(storage.root / "tokens.json")
     services = Services(store=store, logs=LocalLogReader(storage), changes=ingest, tokens=tokens, version="1.2.3")
     app = create_app(change(services))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from tests.ingests import ingest_of
 
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
-from shopfloor.engine import Ingest, delete_run, end_orphan, is_orphan, prune
+from shopfloor.engine import delete_run, end_orphan, is_orphan, prune
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
 from shopfloor.log import (
     Awaits,
@@ -40,7 +41,7 @@ def record(storage: Storage, *, parent: str | None = None, status: str | None = 
 def with_store(storage: Storage, work) -> None:
     async def main() -> None:
         store = await SqliteStore.open(storage.database)
-        ingest = Ingest(storage, store)
+        ingest = ingest_of(storage, store)
         await ingest.catch_up(everything=True)
         await work(store)
         await store.close()
@@ -59,7 +60,7 @@ def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(
     async def work(store: SqliteStore) -> None:
         assert set(await delete_run(storage, store, SqliteQueue(store), root)) == {root, child, grandchild}
         await store.clear_views()
-        again = Ingest(storage, store)
+        again = ingest_of(storage, store)
         await again.catch_up(everything=True)
         assert await store.known_runs() == {kept}
 
@@ -75,7 +76,7 @@ def test_a_tombstone_is_there_before_anything_is_deleted_so_that_a_crash_in_betw
     async def work(store: SqliteStore) -> None:
         await store.bury(run_id)
         await store.clear_views()
-        again = Ingest(storage, store)
+        again = ingest_of(storage, store)
         await again.catch_up(everything=True)
         assert await store.known_runs() == set()
 

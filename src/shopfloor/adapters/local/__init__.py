@@ -1,6 +1,7 @@
 """This machine: logs in files, processes as children, a host known by the lock it holds."""
 
 from shopfloor.adapters.local.bus import LocalBus
+from shopfloor.adapters.local.feed import LocalLogFeed
 from shopfloor.adapters.local.host import LocalHost
 from shopfloor.adapters.local.hosts import LocalHosts
 from shopfloor.adapters.local.logs import LocalLogs
@@ -8,4 +9,13 @@ from shopfloor.adapters.local.processes import LocalProcesses
 from shopfloor.adapters.local.projects import LocalProjects
 from shopfloor.adapters.local.reader import LocalLogReader
 
-__all__ = ["LocalBus", "LocalHost", "LocalHosts", "LocalLogReader", "LocalLogs", "LocalProcesses", "LocalProjects"]
+__all__ = [
+    "LocalBus",
+    "LocalHost",
+    "LocalHosts",
+    "LocalLogFeed",
+    "LocalLogReader",
+    "LocalLogs",
+    "LocalProcesses",
+    "LocalProjects",
+]
