@@ -129,8 +129,16 @@ INGEST_EVENTS: Final = 4_000
 """How many events go into the views in one transaction, at about that many."""
 INGEST_RUNS: Final = 500
 """How many runs are looked up at once when their logs are taken up."""
-INGEST_PAUSE_SECONDS: Final = 0.05
-"""How often logs of other processes are looked at."""
+INGEST_GATHER_SECONDS: Final = 0.005
+"""How long events wait for others that go into the same transaction."""
+INGEST_PAUSE_SECONDS: Final = 0.045
+"""How long after one transaction the next begins, unless it is full."""
+INGEST_LOOK_SECONDS: Final = 1.0
+"""How often all logs that have not ended are looked at, in case that an event was not told."""
+INGEST_SHORT_BYTES: Final = 16 * 1024
+"""A log that has not ended is kept up to this length, for the transcript that is made at its end."""
+FEED_SIZES: Final = 100_000
+"""Of how many logs it is known how large they were when they had no more events."""
 INGEST_RETRY_SECONDS: Final = 1.0
 """How long to wait after the store could not be written."""
 HOST_CHECK_SECONDS: Final = 1.0

@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
-from shopfloor.adapters.bus import LiveBus
 
+from shopfloor.adapters.bus import LiveBus
 from shopfloor.adapters.local import LocalBus, LocalHosts, LocalLogFeed, LocalLogReader, LocalLogs
 from shopfloor.adapters.memory import MemoryHosts, MemoryLogFeed, MemoryLogReader, MemoryLogs, MemoryStorage
 from shopfloor.log import Entry, Masking

@@ -197,7 +197,7 @@ class MemoryFloor(Floor):
     @asynccontextmanager
     async def office(self) -> AsyncGenerator[Office]:
         bus = LiveBus()
-        ingest = Ingest(self._store, MemoryLogFeed(self._kept), bus)
+        ingest = Ingest(MemoryLogFeed(self._kept), self._store, bus)
         yield MemoryOffice(self.storage, self._store, self._queue, ingest, bus, self._kept)
 
     @contextmanager

@@ -12,12 +12,12 @@ import msgspec
 from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.applications import Starlette
+from tests.ingests import ingest_of
 from tests.login import StorageAccess
 
 from shopfloor.adapters.local import LocalLogReader, LocalTokens
 from shopfloor.adapters.memory import MemoryWatchers
 from shopfloor.adapters.sqlite import SqliteStore
-from shopfloor.engine import Ingest
 from shopfloor.ports import Role
 from shopfloor.record import Storage
 from shopfloor.server import AccessControl, Services, ServingLimits, create_app, serve
@@ -52,7 +52,7 @@ async def _shop(
     storage: Storage, change: Callable[[Services], Services], limits: ServingLimits | None
 ) -> AsyncGenerator[Shop]:
     store = await SqliteStore.open(storage.database)
-    ingest = Ingest(storage, store)
+    ingest = ingest_of(storage, store)
     services = Services(
         store=store,
         logs=LocalLogReader(storage),

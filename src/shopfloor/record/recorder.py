@@ -152,6 +152,11 @@ class Recorder:
         """The `seq` of the last event; 0 while there is none."""
         return self._written[0]
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last event is the outcome."""
+        return self._written[2]
+
     def waits_for_disk(self, payload: Payload) -> bool:
         """Whether `append` of this payload waits until it is forced to disk."""
         return payload.event_type.startswith(_DURABLE_AT_ONCE[self._durability])

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shopfloor.adapters.local import LocalBus, LocalHost, LocalHosts, LocalLogReader, LocalLogs, LocalProcesses
+from shopfloor.adapters.local import (
+    LocalBus,
+    LocalHost,
+    LocalHosts,
+    LocalLogFeed,
+    LocalLogReader,
+    LocalLogs,
+    LocalProcesses,
+)
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.log import Delta, Masking
 from shopfloor.ports import Bus, LogReader, Logs, Processes, Projects, Queue, Store
@@ -116,7 +124,8 @@ async def local_office(storage: Storage) -> AsyncGenerator[Office]:
     try:
         queue = SqliteQueue(store, RecordedInLogs(storage))
         await queue.recover()
-        yield Office(storage, store, queue, Ingest(storage, store), LocalBus())
+        bus = LocalBus()
+        yield Office(storage, store, queue, Ingest(LocalLogFeed(storage), store, bus), bus)
     finally:
         await store.close()
 
@@ -127,7 +136,8 @@ def memory_office(storage: Storage) -> Office:
     from shopfloor.engine import Ingest
 
     store = MemoryStore()
-    return Office(storage, store, MemoryQueue(store), Ingest(storage, store), LocalBus())
+    bus = LocalBus()
+    return Office(storage, store, MemoryQueue(store), Ingest(LocalLogFeed(storage), store, bus), bus)
 
 
 def open_projects(storage: Storage) -> Projects:

@@ -2,6 +2,7 @@
 
 from shopfloor.adapters.local.audit import LocalAudit, local_process
 from shopfloor.adapters.local.bus import LocalBus
+from shopfloor.adapters.local.feed import LocalLogFeed
 from shopfloor.adapters.local.host import LocalHost
 from shopfloor.adapters.local.hosts import LocalHosts
 from shopfloor.adapters.local.logs import LocalLogs
@@ -15,6 +16,7 @@ __all__ = [
     "LocalBus",
     "LocalHost",
     "LocalHosts",
+    "LocalLogFeed",
     "LocalLogReader",
     "LocalLogs",
     "LocalProcesses",

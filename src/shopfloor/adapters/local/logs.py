@@ -128,8 +128,9 @@ class LocalLogs:
             yield LocalLog(recorder, self._bus, mask=self._mask)
         finally:
             recorder.close()
-            # Whoever follows to the writer's end need not wait for it either.
-            self._bus.notify(run_id)
+            # The outcome says by itself that the writer is gone.
+            if not recorder.has_ended:
+                self._bus.notify(run_id)
 
     def _open(self, run_id: str, parent_run_id: str | None) -> Recorder:
         path = self._storage.log_path(run_id)
@@ -147,7 +148,9 @@ class LocalLogs:
         except BaseException:
             recorder.close()
             raise
-        self._bus.notify(run_id)
+        if recorder.seq:
+            # It may have been cut, or written by another process, since it was published of last.
+            self._bus.notify(run_id)
         return recorder
 
     def _announce(self, run_id: str) -> None:
