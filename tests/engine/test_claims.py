@@ -33,6 +33,7 @@ async def test_a_claimed_run_begins_though_somebody_was_looking_at_its_log_for_l
         assert (await shift.ended(run_id)).result == "hello"
 
 
+@pytest.mark.floors("memory", "files")
 async def test_a_run_that_is_requested_before_the_scheduler_runs_is_executed_then(floor: Floor):
     floor.worker("says", "steps: {Say: {block: terminal, output: hello}}")
     workers = Workers(folders=(floor.folder,))

@@ -280,6 +280,7 @@ async def _question(shift: Shift, run_id: str) -> str:
     return await shift.until(call, "a question")
 
 
+@pytest.mark.floors("memory", "files")
 async def test_a_worker_in_yaml_that_has_changed_goes_on_as_the_run_began(floor: Floor):
     floor.worker("asks", YAML % ("old", "old"))
     async with floor.open() as shift:
@@ -334,6 +335,7 @@ def _as_first_versions(file: Path):
     return change
 
 
+@pytest.mark.floors("memory", "files")
 @pytest.mark.req("TR-73")
 async def test_a_log_of_the_first_versions_goes_on_where_the_file_is_the_same_and_waits_where_it_is_not(floor: Floor):
     floor.python("asks", ASKS)

@@ -39,6 +39,7 @@ def end_of_step(floor: Floor, run_id: str, name: str) -> StepCompleted:
     return ended
 
 
+@pytest.mark.floors("memory", "files")
 @pytest.mark.req("SF-35")
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 async def test_a_command_has_the_same_record_whoever_runs_it(floor: Floor, script: str) -> None:
@@ -68,6 +69,7 @@ async def test_a_command_has_the_same_record_whoever_runs_it(floor: Floor, scrip
     assert records[0] == records[1] == records[2]
 
 
+@pytest.mark.floors("memory", "files")
 async def test_a_worker_gets_the_same_failure_of_a_command_when_the_run_is_resumed(floor: Floor) -> None:
     floor.python(
         "stubborn",

@@ -151,6 +151,7 @@ async def test_a_defect_before_the_log_of_a_run_is_there_fails_the_run_and_no_ot
     assert failed.error.code == "unexpected"
 
 
+@pytest.mark.floors("memory", "files")
 @pytest.mark.parametrize("busy_at", [2, 3])
 async def test_a_database_that_is_busy_for_a_moment_does_not_keep_a_tree_from_being_cancelled(
     floor: Floor, busy_at: int
@@ -184,6 +185,7 @@ async def test_cancelling_a_sub_run_does_not_resume_a_parent_that_must_not_be_re
     assert floor.events(parent) == before
 
 
+@pytest.mark.floors("memory", "files")
 async def test_a_run_starts_although_a_word_of_its_first_event_is_masked(floor: Floor):
     floor.worker("does", DOES)
     async with floor.open(policy=ClaimPolicy.OWN, mask=Masking(["caller"])) as shift:
@@ -194,6 +196,7 @@ def test_a_host_is_not_killed_while_a_worker_may_still_be_leaving():
     assert STOPPED_HOST_SECONDS > LEAVING_SECONDS + STORAGE_PATIENCE_SECONDS
 
 
+@pytest.mark.floors("memory", "files")
 async def test_what_the_queue_could_not_delete_is_deleted_later(floor: Floor):
     floor.worker("does", DOES)
     async with floor.open(office_of=busy(deletions=[1])) as shift:

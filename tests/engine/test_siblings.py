@@ -140,6 +140,7 @@ async def test_what_the_worker_itself_fails_with_is_not_the_error_of_its_sub_run
         assert "of the sibling alone" in top.error.message
 
 
+@pytest.mark.floors("memory", "files")
 @pytest.mark.req("TR-74")
 @pytest.mark.parametrize("worker", SIBLING)
 async def test_a_run_cut_off_after_its_branches_were_stopped_fails_with_the_same_error(family: Floor, worker: str):

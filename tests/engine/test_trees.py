@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.engine.floor import PATIENCE, Floor
 
-from shopfloor.engine import lifecycle, subruns
+from shopfloor.engine import lifecycle, subruns, tree_limit
 from shopfloor.limits import SUB_RUN_DEPTH
 from shopfloor.log import StepCompleted, ToolCall
 
@@ -43,6 +43,8 @@ SHORT = "steps: {Say: {block: terminal, output: done}}"
 @pytest.mark.req("SF-6")
 async def test_a_tree_has_so_many_open_runs_and_no_more(floor: Floor, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(subruns, "TREE_OPEN_RUNS", 20)
+    # None of the runs ends meanwhile, so waiting for room is of no use.
+    monkeypatch.setattr(tree_limit, "TREE_PATIENCE_SECONDS", 0.5)
     floor.python("fan", FAN)
     floor.worker("leaf", LEAF)
     async with floor.open() as shift:
@@ -56,6 +58,7 @@ async def test_a_tree_has_so_many_open_runs_and_no_more(floor: Floor, monkeypatc
             assert (await shift.ended(run_id)).status == "cancelled"
 
 
+@pytest.mark.floors("memory", "files")
 @pytest.mark.req("SF-6")
 async def test_a_tree_ends_with_its_root_and_leaves_no_message_whether_its_runs_are_in_memory_or_not(
     floor: Floor, monkeypatch: pytest.MonkeyPatch
