@@ -98,7 +98,7 @@ async def serve_storage(
             write_private(storage.server_address, msgspec.json.encode(Address(url, token, pid)))
             on_started(url, token)
 
-        async with local_office(storage) as office, local_engine(office, workers) as engine:
+        async with local_office(storage, is_server=True) as office, local_engine(office, workers) as engine:
             await finish_deletions(storage, office.store, office.queue)
             await take_over(storage, office.queue, engine.resumption)
             await office.queue.show_queued()
