@@ -21,6 +21,20 @@ BUS_BYTES: Final = 16 * 1024 * 1024
 """And how many bytes of them."""
 BUS_RUNS: Final = 10_000
 """Of how many runs such a subscriber is told at once; more wait for its next look at all logs."""
+NOTICE_SECONDS: Final = 0.002
+"""How soon after one another a process tells the server of news in the same log."""
+NOTICE_FULL_SECONDS: Final = 0.02
+"""How soon it tries again where the server has too much to receive."""
+NOTICE_ABSENT_SECONDS: Final = 1.0
+"""How soon it tries again where there was no server."""
+NOTICE_IDLE_SECONDS: Final = 5.0
+"""How long the thread that tells of news later waits for some."""
+NOTICE_RUNS: Final = 10_000
+"""Of how many runs it is known when they were told of."""
+NOTICE_BURST: Final = 256
+"""How many notices a server takes before it does something else."""
+SOCKET_PATH_BYTES: Final = 100
+"""The longest path that every system takes for a socket."""
 DROP_WARNING_SECONDS: Final = 1.0
 """How often at most a slow subscriber is warned of."""
 DISK_LOW_WATER_BYTES: Final = 200 * 1000 * 1000

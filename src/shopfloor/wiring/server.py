@@ -99,7 +99,7 @@ async def serve_storage(
             write_private(storage.server_address, msgspec.json.encode(Address(url, token, pid)))
             on_started(url, token)
 
-        async with local_office(storage) as office, local_engine(office, workers) as engine:
+        async with local_office(storage, is_server=True) as office, local_engine(office, workers) as engine:
             await finish_deletions(engine.ports)
             await take_over(engine.ports, engine.resumption)
             await office.queue.show_queued()

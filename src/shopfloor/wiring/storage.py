@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -116,7 +116,8 @@ class Office(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def local_office(storage: Storage) -> AsyncGenerator[Office]:
+async def local_office(storage: Storage, *, is_server: bool = False) -> AsyncGenerator[Office]:
+    """The views of a storage. The one server of it is told by other processes what they write."""
     from shopfloor.adapters.sqlite import RecordedInLogs, SqliteQueue, SqliteStore
     from shopfloor.engine import Ingest
 
@@ -124,8 +125,9 @@ async def local_office(storage: Storage) -> AsyncGenerator[Office]:
     try:
         queue = SqliteQueue(store, RecordedInLogs(storage))
         await queue.recover()
-        bus = LocalBus()
-        yield Office(storage, store, queue, Ingest(LocalLogFeed(storage), store, bus), bus)
+        bus = LocalBus(storage)
+        with bus.receiving(storage) if is_server else nullcontext():
+            yield Office(storage, store, queue, Ingest(LocalLogFeed(storage), store, bus), bus)
     finally:
         await store.close()
 

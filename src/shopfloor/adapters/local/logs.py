@@ -116,7 +116,7 @@ class LocalLogs:
         self._mask = mask
         self._low_water = low_water
         self._on_repair = on_repair
-        self._bus = bus or LocalBus()
+        self._bus = bus or LocalBus(storage)
         self._room, self._room_until = 0, 0.0
 
     @asynccontextmanager
