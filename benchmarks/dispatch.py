@@ -34,7 +34,7 @@ async def _runs(at_work: Shift, worker: str, count: int) -> float:
 
 async def _starts(at_work: Shift, count: int) -> list[float]:
     """Seconds from dispatch until somebody who follows the log has its first event, one run at a time."""
-    reader = LocalLogReader(at_work.office.storage, live=at_work.office.live)
+    reader = LocalLogReader(at_work.office.storage, bus=at_work.office.bus)
     found: list[float] = []
     for _ in range(count):
         run_id = new_run_id()

@@ -16,6 +16,7 @@ import msgspec
 
 from benchmarks.harness import Result, interleave, rate, say, scratch
 from benchmarks.sample import STEP, event, started
+from shopfloor.adapters.local import LocalBus, LocalLogFeed
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.engine import Ingest
 from shopfloor.log import Payload, RunCompleted, StepCompleted, StepStarted, ToolCall, ToolResult, new_run_id
@@ -68,7 +69,7 @@ def write_logs(storage: Storage, runs: int, events: int) -> int:
 async def _ingest(storage: Storage, database: Path, runs: int) -> float:
     """One round of ours: from logs that no row tells of until a list shows all of them."""
     store = await SqliteStore.open(database)
-    ingest = Ingest(storage, store)
+    ingest = Ingest(LocalLogFeed(storage), store, LocalBus())
     try:
         begin = perf_counter()
         await ingest.catch_up(everything=True)

@@ -32,7 +32,7 @@ _ANSWER_LIMIT_SECONDS = 0.05
 
 async def _answer(at_work: Shift, count: int) -> float:
     """Answers some of those that wait, the oldest first, one after another; the median from order to outcome."""
-    reader = LocalLogReader(at_work.office.storage, live=at_work.office.live)
+    reader = LocalLogReader(at_work.office.storage, bus=at_work.office.bus)
     page = await at_work.office.store.list_runs(RunFilter(statuses=("waiting",)), limit=10_000)
     found: list[float] = []
     for item in page.items[::-1][:count]:

@@ -91,11 +91,11 @@ async def shift(storage: Storage, workers: Path, *, slots: int = HOST_SLOTS) -> 
     named = Workers(folders=(workers,), slots=slots)
     async with local_office(storage) as office, local_engine(office, named) as engine:
         await office.ingest.catch_up(everything=True)
-        await take_over(storage, office.queue)
+        await take_over(engine.ports)
         async with anyio.create_task_group() as tasks:
 
             async def keeper() -> None:
-                await keep(storage, office.store, office.queue, office.ingest, engine.resumption)
+                await keep(engine.ports, office.ingest, engine.resumption)
 
             tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(keeper)

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from shopfloor.adapters.local import LocalTokens
 from shopfloor.record import Storage
-from shopfloor.server import Tokens
+from shopfloor.server import AccessControl
+
+
+class StorageAccess:
+    """The methods of `AccessControl` of a storage, for tests that are not async: as a process beside the server."""
+
+    def __init__(self, path: Path) -> None:
+        self._control = AccessControl(LocalTokens(path))
+        self.cookie = self._control.cookie
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._control, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            # In a thread of its own: the test's may have a loop that runs.
+            with ThreadPoolExecutor(1) as thread:
+                return thread.submit(anyio.run, partial(method, *args, **options)).result()
+
+        return call
 
 
 def token_of(storage: Storage) -> str:
     """The owner's token, as the command line of the same machine reads it."""
-    return Tokens(storage.tokens).admin_token()
+    return StorageAccess(storage.tokens).admin_token()
 
 
 def url_of(line: str) -> str:

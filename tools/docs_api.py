@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from shopfloor.adapters.local import LocalLogReader
-from shopfloor.adapters.memory import MemoryStore
+from shopfloor.adapters.memory import MemoryStore, MemoryTokens, MemoryWatchers
 from shopfloor.engine import Ingest
 from shopfloor.record import Storage
-from shopfloor.server import Services, Tokens, create_app
+from shopfloor.server import AccessControl, Services, create_app
 
 _INTRO = """# HTTP API
 
@@ -42,7 +42,8 @@ def _app() -> Any:
         store=store,
         logs=LocalLogReader(storage),
         changes=Ingest(storage, store),
-        tokens=Tokens(storage.tokens),
+        access=AccessControl(MemoryTokens()),
+        watchers=MemoryWatchers(),
         version="0",
     )
     return create_app(services)

@@ -15,6 +15,26 @@ GROUP_COMMIT_SECONDS: Final = 0.05
 """With durability `group`: how long an event may wait until it is forced to disk."""
 SUBSCRIBER_EVENTS: Final = 256
 """How many events wait for a subscriber before new ones are dropped for it."""
+BUS_EVENTS: Final = 4_096
+"""How many events of all runs wait for a subscriber of all of them; then it reads the logs."""
+BUS_BYTES: Final = 16 * 1024 * 1024
+"""And how many bytes of them."""
+BUS_RUNS: Final = 10_000
+"""Of how many runs such a subscriber is told at once; more wait for its next look at all logs."""
+NOTICE_SECONDS: Final = 0.002
+"""How soon after one another a process tells the server of news in the same log."""
+NOTICE_FULL_SECONDS: Final = 0.02
+"""How soon it tries again where the server has too much to receive."""
+NOTICE_ABSENT_SECONDS: Final = 1.0
+"""How soon it tries again where there was no server."""
+NOTICE_IDLE_SECONDS: Final = 5.0
+"""How long the thread that tells of news later waits for some."""
+NOTICE_RUNS: Final = 10_000
+"""Of how many runs it is known when they were told of."""
+NOTICE_BURST: Final = 256
+"""How many notices a server takes before it does something else."""
+SOCKET_PATH_BYTES: Final = 100
+"""The longest path that every system takes for a socket."""
 DROP_WARNING_SECONDS: Final = 1.0
 """How often at most a slow subscriber is warned of."""
 DISK_LOW_WATER_BYTES: Final = 200 * 1000 * 1000
@@ -41,6 +61,8 @@ AUDIT_BYTES: Final = 16 * 1024 * 1024
 """How large the audit log grows before a new file is begun; the one before it is kept."""
 AUDIT_TEXT_CHARS: Final = 200
 """How much of a text, such as what a client calls itself, an entry has."""
+AUDIT_ENTRIES_IN_MEMORY: Final = 10_000
+"""How many entries an audit log without a file keeps."""
 
 # Reading.
 READ_CHUNK_BYTES: Final = 256 * 1024
@@ -59,6 +81,8 @@ FOLLOW_FASTEST_SECONDS: Final = 0.02
 """How soon a follower looks again after something came."""
 FOLLOW_SLOWEST_SECONDS: Final = 0.25
 """How soon it looks again when nothing comes."""
+FOLLOW_LOOK_SECONDS: Final = 0.25
+"""How soon a follower that is told of events reads the log all the same, in case that one was not told."""
 
 # Masking.
 SECRET_MIN_CHARS: Final = 6
@@ -119,8 +143,16 @@ INGEST_EVENTS: Final = 4_000
 """How many events go into the views in one transaction, at about that many."""
 INGEST_RUNS: Final = 500
 """How many runs are looked up at once when their logs are taken up."""
-INGEST_PAUSE_SECONDS: Final = 0.05
-"""How often logs of other processes are looked at."""
+INGEST_GATHER_SECONDS: Final = 0.005
+"""How long events wait for others that go into the same transaction."""
+INGEST_PAUSE_SECONDS: Final = 0.045
+"""How long after one transaction the next begins, unless it is full."""
+INGEST_LOOK_SECONDS: Final = 1.0
+"""How often all logs that have not ended are looked at, in case that an event was not told."""
+INGEST_SHORT_BYTES: Final = 16 * 1024
+"""A log that has not ended is kept up to this length, for the transcript that is made at its end."""
+FEED_SIZES: Final = 100_000
+"""Of how many logs it is known how large they were when they had no more events."""
 INGEST_RETRY_SECONDS: Final = 1.0
 """How long to wait after the store could not be written."""
 HOST_CHECK_SECONDS: Final = 1.0

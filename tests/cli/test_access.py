@@ -13,7 +13,7 @@ from tests.cli.terminal import Terminal
 from tests.cli.test_run import wait_until
 from tests.cli.test_server import server
 
-from shopfloor.record import AuditLog
+from shopfloor.adapters.local import LocalAudit
 
 __all__ = ["server"]
 WORKER = """
@@ -107,7 +107,7 @@ def wait_for(look):
 
 def test_without_a_server_commands_are_audited_too(shopfloor, workers, env):
     shopfloor("dispatch", "measurer", "--workers", str(workers))
-    (dispatched,) = AuditLog(Path(env["SHOPFLOOR_STORAGE"]) / "audit.jsonl").read()
+    (dispatched,) = LocalAudit(Path(env["SHOPFLOOR_STORAGE"]) / "audit.jsonl").read()
     assert (dispatched["action"], dispatched["by"]) == ("run.dispatched", "token owner")
 
 
@@ -121,20 +121,6 @@ def test_a_login_link_is_not_for_programs(shopfloor, env):
     done = shopfloor("list", env={**env, "SHOPFLOOR_URL": "http://127.0.0.1:7420/login?code=x"})
     assert done.returncode == 2
     assert "shopfloor tokens new" in done.stderr
-
-
-def test_the_audit_log_is_rotated_once_and_mends_a_line_that_was_cut_off(tmp_path):
-    log = AuditLog(tmp_path / "storage" / "audit.jsonl", limit_bytes=1000)
-    for number in range(50):
-        log.write("run.pinned", by="token x", run_id=str(number))
-    assert sorted(path.name for path in log.path.parent.glob("audit*.jsonl")) == ["audit.1.jsonl", "audit.jsonl"]
-    kept = [int(one["run_id"]) for one in log.read()]
-    assert kept == list(range(kept[0], 50))
-    assert sum(path.stat().st_size for path in (log.path, log.previous)) < 2500
-    with log.path.open("ab") as file:
-        file.write(b'{"at": "20')
-    log.write("run.pinned", by="token x", run_id="50")
-    assert [one["run_id"] for one in log.read()][-2:] == ["49", "50"]
 
 
 @pytest.mark.req("SF-24")

@@ -1,30 +1,53 @@
-"""A shop floor for tests: a real storage, real workers in files, and a host that can be stopped and started again."""
+"""A shop floor for tests: real workers in files, real processes, and a host that can be stopped and started again.
+
+What it records is kept in memory or in files: the engine cannot tell them apart, and memory is faster.
+"""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from pathlib import Path
 from typing import Any
 
 import anyio
 import msgspec
 
-from shopfloor.engine import RunEngine
-from shopfloor.log import Event, Masking, RunCompleted, decode
-from shopfloor.ports import CallResult, Logs, RunItem, RunRequest
-from shopfloor.record import Storage, read
-from shopfloor.wiring import Office, Workers, local_engine, local_office, local_shop
+from shopfloor.adapters.bus import LiveBus
+from shopfloor.adapters.local import LocalHost, LocalProcesses
+from shopfloor.adapters.memory import (
+    MemoryAudit,
+    MemoryHosts,
+    MemoryLogFeed,
+    MemoryLogReader,
+    MemoryLogs,
+    MemoryQueue,
+    MemoryStorage,
+    MemoryStore,
+)
+from shopfloor.engine import Ingest, RunEngine, StoragePorts, keep, take_over
+from shopfloor.log import Entry, Event, Masking, RunCompleted, Verifier, decode
+from shopfloor.ports import Bus, CallResult, LogReader, Logs, RunItem, RunRequest
+from shopfloor.record import Problem, Storage, read
+from shopfloor.wiring import Office, Shop, Workers, local_engine, local_office, local_shop
 
 PATIENCE = 30.0
 
 
-class Floor:
+class Floor(ABC):
     """Where the tests' workers live, and what their runs left."""
 
     def __init__(self, storage: Storage, folder: Path) -> None:
         self.storage = storage
+        """Where workers and processes are looked for. Whether the logs are in it is up to the kind of floor."""
         self.folder = folder
 
     def worker(self, slug: str, yaml: str, **prompts: str) -> str:
@@ -43,9 +66,36 @@ class Floor:
         (home / "worker.py").write_text(textwrap.dedent(source))
         return slug
 
+    # What is kept.
+
+    @abstractmethod
+    def run_ids(self) -> list[str]:
+        """The runs that have a log."""
+
+    @abstractmethod
+    def lines(self, run_id: str) -> list[bytes]:
+        """The lines of a log, with their ends."""
+
+    @abstractmethod
+    def replace(self, run_id: str, lines: Sequence[bytes]) -> None:
+        """Have a log that nobody writes hold these lines, and no others."""
+
+    @abstractmethod
+    def lose_log(self, run_id: str) -> None:
+        """Have a log be gone, and nobody told."""
+
+    @abstractmethod
+    def lose_rows(self) -> None:
+        """Have all be gone that is not a log, as after the loss of a database."""
+
     def events(self, run_id: str) -> list[Event]:
-        path = self.storage.log_path(run_id)
-        return [decode(entry.raw) for entry in read(path, report=_no_problem)] if path.exists() else []
+        return [decode(line) for line in self.lines(run_id)]
+
+    def verified(self, run_id: str) -> list[Event]:
+        """The events of a log that keeps the rules of the format."""
+        verifier = Verifier(run_id)
+        assert [problem for line in self.lines(run_id) for problem in verifier.line(line)] == []
+        return self.events(run_id)
 
     def outcome(self, run_id: str) -> RunCompleted | None:
         events = self.events(run_id)
@@ -53,6 +103,16 @@ class Floor:
         assert len(ended) <= 1
         assert not ended or events[-1].payload is ended[0]
         return ended[0] if ended else None
+
+    # Who works on it.
+
+    @abstractmethod
+    def office(self) -> AbstractAsyncContextManager[Office]:
+        """The views of what is kept."""
+
+    @abstractmethod
+    def shop(self, *, bus: Bus | None = None, mask: Masking | None = None) -> AbstractContextManager[Shop]:
+        """A host with its logs and processes."""
 
     @asynccontextmanager
     async def open(
@@ -67,24 +127,105 @@ class Floor:
         """A host at work, until the context is left; `office_of` and `logs_of` put adapters of a test around ours."""
         workers = Workers(folders=(self.folder,), slots=slots)
         async with AsyncExitStack() as opened:
-            office = office_of(await opened.enter_async_context(local_office(self.storage)))
-            shop = opened.enter_context(local_shop(self.storage, live=office.live, alone=False, mask=mask))
+            office = office_of(await opened.enter_async_context(self.office()))
+            shop = opened.enter_context(self.shop(bus=office.bus, mask=mask))
             shop = msgspec.structs.replace(shop, logs=logs_of(shop.logs))
             engine = await opened.enter_async_context(local_engine(office, workers, shop=shop, **options))
             await office.ingest.catch_up(everything=True)
             async with anyio.create_task_group() as tasks:
-                from shopfloor.engine import keep, take_over
-
-                await take_over(self.storage, office.queue)
+                await take_over(engine.ports)
                 tasks.start_soon(engine.scheduler.run)
-
-                async def keeper() -> None:
-                    await keep(self.storage, office.store, office.queue, office.ingest, engine.resumption)
-
-                tasks.start_soon(keeper)
+                tasks.start_soon(keep, engine.ports, office.ingest, engine.resumption)
                 yield Shift(self, office, engine)
                 tasks.cancel_scope.cancel()
             await office.ingest.catch_up()
+
+
+class FileFloor(Floor):
+    """Logs in files, rows and queue in SQLite."""
+
+    def run_ids(self) -> list[str]:
+        return list(self.storage.run_ids())
+
+    def lines(self, run_id: str) -> list[bytes]:
+        path = self.storage.log_path(run_id)
+        return [entry.raw + b"\n" for entry in read(path, report=_no_problem)] if path.exists() else []
+
+    def replace(self, run_id: str, lines: Sequence[bytes]) -> None:
+        self.storage.log_path(run_id).write_bytes(b"".join(lines))
+
+    def lose_log(self, run_id: str) -> None:
+        self.storage.log_path(run_id).unlink()
+
+    def lose_rows(self) -> None:
+        for file in self.storage.database.parent.glob(f"{self.storage.database.name}*"):
+            file.unlink()
+
+    def office(self) -> AbstractAsyncContextManager[Office]:
+        return local_office(self.storage)
+
+    def shop(self, *, bus: Bus | None = None, mask: Masking | None = None) -> AbstractContextManager[Shop]:
+        return local_shop(self.storage, bus=bus, alone=False, mask=mask)
+
+
+class MemoryFloor(Floor):
+    """All in memory, but for workers and processes."""
+
+    def __init__(self, storage: Storage, folder: Path) -> None:
+        super().__init__(storage, folder)
+        self._kept = MemoryStorage()
+        self.lose_rows()
+
+    def run_ids(self) -> list[str]:
+        return list(self._kept.logs)
+
+    def lines(self, run_id: str) -> list[bytes]:
+        stored = self._kept.logs.get(run_id)
+        return [entry.raw + b"\n" for entry in stored.entries] if stored else []
+
+    def replace(self, run_id: str, lines: Sequence[bytes]) -> None:
+        events = [(decode(line), line) for line in lines]
+        self._kept.logs[run_id].entries = [Entry(event.seq, event.type, line[:-1]) for event, line in events]
+
+    def lose_log(self, run_id: str) -> None:
+        del self._kept.logs[run_id]
+
+    def lose_rows(self) -> None:
+        self._store = MemoryStore()
+        self._queue = MemoryQueue(self._store)
+
+    @asynccontextmanager
+    async def office(self) -> AsyncGenerator[Office]:
+        bus = LiveBus()
+        ingest = Ingest(MemoryLogFeed(self._kept), self._store, bus)
+        yield MemoryOffice(self.storage, self._store, self._queue, ingest, bus, self._kept)
+
+    @contextmanager
+    def shop(self, *, bus: Bus | None = None, mask: Masking | None = None) -> Generator[Shop]:
+        # Of the host only its processes are real; whether it is alive is asked of memory, too.
+        with LocalHost(self.storage) as host, MemoryHosts(self._kept).register(host.id):
+            yield Shop(host.id, MemoryLogs(self._kept, bus or LiveBus(), mask=mask), LocalProcesses(host))
+
+
+class MemoryOffice(Office, frozen=True):
+    """The views of what is in memory."""
+
+    kept: MemoryStorage
+
+    @property
+    def reader(self) -> LogReader:
+        return MemoryLogReader(self.kept, self.bus)
+
+    @property
+    def ports(self) -> StoragePorts:
+        return StoragePorts(
+            store=self.store,
+            queue=self.queue,
+            hosts=MemoryHosts(self.kept),
+            logs=MemoryLogs(self.kept, self.bus),
+            reader=self.reader,
+            audit=MemoryAudit(),
+        )
 
 
 class Shift:
@@ -134,5 +275,5 @@ class Shift:
         raise AssertionError(f"{run_id} was not {status} in {PATIENCE:g} s, but {item and item.row.status}")
 
 
-def _no_problem(problem: object) -> None:
+def _no_problem(problem: Problem) -> None:
     raise AssertionError(f"the log is not whole: {problem}")

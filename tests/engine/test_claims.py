@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from contextlib import AsyncExitStack
 
 import anyio
 import pytest
@@ -10,11 +11,12 @@ from tests.engine.floor import Floor, Shift
 from shopfloor.engine import ClaimPolicy
 from shopfloor.log import new_run_id
 from shopfloor.ports import RunOrigin, RunRequest
-from shopfloor.wiring import Workers, local_engine, local_office
+from shopfloor.wiring import Workers, local_engine
 
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.floors("files")
 async def test_a_claimed_run_begins_though_somebody_was_looking_at_its_log_for_long(floor: Floor):
     floor.worker("says", "steps: {Say: {block: terminal, output: hello}}")
     run_id = new_run_id()
@@ -31,14 +33,13 @@ async def test_a_claimed_run_begins_though_somebody_was_looking_at_its_log_for_l
         assert (await shift.ended(run_id)).result == "hello"
 
 
+@pytest.mark.floors("memory", "files")
 async def test_a_run_that_is_requested_before_the_scheduler_runs_is_executed_then(floor: Floor):
     floor.worker("says", "steps: {Say: {block: terminal, output: hello}}")
     workers = Workers(folders=(floor.folder,))
-    async with (
-        local_office(floor.storage) as office,
-        local_engine(office, workers, policy=ClaimPolicy.OWN) as engine,
-        anyio.create_task_group() as tasks,
-    ):
+    async with floor.office() as office, anyio.create_task_group() as tasks, AsyncExitStack() as opened:
+        shop = opened.enter_context(floor.shop(bus=office.bus))
+        engine = await opened.enter_async_context(local_engine(office, workers, shop=shop, policy=ClaimPolicy.OWN))
         shift = Shift(floor, office, engine)
         run_id = await shift.dispatch("says")
         assert [claimed for claimed, _ in await office.queue.claimed()] == [run_id]

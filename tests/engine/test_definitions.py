@@ -11,7 +11,7 @@ from tests.engine.floor import Floor, Shift
 from tests.engine.test_waiting import ASKS, waits
 
 from shopfloor.errors import ConflictError
-from shopfloor.log import Event, RunStarted, ToolCall, ToolResult, Verifier
+from shopfloor.log import RunStarted, ToolCall, ToolResult
 
 pytestmark = pytest.mark.anyio
 
@@ -62,13 +62,6 @@ async def held(shift: Shift, run_id: str) -> ToolCall:
 
 def attempts(floor: Floor, run_id: str) -> int:
     return sum(isinstance(event.payload, RunStarted) for event in floor.events(run_id))
-
-
-def verified(floor: Floor, run_id: str) -> list[Event]:
-    verifier = Verifier(run_id)
-    lines = floor.storage.log_path(run_id).read_bytes().splitlines(keepends=True)
-    assert [problem for line in lines for problem in verifier.line(line)] == []
-    return floor.events(run_id)
 
 
 async def asked(floor: Floor, worker: str = "asks") -> tuple[str, str]:
@@ -124,7 +117,7 @@ async def test_a_run_whose_worker_has_changed_waits_and_goes_on_when_the_worker_
         floor.python("asks", ASKS)
         assert (await shift.ended(run_id)).result == DONE
         await shift.row(run_id, "completed")
-    events = verified(floor, run_id)
+    events = floor.verified(run_id)
     results = [event.payload for event in events if isinstance(event.payload, ToolResult)]
     assert [result.call_id for result in results].count(call.call_id) == 1
 
@@ -147,7 +140,7 @@ async def test_an_answer_that_comes_while_the_worker_is_changed_is_kept_until_it
     floor.python("asks", ASKS)
     async with floor.open() as shift:
         assert (await shift.ended(run_id)).result == DONE
-    verified(floor, run_id)
+    floor.verified(run_id)
 
 
 @pytest.mark.req("TR-71")
@@ -166,7 +159,7 @@ async def test_a_run_that_waits_for_its_definition_can_be_cancelled_and_not_answ
         # The worker coming back is nothing to it any more.
         floor.python("asks", ASKS)
         await anyio.sleep(0.7)
-    verified(floor, run_id)
+    floor.verified(run_id)
 
 
 @pytest.mark.req("TR-72")
@@ -227,7 +220,7 @@ async def test_a_sub_run_waits_for_its_definition_and_its_parent_for_it(floor: F
     floor.worker("calls", "steps: {Call: {block: run-worker, worker: asks, output: SAID}}\noutput: SAID\n")
     async with floor.open() as shift:
         parent = await shift.dispatch("calls")
-        child = await shift.until(lambda: next((one for one in _runs(floor) if one != parent), None), "a sub-run")
+        child = await shift.until(lambda: next((one for one in floor.run_ids() if one != parent), None), "a sub-run")
         call_id = await waits(shift, child)
     floor.python("asks", CHANGED)
     async with floor.open() as shift:
@@ -244,7 +237,7 @@ async def test_a_sub_run_that_waits_for_its_definition_is_cancelled_with_its_par
     floor.worker("calls", "steps: {Call: {block: run-worker, worker: asks, output: SAID}}\noutput: SAID\n")
     async with floor.open() as shift:
         parent = await shift.dispatch("calls")
-        child = await shift.until(lambda: next((one for one in _runs(floor) if one != parent), None), "a sub-run")
+        child = await shift.until(lambda: next((one for one in floor.run_ids() if one != parent), None), "a sub-run")
         call_id = await waits(shift, child)
     floor.python("asks", CHANGED)
     async with floor.open() as shift:
@@ -279,10 +272,6 @@ async def test_a_worker_that_changes_before_its_queued_run_begins_is_waited_for(
         assert (await shift.ended(run_id)).result == DONE
 
 
-def _runs(floor: Floor) -> list[str]:
-    return [path.stem for path in floor.storage.transcripts.glob("*.jsonl")]
-
-
 async def _question(shift: Shift, run_id: str) -> str:
     def call() -> str | None:
         calls = [event.payload for event in shift.floor.events(run_id) if isinstance(event.payload, ToolCall)]
@@ -291,6 +280,7 @@ async def _question(shift: Shift, run_id: str) -> str:
     return await shift.until(call, "a question")
 
 
+@pytest.mark.floors("memory", "files")
 async def test_a_worker_in_yaml_that_has_changed_goes_on_as_the_run_began(floor: Floor):
     floor.worker("asks", YAML % ("old", "old"))
     async with floor.open() as shift:
@@ -330,11 +320,10 @@ async def test_the_wait_names_the_functions_that_changed(floor: Floor, change, f
 
 def _rewrite_definition(floor: Floor, run_id: str, change) -> None:
     """Writes the first event of a log anew, as another version of Shopfloor would have written it."""
-    path = floor.storage.log_path(run_id)
-    first, rest = path.read_text().split("\n", 1)
+    first, *rest = floor.lines(run_id)
     event = json.loads(first)
     change(event["payload"])
-    path.write_text(json.dumps(event, separators=(",", ":"), ensure_ascii=False) + "\n" + rest)
+    floor.replace(run_id, [json.dumps(event, separators=(",", ":"), ensure_ascii=False).encode() + b"\n", *rest])
 
 
 def _as_first_versions(file: Path):
@@ -346,6 +335,7 @@ def _as_first_versions(file: Path):
     return change
 
 
+@pytest.mark.floors("memory", "files")
 @pytest.mark.req("TR-73")
 async def test_a_log_of_the_first_versions_goes_on_where_the_file_is_the_same_and_waits_where_it_is_not(floor: Floor):
     floor.python("asks", ASKS)

@@ -75,6 +75,7 @@ async def test_a_cancelled_run_ends_also_where_its_worker_does_not(floor: Floor,
     assert f"run {run_id}: its worker did not leave" in caplog.text
 
 
+@pytest.mark.floors("memory", "files")
 async def test_a_host_that_is_stopped_leaves_such_a_run_open_and_the_next_goes_on(floor: Floor, tmp_path, caplog):
     floor.python("clings", CLINGS)
     go = tmp_path / "go"
@@ -184,6 +185,7 @@ GATHERS = """
 """
 
 
+@pytest.mark.floors("memory", "files")
 async def test_branches_of_its_own_making_are_left_with_the_run_and_gone_on_with(
     floor: Floor, caplog: pytest.LogCaptureFixture
 ):

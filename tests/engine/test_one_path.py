@@ -11,7 +11,6 @@ from tests.engine.test_waiting import waits
 from shopfloor.engine import Cancellation, CommandRequest, StepCommand, run_command, shell_argv
 from shopfloor.log import StepCompleted, UserMessage, new_run_id
 from shopfloor.ports import RunRequest
-from shopfloor.wiring import local_shop
 
 pytestmark = pytest.mark.anyio
 
@@ -40,6 +39,7 @@ def end_of_step(floor: Floor, run_id: str, name: str) -> StepCompleted:
     return ended
 
 
+@pytest.mark.floors("memory", "files")
 @pytest.mark.req("SF-35")
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 async def test_a_command_has_the_same_record_whoever_runs_it(floor: Floor, script: str) -> None:
@@ -59,7 +59,7 @@ async def test_a_command_has_the_same_record_whoever_runs_it(floor: Floor, scrip
         for run_id in by_workers:
             await shift.ended(run_id)
     bare = new_run_id()
-    with local_shop(floor.storage) as shop:
+    with floor.shop() as shop:
         request = CommandRequest(
             run_id=bare, command=StepCommand(argv=shell_argv(script), cwd=str(Path.cwd())), host=shop.host
         )
@@ -69,6 +69,7 @@ async def test_a_command_has_the_same_record_whoever_runs_it(floor: Floor, scrip
     assert records[0] == records[1] == records[2]
 
 
+@pytest.mark.floors("memory", "files")
 async def test_a_worker_gets_the_same_failure_of_a_command_when_the_run_is_resumed(floor: Floor) -> None:
     floor.python(
         "stubborn",

@@ -82,6 +82,7 @@ async def test_a_message_is_cut_off_by_a_connection_that_is_lost_and_asked_for_a
     assert SAID not in json.dumps(provider.asked()[1].body)
 
 
+@pytest.mark.floors("memory", "files")
 @pytest.mark.req("TR-58")
 async def test_a_message_that_a_host_was_stopped_in_is_no_part_of_the_thread(floor: Floor, provider: ModelServer):
     provider.say(STALLS, Turn(say=[Text(text="Whole.")]))

@@ -1,8 +1,11 @@
 """Workers in Python, and kinds of step in Python, on a real host."""
 
+from pathlib import Path
+
 import pytest
 from tests.engine.floor import Floor
 
+from shopfloor.engine import attempt
 from shopfloor.errors import InvalidWorker
 from shopfloor.log import StepStarted, ToolCall
 
@@ -108,6 +111,7 @@ async def test_a_step_has_no_steps_inside_it(floor: Floor):
     assert "'outside' cannot have the step 'hello' inside it" in outcome.error.message
 
 
+@pytest.mark.floors("memory", "files")
 async def test_what_is_too_large_to_be_recorded_fails_the_run(floor: Floor):
     floor.python(
         "large",
@@ -245,13 +249,18 @@ async def test_a_worker_that_panics_when_it_is_loaded_hides_no_other(floor: Floo
             await shift.dispatch("panics")
 
 
-async def test_a_run_whose_log_is_lost_is_not_begun_a_second_time(floor: Floor, tmp_path):
+@pytest.mark.floors("memory", "files")
+async def test_a_run_whose_log_is_lost_is_not_begun_a_second_time(
+    floor: Floor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # No room is made on this disk: nobody has to wait for it.
+    monkeypatch.setattr(attempt, "STORAGE_PATIENCE_SECONDS", 0.5)
     ran = tmp_path / "ran"
     floor.worker("effect", f"steps: {{One: {{block: command, command: 'echo ran >> {ran}; sleep 1', output: A}}}}")
     async with floor.open() as shift:
         run_id = await shift.dispatch("effect")
         await shift.until(ran.exists, "the command")
-        floor.storage.log_path(run_id).unlink()
+        floor.lose_log(run_id)
         outcome = await shift.ended(run_id)
     assert (outcome.status, outcome.error and outcome.error.code) == ("failed", "outcome_unknown")
     assert ran.read_text() == "ran\n"

@@ -11,12 +11,11 @@ import msgspec
 import pytest
 from tests.engine.floor import Floor, Shift
 
-from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.engine import ClaimPolicy
 from shopfloor.errors import DatabaseBusy
 from shopfloor.limits import LEAVING_SECONDS, STOPPED_HOST_SECONDS, STORAGE_PATIENCE_SECONDS
 from shopfloor.log import Masking, RunStarted, ToolCall
-from shopfloor.ports import Log, Logs, Order
+from shopfloor.ports import Log, Logs, Order, Queue
 from shopfloor.wiring import Office
 
 pytestmark = pytest.mark.anyio
@@ -84,11 +83,11 @@ class _DefectiveLog:
         return await self._log.append(payload, **where)
 
 
-class BusyQueue(SqliteQueue):
+class BusyQueue:
     """A queue whose database is held by another process at some of its calls."""
 
-    def __init__(self, store: SqliteStore, *, puts: Sequence[int] = (), deletions: Sequence[int] = ()) -> None:
-        super().__init__(store)
+    def __init__(self, queue: Queue, *, puts: Sequence[int] = (), deletions: Sequence[int] = ()) -> None:
+        self._queue = queue
         self._busy = {"put": set(puts), "started": set(deletions)}
         self._calls = {"put": 0, "started": 0}
 
@@ -97,20 +96,22 @@ class BusyQueue(SqliteQueue):
         if self._calls[what] in self._busy[what]:
             raise DatabaseBusy("the database is held by another process")
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
     async def put(self, order: Order) -> bool:
         self._count("put")
-        return await super().put(order)
+        return await self._queue.put(order)
 
     async def started(self, run_ids: Sequence[str]) -> None:
         if run_ids:
             self._count("started")
-        await super().started(run_ids)
+        await self._queue.started(run_ids)
 
 
 def busy(**when: Sequence[int]):
     def office_of(office: Office) -> Office:
-        assert isinstance(office.store, SqliteStore)
-        return msgspec.structs.replace(office, queue=BusyQueue(office.store, **when))
+        return msgspec.structs.replace(office, queue=BusyQueue(office.queue, **when))
 
     return office_of
 
@@ -150,6 +151,7 @@ async def test_a_defect_before_the_log_of_a_run_is_there_fails_the_run_and_no_ot
     assert failed.error.code == "unexpected"
 
 
+@pytest.mark.floors("memory", "files")
 @pytest.mark.parametrize("busy_at", [2, 3])
 async def test_a_database_that_is_busy_for_a_moment_does_not_keep_a_tree_from_being_cancelled(
     floor: Floor, busy_at: int
@@ -183,6 +185,7 @@ async def test_cancelling_a_sub_run_does_not_resume_a_parent_that_must_not_be_re
     assert floor.events(parent) == before
 
 
+@pytest.mark.floors("memory", "files")
 async def test_a_run_starts_although_a_word_of_its_first_event_is_masked(floor: Floor):
     floor.worker("does", DOES)
     async with floor.open(policy=ClaimPolicy.OWN, mask=Masking(["caller"])) as shift:
@@ -193,6 +196,7 @@ def test_a_host_is_not_killed_while_a_worker_may_still_be_leaving():
     assert STOPPED_HOST_SECONDS > LEAVING_SECONDS + STORAGE_PATIENCE_SECONDS
 
 
+@pytest.mark.floors("memory", "files")
 async def test_what_the_queue_could_not_delete_is_deleted_later(floor: Floor):
     floor.worker("does", DOES)
     async with floor.open(office_of=busy(deletions=[1])) as shift:

@@ -8,7 +8,7 @@ from tests.cli.test_run import processes_with
 from tests.engine.floor import Floor, Shift
 from tests.engine.test_waiting import ASKS
 
-from shopfloor.log import CallCompleted, RunCompleted, StepCompleted, Verifier
+from shopfloor.log import CallCompleted, RunCompleted, StepCompleted
 
 pytestmark = pytest.mark.anyio
 
@@ -76,15 +76,13 @@ def family(floor: Floor) -> Floor:
 
 def runs(floor: Floor) -> dict[str, str]:
     """The runs that there are, by their workers."""
-    return {floor.events(path.stem)[0].payload.name: path.stem for path in floor.storage.transcripts.glob("*.jsonl")}  # pyright: ignore[reportAttributeAccessIssue]
+    begun = {run_id: events for run_id in floor.run_ids() if (events := floor.events(run_id))}
+    return {events[0].payload.name: run_id for run_id, events in begun.items()}  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def ends(floor: Floor, run_id: str) -> dict[str, StepCompleted | CallCompleted]:
     """How each step ended, which is to be once; the log is whole."""
-    verifier = Verifier(run_id)
-    lines = floor.storage.log_path(run_id).read_bytes().splitlines(keepends=True)
-    assert [problem for line in lines for problem in verifier.line(line)] == []
-    ended = [event for event in floor.events(run_id) if isinstance(event.payload, StepCompleted | CallCompleted)]
+    ended = [event for event in floor.verified(run_id) if isinstance(event.payload, StepCompleted | CallCompleted)]
     assert [place for place, count in Counter((one.path, one.iteration) for one in ended).items() if count > 1] == []
     return {one.path: one.payload for one in ended if isinstance(one.payload, StepCompleted | CallCompleted)}
 
@@ -142,21 +140,20 @@ async def test_what_the_worker_itself_fails_with_is_not_the_error_of_its_sub_run
         assert "of the sibling alone" in top.error.message
 
 
+@pytest.mark.floors("memory", "files")
 @pytest.mark.req("TR-74")
 @pytest.mark.parametrize("worker", SIBLING)
 async def test_a_run_cut_off_after_its_branches_were_stopped_fails_with_the_same_error(family: Floor, worker: str):
     async with family.open(slots=8) as shift:
         ids = await fail(shift, worker)
-    path = family.storage.log_path(ids[worker])
     before = family.outcome(ids[worker])
-    lines = path.read_bytes().splitlines(keepends=True)
+    lines = family.lines(ids[worker])
     cut = len(lines) - 1
     while b'"error_code":"cancelled"' not in lines[cut - 1]:
         cut -= 1
-    path.write_bytes(b"".join(lines[:cut]))
+    family.replace(ids[worker], lines[:cut])
     # As after a crash: no row tells of the outcome.
-    for file in family.storage.database.parent.glob(f"{family.storage.database.name}*"):
-        file.unlink()
+    family.lose_rows()
     async with family.open(slots=8) as shift:
         again = await shift.ended(ids[worker])
     assert before is not None

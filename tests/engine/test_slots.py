@@ -73,8 +73,8 @@ async def test_a_sub_run_that_waits_can_be_cancelled_with_its_whole_tree(floor: 
     floor.worker("grandmother", "steps: {Call: {block: run-worker, worker: mother, output: Y}}\noutput: Y")
     async with floor.open(slots=1) as shift:
         run_id = await shift.dispatch("grandmother")
-        await shift.until(lambda: len(list(floor.storage.transcripts.glob("*.jsonl"))) == 3, "three runs")
-        runs = [path.stem for path in floor.storage.transcripts.glob("*.jsonl")]
+        await shift.until(lambda: len(floor.run_ids()) == 3, "three runs")
+        runs = floor.run_ids()
         await shift.until(lambda: any(event.type == "tool.call" for one in runs for event in floor.events(one)))
         await shift.cancel(run_id, "all of it")
         ends = [await shift.ended(one) for one in runs]

@@ -113,6 +113,7 @@ async def test_a_thread_is_told_its_prompts_and_the_model_answers(floor: Floor):
     assert outcome.usage.output > 0
 
 
+@pytest.mark.floors("memory", "files")
 async def test_branches_go_on_at_the_same_time_and_write_one_whole_log(floor: Floor):
     branches = "\n".join(
         f"      b{n}: {{Do: {{block: command, command: 'sleep 0.1; echo {n}', output: R{n}}}}}" for n in range(8)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.engine.floor import PATIENCE, Floor
 
-from shopfloor.engine import lifecycle, subruns
+from shopfloor.engine import lifecycle, subruns, tree_limit
 from shopfloor.limits import SUB_RUN_DEPTH
 from shopfloor.log import StepCompleted, ToolCall
 
@@ -43,19 +43,22 @@ SHORT = "steps: {Say: {block: terminal, output: done}}"
 @pytest.mark.req("SF-6")
 async def test_a_tree_has_so_many_open_runs_and_no_more(floor: Floor, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(subruns, "TREE_OPEN_RUNS", 20)
+    # None of the runs ends meanwhile, so waiting for room is of no use.
+    monkeypatch.setattr(tree_limit, "TREE_PATIENCE_SECONDS", 0.5)
     floor.python("fan", FAN)
     floor.worker("leaf", LEAF)
     async with floor.open() as shift:
         root = await shift.dispatch("fan", WIDTH=30)
         refused = await shift.until(lambda: _refusals(floor, root, 11), "the refusals")
         assert set(refused) == {"tree_limit"}
-        assert len(list(floor.storage.run_ids())) == 20
+        assert len(floor.run_ids()) == 20
         # The whole tree ends with its root, also those runs that are in no process's memory.
         await shift.cancel(root)
-        for run_id in floor.storage.run_ids():
+        for run_id in floor.run_ids():
             assert (await shift.ended(run_id)).status == "cancelled"
 
 
+@pytest.mark.floors("memory", "files")
 @pytest.mark.req("SF-6")
 async def test_a_tree_ends_with_its_root_and_leaves_no_message_whether_its_runs_are_in_memory_or_not(
     floor: Floor, monkeypatch: pytest.MonkeyPatch
@@ -67,7 +70,7 @@ async def test_a_tree_ends_with_its_root_and_leaves_no_message_whether_its_runs_
         root = await shift.dispatch("fan", WIDTH=12)
         await shift.until(lambda: len(_questions(floor)) == 12, "the questions")
         await shift.cancel(root)
-        runs = list(floor.storage.run_ids())
+        runs = floor.run_ids()
         assert [(await shift.ended(run_id)).status for run_id in runs] == ["cancelled"] * 13
         await shift.row(root, "cancelled")
         with anyio.fail_after(PATIENCE):
@@ -76,7 +79,7 @@ async def test_a_tree_ends_with_its_root_and_leaves_no_message_whether_its_runs_
 
 
 def _questions(floor: Floor) -> list[ToolCall]:
-    payloads = [event.payload for run_id in floor.storage.run_ids() for event in floor.events(run_id)]
+    payloads = [event.payload for run_id in floor.run_ids() for event in floor.events(run_id)]
     return [payload for payload in payloads if isinstance(payload, ToolCall)]
 
 
@@ -102,6 +105,6 @@ async def test_a_worker_that_calls_itself_is_told_that_it_is_too_deep(floor: Flo
     async with floor.open() as shift:
         outcome = await shift.ended(await shift.dispatch("calls-itself"))
         assert outcome.status == "failed"
-        assert len(list(floor.storage.run_ids())) == SUB_RUN_DEPTH + 1
-        codes = [one.error.code for run_id in floor.storage.run_ids() if (one := floor.outcome(run_id)) and one.error]
+        assert len(floor.run_ids()) == SUB_RUN_DEPTH + 1
+        codes = [one.error.code for run_id in floor.run_ids() if (one := floor.outcome(run_id)) and one.error]
         assert codes.count("tree_limit") == 1

@@ -62,6 +62,7 @@ async def test_a_run_that_waits_survives_its_host_and_is_answered_an_hour_later(
     assert len(steps) == 1
 
 
+@pytest.mark.floors("memory", "files")
 async def test_a_run_that_has_waited_long_is_let_go_and_taken_up_with_its_answer(floor: Floor):
     floor.worker("searches", SEARCHES)
     # Long enough for the answer to reach the second attempt before that one has waited long, too.
@@ -109,6 +110,7 @@ async def test_a_timeout_is_a_timeout_and_not_a_no(floor: Floor):
     assert outcome.error.code == "answer_timeout"
 
 
+@pytest.mark.floors("memory", "files")
 async def test_a_timeout_passes_while_no_host_is_there(floor: Floor):
     floor.python("asks", ASKS)
     async with floor.open() as shift:

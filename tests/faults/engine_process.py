@@ -158,18 +158,18 @@ async def _live(life: Life) -> int:
     code, shift, trap = DONE, None, Trap(life)
     async with contextlib.AsyncExitStack() as opened:
         office = await opened.enter_async_context(local_office(storage))
-        shop = opened.enter_context(local_shop(storage, live=office.live, alone=False))
+        shop = opened.enter_context(local_shop(storage, bus=office.bus, alone=False))
         trapped = msgspec.structs.replace(shop, logs=TrappedLogs(shop.logs, trap))
         workers = Workers(folders=(life.workers,), slots=life.slots)
         engine = await opened.enter_async_context(local_engine(office, workers, shop=trapped))
         await office.ingest.catch_up(everything=True)
-        await take_over(storage, office.queue)
+        await take_over(engine.ports)
         async with anyio.create_task_group() as tasks:
             shift = _Shift(life, storage, office, engine, tasks.cancel_scope)
             trap.act = shift.act
 
             async def keeper() -> None:
-                await keep(storage, office.store, office.queue, office.ingest, engine.resumption)
+                await keep(engine.ports, office.ingest, engine.resumption)
 
             tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(keeper)
@@ -224,7 +224,7 @@ class _Shift:
             )
         elif self._life.act == "cancel" and not self._life.at:
             self._cancel.set()
-        await reconcile(self._storage, self._office.store, self._engine.resumption)
+        await reconcile(self._engine.ports, self._engine.resumption)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._cancel_when_told)
             answered = set[str]()

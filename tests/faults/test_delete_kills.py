@@ -21,7 +21,14 @@ from shopfloor.log import RunCompleted, RunStarted, new_run_id
 from shopfloor.record import Recorder, Storage
 from shopfloor.wiring import local_office
 
-WATCHED = ("engine/retention.py", "sqlite/store.py", "sqlite/queue.py", "sqlite/intake.py", "record/storage.py")
+WATCHED = (
+    "engine/retention.py",
+    "local/logs.py",
+    "sqlite/store.py",
+    "sqlite/queue.py",
+    "sqlite/intake.py",
+    "record/storage.py",
+)
 MOST_POINTS = 1_000
 STRIDE = 1 if os.environ.get("SHOPFLOOR_TEST_LONG") == "1" else 8
 
@@ -40,13 +47,13 @@ async def catch_up(storage: Storage) -> None:
 async def delete(storage: Storage, run_id: str, watch: Callable[[FrameType, str, Any], None]) -> None:
     async with local_office(storage) as office:
         sys.setprofile(watch)
-        await delete_run(storage, office.store, office.queue, run_id)
+        await delete_run(office.ports, run_id)
 
 
 async def heal(storage: Storage) -> set[str]:
     """As a server does when it starts; gives the runs that are listed then."""
     async with local_office(storage) as office:
-        await finish_deletions(storage, office.store, office.queue)
+        await finish_deletions(office.ports)
         await office.ingest.catch_up(everything=True)
         return await office.store.known_runs()
 

@@ -12,12 +12,15 @@ import msgspec
 from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.applications import Starlette
+from tests.ingests import ingest_of
+from tests.login import StorageAccess
 
-from shopfloor.adapters.local import LocalLogReader
+from shopfloor.adapters.local import LocalLogReader, LocalTokens
+from shopfloor.adapters.memory import MemoryWatchers
 from shopfloor.adapters.sqlite import SqliteStore
-from shopfloor.engine import Ingest
+from shopfloor.ports import Role
 from shopfloor.record import Storage
-from shopfloor.server import Role, Services, ServingLimits, Tokens, create_app, serve
+from shopfloor.server import AccessControl, Services, ServingLimits, create_app, serve
 
 PATIENCE = 10.0
 
@@ -28,7 +31,7 @@ class Shop(msgspec.Struct, kw_only=True):
     url: str
     app: Starlette
     storage: Storage
-    tokens: Tokens
+    tokens: StorageAccess
     portal: BlockingPortal | None = None
 
     @property
@@ -49,16 +52,22 @@ async def _shop(
     storage: Storage, change: Callable[[Services], Services], limits: ServingLimits | None
 ) -> AsyncGenerator[Shop]:
     store = await SqliteStore.open(storage.database)
-    ingest = Ingest(storage, store)
-    tokens = Tokens(storage.root / "tokens.json")
-    services = Services(store=store, logs=LocalLogReader(storage), changes=ingest, tokens=tokens, version="1.2.3")
+    ingest = ingest_of(storage, store)
+    services = Services(
+        store=store,
+        logs=LocalLogReader(storage),
+        changes=ingest,
+        access=AccessControl(LocalTokens(storage.tokens)),
+        watchers=MemoryWatchers(),
+        version="1.2.3",
+    )
     app = create_app(change(services))
     await ingest.catch_up(everything=True)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ingest.run)
             url = await tasks.start(_serving, app, limits)
-            yield Shop(url=url, app=app, storage=storage, tokens=tokens)
+            yield Shop(url=url, app=app, storage=storage, tokens=StorageAccess(storage.tokens))
             tasks.cancel_scope.cancel()
     finally:
         await store.close()

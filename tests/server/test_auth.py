@@ -9,11 +9,13 @@ import anyio
 import httpx
 import pytest
 from starlette.routing import Route
+from tests.login import StorageAccess
 from tests.server.runs import Runs, begun, ended, record
 from tests.server.shop import Shop, opened
 
+from shopfloor.adapters.memory import MemoryTokens
 from shopfloor.record import Storage
-from shopfloor.server import Tokens
+from shopfloor.server import AccessControl
 from shopfloor.server.auth import LOGIN, LOGOUT, Gate
 from shopfloor.server.login_limiter import LoginLimiter
 from shopfloor.server.page_style import STYLE
@@ -175,11 +177,10 @@ def test_two_names_at_once_are_none(shop: Shop) -> None:
         ({"authorization": "Bearer {token}"}, ["let in"]),
     ],
 )
-def test_a_websocket_passes_the_same_gate(own_storage: Storage, headers: dict[str, str], expected: list[str]) -> None:
-    tokens = Tokens(own_storage.root / "tokens.json")
-    said = {"host": "localhost:7420"} | {
-        name: text.format(token=tokens.admin_token()) for name, text in headers.items()
-    }
+def test_a_websocket_passes_the_same_gate(headers: dict[str, str], expected: list[str]) -> None:
+    access = AccessControl(MemoryTokens())
+    token = anyio.run(access.admin_token)
+    said = {"host": "localhost:7420"} | {name: text.format(token=token) for name, text in headers.items()}
     scope = {"type": "websocket", "path": "/trpc", "server": ("127.0.0.1", 7420)}
     scope["headers"] = [(name.encode(), value.encode()) for name, value in said.items()]
     sent: list[str] = []
@@ -193,7 +194,7 @@ def test_a_websocket_passes_the_same_gate(own_storage: Storage, headers: dict[st
     async def send(message: Any) -> None:
         sent.append(message["type"])
 
-    anyio.run(Gate(inside, tokens=tokens, allowed_hosts=()), scope, receive, send)
+    anyio.run(Gate(inside, access=access, allowed_hosts=()), scope, receive, send)
     assert sent == expected
 
 
@@ -224,5 +225,5 @@ def test_no_answer_may_be_framed_or_run_script_of_its_own(client: httpx.Client) 
 def test_the_tokens_of_another_storage_are_strange_here(
     shop: Shop, stranger: httpx.Client, own_storage: Storage
 ) -> None:
-    other = Tokens(own_storage.root / "tokens.json").admin_token()
+    other = StorageAccess(own_storage.tokens).admin_token()
     assert stranger.get("/api/health", headers={"Authorization": f"Bearer {other}"}).status_code == 401

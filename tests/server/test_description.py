@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,10 +13,10 @@ from schemathesis.specs.openapi import checks
 from tests.server.runs import Runs, record_runs
 from tests.server.shop import Shop, opened
 
-from shopfloor.adapters.memory import MemoryStore
+from shopfloor.adapters.memory import MemoryStore, MemoryTokens, MemoryWatchers
 from shopfloor.log import is_run_id
 from shopfloor.record import Storage
-from shopfloor.server import Services, Tokens, create_app
+from shopfloor.server import AccessControl, Services, create_app
 
 
 class Elements(HTMLParser):
@@ -113,7 +112,14 @@ CHECKS = [
 
 NOTHING: Any = None
 # Made from the shapes alone: the description does not depend on what is served.
-_SERVED = Services(store=MemoryStore(), logs=NOTHING, changes=NOTHING, tokens=Tokens(Path("none")), version="1")
+_SERVED = Services(
+    store=MemoryStore(),
+    logs=NOTHING,
+    changes=NOTHING,
+    access=AccessControl(MemoryTokens()),
+    watchers=MemoryWatchers(),
+    version="1",
+)
 # The streams have no end; their parameters have tests of their own.
 API = schemathesis.openapi.from_dict(create_app(_SERVED).state.openapi()).exclude(path_regex="stream$")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import httpx
 import pytest
 from tests.server.shop import Shop, opened
 
+from shopfloor.adapters.local import LocalAudit
+from shopfloor.adapters.memory import MemoryTokens
 from shopfloor.errors import ConflictError, NotFoundError, TooManyLogins, UsageError
-from shopfloor.record import AuditLog, Storage
-from shopfloor.server import Tokens
-from shopfloor.server import tokens as tokens_module
+from shopfloor.record import Storage
+from shopfloor.server import AccessControl
 from shopfloor.server.auth import LOGIN, LOGOUT
 from shopfloor.server.limits import (
     FAILED_LOGIN_SECONDS,
@@ -28,11 +30,18 @@ from shopfloor.server.limits import (
 )
 from shopfloor.server.login_limiter import LoginLimiter
 
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     storage = Storage(tmp_path_factory.mktemp("guarded") / "storage")
-    with opened(storage, audit=AuditLog(storage.audit)) as shop:
+    with opened(storage, audit=LocalAudit(storage.audit)) as shop:
         yield shop
 
 
@@ -55,7 +64,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000_000.0
-        monkeypatch.setattr(tokens_module.time, "time", lambda: self.now)
+        monkeypatch.setattr(time, "time", lambda: self.now)
 
 
 @pytest.fixture
@@ -64,7 +73,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def entries(shop: Shop) -> list[dict[str, Any]]:
-    return [*AuditLog(shop.storage.audit).read()]
+    return [*LocalAudit(shop.storage.audit).read()]
 
 
 # The link
@@ -110,11 +119,11 @@ def test_what_is_stored_lets_nobody_in(shop: Shop, browser: httpx.Client) -> Non
         assert client.get("/api/health", headers=held).status_code == 200
 
 
-def test_a_link_works_for_a_short_time(tmp_path: Path, clock: Clock) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
-    code = tokens.make_login_code()
+async def test_a_link_works_for_a_short_time(clock: Clock) -> None:
+    access = AccessControl(MemoryTokens())
+    code = await access.make_login_code()
     clock.now += LOGIN_CODE_SECONDS + 1
-    assert tokens.log_in_by_code(code) is None
+    assert await access.log_in_by_code(code) is None
 
 
 @pytest.mark.parametrize("asked", [{}, {"token": ""}, {"token": "wrong"}, {"code": "wrong"}, {"code": ""}])
@@ -136,18 +145,18 @@ def test_a_token_of_any_characters_logs_in(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.req("SF-20")
-def test_a_session_lasts_while_it_is_used(tmp_path: Path, clock: Clock) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
-    secret = tokens.log_in_by_code(tokens.make_login_code()) or ""
+async def test_a_session_lasts_while_it_is_used(clock: Clock) -> None:
+    access = AccessControl(MemoryTokens())
+    secret = await access.log_in_by_code(await access.make_login_code()) or ""
     for _ in range(5):
         clock.now += SESSION_SECONDS - 60
-        caller = tokens.caller_of_session(secret)
+        caller = await access.caller_of_session(secret)
         assert caller is not None
         assert caller.expires_soon
-        assert tokens.renew(secret)
-        assert tokens.caller_of_session(secret) is not None
+        assert await access.renew(secret)
+        assert await access.caller_of_session(secret) is not None
     clock.now += SESSION_SECONDS
-    assert tokens.caller_of_session(secret) is None
+    assert await access.caller_of_session(secret) is None
 
 
 def test_a_request_renews_an_old_session_and_its_cookie(shop: Shop, browser: httpx.Client, clock: Clock) -> None:
@@ -198,32 +207,26 @@ def test_a_session_is_listed_and_revoked_by_its_id(shop: Shop, browser: httpx.Cl
         shop.tokens.revoke(session.id)
 
 
-def test_the_owner_and_a_name_that_is_taken_are_refused(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
-    tokens.admin_token()
-    tokens.issue("viewer", "one")
+async def test_the_owner_and_a_name_that_is_taken_are_refused() -> None:
+    access = AccessControl(MemoryTokens())
+    await access.admin_token()
+    await access.issue("viewer", "one")
     with pytest.raises(ConflictError, match="'one'"):
-        tokens.issue("viewer", "one")
-    for name in ("owner", tokens.listed()[0][0].id):
+        await access.issue("viewer", "one")
+    for name in ("owner", (await access.listed())[0][0].id):
         with pytest.raises(ConflictError, match="owner"):
-            tokens.revoke(name)
+            await access.revoke(name)
 
 
-def test_sessions_have_a_limit(tmp_path: Path, clock: Clock) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
-    token = tokens.admin_token()
+async def test_sessions_have_a_limit(clock: Clock) -> None:
+    access = AccessControl(MemoryTokens())
+    token = await access.admin_token()
     secrets = []
     for _ in range(SESSIONS_MOST + 2):
         clock.now += 1
-        secrets.append(tokens.log_in_by_token(token) or "")
-    assert len(tokens.listed()[1]) == SESSIONS_MOST
-    assert [tokens.caller_of_session(one) is None for one in secrets[:3]] == [True, True, False]
-
-
-def test_two_storages_have_cookies_of_their_own(tmp_path: Path) -> None:
-    one, other = Tokens(tmp_path / "a" / "tokens.json"), Tokens(tmp_path / "b" / "tokens.json")
-    assert one.cookie != other.cookie
-    assert one.cookie == Tokens(tmp_path / "a" / "tokens.json").cookie
+        secrets.append(await access.log_in_by_token(token) or "")
+    assert len((await access.listed())[1]) == SESSIONS_MOST
+    assert [await access.caller_of_session(one) is None for one in secrets[:3]] == [True, True, False]
 
 
 # Guessing
@@ -258,10 +261,10 @@ def test_a_failed_login_counts_for_a_while_and_for_its_address() -> None:
 
 
 @pytest.mark.req("SF-21")
-def test_a_short_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOPFLOOR_TOKEN", "x" * 15)
     with pytest.raises(UsageError, match="at least 16"):
-        Tokens(tmp_path / "tokens.json")
+        AccessControl(MemoryTokens())
 
 
 # What is noted of it

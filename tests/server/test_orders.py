@@ -15,12 +15,12 @@ from tests.server.test_bad_input import problem
 from tests.server.test_description import CHECKS
 from tests.server.working import becomes, executed, start, working, written
 
-from shopfloor.adapters.memory import MemoryStore
+from shopfloor.adapters.memory import MemoryStore, MemoryTokens, MemoryWatchers
 from shopfloor.limits import SLUG_MOST_CHARS
 from shopfloor.log import is_run_id
 from shopfloor.ports import Capabilities, ProviderInfo
 from shopfloor.record import Storage
-from shopfloor.server import Services, Tokens, create_app
+from shopfloor.server import AccessControl, Services, create_app
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +217,14 @@ def test_where_nothing_makes_runs_that_is_said(own_storage: Storage) -> None:
 # Schemathesis, with something that works behind it.
 
 NOTHING: Any = None
-_SERVED = Services(store=MemoryStore(), logs=NOTHING, changes=NOTHING, tokens=Tokens(Path("none")), version="1")
+_SERVED = Services(
+    store=MemoryStore(),
+    logs=NOTHING,
+    changes=NOTHING,
+    access=AccessControl(MemoryTokens()),
+    watchers=MemoryWatchers(),
+    version="1",
+)
 API = schemathesis.openapi.from_dict(create_app(_SERVED).state.openapi()).include(
     path_regex="^/api/(runs|runs/.*/(cancel|answer|resume)|agents/.*/execute|workers)$"
 )

@@ -12,11 +12,12 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from tests.login import StorageAccess
 from tests.samples import ROOT
 
-from shopfloor.adapters.memory import MemoryStore
+from shopfloor.adapters.memory import MemoryStore, MemoryTokens, MemoryWatchers
 from shopfloor.errors import ConflictError
-from shopfloor.server import Services, Tokens, create_app, serve
+from shopfloor.server import AccessControl, Services, create_app, serve
 
 NOTHING: Any = None
 PROGRAM = """
@@ -24,10 +25,10 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 import anyio
-from shopfloor.adapters.local import LocalLogReader
-from shopfloor.adapters.memory import MemoryStore
+from shopfloor.adapters.local import LocalLogReader, LocalTokens
+from shopfloor.adapters.memory import MemoryStore, MemoryWatchers
 from shopfloor.record import Storage
-from shopfloor.server import Services, Tokens, create_app, serve
+from shopfloor.server import AccessControl, Services, create_app, serve
 
 class Silence:
     @asynccontextmanager
@@ -39,9 +40,10 @@ class Silence:
 
 async def main():
     storage = Storage(Path(sys.argv[1]))
-    tokens = Tokens(storage.root / "tokens.json")
-    app = create_app(Services(store=MemoryStore(), logs=LocalLogReader(storage), changes=Silence(), tokens=tokens, version="1"))
-    tokens.admin_token()
+    access = AccessControl(LocalTokens(storage.tokens))
+    logs, watchers = LocalLogReader(storage), MemoryWatchers()
+    app = create_app(Services(store=MemoryStore(), logs=logs, changes=Silence(), access=access, watchers=watchers, version="1"))
+    await access.admin_token()
     await serve(app, "127.0.0.1", 0, lambda url: print(url, flush=True))
     print("closed in order", flush=True)
 
@@ -58,7 +60,7 @@ def test_a_signal_ends_open_streams_and_then_the_server(tmp_path: Path, sent: si
     try:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
-        token = Tokens(tmp_path / "tokens.json").admin_token()
+        token = StorageAccess(tmp_path / "tokens.json").admin_token()
         headers = {"Authorization": f"Bearer {token}"}
         with httpx.stream("GET", f"{url}/api/stream", headers=headers, timeout=20, trust_env=False) as got:
             chunks = got.iter_bytes()
@@ -73,24 +75,24 @@ def test_a_signal_ends_open_streams_and_then_the_server(tmp_path: Path, sent: si
     assert (said, complaints, server.returncode) == ("closed in order\n", "", 0)
 
 
-def _app(tmp_path: Path):
-    services = Services(
-        store=MemoryStore(), logs=NOTHING, changes=NOTHING, tokens=Tokens(tmp_path / "tokens.json"), version="1"
+def _app():
+    access, watchers = AccessControl(MemoryTokens()), MemoryWatchers()
+    return create_app(
+        Services(store=MemoryStore(), logs=NOTHING, changes=NOTHING, access=access, watchers=watchers, version="1")
     )
-    return create_app(services)
 
 
 def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConflictError, match=f"cannot listen on 127.0.0.1:{port}") as raised:
-            anyio.run(serve, _app(tmp_path), "127.0.0.1", port, print)
+            anyio.run(serve, _app(), "127.0.0.1", port, print)
     assert "--port" in (raised.value.hint or "")
 
 
 def test_a_host_that_is_not_ours_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(ConflictError, match="cannot listen on"):
-        anyio.run(serve, _app(tmp_path), "203.0.113.1", 0, print)
+        anyio.run(serve, _app(), "203.0.113.1", 0, print)
 
 
 def test_the_address_is_told_with_its_port(tmp_path: Path) -> None:
@@ -102,7 +104,7 @@ def test_the_address_is_told_with_its_port(tmp_path: Path) -> None:
                 told.append(url)
                 tasks.cancel_scope.cancel()
 
-            await serve(_app(tmp_path), host, 0, started)
+            await serve(_app(), host, 0, started)
         return told[0]
 
     assert anyio.run(look, "127.0.0.1").startswith("http://127.0.0.1:")

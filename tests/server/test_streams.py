@@ -19,7 +19,7 @@ from tests.server.shop import Shop, opened
 from tests.server.sse import Received, events, listening
 from tests.server.working import working, written
 
-from shopfloor.adapters.local import Live, LocalLogReader, LocalLogs
+from shopfloor.adapters.local import LocalBus, LocalLogReader, LocalLogs
 from shopfloor.adapters.sqlite import SqliteQueue
 from shopfloor.engine import prune
 from shopfloor.limits import BRIEF_CHARS
@@ -110,14 +110,14 @@ def test_what_comes_is_sent_at_once(own_storage: Storage) -> None:
 
 
 def test_a_stream_gives_pieces_of_messages_as_they_are_typed(own_storage: Storage) -> None:
-    live, run_id = Live(), new_run_id()
-    reader = LocalLogReader(own_storage, live=live)
+    bus, run_id = LocalBus(), new_run_id()
+    reader = LocalLogReader(own_storage, bus=bus)
     typed = [
         Delta(after=1, path="test", message_id="m1", block=0, kind="text", offset=offset, text=text)
         for offset, text in ((0, "Hel"), (3, "lo\r\n é"))
     ]
     with opened(own_storage, logs=reader) as shop, shop.client() as client:
-        got = anyio.run(_typed, LocalLogs(own_storage, live=live), client, run_id, typed)
+        got = anyio.run(_typed, LocalLogs(own_storage, bus=bus), client, run_id, typed)
     first, message, outcome = lines(own_storage, run_id)
     assert got == [first, *(Received("delta", _encoded(one)) for one in typed), message, outcome, END]
 
@@ -287,7 +287,7 @@ def _gone(received: Any, count: int) -> set[str]:
 
 async def _prune(storage: Storage) -> None:
     async with local_office(storage) as office:
-        assert await prune(storage, office.store, office.queue, before="2999-01-01T00:00:00.000Z") == 1
+        assert await prune(office.ports, before="2999-01-01T00:00:00.000Z", by="test") == 1
 
 
 def test_the_page_is_told_of_a_pin(own_storage: Storage) -> None:
@@ -383,11 +383,11 @@ def given(output: str) -> ToolResult:
 
 
 def test_the_page_is_told_of_text_as_it_is_typed(own_storage: Storage) -> None:
-    live, run_id = Live(), new_run_id()
-    reader = LocalLogReader(own_storage, live=live)
+    bus, run_id = LocalBus(), new_run_id()
+    reader = LocalLogReader(own_storage, bus=bus)
     delta = Delta(after=1, path="test", message_id="m1", block=0, kind="text", offset=0, text="Hel")
     with opened(own_storage, logs=reader) as shop, shop.client() as client:
-        got = anyio.run(_typed_to_a_page, LocalLogs(own_storage, live=live), client, run_id, delta)
+        got = anyio.run(_typed_to_a_page, LocalLogs(own_storage, bus=bus), client, run_id, delta)
     assert (got.event, got.id) == ("delta", None)
     assert got.json == {"run_id": run_id} | json.loads(_encoded(delta))
 

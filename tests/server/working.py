@@ -14,10 +14,11 @@ import msgspec
 from anyio.abc import TaskStatus
 from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
+from tests.login import StorageAccess
 from tests.server.shop import PATIENCE, Shop
 
 from shopfloor.record import Storage
-from shopfloor.server import Tokens, create_app, serve
+from shopfloor.server import create_app, serve
 from shopfloor.wiring import Workers, local_engine, local_office
 
 WORKERS = {
@@ -137,7 +138,7 @@ async def _working(storage: Storage, workers: Path, changes: dict[str, Any]) -> 
             tasks.start_soon(office.ingest.run)
             tasks.start_soon(engine.scheduler.run)
             url = await tasks.start(_serving, app)
-            yield Shop(url=url, app=app, storage=storage, tokens=Tokens(storage.tokens))
+            yield Shop(url=url, app=app, storage=storage, tokens=StorageAccess(storage.tokens))
             tasks.cancel_scope.cancel()
 
 

@@ -11,10 +11,10 @@ import pytest
 from tests.cli.test_run import processes_with
 
 from shopfloor.adapters.local import LocalHost, LocalLogs, LocalProcesses
-from shopfloor.errors import CommandNotFound, ProcessError
+from shopfloor.errors import CommandNotFound, ProcessError, StorageError
 from shopfloor.log import RunStarted, new_run_id
 from shopfloor.ports import Command, Exit
-from shopfloor.record import Storage, is_locked
+from shopfloor.record import Recorder, Storage, is_locked
 
 
 @pytest.fixture
@@ -170,3 +170,31 @@ def test_a_log_is_announced_whenever_it_is_opened_and_is_there_when_it_is(storag
             assert storage.announced(place)[0] == [other]
 
     anyio.run(main)
+
+
+def test_a_log_that_is_deleted_is_announced_also_once_it_is_gone(storage: Storage):
+    run_id = new_run_id()
+    with Recorder(storage.log_path(run_id), run_id) as recorder:
+        recorder.append(RunStarted(name="w", kind="command", attempt=1, host="h"))
+    for suffix in (".torn", ".torn-2"):
+        storage.log_path(run_id).with_suffix(suffix).write_bytes(b"half a line")
+    for times in (1, 2):
+        anyio.run(LocalLogs(storage).delete, run_id)
+        assert list(storage.transcripts.iterdir()) == []
+        assert storage.announced(0)[0] == [run_id] * times
+
+
+def test_a_log_is_deleted_also_where_that_cannot_be_announced(storage: Storage):
+    run_id = new_run_id()
+    with Recorder(storage.log_path(run_id), run_id) as recorder:
+        recorder.append(RunStarted(name="w", kind="command", attempt=1, host="h"))
+    storage.announcements.mkdir()
+    anyio.run(LocalLogs(storage).delete, run_id)
+    assert list(storage.transcripts.iterdir()) == []
+
+
+def test_a_log_that_cannot_be_deleted_is_an_error_of_the_storage(storage: Storage):
+    run_id = new_run_id()
+    storage.log_path(run_id).mkdir(parents=True)
+    with pytest.raises(StorageError, match="cannot delete"):
+        anyio.run(LocalLogs(storage).delete, run_id)

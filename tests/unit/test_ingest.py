@@ -8,18 +8,20 @@ import resource
 import anyio
 import msgspec
 import pytest
+from tests.ingests import ingest_of
 
 from shopfloor.adapters.local import LocalLogReader
 from shopfloor.adapters.memory import MemoryStore
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.cli.list import table
 from shopfloor.cli.style import Style
-from shopfloor.engine import Ingest, reconcile
+from shopfloor.engine import reconcile
 from shopfloor.log import AssistantMessage, RunCompleted, RunStarted, StepStarted, TextBlock, new_run_id
 from shopfloor.ports import Change, RunFilter, RunItem
 from shopfloor.record import Recorder, Storage
 from shopfloor.server.shapes import item_of
 from shopfloor.views import search_pieces
+from shopfloor.wiring import local_office
 
 
 def begin(storage: Storage, run_id: str) -> Recorder:
@@ -51,7 +53,7 @@ def test_more_logs_than_files_may_be_open_are_taken_up(storage: Storage, few_fil
 
     async def main() -> None:
         store = await SqliteStore.open(storage.database)
-        await Ingest(storage, store).catch_up(everything=True)
+        await ingest_of(storage, store).catch_up(everything=True)
         assert (await store.list_runs(RunFilter(), limit=1)).total == 400
         await store.close()
 
@@ -61,7 +63,7 @@ def test_more_logs_than_files_may_be_open_are_taken_up(storage: Storage, few_fil
 def test_events_are_taken_up_as_they_come_and_the_run_is_let_go_at_its_outcome(storage: Storage):
     async def main() -> None:
         store = MemoryStore()
-        ingest = Ingest(storage, store)
+        ingest = ingest_of(storage, store)
         run_id = new_run_id()
         recorder = begin(storage, run_id)
         storage.announce(run_id)
@@ -86,7 +88,7 @@ def test_events_are_taken_up_as_they_come_and_the_run_is_let_go_at_its_outcome(s
 def test_a_log_that_is_announced_before_it_is_there_is_taken_up_when_it_is_announced_again(storage: Storage):
     async def main() -> None:
         store = MemoryStore()
-        ingest = Ingest(storage, store)
+        ingest = ingest_of(storage, store)
         run_id = new_run_id()
         storage.announce(run_id)
         assert await ingest.catch_up() == 0
@@ -107,7 +109,7 @@ def test_a_second_keeper_goes_on_where_the_first_was_and_both_at_once_do_no_harm
         run_id = new_run_id()
         recorder = begin(storage, run_id)
         storage.announce(run_id)
-        first, second = Ingest(storage, store), Ingest(storage, store)
+        first, second = ingest_of(storage, store), ingest_of(storage, store)
         await first.catch_up()
         await second.catch_up()
         for number in range(50):
@@ -128,7 +130,7 @@ def test_a_second_keeper_goes_on_where_the_first_was_and_both_at_once_do_no_harm
 
 def test_changes_are_told_to_those_who_listen_newest_state_only(storage: Storage):
     async def main() -> None:
-        ingest = Ingest(storage, MemoryStore())
+        ingest = ingest_of(storage, MemoryStore())
         run_id = new_run_id()
         recorder = begin(storage, run_id)
         storage.announce(run_id)
@@ -160,12 +162,12 @@ def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, k
         for number in range(5):
             say(recorder, str(number))
         recorder.close()
-        await Ingest(storage, store).catch_up()
+        await ingest_of(storage, store).catch_up()
         await store.pin(run_id, pinned=True)
 
         path = storage.log_path(run_id)
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
-        ingest = Ingest(storage, store)
+        ingest = ingest_of(storage, store)
         await ingest.catch_up()
         item = await store.get_run(run_id)
         assert (item.row.last_seq if item else 0) == kept
@@ -180,7 +182,7 @@ def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, k
         assert (item.row.status, item.row.last_seq, item.row.messages) == ("completed", kept + 3, max(0, kept - 2) + 1)
         assert (item.pinned, item.event_count) == (True, len(await store.timeline(run_id, limit=99)))
         fresh = MemoryStore()
-        await Ingest(storage, fresh).catch_up(everything=True)
+        await ingest_of(storage, fresh).catch_up(everything=True)
         assert [one.data for one in await store.timeline(run_id, limit=99)] == [
             one.data for one in await fresh.timeline(run_id, limit=99)
         ]
@@ -191,7 +193,7 @@ def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, k
 
 def test_a_log_that_is_deleted_while_it_is_followed_disturbs_nobody(storage: Storage):
     async def main() -> None:
-        ingest = Ingest(storage, store := MemoryStore())
+        ingest = ingest_of(storage, store := MemoryStore())
         gone, kept = new_run_id(), new_run_id()
         for run_id in (gone, kept):
             storage.announce(run_id)
@@ -235,11 +237,10 @@ def test_a_log_that_is_damaged_harms_nobody_but_itself(storage: Storage, find: b
     end(begin(storage, whole))
 
     async def main() -> None:
-        store = await SqliteStore.open(storage.database)
-        await Ingest(storage, store).catch_up(everything=True)
-        await reconcile(storage, store)  # which looks at each of them, and failed on all
-        assert await store.known_runs() == {*broken, whole}
-        await store.close()
+        async with local_office(storage) as office:
+            await office.ingest.catch_up(everything=True)
+            await reconcile(office.ports)  # which looks at each of them, and failed on all
+            assert await office.store.known_runs() == {*broken, whole}
 
     anyio.run(main)
 
@@ -254,7 +255,7 @@ def test_what_is_no_log_does_not_keep_the_others_from_being_listed(storage: Stor
 
     async def main() -> None:
         store = MemoryStore()
-        ingest = Ingest(storage, store)
+        ingest = ingest_of(storage, store)
         await ingest.catch_up(everything=True)
         assert await store.known_runs() == {whole}
         assert await ingest.step() == 0
@@ -269,11 +270,11 @@ def test_announcements_that_were_lost_hide_no_later_run(storage: Storage):
         for run_id in runs[:3]:
             end(begin(storage, run_id))
             storage.announce(run_id)
-        await Ingest(storage, store).catch_up()
+        await ingest_of(storage, store).catch_up()
         storage.announcements.write_bytes(runs[0].encode()[:20])  # and what a full disk left
         end(begin(storage, runs[3]))
         storage.announce(runs[3])
-        await Ingest(storage, store).catch_up()
+        await ingest_of(storage, store).catch_up()
         assert await store.known_runs() == set(runs)
 
     anyio.run(main)
@@ -286,13 +287,13 @@ def test_an_open_run_whose_state_an_older_version_kept_is_searched_whole(storage
         recorder = begin(storage, run_id)
         say(recorder, "early")
         storage.announce(run_id)
-        await Ingest(storage, store).catch_up()
+        await ingest_of(storage, store).catch_up()
         known = (await store.folded([run_id]))[run_id]
         await store.take_back(run_id, 0)
         await store.apply([Change(row=known.row, state=b'{"open_calls":{},"told":null}', timeline=[])])
         assert (await store.list_runs(RunFilter(search="early"), limit=5)).total == 0
         say(recorder, "late")
-        await Ingest(storage, store).catch_up()
+        await ingest_of(storage, store).catch_up()
         for words in ("early", "late"):
             assert (await store.list_runs(RunFilter(search=words), limit=5)).total == 1
         end(recorder)
@@ -311,7 +312,7 @@ def test_a_run_with_too_much_text_says_where_its_search_stops(storage: Storage, 
         say(recorder, "a long text")
         say(recorder, "late")
         end(recorder)
-        await Ingest(storage, store).catch_up(everything=True)
+        await ingest_of(storage, store).catch_up(everything=True)
         (item,) = (await store.list_runs(RunFilter(search="early"), limit=5)).items
         assert item.search_stopped_at == 3
         assert (await store.list_runs(RunFilter(search="late"), limit=5)).total == 0
@@ -326,7 +327,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
 
     async def follow() -> None:
         store = await SqliteStore.open(storage.database)
-        ingest = Ingest(storage, store, announcement_bytes=400)
+        ingest = ingest_of(storage, store, forget_at=400)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ingest.run)
             for run_id in runs:
@@ -346,7 +347,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
         end(begin(storage, late))
         for path in (storage.database, storage.root / "new.db"):
             store = await SqliteStore.open(path)
-            await Ingest(storage, store, announcement_bytes=400).catch_up()
+            await ingest_of(storage, store, forget_at=400).catch_up()
             assert await store.known_runs() == {*runs, late}
             await store.close()
 

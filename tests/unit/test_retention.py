@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import anyio
 import pytest
 
-from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
-from shopfloor.engine import Ingest, delete_run, end_orphan, is_orphan, prune
+from shopfloor.engine import delete_run, end_orphan, is_orphan, prune
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
 from shopfloor.log import (
     Awaits,
@@ -22,7 +23,8 @@ from shopfloor.log import (
     now,
 )
 from shopfloor.ports import RunFilter
-from shopfloor.record import Recorder, Storage, read
+from shopfloor.record import AuditLog, Recorder, Storage, read
+from shopfloor.wiring import Office, local_office, memory_office
 
 
 def record(storage: Storage, *, parent: str | None = None, status: str | None = "completed", child: str = "") -> str:
@@ -37,15 +39,20 @@ def record(storage: Storage, *, parent: str | None = None, status: str | None = 
     return run_id
 
 
-def with_store(storage: Storage, work) -> None:
+def with_office(storage: Storage, work: Callable[[Office], Awaitable[None]]) -> None:
     async def main() -> None:
-        store = await SqliteStore.open(storage.database)
-        ingest = Ingest(storage, store)
-        await ingest.catch_up(everything=True)
-        await work(store)
-        await store.close()
+        async with local_office(storage) as office:
+            await office.ingest.catch_up(everything=True)
+            await work(office)
 
     anyio.run(main)
+
+
+async def rebuilt(office: Office) -> set[str]:
+    """The runs that are listed after a rebuild."""
+    await office.store.clear_views()
+    await office.ingest.catch_up(everything=True)
+    return await office.store.known_runs()
 
 
 def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(storage: Storage):
@@ -56,14 +63,11 @@ def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(
     for suffix in (".torn", ".torn-2", ".torn-3"):
         storage.log_path(child).with_suffix(suffix).write_bytes(b"half a line")
 
-    async def work(store: SqliteStore) -> None:
-        assert set(await delete_run(storage, store, SqliteQueue(store), root)) == {root, child, grandchild}
-        await store.clear_views()
-        again = Ingest(storage, store)
-        await again.catch_up(everything=True)
-        assert await store.known_runs() == {kept}
+    async def work(office: Office) -> None:
+        assert set(await delete_run(office.ports, root)) == {root, child, grandchild}
+        assert await rebuilt(office) == {kept}
 
-    with_store(storage, work)
+    with_office(storage, work)
     assert [path.name for path in storage.transcripts.iterdir()] == [f"{kept}.jsonl"]
 
 
@@ -72,14 +76,11 @@ def test_a_tombstone_is_there_before_anything_is_deleted_so_that_a_crash_in_betw
 ):
     run_id = record(storage)
 
-    async def work(store: SqliteStore) -> None:
-        await store.bury(run_id)
-        await store.clear_views()
-        again = Ingest(storage, store)
-        await again.catch_up(everything=True)
-        assert await store.known_runs() == set()
+    async def work(office: Office) -> None:
+        await office.store.bury(run_id)
+        assert await rebuilt(office) == set()
 
-    with_store(storage, work)
+    with_office(storage, work)
 
 
 def test_only_what_has_ended_can_be_deleted_and_what_failed_only_by_force(storage: Storage):
@@ -87,32 +88,34 @@ def test_only_what_has_ended_can_be_deleted_and_what_failed_only_by_force(storag
     parent_of_running = record(storage)
     record(storage, parent=parent_of_running, status=None)
 
-    async def work(store: SqliteStore) -> None:
+    async def work(office: Office) -> None:
         with pytest.raises(RunRunning):
-            await delete_run(storage, store, SqliteQueue(store), running, force=True)
+            await delete_run(office.ports, running, force=True)
         with pytest.raises(RunRunning):
-            await delete_run(storage, store, SqliteQueue(store), parent_of_running)
+            await delete_run(office.ports, parent_of_running)
         with pytest.raises(NeedsForce):
-            await delete_run(storage, store, SqliteQueue(store), failed)
-        assert await delete_run(storage, store, SqliteQueue(store), failed, force=True) == [failed]
+            await delete_run(office.ports, failed)
+        assert await delete_run(office.ports, failed, force=True) == [failed]
         with pytest.raises(RunNotFound):
-            await delete_run(storage, store, SqliteQueue(store), failed, force=True)
+            await delete_run(office.ports, failed, force=True)
 
-    with_store(storage, work)
+    with_office(storage, work)
 
 
 def test_pruning_goes_by_when_a_run_ended_and_leaves_the_pinned_ones(storage: Storage):
     runs = [record(storage) for _ in range(5)]
     running = record(storage, status=None)
 
-    async def work(store: SqliteStore) -> None:
-        await store.pin(runs[0], pinned=True)
-        assert await prune(storage, store, SqliteQueue(store), before="2000-01-01T00:00:00.000Z") == 0
-        assert await prune(storage, store, SqliteQueue(store), before="2999-01-01T00:00:00.000Z") == 4
-        assert await store.known_runs() == {runs[0], running}
-        assert (await store.list_runs(RunFilter(), limit=9)).total == 2
+    async def work(office: Office) -> None:
+        await office.store.pin(runs[0], pinned=True)
+        assert await prune(office.ports, before="2000-01-01T00:00:00.000Z", by="test") == 0
+        assert await prune(office.ports, before="2999-01-01T00:00:00.000Z", by="test") == 4
+        assert await office.store.known_runs() == {runs[0], running}
+        assert (await office.store.list_runs(RunFilter(), limit=9)).total == 2
 
-    with_store(storage, work)
+    with_office(storage, work)
+    written = [(entry["action"], entry["by"], entry["run_id"]) for entry in AuditLog(storage.audit).read()]
+    assert sorted(written) == sorted(("run.deleted", "test", run_id) for run_id in runs[1:])
 
 
 def test_a_tree_is_pruned_as_a_whole_or_not_at_all(storage: Storage):
@@ -124,17 +127,16 @@ def test_a_tree_is_pruned_as_a_whole_or_not_at_all(storage: Storage):
     old, with_pin, with_open = tree(), tree(), tree(None)
     (storage.transcripts / f"{(parentless := tree())[0]}.jsonl").unlink()
 
-    async def work(store: SqliteStore) -> None:
-        queue = SqliteQueue(store)
-        await store.pin(with_pin[2], pinned=True)
-        assert await prune(storage, store, queue, before="2999-01-01T00:00:00.000Z") == 4 + 3
-        assert await store.known_runs() == {*with_pin, *with_open}
+    async def work(office: Office) -> None:
+        await office.store.pin(with_pin[2], pinned=True)
+        assert await prune(office.ports, before="2999-01-01T00:00:00.000Z", by="test") == 4 + 3
+        assert await office.store.known_runs() == {*with_pin, *with_open}
         assert all(not storage.log_path(run_id).exists() for run_id in (*old, *parentless))
         assert all(storage.log_path(run_id).exists() for run_id in (*with_pin, *with_open))
-        await store.pin(with_pin[2], pinned=False)
-        assert await prune(storage, store, queue, before="2999-01-01T00:00:00.000Z") == 4
+        await office.store.pin(with_pin[2], pinned=False)
+        assert await prune(office.ports, before="2999-01-01T00:00:00.000Z", by="test") == 4
 
-    with_store(storage, work)
+    with_office(storage, work)
 
 
 def test_a_tree_with_a_run_that_ended_later_is_kept(storage: Storage):
@@ -144,24 +146,23 @@ def test_a_tree_with_a_run_that_ended_later_is_kept(storage: Storage):
     anyio.run(anyio.sleep, 0.02)
     child = record(storage, parent=root)
 
-    async def work(store: SqliteStore) -> None:
-        queue = SqliteQueue(store)
-        assert await prune(storage, store, queue, before=between) == 0
-        assert await store.known_runs() == {root, child}
-        assert await prune(storage, store, queue, before="2999-01-01T00:00:00.000Z") == 2
+    async def work(office: Office) -> None:
+        assert await prune(office.ports, before=between, by="test") == 0
+        assert await office.store.known_runs() == {root, child}
+        assert await prune(office.ports, before="2999-01-01T00:00:00.000Z", by="test") == 2
 
-    with_store(storage, work)
+    with_office(storage, work)
 
 
 def test_an_orphan_gets_one_outcome_that_says_where_it_was(storage: Storage):
-    run_id = record(storage, status=None, child=new_run_id())
+    run_id, ports = record(storage, status=None, child=new_run_id()), memory_office(storage).ports
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(StepStarted(name="build", kind="command", try_=1), path="each.3.build", iteration=3)
-        assert not is_orphan(storage, run_id, "local-gone0000")
-        assert not end_orphan(storage, run_id)
-    assert is_orphan(storage, run_id, "local-gone0000")
-    assert end_orphan(storage, run_id)
-    assert not end_orphan(storage, run_id)
+        assert not anyio.run(is_orphan, ports.reader, run_id, "local-gone0000")
+        assert not anyio.run(end_orphan, ports, run_id)
+    assert anyio.run(is_orphan, ports.reader, run_id, "local-gone0000")
+    assert anyio.run(end_orphan, ports, run_id)
+    assert not anyio.run(end_orphan, ports, run_id)
     events = [decode(entry.raw) for entry in read(storage.log_path(run_id))]
     assert [event.type for event in events][3:] == ["step.completed", "step.call_workflow.completed", "run.completed"]
     outcome = events[-1].payload
@@ -186,7 +187,7 @@ def test_an_orphan_whose_worker_asked_outside_of_any_step_has_a_sound_log(storag
     )
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(question, path="ask")
-    assert end_orphan(storage, run_id)
+    assert anyio.run(end_orphan, memory_office(storage).ports, run_id)
     verifier = Verifier(run_id)
     with storage.log_path(run_id).open("rb") as file:
         assert [problem for line in file for problem in verifier.line(line)] == []
@@ -194,4 +195,4 @@ def test_an_orphan_whose_worker_asked_outside_of_any_step_has_a_sound_log(storag
 
 @pytest.mark.parametrize("host", [None, "../../etc/passwd", "x" * 300, "local-gone0000"])
 def test_a_host_that_cannot_be_is_no_host(storage: Storage, host: str | None):
-    assert is_orphan(storage, record(storage, status=None), host)
+    assert anyio.run(is_orphan, memory_office(storage).reader, record(storage, status=None), host)

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 from shopfloor.cli.arguments import Parser, storage_of
 from shopfloor.cli.style import safe
-from shopfloor.record import AuditLog
+from shopfloor.wiring import open_audit
 
 EXAMPLES = """\
   shopfloor audit                       every entry, oldest first
@@ -25,7 +25,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
-    for entry in AuditLog(storage_of(args).audit).read():
+    for entry in open_audit(storage_of(args)).read():
         if args.run and not str(entry.get("run_id", "")).startswith(args.run):
             continue
         if args.json:

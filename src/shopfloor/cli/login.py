@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
+import anyio
+
 from shopfloor.cli.arguments import Parser, storage_of
 from shopfloor.client import find_server
 from shopfloor.errors import ServerUnreachable
-from shopfloor.server import Tokens
+from shopfloor.wiring import access_control
 
 EXAMPLES = """\
   shopfloor login                 a link to the server on this storage; it works once, within 15 minutes
@@ -23,5 +25,5 @@ def run(args: Namespace) -> int:
     address = find_server(storage, named=False)
     if address is None:
         raise ServerUnreachable(f"no server is running on {storage.root}", hint="start one: `shopfloor up`")
-    print(f"{address.url}/login?code={Tokens(storage.tokens).make_login_code()}")
+    print(f"{address.url}/login?code={anyio.run(access_control(storage).make_login_code)}")
     return 0

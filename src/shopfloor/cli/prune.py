@@ -16,6 +16,7 @@ from shopfloor.errors import UsageError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import timestamp_of
 from shopfloor.ports import RunItem
+from shopfloor.record import local_process
 from shopfloor.wiring import local_office
 
 EXAMPLES = """\
@@ -70,7 +71,7 @@ async def _prune(args: Namespace, before: str, is_asked: bool) -> int:  # noqa: 
             count = sum([len(tree) async for tree in prunable(office.store, before=before, force=args.force)])
             if count and not _confirmed(_counted(count)):
                 return 1
-        pruned = await prune(storage, office.store, office.queue, before=before, force=args.force)
+        pruned = await prune(office.ports, before=before, by=local_process(), force=args.force)
         print(f"{_counted(pruned)} deleted")
         return 0
 

@@ -8,10 +8,15 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+import anyio
+
 from shopfloor.cli.arguments import Parser, storage_of
 from shopfloor.cli.style import safe
-from shopfloor.record import AuditLog, local_process
-from shopfloor.server import Tokens
+from shopfloor.errors import ConflictError
+from shopfloor.ports import Session, Token
+from shopfloor.record import Storage
+from shopfloor.server import AccessControl
+from shopfloor.wiring import access_control, local_process, open_audit
 
 EXAMPLES = """\
   shopfloor tokens list                      the tokens and browser sessions that there are
@@ -63,28 +68,39 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
+    anyio.run(_run, args)
+    return 0
+
+
+async def _run(args: argparse.Namespace) -> None:
     storage = storage_of(args)
-    tokens = Tokens(storage.tokens)
-    audit = AuditLog(storage.audit)
+    access = access_control(storage)
+    audit = open_audit(storage)
     match args.part:
         case "new":
-            token = tokens.issue(args.role, args.name)
-            audit.write("token.made", by=local_process(), detail=f"{args.name}, {args.role}")
+            token = await access.issue(args.role, args.name)
+            await audit.write("token.made", by=local_process(), detail=f"{args.name}, {args.role}")
             print(token)
             print(f"it is shown only here; `shopfloor tokens revoke {safe(args.name)}` revokes it", file=sys.stderr)
         case "revoke":
             for name in args.names:
-                for gone in tokens.revoke(name):
+                for gone in await _revoke(access, storage, name):
                     action = "token.revoked" if gone.startswith("token") else "session.ended"
-                    audit.write(action, by=local_process(), detail=gone)
+                    await audit.write(action, by=local_process(), detail=gone)
                     print(f"revoked {safe(gone)}", flush=True)
         case _:
-            _list(tokens, as_json=args.json)
-    return 0
+            _list(*await access.listed(), as_json=args.json)
 
 
-def _list(tokens: Tokens, *, as_json: bool) -> None:
-    kept, sessions = tokens.listed()
+async def _revoke(access: AccessControl, storage: Storage, name: str) -> list[str]:
+    try:
+        return await access.revoke(name)
+    except ConflictError as error:
+        hint = f"stop the server and delete {storage.tokens}: a new token is made"
+        raise ConflictError(error.message, hint=hint) from error
+
+
+def _list(kept: list[Token], sessions: list[Session], *, as_json: bool) -> None:
     rows = [
         {"kind": "token", "id": one.id, "name": one.label, "role": one.role, "made_at": one.made_at} for one in kept
     ] + [

@@ -18,8 +18,7 @@ from shopfloor.engine import Catalogue, default_folders
 from shopfloor.errors import UsageError
 from shopfloor.limits import HOST_SLOTS, SERVER_PORT
 from shopfloor.record import Storage
-from shopfloor.server import Tokens
-from shopfloor.wiring import Workers, open_projects, serve_storage
+from shopfloor.wiring import Workers, access_control, open_projects, serve_storage
 
 EXAMPLES = """\
   shopfloor up                        serve on 127.0.0.1:7420; the first line is a link to log in
@@ -74,39 +73,47 @@ def run(args: Namespace) -> int:
         from shopfloor.cli.server_process import start_server
 
         words = [word for word in sys.argv[1:] if word != "--detach"]
-        _tell(storage, start_server(storage, words).url, found, "`shopfloor down` stops it")
+        url = start_server(storage, words).url
+        anyio.run(_tell, storage, url, found, "`shopfloor down` stops it")
         return 0
     if args.examples:
         from shopfloor.cli.examples import make_example_runs
 
         make_example_runs(args)
 
-    def started(url: str, token: str) -> None:
-        del token
+    async def tell(url: str) -> None:
         # Where nobody reads it, as in `shopfloor up | head -1`, there is still a server to be.
         with contextlib.suppress(OSError):
-            _tell(storage, url, found, "Ctrl-C stops")
+            await _tell(storage, url, found, "Ctrl-C stops")
         # What is loaded stays as long as the server: the garbage collector need not look through it time and again.
         collect_as_usual()
 
     async def serve() -> None:
-        await serve_storage(
-            storage,
-            host=args.host,
-            port=port,
-            workers=workers,
-            allowed_hosts=tuple(args.allow_host),
-            keep_seconds=args.keep,
-            on_started=started,
-        )
+        async with anyio.create_task_group() as tasks:
+
+            def started(url: str, token: str) -> None:
+                del token
+                tasks.start_soon(tell, url)
+
+            await serve_storage(
+                storage,
+                host=args.host,
+                port=port,
+                workers=workers,
+                allowed_hosts=tuple(args.allow_host),
+                keep_seconds=args.keep,
+                on_started=started,
+            )
+            tasks.cancel_scope.cancel()
         leave_tasks(0)
 
     anyio.run(serve, backend_options={"use_uvloop": True})
     return 0
 
 
-def _tell(storage: Storage, url: str, found: str, how_to_stop: str) -> None:
-    print(f"Shopfloor is up: {url}/login?code={Tokens(storage.tokens).make_login_code()}")
+async def _tell(storage: Storage, url: str, found: str, how_to_stop: str) -> None:
+    code = await access_control(storage).make_login_code()
+    print(f"Shopfloor is up: {url}/login?code={code}")
     print("  the link works once, within 15 minutes; `shopfloor login` prints another")
     print(f"  runs are kept in {storage.root}")
     print(f"  {found}")

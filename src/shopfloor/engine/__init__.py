@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.run_service import RunService
     from shopfloor.engine.steps.agent import AgentResult
     from shopfloor.engine.steps.serving import StepCommand, shell_argv
+    from shopfloor.engine.storage_ports import StoragePorts
     from shopfloor.engine.workers import (
         EXAMPLE_WORKERS,
         Catalogue,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
         worker,
     )
     from shopfloor.engine.workers.definition import Retry
-    from shopfloor.engine.workshop import StoragePorts
 
 __all__ = [
     "EXAMPLE_WORKERS",
@@ -113,7 +113,7 @@ __getattr__ = _lazily(
         "run": ("Run",),
         "run_service": ("RunService",),
         "agents.asking": ("AgentDesk", "check_order"),
-        "workshop": ("StoragePorts",),
+        "storage_ports": ("StoragePorts",),
         "steps.agent": ("AgentResult",),
         "steps.serving": ("StepCommand", "shell_argv"),
         "workers.definition": ("Retry",),

@@ -14,9 +14,10 @@ from shopfloor.engine.registry import ClaimPolicy, RunRegistry
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.run_service import RunService
 from shopfloor.engine.scheduler import Scheduler
+from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.workers.catalogue import Catalogue
-from shopfloor.engine.workshop import StoragePorts, Workshop
+from shopfloor.engine.workshop import Workshop
 from shopfloor.limits import HOST_SLOTS
 from shopfloor.ports import Models
 
@@ -27,6 +28,7 @@ class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
     service: RunService
     scheduler: Scheduler
     resumption: Resumption
+    ports: StoragePorts
     warm_up: Callable[[], None]
     """Loads what is slow to load. Blocks."""
 
@@ -53,4 +55,4 @@ def assemble(
     inbox = Inbox(registry, ports, resumption)
     lifecycle = Lifecycle(registry, ports, definitions, sub_runs, workshop, resumption=resumption, **limits)
     scheduler = Scheduler(registry, ports, inbox, lifecycle, slots=slots)
-    return RunEngine(service=service, scheduler=scheduler, resumption=resumption, warm_up=models.warm_up)
+    return RunEngine(service=service, scheduler=scheduler, resumption=resumption, ports=ports, warm_up=models.warm_up)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 
 import anyio
-import anyio.to_thread
 
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.awaited_calls import deliver
@@ -17,7 +15,7 @@ from shopfloor.engine.orphans import can_go_on, end_orphan
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.shortage import tolerating
-from shopfloor.engine.workshop import StoragePorts
+from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.errors import LogClosed, RunEnded, StorageError
 from shopfloor.limits import ORDER_PATIENCE_SECONDS, ORDERS_AT_ONCE, STOPPED_HOST_SECONDS
 from shopfloor.log import RunCompleted, timestamp_of
@@ -130,7 +128,7 @@ class Inbox:
                 await self._interrupt(order, host)
                 # A run that another host executes needs no resume.
                 return order.kind == "resume"
-        if not can_go_on(self._ports.storage, run_id):
+        if not await can_go_on(self._ports.reader, run_id):
             if reason is not None:
                 await self._end_unreadable(run_id, reason)
         elif reason is not None:
@@ -142,7 +140,7 @@ class Inbox:
 
     async def _end_unreadable(self, run_id: str, reason: str) -> None:
         """Write the outcome of a cancelled run whose log does not say what was to be done."""
-        if await anyio.to_thread.run_sync(partial(end_orphan, self._ports.storage, run_id, cancelled=reason)):
+        if await end_orphan(self._ports, run_id, cancelled=reason):
             await self._resumption.notify_parent_of(run_id)
 
     async def _interrupt(self, order: Order, host: str) -> None:
@@ -152,7 +150,7 @@ class Inbox:
         since = self._interrupted.get(order.run_id)
         if since is None:
             self._interrupted[order.run_id] = time.monotonic()
-            if not can_go_on(self._ports.storage, order.run_id):
+            if not await can_go_on(self._ports.reader, order.run_id):
                 # A bare command: its host looks for no messages.
                 await self._ports.hosts.interrupt(host)
         elif time.monotonic() - since > STOPPED_HOST_SECONDS:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import msgspec
 
 from shopfloor.decoding import json_decoder
 from shopfloor.engine.shortage import is_temporary
-from shopfloor.errors import FileMissing, InvalidEvent, StorageError
-from shopfloor.limits import ANNOUNCEMENT_BYTES, INGEST_EVENTS, INGEST_PAUSE_SECONDS, INGEST_RETRY_SECONDS, INGEST_RUNS
-from shopfloor.log import Entry, Event, Reset, decode
-from shopfloor.ports import Change, Folded, Gone, RunItem, Store
-from shopfloor.record import Cursor, Problem, Storage, is_locked, read
+from shopfloor.errors import InvalidEvent
+from shopfloor.limits import (
+    ANNOUNCEMENT_BYTES,
+    INGEST_EVENTS,
+    INGEST_GATHER_SECONDS,
+    INGEST_LOOK_SECONDS,
+    INGEST_PAUSE_SECONDS,
+    INGEST_RETRY_SECONDS,
+    INGEST_RUNS,
+    INGEST_SHORT_BYTES,
+)
+from shopfloor.log import Entry, Event, decode
+from shopfloor.ports import Bus, Change, Folded, Gone, LogFeed, LogNews, RunItem, RunsSubscription, Store
 from shopfloor.views import (
     ArchiveEntry,
     RunRow,
@@ -44,52 +53,27 @@ _decode_state = json_decoder(_FoldState).decode
 
 
 class _Followed:
-    """A log that has not ended, and how far its views are. It holds no file open: there may be thousands."""
+    """A log that has not ended, and how far its views are."""
 
-    def __init__(self, path: Path, row: RunRow, state: _FoldState = _NEW) -> None:
-        self.path = path
+    def __init__(self, row: RunRow, state: _FoldState = _NEW) -> None:
         self.row = row
         self.state = state
-        self.cut: Reset | None = None
-        """Where the log ends, once it is seen that it has lost events which the views have."""
-        self.missing = False
-        """Whether there is no such file, and never was as far as the views know."""
-        self._read_size = -1
-        """How large the file was when there was nothing more in it."""
+        self.seq = row.last_seq
+        """Of the last event that was read; the row does not know those that nobody understands."""
+        self.short: list[Entry] | None = None if self.seq else []
+        """All of the log so far, as long as it is short."""
 
-    def poll(self) -> list[Event]:
-        """The next events, about a chunk of them; an empty list where there are none for now."""
-        try:
-            size = self.path.stat().st_size
-            if size != self._read_size:
-                with Cursor(self.path, self.row.last_seq, report=_ignore) as cursor:
-                    while items := cursor.poll():
-                        if isinstance(items[0], Reset):
-                            self.cut = items[0]
-                            return []
-                        if events := list(_events(item for item in items if isinstance(item, Entry))):
-                            return events
-                self._read_size = size
-        except FileNotFoundError:
-            self.missing = not self.row.last_seq
-        except (OSError, FileMissing, StorageError):
-            # Deleted meanwhile, or not to be read just now: the next look may go better.
-            pass
-        return []
-
-    def rests(self) -> bool:
-        """Whether nothing will come until somebody opens it, which is announced: it waits, and nobody is at it."""
-        try:
-            return self.row.outside and not is_locked(self.path)
-        except OSError:
-            return False
-
-    def fold(self, events: list[Event]) -> Change:
-        row = row_fold(self.row, events)
-        # A log that was read at once is at hand. Any other is read once more: no fold has to hold all of it.
-        whole = events if not self.row.last_seq else _events(read(self.path, report=_ignore))
-        entries = archive(whole) if row.ended else []
-        self.row, waits = row, self.row.waits
+    def fold(self, entries: list[Entry], whole: Callable[[], Iterable[Entry]]) -> Change | None:
+        """What these entries change. `whole` gives all of a long log, at its end: no fold has to hold all of it."""
+        short = None if self.short is None else [*self.short, *entries]
+        events = list(_events(entries))
+        row = row_fold(self.row, events) if events else self.row
+        archived = archive(_events(whole() if short is None else short)) if row.ended else []
+        self.seq, self.row, waits = entries[-1].seq, row, self.row.waits
+        is_short = short is not None and sum(len(entry.raw) for entry in short) <= INGEST_SHORT_BYTES
+        self.short = short if is_short and not row.ended else None
+        if not events:
+            return None
         timeline, told = timeline_fold(self.state.timeline, events, waits)
         search, pieces = search_fold(self.state.search, row, events)
         self.state = _FoldState(timeline, search)
@@ -97,7 +81,7 @@ class _Followed:
             row=row,
             state=b"" if row.ended else _encode(self.state),
             timeline=told,
-            archive=pack(entries) if entries else None,
+            archive=pack(archived) if archived else None,
             search=pieces,
             search_stopped_at=search.stopped_at,
         )
@@ -108,19 +92,35 @@ def pack(entries: list[ArchiveEntry]) -> bytes:
     return gzip.compress(_encode(entries), 6, mtime=0)
 
 
-class Ingest:
-    """Keeps the views of every log in a storage up to date, whoever writes the logs."""
+class _Unreadable(Exception):
+    """A log is gone since it was looked at, or cannot be read just now."""
 
-    def __init__(self, storage: Storage, store: Store, *, announcement_bytes: int = ANNOUNCEMENT_BYTES) -> None:
-        self._announcement_bytes = announcement_bytes
-        self._storage = storage
+
+class Ingest:
+    """Keeps the views of every log up to date, whoever writes the logs."""
+
+    def __init__(
+        self,
+        feed: LogFeed,
+        store: Store,
+        bus: Bus,
+        *,
+        forget_at: int = ANNOUNCEMENT_BYTES,
+        look_seconds: float = INGEST_LOOK_SECONDS,
+    ) -> None:
+        self._feed = feed
         self._store = store
+        self._bus = bus
+        self._forget_at = forget_at
+        """From which mark on the feed is told to forget which logs were opened."""
+        self._look_seconds = look_seconds
+        """How often all logs that have not ended are looked at."""
         self._followed: dict[str, _Followed] = {}
-        self._place = 0
+        self._mark = 0
         self._listeners: list[_Listener] = []
 
     async def catch_up(self, *, everything: bool = False) -> int:
-        """Takes up all that the logs hold now; gives the number of events. `everything` looks at every file."""
+        """Takes up all that the logs hold now; gives the number of events. `everything` looks at every log."""
         await self._begin(everything=everything)
         events = 0
         while taken := await self.step():
@@ -129,110 +129,162 @@ class Ingest:
 
     async def run(self) -> None:
         """Goes on until it is cancelled. A store that cannot be written is waited for: the logs have it all."""
-        while True:
-            try:
-                await self._begin(everything=True)
-                while True:
-                    if not await self.step():
-                        await self._forget_announced()
-                        await anyio.sleep(INGEST_PAUSE_SECONDS)
-            except Exception as error:
-                if not is_temporary(error):
-                    raise
-                # From what the store has, once more.
-                self._followed.clear()
-                await anyio.sleep(INGEST_RETRY_SECONDS)
+        with self._bus.subscribe_all() as live:
+            while True:
+                try:
+                    await self._begin(everything=True)
+                    while True:
+                        if not await self.step():
+                            await self._forget_opened()
+                        await self._take_until_look(live)
+                except Exception as error:
+                    if not is_temporary(error):
+                        raise
+                    # From what the store has, once more.
+                    self._followed.clear()
+                    await anyio.sleep(INGEST_RETRY_SECONDS)
 
-    async def _forget_announced(self) -> None:
-        """Empty the announcements when they have become many."""
-        if self._place < self._announcement_bytes:
+    async def _take_until_look(self, live: RunsSubscription) -> None:
+        """Take up what is published, until it is time to look at all logs that have not ended."""
+        look_at = anyio.current_time() + self._look_seconds
+        while (left := look_at - anyio.current_time()) > 0:
+            await live.wait(left)
+            # What comes together shares a transaction, and the first does not wait for long.
+            await anyio.sleep(INGEST_GATHER_SECONDS)
+            if published := live.drain():
+                await self._take_published(published)
+                await anyio.sleep(INGEST_PAUSE_SECONDS)
+
+    async def _forget_opened(self) -> None:
+        """Have the feed forget which logs were opened when they have become many."""
+        if self._mark < self._forget_at:
             return
-        # First in the store: should this process end in between, all of the file is looked at once more.
+        # First in the store: should this process end in between, all of them are looked at once more.
         await self._store.apply([], mark=1)
-        place = self._storage.forget_announced(self._place)
-        if place == self._place:
-            await self._store.apply([], mark=place)
-        self._place = place
+        mark = await self._feed.forget_opened(self._mark)
+        if mark == self._mark:
+            await self._store.apply([], mark=mark)
+        self._mark = mark
 
     async def _begin(self, *, everything: bool) -> None:
-        self._place = await self._store.mark()
+        self._mark = await self._store.mark()
         await self._take_up(await self._store.open_runs())
-        # A store that has taken up nothing is new: the announcements tell only of the newest logs.
-        if everything or not self._place:
+        # A store that has taken up nothing is new: the feed tells only of the logs that were opened last.
+        if everything or not self._mark:
             known = await self._store.known_runs() | await self._store.buried()
-            for run_id in await anyio.to_thread.run_sync(self._oldest_first, known):
+            # Rows are numbered in the order in which runs began.
+            for run_id in await self._feed.run_ids(known):
                 self._follow(run_id, RunRow(id=run_id))
 
-    def _oldest_first(self, known: set[str]) -> list[str]:
-        """Runs that have no row, by when they began: rows are numbered in that order."""
-        began: list[tuple[str, str]] = []
-        for run_id in set(self._storage.run_ids()) - known:
-            try:
-                first = next(read(self._storage.log_path(run_id), limit=1, report=_ignore), None)
-            except (FileMissing, StorageError):
-                # No file, gone already, or not ours to read: that is no reason not to list the others.
-                continue
-            began += [(event.timestamp, run_id) for event in _events([first] if first else [])]
-        return [run_id for _, run_id in sorted(began)]
-
     async def step(self) -> int:
-        """What was announced, and what the open logs have got. Gives the number of events."""
-        announced, place = self._storage.announced(self._place)
-        await self._take_up(announced)
-        await self._tell_gone(announced)
-        changes, events = await self._batch()
+        """Look at the logs that were opened, and at all that have not ended. Gives the number of events."""
+        opened, mark = await self._feed.opened(self._mark)
+        await self._take_up(opened)
+        taken = await self._look([*self._followed], named=opened)
+        if mark != self._mark:
+            await self._store.apply([], mark=mark)
+            self._mark = mark
+        return taken
+
+    async def _take_published(self, published: Mapping[str, list[Entry]]) -> int:
+        """Take up published events that continue a row; look at the logs of the others."""
+        # Of a run that begins here nothing is stored yet.
+        for run_id, entries in published.items():
+            if entries and entries[0].seq == 1:
+                self._follow(run_id, RunRow(id=run_id))
+        await self._take_up([*published])
+        found: dict[str, list[Entry]] = {}
+        behind: list[str] = []
+        for run_id, entries in published.items():
+            if (followed := self._followed.get(run_id)) is None:
+                continue
+            new = [entry for entry in entries if entry.seq > followed.seq]
+            if new and new[0].seq == followed.seq + 1:
+                found[run_id] = new
+            elif new or not entries:
+                behind.append(run_id)
+        await self._keep(await self._fold(found))
+        return sum(map(len, found.values())) + await self._look(behind, named=behind)
+
+    async def _look(self, run_ids: Sequence[str], *, named: Sequence[str]) -> int:
+        """Take up what the logs of these runs have; give the number of events. Those `named` may be deleted."""
+        changes, events, left = await self._batch(run_ids, named)
         taken = events
-        while events >= INGEST_EVENTS:
+        while left:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._keep, changes)
-                # There is more: it is folded while this is stored.
-                changes, events = await self._batch()
+                # There is more: it is read and folded while this is stored.
+                changes, events, left = await self._batch(left, named)
             taken += events
-        if changes or place != self._place:
-            await self._keep(changes, place)
-            self._place = place
-        return taken + (await self.step() if await self._take_back() else 0)
+        await self._keep(changes)
+        return taken
 
-    async def _batch(self) -> tuple[list[Change], int]:
-        return await anyio.to_thread.run_sync(self._fold) if self._followed else ([], 0)
+    async def _batch(self, run_ids: Sequence[str], named: Sequence[str]) -> tuple[list[Change], int, list[str]]:
+        """About as much as goes into one transaction, the number of events, and the runs that are left."""
+        places = {run_id: one.seq for run_id in run_ids if (one := self._followed.get(run_id)) is not None}
+        news = await self._feed.news(places, limit=INGEST_EVENTS) if places else {}
+        found = {run_id: one.entries for run_id, one in news.items() if one.entries}
+        again = {run_id for run_id, one in news.items() if not one.entries and await self._is_cut(run_id, one, named)}
+        changes = await self._fold(found)
+        again |= {
+            run_id for run_id in found if run_id in self._followed and self._followed[run_id].seq > places[run_id]
+        }
+        events = sum(map(len, found.values()))
+        # With fewer than were asked for, all logs were looked at that can be read.
+        more = places.keys() - news.keys() if events >= INGEST_EVENTS else set[str]()
+        return changes, events, [run_id for run_id in places if run_id in again or run_id in more]
 
-    def _fold(self) -> tuple[list[Change], int]:
-        """What the open logs have got, about as much as goes into one transaction, and the number of events."""
-        changes: list[Change] = []
-        taken = 0
-        for run_id, followed in list(self._followed.items()):
-            # Asked before reading: what was written before the writer went away is still read.
-            rests = followed.rests()
-            if events := followed.poll():
-                try:
-                    changes.append(followed.fold(events))
-                except (OSError, FileMissing, StorageError):
-                    # Gone since it was looked at, or not to be read just now.
-                    continue
-                taken += len(events)
-            elif followed.missing or (rests and followed.cut is None):
+    async def _is_cut(self, run_id: str, news: LogNews, named: Sequence[str]) -> bool:
+        """See to a log that has no more events; tell whether it has lost its end, so that its views are made anew."""
+        followed = self._followed[run_id]
+        if news.reset is not None:
+            # A power cut, or a disk that took no more, may have taken events that the views have.
+            await self._store.take_back(run_id, news.reset.last)
+            self._followed[run_id] = _Followed(RunRow(id=run_id))
+            return True
+        if news.is_missing:
+            if not followed.seq:
                 del self._followed[run_id]
+            if run_id in named:
+                await self._tell_gone(run_id)
+        elif followed.row.outside and not news.is_written:
+            # It waits, and no process writes it. Whoever opens it announces that.
+            del self._followed[run_id]
+        return False
+
+    async def _fold(self, found: Mapping[str, list[Entry]]) -> list[Change]:
+        return await anyio.to_thread.run_sync(self._fold_all, found) if found else []
+
+    def _fold_all(self, found: Mapping[str, list[Entry]]) -> list[Change]:
+        changes: list[Change] = []
+        for run_id, entries in found.items():
+            followed = self._followed[run_id]
+            # A log that is gone since, or cannot be read just now, changes nothing.
+            with suppress(_Unreadable):
+                if change := followed.fold(entries, partial(self._whole, run_id, entries[-1].seq)):
+                    changes.append(change)
             if followed.row.ended:
-                self._followed.pop(run_id, None)
-            if taken >= INGEST_EVENTS:
-                break
-        return changes, taken
+                del self._followed[run_id]
+        return changes
 
-    async def _keep(self, changes: list[Change], mark: int | None = None) -> None:
-        await self._store.apply(changes, mark=mark)
-        await self.tell(*(change.row.id for change in changes))
+    def _whole(self, run_id: str, last: int) -> Iterator[Entry]:
+        """All of a log up to the event `last`, in a thread of ours."""
+        seq = 0
+        while seq < last:
+            read = anyio.from_thread.run(partial(self._feed.news, {run_id: seq}, limit=INGEST_EVENTS)).get(run_id)
+            if read is None or not read.entries:
+                raise _Unreadable
+            yield from read.entries
+            seq = read.entries[-1].seq
 
-    async def _take_back(self) -> int:
-        """A power cut, or a disk that took no more, may have taken events that the views have: they are made anew."""
-        cut = [(run_id, one, one.cut) for run_id, one in self._followed.items() if one.cut is not None]
-        for run_id, followed, reset in cut:
-            await self._store.take_back(run_id, reset.last)
-            self._followed[run_id] = _Followed(followed.path, RunRow(id=run_id))
-        return len(cut)
+    async def _keep(self, changes: list[Change]) -> None:
+        if changes:
+            await self._store.apply(changes)
+            await self.tell(*(change.row.id for change in changes))
 
     def _follow(self, run_id: str, row: RunRow, state: _FoldState = _NEW) -> None:
         if run_id not in self._followed:
-            self._followed[run_id] = _Followed(self._storage.log_path(run_id), row, state)
+            self._followed[run_id] = _Followed(row, state)
 
     async def _take_up(self, run_ids: Sequence[str]) -> None:
         """Follows the logs of runs from where their views are, those that have not ended."""
@@ -272,13 +324,10 @@ class Ingest:
         for item in await self._store.get_runs(run_ids) if self._listeners else ():
             self._put(item.row.id, item)
 
-    async def _tell_gone(self, announced: Sequence[str]) -> None:
-        """Of what was announced, that which has neither a log nor a row was deleted, by whichever process."""
-        if not self._listeners:
-            return
-        for run_id in announced:
-            if not self._storage.log_path(run_id).exists() and await self._store.get_run(run_id) is None:
-                self._put(run_id, Gone(run_id))
+    async def _tell_gone(self, run_id: str) -> None:
+        """A run that has no log, and no row either, was deleted, by whichever process."""
+        if self._listeners and await self._store.get_run(run_id) is None:
+            self._put(run_id, Gone(run_id))
 
     def _put(self, run_id: str, news: RunItem | Gone) -> None:
         for listener in self._listeners:
@@ -311,7 +360,3 @@ def _events(entries: Iterable[Entry]) -> Iterable[Event]:
         except InvalidEvent:
             # No envelope to be read; the file has it, and `verify` names it.
             continue
-
-
-def _ignore(problem: Problem) -> None:
-    """Said where a log is shown, not where its rows are made."""

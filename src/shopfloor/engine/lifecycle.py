@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import Any
 
-import anyio.to_thread
 import msgspec
 
 from shopfloor.engine.attempt import Attempt
@@ -22,13 +20,14 @@ from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.run_beginning import run_started
 from shopfloor.engine.steps.tools import tools_of
+from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.watchdog import current_run
 from shopfloor.engine.workers.catalogue import Worker
 from shopfloor.engine.workers.changes import DefinitionChange
 from shopfloor.engine.workers.definition import Definition
 from shopfloor.engine.workers.python import arguments_of
-from shopfloor.engine.workshop import StoragePorts, Workshop
+from shopfloor.engine.workshop import Workshop
 from shopfloor.errors import AgentFailed, OutcomeUnknown, Poisoned, StepFailed
 from shopfloor.limits import IDLE_RUNS, IDLE_SECONDS, LEAVING_SECONDS, POISON_ATTEMPTS
 from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted
@@ -168,8 +167,7 @@ class Lifecycle:
         """End a run whose attempt could not go on; False where there is nothing to end, or another process has it."""
         run_id, queued = claim.run_id, claim.queued
         if await last_event(self._ports.reader, run_id) is not None:
-            end = partial(end_orphan, self._ports.storage, run_id, failure=failure)
-            return await anyio.to_thread.run_sync(end)
+            return await end_orphan(self._ports, run_id, failure=failure)
         if queued is None:
             return False
         async with self._ports.logs.open(run_id, parent_run_id=queued.parent_run_id) as log:

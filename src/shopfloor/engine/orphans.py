@@ -3,78 +3,75 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
 
-from shopfloor.errors import LogBusy, RunEnded, TranscriptBroken
+from shopfloor.engine.journal import events_of
+from shopfloor.engine.storage_ports import StoragePorts
+from shopfloor.errors import InvalidEvent, LogBusy, RunEnded, TranscriptBroken
 from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
-    Event,
     RunCompleted,
     RunError,
     RunStarted,
     StepCompleted,
     decode,
 )
-from shopfloor.record import Recorder, Storage, is_attended, read
+from shopfloor.ports import Log, LogReader
 from shopfloor.views import Outline, PartialMessages, Step, outline
 
 HOST_LOST = "host_lost"
 
 
-def is_orphan(storage: Storage, run_id: str, host: str | None) -> bool:
-    """Whether nobody is left to go on with this run: its host holds no lock, and nobody writes its log."""
-    path = storage.log_path(run_id)
-    return path.exists() and not is_attended(path, host)
+async def is_orphan(reader: LogReader, run_id: str, host: str | None) -> bool:
+    """Whether nobody is left to go on with this run: its host is gone, and nobody writes its log."""
+    return await reader.has_log(run_id) and not await reader.is_attended(run_id, host)
 
 
-def can_go_on(storage: Storage, run_id: str) -> bool:
+async def can_go_on(reader: LogReader, run_id: str) -> bool:
     """Whether its log says what was to be done, so that another attempt can do the rest."""
-    path = storage.log_path(run_id)
-    first = next(read(path, limit=1, report=lambda problem: None), None) if path.exists() else None
-    if first is None:
-        return False
-    payload = decode(first.raw).payload
-    return isinstance(payload, RunStarted) and payload.definition is not None
+    first = await reader.page(run_id, limit=1)
+    with contextlib.suppress(InvalidEvent):
+        payload = decode(first[0].raw).payload if first else None
+        return isinstance(payload, RunStarted) and payload.definition is not None
+    return False
 
 
-def end_orphan(storage: Storage, run_id: str, *, cancelled: str | None = None, failure: RunError | None = None) -> bool:
+async def end_orphan(
+    ports: StoragePorts, run_id: str, *, cancelled: str | None = None, failure: RunError | None = None
+) -> bool:
     """Writes the outcome that the host can no longer write; False where there is one, or somebody at it, after all.
 
     `cancelled` is the reason, where somebody asked for its end; `failure` why it failed, where it is not the host.
     """
-    path = storage.log_path(run_id)
-    partial = PartialMessages()
-    run = outline(_watched(partial, (decode(entry.raw) for entry in read(path, report=lambda problem: None))))
+    run, partial = Outline(), PartialMessages()
+    async for event in events_of(ports.reader, run_id):
+        partial.take(event)
+        run = outline((event,), run)
     if not run.events or run.is_ended:
         return False
     if not run.attempt:
         broken = "the beginning of its log cannot be read: nobody can go on with it"
         failure = failure or RunError(code=TranscriptBroken.code, message=broken)
     # A log has one writer, and a run one outcome: whoever else is ending this run keeps us out, or has kept us out.
-    with contextlib.suppress(LogBusy, RunEnded), Recorder(path, run_id) as recorder:
-        storage.announce(run_id)
-        for event in partial.rest():
-            if isinstance(event.payload, AssistantMessage):
-                recorder.append(event.payload, path=event.path, iteration=event.iteration)
-        open_steps = [step for step in run.steps.values() if not step.done and not step.is_question]
-        for step in reversed(open_steps):
-            _end_step(recorder, step)
-        recorder.append(_cancelled(run, cancelled) if cancelled is not None else _outcome(run, open_steps, failure))
+    with contextlib.suppress(LogBusy, RunEnded):
+        async with ports.logs.open(run_id) as log:
+            for event in partial.rest():
+                if isinstance(event.payload, AssistantMessage):
+                    await log.append(event.payload, path=event.path, iteration=event.iteration)
+            open_steps = [step for step in run.steps.values() if not step.done and not step.is_question]
+            for step in reversed(open_steps):
+                await _end_step(log, step)
+            await log.append(
+                _cancelled(run, cancelled) if cancelled is not None else _outcome(run, open_steps, failure)
+            )
         return True
     return False
 
 
-def _watched(partial: PartialMessages, events: Iterable[Event]) -> Iterator[Event]:
-    for event in events:
-        partial.take(event)
-        yield event
-
-
-def _end_step(recorder: Recorder, step: Step) -> None:
+async def _end_step(log: Log, step: Step) -> None:
     ended = CallCompleted if step.child_run_id else StepCompleted
     payload = ended(name=step.name, kind=step.kind, try_=step.try_, error="the host is gone")
-    recorder.append(payload, path=step.path, iteration=step.iteration, child_run_id=step.child_run_id)
+    await log.append(payload, path=step.path, iteration=step.iteration, child_run_id=step.child_run_id)
 
 
 def _cancelled(run: Outline, reason: str) -> RunCompleted:

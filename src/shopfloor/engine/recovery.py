@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import anyio
 
 from shopfloor.engine.retention import erase
+from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.errors import ShopfloorError, StorageLost
 from shopfloor.limits import STORAGE_CHECK_SECONDS
-from shopfloor.ports import Queue, Store
-from shopfloor.record import Storage
+from shopfloor.ports import Store
 
 if TYPE_CHECKING:
     from shopfloor.engine.scheduler import Scheduler
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("shopfloor.engine")
 
 
-async def finish_deletions(storage: Storage, store: Store, queue: Queue) -> int:
+async def finish_deletions(ports: StoragePorts) -> int:
     """Delete what is left of runs whose deletion was cut off; give how many those are."""
-    left = await store.half_deleted()
+    left = await ports.store.half_deleted()
     for run_id in left:
-        await erase(storage, store, run_id)
-    await queue.forget(left)
+        await erase(ports, run_id)
+    await ports.queue.forget(left)
     return len(left)
 
 

@@ -10,9 +10,9 @@ import msgspec
 from shopfloor.engine.definitions import Definitions, definition_of
 from shopfloor.engine.journal import last_event
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
+from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.workers.catalogue import Catalogue, Worker
 from shopfloor.engine.workers.changes import DefinitionChange
-from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
 from shopfloor.log import MASK, RunCompleted, RunStarted, decode
 from shopfloor.views import as_text
@@ -49,7 +49,7 @@ class Resumption:
         self._ended_parent: str | None = None
         """The parent found ended last: of a cancelled tree, thousands of runs have the same one."""
         self._known: dict[str, tuple[int, tuple[RunStarted, ...]]] = {}
-        """The beginnings of attempts that were read last, with the size of the log: an open run is asked for often."""
+        """The beginnings of attempts, with the `seq` up to which the log was read: an open run is asked for often."""
 
     async def refusal(self, run_id: str) -> str | None:
         """Say why a server must not resume this run, which is decided for its whole tree; None where it may."""
@@ -176,11 +176,11 @@ class Resumption:
             )
 
     async def _starts(self, run_id: str) -> Sequence[RunStarted]:
-        path = self._ports.storage.log_path(run_id)
-        size = path.stat().st_size if path.exists() else 0
+        last = await last_event(self._ports.reader, run_id)
+        seq = last.seq if last is not None else 0
         known = self._known.get(run_id)
-        if known is None or known[0] != size:
-            known = (size, await self._read(run_id) if size else ())
+        if known is None or known[0] != seq:
+            known = (seq, await self._read(run_id) if seq else ())
             self._known[run_id] = known
         if known[1]:
             return known[1]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 
-from shopfloor.errors import NeedsForce, RunNotFound, RunRunning, StorageError
-from shopfloor.ports import Queue, RunFilter, RunItem, Store
-from shopfloor.record import AuditLog, Storage, local_process, torn_files
+from shopfloor.engine.storage_ports import StoragePorts
+from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
+from shopfloor.ports import RunFilter, RunItem, Store
 
 _BATCH = 500
 
 
-async def delete_run(storage: Storage, store: Store, queue: Queue, run_id: str, *, force: bool = False) -> list[str]:
+async def delete_run(ports: StoragePorts, run_id: str, *, force: bool = False) -> list[str]:
     """Deletes a run and its sub-runs; a failed one only by `force`. Gives the ids of what is gone."""
-    root = await store.get_run(run_id)
+    root = await ports.store.get_run(run_id)
     if root is None:
         raise RunNotFound(f"there is no run {run_id}")
-    family = await _family(store, root)
+    family = await _family(ports.store, root)
     for item in family:
         if not item.row.ended:
             raise RunRunning(f"the run {item.row.id} has not ended", hint="cancel it first")
@@ -26,7 +25,7 @@ async def delete_run(storage: Storage, store: Store, queue: Queue, run_id: str, 
             f"the run {run_id} failed, and may yet be looked into",
             hint="`shopfloor delete --force` deletes it all the same; over HTTP, force=true",
         )
-    return await _erase_all(storage, store, queue, family)
+    return await _erase_all(ports, family)
 
 
 async def _family(store: Store, root: RunItem) -> list[RunItem]:
@@ -44,42 +43,35 @@ async def _family(store: Store, root: RunItem) -> list[RunItem]:
     return family
 
 
-async def _erase_all(storage: Storage, store: Store, queue: Queue, family: list[RunItem]) -> list[str]:
+async def _erase_all(ports: StoragePorts, family: list[RunItem]) -> list[str]:
     # The children first: what is left after a crash is a family without some of its members, not orphans.
     gone = [item.row.id for item in reversed(family)]
-    for one in gone:
-        await erase(storage, store, one)
-    await queue.forget(gone)
-    # Whoever shows lists is told, also where that is another process. They are gone also where the disk is full.
-    with contextlib.suppress(OSError, StorageError):
-        for one in gone:
-            storage.announce(one)
+    for run_id in gone:
+        await erase(ports, run_id)
+    await ports.queue.forget(gone)
+    # Announced again now that the rows are gone, too: only then are the lists of any process told.
+    for run_id in gone:
+        await ports.logs.delete(run_id)
     return gone
 
 
-async def erase(storage: Storage, store: Store, run_id: str) -> None:
+async def erase(ports: StoragePorts, run_id: str) -> None:
     """Delete one run. Once the tombstone is written, a restart finishes what a crash cut off."""
-    await store.bury(run_id)
-    path = storage.log_path(run_id)
-    for file in (path, *torn_files(path)):
-        file.unlink(missing_ok=True)
-    await store.delete(run_id)
+    await ports.store.bury(run_id)
+    await ports.logs.delete(run_id)
+    await ports.store.delete(run_id)
 
 
-async def prune(
-    storage: Storage, store: Store, queue: Queue, *, before: str, force: bool = False, by: str | None = None
-) -> int:
-    """Delete what `prunable` gives; return how many runs that were. The audit log says that `by` did it."""
+async def prune(ports: StoragePorts, *, before: str, by: str, force: bool = False) -> int:
+    """Delete what `prunable` gives; return how many runs that were. The audit trail says that `by` did it."""
     pruned = 0
-    audit = AuditLog(storage.audit)
-    by = by or local_process()
-    async for tree in prunable(store, before=before, force=force):
-        gone = await _erase_all(storage, store, queue, tree)
+    async for tree in prunable(ports.store, before=before, force=force):
+        gone = await _erase_all(ports, tree)
         for run_id in gone:
-            audit.write("run.deleted", by=by, run_id=run_id, detail=f"ended before {before}")
+            await ports.audit.write("run.deleted", by=by, run_id=run_id, detail=f"ended before {before}")
         pruned += len(gone)
     if pruned:
-        await store.compact()
+        await ports.store.compact()
     return pruned
 
 

@@ -11,10 +11,10 @@ import msgspec
 from shopfloor.engine.journal import AGENT, Journal, read_journal
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.resumption import Resumption
+from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.workers.bare import PROMPT
 from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
 from shopfloor.engine.workers.inputs import checked_input, input_schema
-from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import (
     ConflictError,
     RunEnded,

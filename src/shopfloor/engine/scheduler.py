@@ -13,13 +13,12 @@ from shopfloor.engine.occupancy import Slot, Slots
 from shopfloor.engine.outcome import error_of
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
 from shopfloor.engine.shortage import is_shortage, is_temporary, tolerating
+from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.watchdog import Watchdog
-from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import LogBusy, RunEnded, ShopfloorError, StorageError, StoreError, UnexpectedError
 from shopfloor.limits import ENGINE_PAUSE_SECONDS, HOST_SLOTS, RUN_RETRY_SECONDS
 from shopfloor.log import RunError
 from shopfloor.ports import QueuedRun
-from shopfloor.record import is_locked
 
 _log = logging.getLogger("shopfloor.engine")
 
@@ -161,7 +160,7 @@ class Scheduler:
                 return True
             case LogBusy():
                 # Another process has the run; or it only looks whether one has, and then the run is still for this one.
-                return claim.queued is None and is_locked(self._ports.storage.log_path(claim.run_id))
+                return claim.queued is None and await self._ports.reader.is_written(claim.run_id)
             case StorageError() | StoreError():
                 _log.warning("run %s waits for the storage: %s", claim.run_id, error.message)
                 return False

@@ -14,8 +14,8 @@ from shopfloor.engine.attempt import Attempt, StepResult, Trying
 from shopfloor.engine.journal import outcome_of
 from shopfloor.engine.registry import RunRegistry
 from shopfloor.engine.run_service import RunService
+from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.tree_limit import TreeLimiter
-from shopfloor.engine.workshop import StoragePorts
 from shopfloor.errors import StepFailed, StorageError, StoreError, TreeLimit
 from shopfloor.limits import STORAGE_PATIENCE_SECONDS, STORAGE_RETRY_SECONDS, SUB_RUN_DEPTH, TREE_OPEN_RUNS
 from shopfloor.log import RunCompleted, Usage, new_run_id

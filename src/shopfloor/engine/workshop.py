@@ -1,4 +1,4 @@
-"""The ports of an engine: those that its parts find runs by, and those that the steps of a run reach the world by."""
+"""The ports that the steps of a run reach the world by."""
 
 from __future__ import annotations
 
@@ -8,19 +8,7 @@ import msgspec
 
 from shopfloor.engine.agents.asking import AgentDesk
 from shopfloor.engine.attempt import Attempt, StepResult, Trying
-from shopfloor.ports import Hosts, LogReader, Logs, Models, Processes, Queue, Store
-from shopfloor.record import Storage
-
-
-class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
-    """The storage of an engine, and the ports to what is in it."""
-
-    storage: Storage
-    store: Store
-    queue: Queue
-    hosts: Hosts
-    logs: Logs
-    reader: LogReader
+from shopfloor.ports import Models, Processes
 
 
 class CallWorker(Protocol):

@@ -1,6 +1,7 @@
 """The vocabulary: envelope, events, content blocks, and their bytes. Knows nothing of files."""
 
 from shopfloor.log.agents import Clock, EndedProcess, FileChange, Initialisation, Limit, Note, Process, Session, Usage
+from shopfloor.log.appending import check_next, event_time, log_busy, masked
 from shopfloor.log.blocks import (
     BLOCK_TYPES,
     Block,
@@ -124,6 +125,7 @@ __all__ = [
     "UserMessage",
     "Verifier",
     "check",
+    "check_next",
     "check_size",
     "checked_run_id",
     "covers_pieces",
@@ -131,8 +133,11 @@ __all__ = [
     "encode",
     "encode_into",
     "event_schema",
+    "event_time",
     "is_piece",
     "is_run_id",
+    "log_busy",
+    "masked",
     "new_run_id",
     "now",
     "piece_blocks",

@@ -19,7 +19,7 @@ from shopfloor.ports.agents import (
     Told,
     Typed,
 )
-from shopfloor.ports.audit import Audit
+from shopfloor.ports.audit import Audit, AuditEntry, new_audit_entry
 from shopfloor.ports.bus import Bus, RunsSubscription, Subscription
 from shopfloor.ports.hosts import Hosts
 from shopfloor.ports.logs import (
@@ -60,6 +60,7 @@ __all__ = [
     "AgentExit",
     "AgentRequest",
     "Audit",
+    "AuditEntry",
     "Bus",
     "CallResult",
     "Capabilities",
@@ -124,6 +125,7 @@ __all__ = [
     "Works",
     "child_environment",
     "child_towards",
+    "new_audit_entry",
     "parent_of",
     "run_fields",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -129,8 +129,8 @@ class LogNews(msgspec.Struct, frozen=True, kw_only=True):
 class LogFeed(Protocol):
     """What keeps views up to date asks of all logs, whoever writes them."""
 
-    async def run_ids(self) -> list[str]:
-        """Every run that has a log, in no order."""
+    async def run_ids(self, known: Collection[str] = ()) -> list[str]:
+        """Every run that has a log with an event in it, except those that are known, by when they began."""
         ...
 
     async def news(self, places: Mapping[str, int], *, limit: int) -> dict[str, LogNews]:
@@ -182,7 +182,10 @@ class Logs(Protocol):
         ...
 
     async def delete(self, run_id: str) -> None:
-        """Delete a log with everything that was set aside of it. Nothing where there is none."""
+        """Delete a log with everything that was set aside of it, if there is one.
+
+        Either way `LogFeed.opened` names the run anew, unless there is no room to note it.
+        """
         ...
 
     def room(self) -> int:

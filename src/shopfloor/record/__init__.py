@@ -3,7 +3,7 @@
 from shopfloor.record.attendance import host_file, is_attended, is_host_alive
 from shopfloor.record.audit import AuditLog, local_process
 from shopfloor.record.durability import Durability
-from shopfloor.record.fanout import FanOut, SubscriberStats, Subscription
+from shopfloor.record.fanout import UNKNOWN, FanOut, Sleeper, SubscriberStats, Subscription, wake
 from shopfloor.record.files import (
     force_to_disk,
     is_locked,
@@ -20,6 +20,7 @@ from shopfloor.record.repair import Repair, torn_files
 from shopfloor.record.storage import Storage
 
 __all__ = [
+    "UNKNOWN",
     "AuditLog",
     "Cursor",
     "Durability",
@@ -30,6 +31,7 @@ __all__ = [
     "Repair",
     "Report",
     "SharedReads",
+    "Sleeper",
     "Storage",
     "SubscriberStats",
     "Subscription",
@@ -48,6 +50,7 @@ __all__ = [
     "read",
     "refuse_shared",
     "torn_files",
+    "wake",
     "whole_bytes",
     "write_private",
 ]

@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from shopfloor.limits import DROP_WARNING_SECONDS, SUBSCRIBER_EVENTS
-from shopfloor.log import Entry, Gap
+from shopfloor.limits import DROP_WARNING_SECONDS, FOLLOWER_DELTAS, SUBSCRIBER_EVENTS
+from shopfloor.log import Delta, Entry, Gap
 
 _log = logging.getLogger("shopfloor.record")
+
+UNKNOWN = -1
+"""The `last` of a fan-out that nobody has told how long the log is."""
 
 
 class SubscriberStats(msgspec.Struct, frozen=True):
@@ -35,7 +38,60 @@ class SubscriberStats(msgspec.Struct, frozen=True):
 if TYPE_CHECKING:
     import asyncio
 
-    _Sleeper = tuple[asyncio.AbstractEventLoop, int, asyncio.Future[None]]
+
+class Sleeper:
+    """A task that waits for news, and can be woken from any thread. Not for two tasks at once."""
+
+    def __init__(self) -> None:
+        self.is_listed = False
+        """Whether it is in the list of whoever will wake it."""
+        self.place: tuple[asyncio.AbstractEventLoop, int] | None = None
+        self.future: asyncio.Future[None] | None = None
+
+    def lie_down(self, sleepers: deque[Sleeper]) -> asyncio.Future[None]:
+        """Give a future that is done at the next `wake` of these sleepers."""
+        import asyncio  # a subscriber that waits has loaded it; a process that only reads files need not
+
+        loop = asyncio.get_running_loop()
+        self.future, self.place = loop.create_future(), (loop, threading.get_ident())
+        # Listed once, however often it gives up waiting and starts again.
+        if not self.is_listed:
+            self.is_listed = True
+            sleepers.append(self)
+        return self.future
+
+    async def sleep(self, seconds: float | None, sleepers: deque[Sleeper], has_news: Callable[[], bool]) -> None:
+        """Return when woken, or after that many seconds."""
+        future = self.lie_down(sleepers)
+        # Listed before this check, so that news that comes in between is not slept through.
+        if has_news():
+            return
+        if seconds is None:
+            await future
+            return
+        timer = future.get_loop().call_later(seconds, _finish, [future])
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+
+def wake(sleepers: deque[Sleeper]) -> None:
+    """Wake them all, from any thread."""
+    # One call per loop, however many sleep in it: that call costs more than all else here.
+    futures: dict[tuple[asyncio.AbstractEventLoop, int], list[asyncio.Future[None]]] = {}
+    with contextlib.suppress(IndexError):
+        while True:
+            sleeper = sleepers.popleft()
+            sleeper.is_listed = False
+            if sleeper.place is not None and sleeper.future is not None:
+                futures.setdefault(sleeper.place, []).append(sleeper.future)
+    here = threading.get_ident()
+    for (loop, thread), sleeping in futures.items():
+        # A loop that is closed has no subscribers left to wake.
+        with contextlib.suppress(RuntimeError):
+            # In the loop's own thread there is nobody to rouse, which saves two system calls.
+            (loop.call_soon if thread == here else loop.call_soon_threadsafe)(_finish, sleeping)
 
 
 class FanOut:
@@ -48,8 +104,8 @@ class FanOut:
     def __init__(self, last: int = 0) -> None:
         self.last = last
         """The newest event that every subscriber has been offered."""
+        self.sleepers: deque[Sleeper] = deque()
         self._subscriptions: tuple[Subscription, ...] = ()
-        self._sleepers: deque[_Sleeper] = deque()
         self._lock = threading.Lock()
         self._closed = False
         self._made = 0
@@ -57,16 +113,22 @@ class FanOut:
         self._room_until = last
         """Up to which event no buffer needs to be looked at, because each has room for them all."""
 
-    def subscribe(self, name: str | None = None, capacity: int = SUBSCRIBER_EVENTS) -> Subscription:
+    def subscribe(
+        self, name: str | None = None, capacity: int = SUBSCRIBER_EVENTS, *, deltas: bool = False
+    ) -> Subscription:
         """Events from the next one on. The caller keeps the publisher out meanwhile."""
         with self._lock:
             self._made += 1
-            subscription = Subscription(self, name or f"subscriber-{self._made}", capacity)
+            most_deltas = FOLLOWER_DELTAS if deltas else 0
+            subscription = Subscription(self, name or f"subscriber-{self._made}", capacity, most_deltas)
             subscription.ended = self._closed
             self._subscriptions = (*self._subscriptions, subscription)
             self._pushes = (*self._pushes, subscription.push)
             self._room_until = self.last
         return subscription
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
 
     def publish(self, entry: Entry) -> None:
         seq = entry.seq
@@ -76,8 +138,8 @@ class FanOut:
         else:
             self._offer(entry)
         self.last = seq
-        if self._sleepers:
-            self._wake()
+        if self.sleepers:
+            wake(self.sleepers)
 
     def _offer(self, entry: Entry) -> None:
         """Looks at each buffer, and finds for how many events nobody needs to look again: readers only make room."""
@@ -91,28 +153,26 @@ class FanOut:
             room = min(room, max(left - 1, 0))
         self._room_until = entry.seq + room
 
-    def sleep(self) -> asyncio.Future[None]:
-        """A future that is done at the next event or at the end."""
-        import asyncio  # whoever sleeps has loaded it; whoever only reads files need not
+    def publish_delta(self, delta: Delta) -> None:
+        for subscription in self._subscriptions:
+            if len(subscription.deltas) < subscription.most_deltas:
+                subscription.deltas.append(delta)
+        if self.sleepers:
+            wake(self.sleepers)
 
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self._sleepers.append((loop, threading.get_ident(), future))
-        return future
+    def notify(self) -> None:
+        """Have every subscriber look at the log."""
+        for subscription in self._subscriptions:
+            subscription.notified = True
+        if self.sleepers:
+            wake(self.sleepers)
 
-    def _wake(self) -> None:
-        # One call per loop, however many sleep in it: that call costs more than all else here.
-        futures: dict[tuple[asyncio.AbstractEventLoop, int], list[asyncio.Future[None]]] = {}
-        with contextlib.suppress(IndexError):
-            while True:
-                loop, thread, future = self._sleepers.popleft()
-                futures.setdefault((loop, thread), []).append(future)
-        here = threading.get_ident()
-        for (loop, thread), sleeping in futures.items():
-            # A loop that is closed has no subscribers left to wake.
-            with contextlib.suppress(RuntimeError):
-                # In the loop's own thread there is nobody to rouse, which saves two system calls.
-                (loop.call_soon if thread == here else loop.call_soon_threadsafe)(_finish, sleeping)
+    def restart(self, last: int) -> None:
+        """Continue after the event `last`. What was published does not lead there, so subscribers look at the log."""
+        is_known, self.last, self._room_until = self.last != UNKNOWN, last, last
+        for subscription in self._subscriptions:
+            subscription.restart(last)
+            subscription.notified = subscription.notified or is_known
 
     def stats(self) -> list[SubscriberStats]:
         return [subscription.stats() for subscription in self._subscriptions]
@@ -123,7 +183,7 @@ class FanOut:
             subscription.closed_at = self.last
             self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
             self._pushes = tuple(one.push for one in self._subscriptions)
-        self._wake()
+        wake(self.sleepers)
 
     def close(self) -> None:
         """Ends every subscription, once it has been drained. Twice is fine."""
@@ -131,17 +191,20 @@ class FanOut:
             self._closed = True
             for subscription in self._subscriptions:
                 subscription.ended = True
-        self._wake()
+        wake(self.sleepers)
 
 
 class Subscription:
     """One subscriber's buffer, for one reader. `async for` gives entries and gaps; `drain()` what is pending."""
 
-    def __init__(self, fanout: FanOut, name: str, capacity: int) -> None:
+    def __init__(self, fanout: FanOut, name: str, capacity: int, most_deltas: int = 0) -> None:
         self.name = name
         self.capacity = capacity
         self.pending: list[Entry] = []
         self.push = self.pending.append
+        self.most_deltas = most_deltas
+        self.deltas: list[Delta] = []
+        self.notified = False
         self.ended = False
         self.closed_at: int | None = None
         self._fanout = fanout
@@ -149,6 +212,7 @@ class Subscription:
         self._delivered = 0
         self._dropped = 0
         self._warned_at = -DROP_WARNING_SECONDS
+        self._sleeper = Sleeper()
 
     def drop(self) -> None:
         """Counts an event that there is no room for."""
@@ -158,30 +222,50 @@ class Subscription:
             self._warned_at = now
             _log.warning("subscriber %s is slow: %d events dropped so far (the log has them)", self.name, self._dropped)
 
-    def drain(self) -> list[Entry | Gap]:
-        """What is pending, oldest first, with the gaps where something was dropped. Never waits."""
+    def restart(self, last: int) -> None:
+        del self.pending[:]
+        self._seen = last
+
+    def drain(self) -> list[Entry | Gap | Delta]:
+        """What is pending, oldest first, with the gaps where something was dropped. Never waits.
+
+        An empty list, once, after `notify`: what is pending comes with the next call.
+        """
+        if self.notified:
+            self.notified = False
+            return []
         # Read before the buffer: all up to here has been offered, so what is not in the buffer was dropped.
         offered = self._fanout.last if self.closed_at is None else self.closed_at
         entries = self.pending[:]
         del self.pending[: len(entries)]
         self._delivered += len(entries)
-        seen, self._seen = self._seen, max(offered, entries[-1].seq if entries else 0)
-        if self._seen - seen == len(entries):
-            return cast("list[Entry | Gap]", entries)
-        return list(_with_gaps(entries, seen, self._seen))
+        seen, self._seen = self._seen, max(offered, entries[-1].seq if entries else UNKNOWN)
+        whole = self._seen - seen == len(entries)
+        items = cast("list[Entry | Gap]", entries) if whole else list(_with_gaps(entries, seen, self._seen))
+        if not self.deltas:
+            return cast("list[Entry | Gap | Delta]", items)
+        # After the events: a delta of a message whose event was taken here is taken here, too.
+        deltas = self.deltas[:]
+        del self.deltas[: len(deltas)]
+        return list(_with_deltas(items, deltas))
 
-    async def batch(self) -> list[Entry | Gap]:
+    def _has_news(self) -> bool:
+        return bool(self.pending or self.notified or self.deltas or self.ended or self._seen != self._fanout.last)
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Return when something was published or notified since the last `drain`, or after that many seconds."""
+        if not self._has_news():
+            await self._sleeper.sleep(seconds, self._fanout.sleepers, self._has_news)
+
+    async def batch(self) -> list[Entry | Gap | Delta]:
         """Waits until something is pending and gives all of it; an empty list is the end."""
         while True:
             ended = self.ended
             if (items := self.drain()) or ended:
                 return items
-            # To bed before the second look, so that nothing that comes in between is slept through.
-            wake = self._fanout.sleep()
-            if not self.pending and not self.ended:
-                await wake
+            await self.wait()
 
-    async def __aiter__(self) -> AsyncIterator[Entry | Gap]:
+    async def __aiter__(self) -> AsyncIterator[Entry | Gap | Delta]:
         while items := await self.batch():
             for item in items:
                 yield item
@@ -210,6 +294,17 @@ def _with_gaps(entries: list[Entry], seen: int, until: int) -> Iterator[Entry | 
         seen = entry.seq
     if seen < until:
         yield Gap(seen + 1, until)
+
+
+def _with_deltas(items: list[Entry | Gap], deltas: list[Delta]) -> Iterator[Entry | Gap | Delta]:
+    """Each delta after the event that it follows, and before the next."""
+    left = deque(deltas)
+    for item in items:
+        first = item.first if isinstance(item, Gap) else item.seq
+        while left and left[0].after < first:
+            yield left.popleft()
+        yield item
+    yield from left
 
 
 def _finish(futures: list[asyncio.Future[None]]) -> None:

@@ -150,6 +150,13 @@ class Cursor:
             self._shared.keep(place, _Chunk(entries, self._offset, self.seq, self._mark))
         return entries
 
+    def advance(self, entry: Entry) -> None:
+        """Move behind an event that its writer gave us: the next. Whether it stands there is checked by `poll`."""
+        line = entry.raw + b"\n"
+        self.seq, start = entry.seq, self._offset
+        self._offset += len(line)
+        self._mark = _Mark(start, self._offset, line[:_MARK_BYTES])
+
     def _read(self) -> list[Entry | Reset]:
         entries: list[Entry | Reset] = []
         while not entries and (lines := self._lines()):

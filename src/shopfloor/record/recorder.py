@@ -9,18 +9,13 @@ import threading
 from pathlib import Path
 from time import time
 from types import TracebackType
-from typing import Any, cast
 
 import msgspec
-from msgspec.structs import replace
 
-from shopfloor.decoding import convert
 from shopfloor.errors import (
     InvalidEvent,
-    LogBusy,
     LogClosed,
     LogExists,
-    RunEnded,
     StorageError,
     storage_error,
 )
@@ -35,11 +30,14 @@ from shopfloor.log import (
     Line,
     Payload,
     RunCompleted,
-    RunStarted,
+    check_next,
     check_size,
     checked_run_id,
     encode,
     encode_into,
+    event_time,
+    log_busy,
+    masked,
     timestamp_of,
     unknown_kind,
 )
@@ -122,10 +120,7 @@ class Recorder:
             raise storage_error(error, f"cannot open {self.path}") from error
         if not lock(descriptor):
             os.close(descriptor)
-            raise LogBusy(
-                f"another process is writing the log of {self.run_id}",
-                hint="a log has one writer; read it with `shopfloor tail` or wait until the run ends",
-            )
+            raise log_busy(self.run_id)
         return descriptor
 
     def _repair(self) -> Tail:
@@ -157,6 +152,11 @@ class Recorder:
         """The `seq` of the last event; 0 while there is none."""
         return self._written[0]
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last event is the outcome."""
+        return self._written[2]
+
     def waits_for_disk(self, payload: Payload) -> bool:
         """Whether `append` of this payload waits until it is forced to disk."""
         return payload.event_type.startswith(_DURABLE_AT_ONCE[self._durability])
@@ -171,9 +171,9 @@ class Recorder:
         at: str | None = None,
     ) -> Entry:
         """Writes one event and tells the subscribers. On an error nothing was written and no `seq` is used up.
-        `at` is its time, where somebody else knows it better than our clock (see `_in_order`)."""
+        `at` is its time, where somebody else knows it better than our clock (see `event_time`)."""
         if self._mask is not None:
-            payload = _masked(self._mask, payload)
+            payload = masked(self._mask, payload)
         try:
             check, event_type, durable, outcome = self._kinds[type(payload)]
         except KeyError:
@@ -190,7 +190,7 @@ class Recorder:
             if not since <= (now := time()) < until:
                 timestamp = self._tick(now)
             if at is not None or timestamp < self._newest:
-                timestamp, payload = self._in_order(timestamp, at, payload)
+                timestamp, payload = event_time(self._newest, timestamp, at, payload)
             event = Line(
                 seq=seq,
                 run_id=self.run_id,
@@ -239,24 +239,12 @@ class Recorder:
         self._clock = (ms / 1000, (ms + 1) / 1000, text)
         return text
 
-    def _in_order(self, now: str, at: str | None, payload: Payload) -> tuple[str, Payload]:
-        """The time of an event, and its payload. Times never run backwards in a log, also if our clock was set back.
-        Where `at` is before the last event, or still to come, our clock's time is used, and the payload says so.
-        """
-        now = max(now, self._newest)
-        if at is None:
-            return now, payload
-        return (at, payload) if self._newest <= at <= now else (now, replace(payload, clock="reader"))
-
     def _prepare(self, payload: Payload) -> None:
         """What need not be asked for every event: may this one be written, and is there something to mend first?"""
         seq, size, ended = self._written
         if self._descriptor < 0:
             raise LogClosed(f"the log of {self.run_id} is closed")
-        if ended:
-            raise RunEnded(f"the run {self.run_id} has its outcome; nothing can follow it")
-        if not seq and not isinstance(payload, RunStarted):
-            raise InvalidEvent(f"a log begins with run.started, not with {payload.event_type}")
+        check_next(self.run_id, seq, payload, has_ended=ended)
         if self._failure is not None or os.fstat(self._descriptor).st_size != size:
             self._mend()
 
@@ -347,12 +335,3 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _masked(hook: Hook, payload: Payload) -> Payload:
-    data = cast("dict[str, Any]", msgspec.to_builtins(payload, str_keys=True))
-    changed = hook(data)
-    try:
-        return payload if changed == data else convert(changed, type(payload))
-    except msgspec.ValidationError as error:
-        raise InvalidEvent(f"masking broke a {payload.event_type} event: {error}") from error

@@ -33,6 +33,7 @@ class Storage:
         self.tokens = root / "tokens.json"
         self.projects = root / "projects.json"
         self.audit = root / "audit.jsonl"
+        self.live_socket = root / "live.sock"
         self.server_lock = root / "server.lock"
         self.server_address = root / "server.json"
         self.server_log = root / "server.log"

@@ -18,7 +18,7 @@ from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.problems import HANDLERS
 from shopfloor.server.services import Services
 from shopfloor.server.spans import SpanStates
-from shopfloor.server.watchers import Watchers
+from shopfloor.server.watchers import ClientTracker
 
 OPERATIONS = tuple(
     operation
@@ -30,11 +30,11 @@ OPERATIONS = tuple(
 def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
     """The app; without its pages it is the API alone, for a client in this process."""
     stopping = anyio.Event()
-    watchers = Watchers(services, stopping)
+    watchers = ClientTracker(services, stopping)
     app = Starlette(
         routes=[operation.route() for operation in OPERATIONS],
         middleware=[
-            Middleware(Gate, tokens=services.tokens, allowed_hosts=services.allowed_hosts, audit=services.audit),
+            Middleware(Gate, access=services.access, allowed_hosts=services.allowed_hosts, audit=services.audit),
             Middleware(BodyLimit),
             Middleware(
                 GZipMiddleware,
@@ -65,4 +65,4 @@ def _add_pages(app: Starlette, services: Services) -> None:
 
     app.router.routes += ROUTES
     app.state.page = PageFiles(services.page)
-    app.state.openapi = cache(lambda: openapi(OPERATIONS, services.version, services.tokens.cookie))
+    app.state.openapi = cache(lambda: openapi(OPERATIONS, services.version, services.access.cookie))

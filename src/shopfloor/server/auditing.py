@@ -8,9 +8,9 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from shopfloor.record import AuditLog
+from shopfloor.ports import Audit
+from shopfloor.server.access import Caller
 from shopfloor.server.services import Services
-from shopfloor.server.tokens import Caller
 
 _STATE = "caller"
 NOBODY = "nobody"
@@ -29,14 +29,14 @@ def address_of(scope: Scope) -> str | None:
     return client[0] if client else None
 
 
-def audit(request: Request, action: str, *, run_id: str | None = None, detail: str | None = None) -> None:
+async def audit(request: Request, action: str, *, run_id: str | None = None, detail: str | None = None) -> None:
     """Note what a request has done. Call it after the deed and before the answer."""
     served: Services = request.app.state.services
-    audit_scope(served.audit, request.scope, action, run_id=run_id, detail=detail)
+    await audit_scope(served.audit, request.scope, action, run_id=run_id, detail=detail)
 
 
-def audit_scope(
-    log: AuditLog | None,
+async def audit_scope(
+    log: Audit | None,
     scope: Scope,
     action: str,
     *,
@@ -47,7 +47,7 @@ def audit_scope(
     if log is None:
         return
     caller = caller or caller_of(scope)
-    log.write(
+    await log.write(
         action,
         by=str(caller) if caller else NOBODY,
         role=caller.role if caller else None,

@@ -10,13 +10,13 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shopfloor.errors import Forbidden, Unauthorized
-from shopfloor.record import AuditLog
+from shopfloor.ports import Audit, Role
+from shopfloor.server.access import AccessControl, Caller
 from shopfloor.server.auditing import address_of, audit_scope, set_caller
 from shopfloor.server.limits import SESSION_SECONDS
 from shopfloor.server.login_limiter import LoginLimiter
 from shopfloor.server.page_style import STYLE
 from shopfloor.server.problems import problem_of
-from shopfloor.server.tokens import Caller, Role, Tokens
 
 LOGIN: Final = "/login"
 """Where a browser brings the code of a login link, or a token."""
@@ -46,10 +46,10 @@ class Gate:
     """ASGI middleware around all routes, also those that are not there."""
 
     def __init__(
-        self, app: ASGIApp, *, tokens: Tokens, allowed_hosts: tuple[str, ...], audit: AuditLog | None = None
+        self, app: ASGIApp, *, access: AccessControl, allowed_hosts: tuple[str, ...], audit: Audit | None = None
     ) -> None:
         self._app = app
-        self._tokens = tokens
+        self._access = access
         self._audit = audit
         self._refusals = LoginLimiter()
         self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
@@ -74,11 +74,11 @@ class Gate:
                 headers = MutableHeaders(scope=message)
                 _guard(headers)
                 if renewed is not None:
-                    headers.append("set-cookie", session_cookie(self._tokens.cookie, renewed, scope))
+                    headers.append("set-cookie", session_cookie(self._access.cookie, renewed, scope))
             await send(message)
 
         try:
-            renewed = self._check(scope)
+            renewed = await self._check(scope)
             await self._app(scope, receive, send_guarded)
         except Exception as error:
             if begun:
@@ -88,25 +88,25 @@ class Gate:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            self._check(scope)
+            await self._check(scope)
         except (Forbidden, Unauthorized) as error:
             await receive()
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": error.message})
             return
         await self._app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> str | None:
+    async def _check(self, scope: Scope) -> str | None:
         """Raise what a request is refused with; the secret of a session that was renewed by the request."""
         headers = Headers(scope=scope)
         self._check_host(scope, headers)
         _check_origin(headers)
         if scope["path"] in _OPEN:
             return None
-        caller, secret = self._caller(scope, headers)
+        caller, secret = await self._caller(scope, headers)
         set_caller(scope, caller)
         # Logging out takes nothing from anybody else.
         _check_role(caller.role, reading=scope.get("method", "GET") in _READING or scope["path"] == LOGOUT)
-        return secret if caller.expires_soon and self._tokens.renew(secret) else None
+        return secret if caller.expires_soon and await self._access.renew(secret) else None
 
     def _check_host(self, scope: Scope, headers: Headers) -> None:
         """Refuses names that are not ours: a page that had its own name point here (DNS rebinding) is stopped by it."""
@@ -127,22 +127,22 @@ class Gate:
         without_port = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         return host in self._allowed_hosts or without_port in self._allowed_hosts
 
-    def _caller(self, scope: Scope, headers: Headers) -> tuple[Caller, str]:
+    async def _caller(self, scope: Scope, headers: Headers) -> tuple[Caller, str]:
         """Who asks, by a token or by a browser's session, and the secret that says so."""
         said = headers.get("authorization")
         if said is not None:
             scheme, _, secret = said.partition(" ")
             secret = secret.strip() if scheme.lower() == "bearer" else ""
-            caller = self._tokens.caller_of_token(secret) if secret else None
+            caller = await self._access.caller_of_token(secret) if secret else None
         else:
-            secret = session_of(headers, self._tokens.cookie) or ""
-            caller = self._tokens.caller_of_session(secret) if secret else None
+            secret = session_of(headers, self._access.cookie) or ""
+            caller = await self._access.caller_of_session(secret) if secret else None
         if caller is not None:
             return caller, secret
         if not secret:
             raise Unauthorized("a token is needed", hint=_LOGIN_HINT)
         if self._refusals.fail(address_of(scope)):
-            audit_scope(self._audit, scope, "access.refused", detail="token" if said is not None else "session")
+            await audit_scope(self._audit, scope, "access.refused", detail="token" if said is not None else "session")
         raise Unauthorized(
             "this token is not known here" if said is not None else "this session has ended", hint=_LOGIN_HINT
         )

@@ -43,10 +43,10 @@ async def execute_worker(request: Request, params: ExecuteParams) -> Response:
         wait = None if asked.detach else served.client_wait_seconds
         run_id = await works.dispatch(asked.request(params.slug), RunOrigin(client_wait_seconds=wait))
         state = StreamState()
-        audit(request, "run.dispatched", run_id=run_id, detail=params.slug)
+        await audit(request, "run.dispatched", run_id=run_id, detail=params.slug)
     else:
         run_id, state = asked.execution_id, await _continued(served.logs, works, params.slug, asked)
-        audit(request, "run.answered", run_id=run_id)
+        await audit(request, "run.answered", run_id=run_id)
     watchers = watchers_of(request)
     stopping: anyio.Event = request.app.state.stopping
     return EventStream(

@@ -61,7 +61,7 @@ async def download_log(request: Request, asked: RunParams) -> Response:
     copy = await services_of(request).logs.copy(asked.run_id)
     if copy is None:
         raise RunNotFound(f"there is no log of a run {asked.run_id}")
-    audit(request, "run.exported", run_id=asked.run_id)
+    await audit(request, "run.exported", run_id=asked.run_id)
     headers = {
         "Content-Disposition": f'attachment; filename="{asked.run_id}.jsonl"',
         "Content-Length": str(copy.size),

@@ -29,7 +29,7 @@ async def make_run(request: Request, _: NoParams) -> Response:
     works = works_of(request)
     wanted = await body_of(request, _run_request)
     run_id = await works.dispatch(wanted)
-    audit(request, "run.dispatched", run_id=run_id, detail=wanted.worker)
+    await audit(request, "run.dispatched", run_id=run_id, detail=wanted.worker)
     return answer(RunAnswer(run_id))
 
 
@@ -46,7 +46,7 @@ async def cancel_run(request: Request, asked: RunParams) -> Response:
     works = works_of(request)
     order = await body_of(request, _cancel_order) if await request.body() else CancelOrder()
     await works.cancel(asked.run_id, reason=order.reason or "somebody cancelled it")
-    audit(request, "run.cancelled", run_id=asked.run_id, detail=order.reason)
+    await audit(request, "run.cancelled", run_id=asked.run_id, detail=order.reason)
     run = await owned_run(services_of(request).store, asked.run_id)
     return answer(CancelAnswer(asked.run_id, shown_status(run.row.status)))
 
@@ -59,7 +59,7 @@ async def answer_run(request: Request, asked: RunParams) -> Response:
     works = works_of(request)
     order = await body_of(request, _answer_order)
     await works.answer(asked.run_id, [order.as_result()])
-    audit(request, "run.answered", run_id=asked.run_id)
+    await audit(request, "run.answered", run_id=asked.run_id)
     return answer(RunAnswer(asked.run_id))
 
 
@@ -75,7 +75,7 @@ async def list_providers(request: Request, _: NoParams) -> Response:
 async def resume_run(request: Request, asked: RunParams) -> Response:
     """Resumes a run that has not ended and has no host, for example because its host was killed."""
     await works_of(request).resume(asked.run_id)
-    audit(request, "run.resumed", run_id=asked.run_id)
+    await audit(request, "run.resumed", run_id=asked.run_id)
     return answer(RunAnswer(asked.run_id))
 
 

@@ -60,33 +60,35 @@ async def log_in(request: Request) -> Response:
     """Trade the code of a login link, or a token, for a session of the browser, and leave the address behind."""
     served: Services = request.app.state.services
     limiter: LoginLimiter = request.app.state.logins
-    tokens, address = served.tokens, address_of(request.scope)
+    access, address = served.access, address_of(request.scope)
     code, token = request.query_params.get("code", ""), request.query_params.get("token", "")
     here = {"address": address, "client": (request.headers.get("user-agent") or "")[:AUDIT_TEXT_CHARS] or None}
     answer = RedirectResponse(own_path(request.query_params.get("next", "")), status_code=303)
     # A code is 32 random bytes, so that nobody guesses one: it works also while tokens are being guessed.
-    secret = tokens.log_in_by_code(code, **here) if code else None
+    secret = await access.log_in_by_code(code, **here) if code else None
     if secret is None and token:
         limiter.check(address)
-        secret = tokens.log_in_by_token(token, **here)
+        secret = await access.log_in_by_token(token, **here)
     if secret is None:
-        held = session_of(request.headers, tokens.cookie)
-        if code and held and tokens.caller_of_session(held):
+        held = session_of(request.headers, access.cookie)
+        if code and held and await access.caller_of_session(held):
             # The link was used before, and by this browser: it is logged in.
             return answer
-        _refuse_login(request, limiter)
-    caller = tokens.caller_of_session(secret or "")
-    audit_scope(served.audit, request.scope, "session.begun", caller=caller, detail="by link" if code else "by token")
-    answer.headers.append("set-cookie", session_cookie(tokens.cookie, secret or "", request.scope))
+        await _refuse_login(request, limiter)
+    caller = await access.caller_of_session(secret or "")
+    await audit_scope(
+        served.audit, request.scope, "session.begun", caller=caller, detail="by link" if code else "by token"
+    )
+    answer.headers.append("set-cookie", session_cookie(access.cookie, secret or "", request.scope))
     return answer
 
 
-def _refuse_login(request: Request, limiter: LoginLimiter) -> NoReturn:
+async def _refuse_login(request: Request, limiter: LoginLimiter) -> NoReturn:
     served: Services = request.app.state.services
     address = address_of(request.scope)
     limiter.check(address)
     limiter.fail(address)
-    audit_scope(served.audit, request.scope, "login.failed")
+    await audit_scope(served.audit, request.scope, "login.failed")
     raise Unauthorized(
         "this login link is not valid here: it works once, and for a quarter of an hour",
         hint="`shopfloor login` prints a fresh one",
@@ -96,13 +98,13 @@ def _refuse_login(request: Request, limiter: LoginLimiter) -> NoReturn:
 async def log_out(request: Request) -> Response:
     """End the session of the browser that asks; a token is not touched."""
     served: Services = request.app.state.services
-    secret = session_of(request.headers, served.tokens.cookie)
+    secret = session_of(request.headers, served.access.cookie)
     caller = caller_of(request.scope)
     if secret and caller is not None and caller.kind == "session":
-        served.tokens.log_out(secret)
-        audit(request, "session.ended", detail="logged out")
+        await served.access.log_out(secret)
+        await audit(request, "session.ended", detail="logged out")
     answer = Response(status_code=204)
-    answer.headers.append("set-cookie", session_cookie(served.tokens.cookie, "", request.scope, max_age=0))
+    answer.headers.append("set-cookie", session_cookie(served.access.cookie, "", request.scope, max_age=0))
     return answer
 
 

@@ -27,7 +27,7 @@ async def pin_run(request: Request, asked: RunParams) -> Response:
     body = await body_of(request, _pin_request)
     if not await served.store.pin(asked.run_id, pinned=body.pinned):
         raise RunNotFound(f"there is no run {asked.run_id}")
-    audit(request, "run.pinned" if body.pinned else "run.unpinned", run_id=asked.run_id)
+    await audit(request, "run.pinned" if body.pinned else "run.unpinned", run_id=asked.run_id)
     await served.changes.tell(asked.run_id)
     return answer(await item_of(await owned_run(served.store, asked.run_id), served.logs))
 
@@ -40,7 +40,9 @@ async def delete_run(request: Request, asked: DeleteParams) -> Response:
         raise Forbidden("runs cannot be deleted here")
     deleted = await delete(asked.run_id, force=asked.force)
     for run_id in deleted:
-        audit(request, "run.deleted", run_id=run_id, detail=None if run_id == asked.run_id else f"with {asked.run_id}")
+        await audit(
+            request, "run.deleted", run_id=run_id, detail=None if run_id == asked.run_id else f"with {asked.run_id}"
+        )
     return answer(Deleted(deleted))
 
 

@@ -9,10 +9,9 @@ from typing import Protocol
 import msgspec
 
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
-from shopfloor.ports import Changes, LogReader, ProviderInfo, Store, Works
-from shopfloor.record import AuditLog
+from shopfloor.ports import Audit, Changes, LogReader, ProviderInfo, Store, Watchers, Works
+from shopfloor.server.access import AccessControl
 from shopfloor.server.limits import HEARTBEAT_SECONDS
-from shopfloor.server.tokens import Tokens
 
 
 class DeleteRun(Protocol):
@@ -25,9 +24,10 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     logs: LogReader
     changes: Changes
-    tokens: Tokens
+    access: AccessControl
+    watchers: Watchers
     version: str
-    audit: AuditLog | None = None
+    audit: Audit | None = None
     """Where it is None, what is done here is in no audit log."""
     delete_run: DeleteRun | None = None
     """Where it is None, runs cannot be deleted here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from typing import TypeVar
 
 import anyio
@@ -65,7 +65,7 @@ class EventStream(Response):
         *sources: Frames,
         heartbeat: float,
         stopping: anyio.Event,
-        within: AbstractContextManager[None] | None = None,
+        within: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -78,7 +78,7 @@ class EventStream(Response):
         self._sending = anyio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._within:
+        async with self._within:
             await self._stream(receive, send)
 
     async def _stream(self, receive: Receive, send: Send) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 
 import anyio
 import msgspec
@@ -66,7 +66,7 @@ async def _frames_of(served: Services, run_id: str, after: int) -> Frames:
 
 
 def event_stream(
-    request: Request, served: Services, *sources: Frames, within: AbstractContextManager[None] | None = None
+    request: Request, served: Services, *sources: Frames, within: AbstractAsyncContextManager[None] | None = None
 ) -> EventStream:
     stopping: anyio.Event = request.app.state.stopping
     return EventStream(*sources, heartbeat=served.heartbeat_seconds, stopping=stopping, within=within)

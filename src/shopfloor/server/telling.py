@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from shopfloor.errors import OutcomeUnknown, RunNotFound
@@ -27,7 +27,9 @@ from shopfloor.views import (
 _DONE: Final = told_frame(DONE.encode())
 
 
-async def told(store: Store, logs: LogReader, run_id: str, state: StreamState, finished: Callable[[], None]) -> Frames:
+async def told(
+    store: Store, logs: LogReader, run_id: str, state: StreamState, finished: Callable[[], Awaitable[None]]
+) -> Frames:
     """What comes after `state`, up to the first `finish`. `finished` is called before that is sent."""
     yield told_frame(encode_event(begin(run_id)), state.seq or None)
     async with closing(follow_tree(store, logs, run_id, after=state.seq, patient=True)) as batches:
@@ -40,13 +42,13 @@ async def told(store: Store, logs: LogReader, run_id: str, state: StreamState, f
                     continue
                 state, events = entry_step(state, one)
                 if over := _up_to_finish(events):
-                    finished()
+                    await finished()
                 frames += _framed(events, one.seq if isinstance(one, Entry) else None)
                 if over:
                     yield b"".join([*frames, _DONE])
                     return
             yield b"".join(frames)
-    finished()
+    await finished()
     lost = OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="was it deleted?")
     yield b"".join([*_framed([event_of(lost), finish("error")], None), _DONE])
 

@@ -1,11 +1,10 @@
-"""The clients that execute runs, and the end of runs whose client hung up."""
+"""The end of runs whose client hung up."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import anyio
 import anyio.abc
@@ -19,8 +18,8 @@ from shopfloor.views import RATE_LIMIT
 _log = logging.getLogger("shopfloor.server")
 
 
-class Watchers:
-    """Counts the open connections of the clients that execute each run.
+class ClientTracker:
+    """Tracks the clients that execute runs, and cancels the runs that they leave.
 
     A run is bound to its clients from `execute` or `continue` on, until the server ends the stream: because the run has
     ended, or because it waits for somebody. When the last client of a bound run hangs up and none returns within the
@@ -30,10 +29,6 @@ class Watchers:
     def __init__(self, served: Services, stopping: anyio.Event) -> None:
         self._served = served
         self._stopping = stopping
-        self._open: Counter[str] = Counter()
-        self._bound: set[str] = set()
-        self._left: dict[str, object] = {}
-        """The bound runs without a client, each with a token of the hang-up; a client that returns removes it."""
         self._tasks: anyio.abc.TaskGroup | None = None
 
     @asynccontextmanager
@@ -46,45 +41,42 @@ class Watchers:
                 self._tasks.cancel_scope.cancel()
         self._tasks = None
 
-    @contextmanager
-    def watching(self, run_id: str, *, bound: bool = True) -> Generator[None]:
+    @asynccontextmanager
+    async def watching(self, run_id: str, *, bound: bool = True) -> AsyncGenerator[None]:
         """Count a client of this run, which is bound to its clients from now on, or no longer."""
-        (self._bound.add if bound else self._bound.discard)(run_id)
-        self._left.pop(run_id, None)
-        self._open[run_id] += 1
+        await self._served.watchers.enter(run_id, bound=bound)
         try:
             yield
         finally:
-            self._open[run_id] -= 1
-            if not self._open[run_id]:
-                del self._open[run_id]
-                self._all_gone(run_id)
+            # A request that is cancelled has a client less, too.
+            with anyio.CancelScope(shield=True):
+                await self._leave(run_id)
 
-    def release(self, run_id: str) -> None:
+    async def release(self, run_id: str) -> None:
         """Unbind a run that has ended, or that waits for somebody: the server ends its streams."""
-        self._bound.discard(run_id)
+        await self._served.watchers.release(run_id)
 
-    def _all_gone(self, run_id: str) -> None:
-        if run_id not in self._bound:
+    async def _leave(self, run_id: str) -> None:
+        hang_up = await self._served.watchers.leave(run_id)
+        if hang_up is None:
             return
         if self._tasks is None or self._stopping.is_set():
             # The server ended the stream, not the client: the next server goes on with the run.
-            self._bound.discard(run_id)
+            await self.release(run_id)
             return
-        self._left[run_id] = left = object()
-        self._tasks.start_soon(self._cancel_unless_watched, run_id, left)
+        self._tasks.start_soon(self._cancel_unless_watched, run_id, hang_up)
 
-    async def _cancel_unless_watched(self, run_id: str, left: object) -> None:
+    async def _cancel_unless_watched(self, run_id: str, hang_up: str) -> None:
         await anyio.sleep(self._served.execute_grace_seconds)
-        if self._left.get(run_id) is not left:
-            return
-        del self._left[run_id]
-        self._bound.discard(run_id)
         try:
+            if not await self._served.watchers.is_abandoned(run_id, hang_up):
+                return
             if self._served.works is not None and not await self._waits_for_somebody(run_id):
                 await self._served.works.cancel(run_id, reason="its client has gone")
                 if self._served.audit is not None:
-                    self._served.audit.write("run.cancelled", by="server", run_id=run_id, detail="its client has gone")
+                    await self._served.audit.write(
+                        "run.cancelled", by="server", run_id=run_id, detail="its client has gone"
+                    )
         except (RunEnded, RunNotFound):
             pass
         except Exception as error:  # noqa: BLE001 - a run that cannot be cancelled must not keep the others from it
@@ -101,5 +93,5 @@ class Watchers:
         return below is not None and bool(below.tool_calls)
 
 
-def watchers_of(request: Request) -> Watchers:
+def watchers_of(request: Request) -> ClientTracker:
     return request.app.state.watchers

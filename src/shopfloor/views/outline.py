@@ -77,8 +77,9 @@ class Outline(msgspec.Struct):
         return "waiting" if step.asks is not None else "running"
 
 
-def outline(events: Iterable[Event]) -> Outline:
-    state = Outline()
+def outline(events: Iterable[Event], state: Outline | None = None) -> Outline:
+    """Fold events into a new outline, or into `state`, that of the events before them."""
+    state = state or Outline()
     for event in events:
         _fold(state, event)
     return state

@@ -1,5 +1,7 @@
 """The composition root: the only package that names adapters."""
 
+from shopfloor.adapters.local import local_process
+from shopfloor.wiring.access import access_control, open_audit
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.in_process import open_api, open_client
 from shopfloor.wiring.providers import find_providers, provider_names, surroundings, transcript_of
@@ -13,12 +15,15 @@ __all__ = [
     "ServerThread",
     "Shop",
     "Workers",
+    "access_control",
     "find_providers",
     "local_engine",
     "local_office",
+    "local_process",
     "local_shop",
     "memory_office",
     "open_api",
+    "open_audit",
     "open_client",
     "open_projects",
     "provider_names",

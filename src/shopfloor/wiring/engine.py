@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shopfloor.adapters.local import LocalHosts
+import msgspec
+
 from shopfloor.log import Masking
 from shopfloor.wiring.settings import Workers
 from shopfloor.wiring.storage import Office, Shop, local_shop, open_projects
@@ -36,21 +37,18 @@ async def local_engine(
     """
     from shopfloor.adapters.models import LocalModels
     from shopfloor.adapters.providers import NAMES, price, provider
-    from shopfloor.engine import AgentDesk, Catalogue, StoragePorts, assemble, bare_definitions, default_folders
+    from shopfloor.engine import AgentDesk, Catalogue, assemble, bare_definitions, default_folders
 
     storage = office.storage
     folders = default_folders(storage.root, workers.folders)
     catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES), projects=open_projects(storage).all)
     models = LocalModels() if script is None else LocalModels(script=script, piece_seconds=0)
-    reader = office.reader
-    own = nullcontext(shop) if shop else local_shop(storage, mask=mask, live=office.live, alone=alone)
+    own = nullcontext(shop) if shop else local_shop(storage, mask=mask, bus=office.bus, alone=alone)
     with own as opened:
         logs, processes = opened.logs, opened.processes
-        ports = StoragePorts(
-            storage=storage, store=office.store, queue=office.queue, hosts=LocalHosts(storage), logs=logs, reader=reader
-        )
+        ports = msgspec.structs.replace(office.ports, logs=logs)
         agents = AgentDesk(
-            provider=provider, processes=processes, logs=logs, reader=reader, prices=price, env=os.environ
+            provider=provider, processes=processes, logs=logs, reader=ports.reader, prices=price, env=os.environ
         )
         cwd, slots = str(Path.cwd()), workers.slots
         try:

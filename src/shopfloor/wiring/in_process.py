@@ -11,6 +11,7 @@ import anyio
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Masking
 from shopfloor.record import Storage, refuse_shared
+from shopfloor.wiring.access import access_control
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.settings import Workers
 from shopfloor.wiring.storage import Office, local_office
@@ -38,11 +39,11 @@ async def open_api(storage: Storage) -> AsyncGenerator[Api]:
             await api.close()
         return
 
-    from shopfloor.server import Tokens, create_app
+    from shopfloor.server import create_app
 
     async with local_office(storage) as office:
         await _look_at_files(office)
-        token = Tokens(storage.tokens).admin_token()
+        token = await access_control(storage).admin_token()
         async with _called(create_app(office.services(), has_pages=False), token) as transport:
             yield Api(_HERE, transport=transport)
 
@@ -76,7 +77,7 @@ async def open_client(
     """
     from shopfloor.client import Client, find_server, named_server
     from shopfloor.engine import ClaimPolicy
-    from shopfloor.server import Tokens, create_app
+    from shopfloor.server import create_app
 
     address = named_server() if can_run else find_server(storage)
     if address is not None and mask is not None:
@@ -89,7 +90,7 @@ async def open_client(
             yield client
         return
     refuse_shared(storage.root)
-    token = Tokens(storage.tokens).admin_token()
+    token = await access_control(storage).admin_token()
     policy = ClaimPolicy.OWN if can_run else ClaimPolicy.CANCELLED
     async with (
         local_office(storage) as office,
@@ -110,5 +111,5 @@ async def _look_at_files(office: Office) -> None:
     from shopfloor.engine import reconcile
 
     await office.ingest.catch_up()
-    if await reconcile(office.storage, office.store):
+    if await reconcile(office.ports):
         await office.ingest.catch_up()

@@ -14,6 +14,7 @@ import msgspec
 
 from shopfloor.errors import ResourceLimit, ServerRunning, storage_error
 from shopfloor.record import Storage, lock, open_for_append, refuse_shared, write_private
+from shopfloor.wiring.access import access_control
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.settings import Workers
 from shopfloor.wiring.storage import local_office, open_projects
@@ -82,14 +83,14 @@ async def serve_storage(
 
     from shopfloor.client import Address
     from shopfloor.engine import finish_deletions, keep, keep_until_lost, take_over
-    from shopfloor.server import Tokens, create_app, serve, serving_limits
+    from shopfloor.server import create_app, serve, serving_limits
 
     workers = workers or Workers()
     limits = serving_limits(workers.slots)
     lost: list[Exception] = []
 
     with the_one_server(storage):
-        token = Tokens(storage.tokens).admin_token()
+        token = await access_control(storage).admin_token()
         open_projects(storage).add(str(Path.cwd()))
 
         def started(url: str) -> None:
@@ -98,15 +99,14 @@ async def serve_storage(
             write_private(storage.server_address, msgspec.json.encode(Address(url, token, pid)))
             on_started(url, token)
 
-        async with local_office(storage) as office, local_engine(office, workers) as engine:
-            await finish_deletions(storage, office.store, office.queue)
-            await take_over(storage, office.queue, engine.resumption)
+        async with local_office(storage, is_server=True) as office, local_engine(office, workers) as engine:
+            await finish_deletions(engine.ports)
+            await take_over(engine.ports, engine.resumption)
             await office.queue.show_queued()
             async with anyio.create_task_group() as tasks:
 
                 async def keeper() -> None:
-                    kept = (storage, office.store, office.queue, office.ingest, engine.resumption)
-                    upkeep = partial(keep, *kept, keep_seconds=keep_seconds)
+                    upkeep = partial(keep, engine.ports, office.ingest, engine.resumption, keep_seconds=keep_seconds)
                     lost.append(await keep_until_lost(office.store, engine.scheduler, upkeep))
                     tasks.cancel_scope.cancel()
 

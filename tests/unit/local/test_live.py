@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from shopfloor.adapters.local import Live, LocalLogReader, LocalLogs
+from shopfloor.adapters.local import LocalBus, LocalLogReader, LocalLogs
 from shopfloor.errors import RunNotFound
 from shopfloor.limits import FOLLOWER_DELTAS
 from shopfloor.log import (
@@ -27,7 +27,7 @@ from shopfloor.log import (
     new_run_id,
 )
 from shopfloor.ports import Log
-from shopfloor.record import Storage
+from shopfloor.record import Recorder, Storage
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 10.0
@@ -43,24 +43,24 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def live() -> Live:
-    return Live()
+def bus() -> LocalBus:
+    return LocalBus()
 
 
 @pytest.fixture
-def logs(storage: Storage, live: Live) -> LocalLogs:
-    return LocalLogs(storage, live=live)
+def logs(storage: Storage, bus: LocalBus) -> LocalLogs:
+    return LocalLogs(storage, bus=bus)
 
 
 @pytest.fixture
-def reader(storage: Storage, live: Live) -> LocalLogReader:
-    return LocalLogReader(storage, live=live)
+def reader(storage: Storage, bus: LocalBus) -> LocalLogReader:
+    return LocalLogReader(storage, bus=bus)
 
 
 @pytest.fixture
-def woken(storage: Storage, live: Live) -> LocalLogReader:
+def woken(storage: Storage, bus: LocalBus) -> LocalLogReader:
     """One whose followers do not look again by themselves within the time of a test."""
-    return LocalLogReader(storage, live=live, fastest_seconds=10 * PATIENCE, slowest_seconds=10 * PATIENCE)
+    return LocalLogReader(storage, bus=bus, look_seconds=10 * PATIENCE)
 
 
 def said(text: str, message_id: str | None = None) -> AssistantMessage:
@@ -106,7 +106,7 @@ class Following:
 
 
 async def test_a_follower_hears_at_once_of_what_is_written_in_its_process(
-    logs: LocalLogs, woken: LocalLogReader, live: Live
+    logs: LocalLogs, woken: LocalLogReader, bus: LocalBus
 ) -> None:
     got: list[Any] = []
     given = anyio.Event()
@@ -131,11 +131,11 @@ async def test_a_follower_hears_at_once_of_what_is_written_in_its_process(
                 await log.append(said(str(number)))
             await log.append(ENDED)
     assert got == list(range(1, 9))
-    assert live._ears == {}
+    assert bus._fanouts == {}
 
 
 async def test_a_writer_in_another_thread_wakes_its_followers_too(
-    logs: LocalLogs, woken: LocalLogReader, live: Live
+    logs: LocalLogs, woken: LocalLogReader, bus: LocalBus
 ) -> None:
     run_id = new_run_id()
     begun, go_on = threading.Event(), threading.Event()
@@ -159,7 +159,7 @@ async def test_a_writer_in_another_thread_wakes_its_followers_too(
     go_on.set()
     assert await following.rest() == list(range(1, 31))
     writer.join()
-    assert live._ears == {}
+    assert bus._fanouts == {}
 
 
 async def test_a_follower_hears_at_once_that_the_writer_is_gone(logs: LocalLogs, woken: LocalLogReader) -> None:
@@ -201,9 +201,9 @@ async def test_a_log_that_another_process_writes_is_followed_all_the_same(
         assert await writer.wait() == 0
 
 
-async def test_a_follower_whose_loop_is_gone_does_not_disturb_the_writer(logs: LocalLogs, live: Live) -> None:
+async def test_a_follower_whose_loop_is_gone_does_not_disturb_the_writer(logs: LocalLogs, bus: LocalBus) -> None:
     run_id = new_run_id()
-    listening = live.listen(run_id, deltas=True)
+    listening = bus.subscribe(run_id, deltas=True)
 
     async def listen() -> None:
         listening.__enter__()
@@ -241,32 +241,38 @@ async def test_pieces_come_between_the_event_they_follow_and_the_message(
     assert await without.rest() == [1, 2, 3, 4]
 
 
-async def test_a_piece_waits_for_the_event_that_it_follows(logs: LocalLogs, reader: LocalLogReader, live: Live) -> None:
+async def test_a_piece_comes_after_the_event_that_it_follows_also_where_only_the_log_has_that(
+    storage: Storage, logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
+) -> None:
     run_id = new_run_id()
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
+    with Recorder(storage.log_path(run_id), run_id) as silent:
+        silent.append(STARTED)
         following = Following(reader.follow(run_id, deltas=True))
         await following.has(1)
-        live.tell(run_id, piece(2, "later"))
-        quiet = following.quiet
-        await following.until(lambda: following.quiet > quiet + 2)
-        assert following.got == [1]
-        await log.append(said("between", "m0"), path="s")
+        silent.append(said("between", "m0"), path="s")
+        bus.publish_delta(run_id, piece(2, "later"))
         await following.has(1, 2, "later")
 
 
-async def test_pieces_of_a_message_that_is_whole_are_not_given(logs: LocalLogs, reader: LocalLogReader) -> None:
+async def test_pieces_and_events_that_come_together_are_given_in_their_order(
+    logs: LocalLogs, reader: LocalLogReader
+) -> None:
     run_id = new_run_id()
     async with logs.open(run_id) as log:
         await log.append(STARTED)
         following = Following(reader.follow(run_id, deltas=True))
-        await following.has(1)
-        # All of it while the follower does something else.
+        late = Following(reader.follow(run_id, deltas=True))
+        await late.has(1)
+        await following.until(lambda: following.quiet > 0)
+        # All of it while the followers do something else.
         log.publish_delta(piece(1, "Hel", "m1"))
         log.publish_delta(piece(1, "other", "m2"))
         log.publish_delta(piece(1, "lo", "m1", offset=3))
         await log.append(said("Hello", "m1"), path="s")
-        await following.has(1, 2, "other")
+        log.publish_delta(piece(2, "more", "m2", offset=5))
+        await following.has(1, "Hel", "other", "lo", 2, "more")
+        # One that reads the log meanwhile gets no piece of what is whole there.
+        await late.has(1, 2, "more")
 
 
 async def test_a_reader_that_begins_late_gets_the_pieces_from_there_on(logs: LocalLogs, reader: LocalLogReader) -> None:
@@ -297,10 +303,10 @@ async def test_a_follower_that_does_not_read_keeps_so_many_pieces_and_no_more(
 
 
 async def test_where_secrets_are_masked_only_the_whole_is_told(
-    storage: Storage, live: Live, reader: LocalLogReader
+    storage: Storage, bus: LocalBus, reader: LocalLogReader
 ) -> None:
     run_id = new_run_id()
-    async with LocalLogs(storage, mask=Masking(["hunter22"]), live=live).open(run_id) as log:
+    async with LocalLogs(storage, mask=Masking(["hunter22"]), bus=bus).open(run_id) as log:
         await log.append(STARTED)
         following = Following(reader.follow(run_id, deltas=True))
         await following.has(1)
@@ -311,7 +317,7 @@ async def test_where_secrets_are_masked_only_the_whole_is_told(
 
 
 async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
-    storage: Storage, logs: LocalLogs, reader: LocalLogReader, live: Live
+    storage: Storage, logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
 ) -> None:
     run_id = new_run_id()
     path = storage.log_path(run_id)
@@ -322,7 +328,7 @@ async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
     following = Following(reader.follow(run_id, deltas=True, patient=True))
     await following.has(1, 2)
     os.truncate(path, size)
-    live.tell(run_id, piece(2, "of what is gone"))
+    bus.publish_delta(run_id, piece(2, "of what is gone"))
     await following.has(1, 2, Reset(1))
     async with logs.open(run_id) as log:
         await log.append(said("again"), path="s")
@@ -331,7 +337,7 @@ async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
 
 
 async def test_followers_in_several_threads_all_get_everything_in_order(
-    logs: LocalLogs, reader: LocalLogReader, live: Live
+    logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
 ) -> None:
     run_id = new_run_id()
     messages, pieces = 40, 20
@@ -355,7 +361,7 @@ async def test_followers_in_several_threads_all_get_everything_in_order(
         assert [one.seq for one in given if isinstance(one, Entry)] == list(range(1, messages + 3))
         _check_order(given)
         assert any(isinstance(one, Delta) for one in given) == (number > 0)
-    assert live._ears == {}
+    assert bus._fanouts == {}
 
 
 async def _talk(log: Log, messages: int, pieces: int) -> None:
@@ -383,10 +389,10 @@ def _check_order(given: Batch) -> None:
 # Patience
 
 
-async def test_without_patience_a_log_that_is_not_there_is_an_error(reader: LocalLogReader, live: Live) -> None:
+async def test_without_patience_a_log_that_is_not_there_is_an_error(reader: LocalLogReader, bus: LocalBus) -> None:
     with pytest.raises(RunNotFound):
         await anext(reader.follow(new_run_id()))
-    assert live._ears == {}
+    assert bus._fanouts == {}
 
 
 async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with_it(
@@ -429,12 +435,12 @@ async def test_a_patient_follower_does_not_wait_for_a_log_that_was_deleted(
     assert await following.rest() == [1]
 
 
-async def test_leaving_a_follower_takes_its_ear_away(logs: LocalLogs, reader: LocalLogReader, live: Live) -> None:
+async def test_leaving_a_follower_ends_its_subscription(logs: LocalLogs, reader: LocalLogReader, bus: LocalBus) -> None:
     run_id = new_run_id()
     async with logs.open(run_id) as log:
         await log.append(STARTED)
         async with aclosing(reader.follow(run_id)) as batches, aclosing(reader.follow(run_id)) as others:  # type: ignore[type-var]
             await anext(batches)
             await anext(others)
-            assert len(live._ears[run_id]) == 2
-        assert live._ears == {}
+            assert len(bus._fanouts[run_id]) == 2
+        assert bus._fanouts == {}

@@ -7,16 +7,17 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
 import anyio
 
-from shopfloor.adapters.local.live import Live
-from shopfloor.errors import storage_error
+from shopfloor.adapters.local.bus import LocalBus
+from shopfloor.errors import StorageError, storage_error
 from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS, ROOM_SECONDS
 from shopfloor.log import Delta, Entry, Masking, Payload
+from shopfloor.ports import Bus
 from shopfloor.record import Durability, Recorder, Repair, Storage, make_folder, torn_files
 
 T = TypeVar("T")
@@ -27,9 +28,9 @@ _disk = ThreadPoolExecutor(DISK_THREADS, "shopfloor-disk")
 class LocalLog:
     """A recorder for one run, as the engine sees it."""
 
-    def __init__(self, recorder: Recorder, live: Live, *, mask: Masking | None = None) -> None:
+    def __init__(self, recorder: Recorder, bus: Bus, *, mask: Masking | None = None) -> None:
         self.recorder = recorder
-        self._live = live
+        self._bus = bus
         self.mask = mask
 
     @property
@@ -49,12 +50,20 @@ class LocalLog:
         child_run_id: str | None = None,
         at: str | None = None,
     ) -> Entry:
-        write = partial(self.recorder.append, payload, path=path, iteration=iteration, child_run_id=child_run_id, at=at)
-        if self.recorder.waits_for_disk(payload):
-            entry = await _on_disk_time(write)
-        else:
-            entry = write()
-        self._live.wake(self.run_id)
+        write = partial(self._append, payload, path=path, iteration=iteration, child_run_id=child_run_id, at=at)
+        return await _on_disk_time(write) if self.recorder.waits_for_disk(payload) else write()
+
+    def _append(
+        self,
+        payload: Payload,
+        *,
+        path: str = "",
+        iteration: int = 0,
+        child_run_id: str | None = None,
+        at: str | None = None,
+    ) -> Entry:
+        entry = self.recorder.append(payload, path=path, iteration=iteration, child_run_id=child_run_id, at=at)
+        self._bus.publish(self.recorder.run_id, entry)
         return entry
 
     @property
@@ -65,14 +74,12 @@ class LocalLog:
         await _on_disk_time(self.recorder.sync_pending)
 
     def append_now(self, payload: Payload) -> Entry:
-        entry = self.recorder.append(payload)
-        self._live.wake(self.run_id)
-        return entry
+        return self._append(payload)
 
     def publish_delta(self, delta: Delta) -> None:
         # In pieces a secret cannot be seen: where something is to be masked, only the whole is told, by the log.
         if self.mask is None:
-            self._live.tell(self.run_id, delta)
+            self._bus.publish_delta(self.run_id, delta)
 
 
 async def _on_disk_time(work: Callable[[], T]) -> T:
@@ -102,14 +109,14 @@ class LocalLogs:
         mask: Masking | None = None,
         low_water: int = DISK_LOW_WATER_BYTES,
         on_repair: Callable[[Repair], None] | None = None,
-        live: Live | None = None,
+        bus: Bus | None = None,
     ) -> None:
         self._storage = storage
         self._durability = durability
         self._mask = mask
         self._low_water = low_water
         self._on_repair = on_repair
-        self._live = live or Live()
+        self._bus = bus or LocalBus(storage)
         self._room, self._room_until = 0, 0.0
 
     @asynccontextmanager
@@ -118,11 +125,12 @@ class LocalLogs:
         try:
             if recorder.repaired and self._on_repair:
                 self._on_repair(recorder.repaired)
-            yield LocalLog(recorder, self._live, mask=self._mask)
+            yield LocalLog(recorder, self._bus, mask=self._mask)
         finally:
             recorder.close()
-            # Whoever follows to the writer's end need not wait for it either.
-            self._live.wake(run_id)
+            # The outcome says by itself that the writer is gone.
+            if not recorder.has_ended:
+                self._bus.notify(run_id)
 
     def _open(self, run_id: str, parent_run_id: str | None) -> Recorder:
         path = self._storage.log_path(run_id)
@@ -140,6 +148,9 @@ class LocalLogs:
         except BaseException:
             recorder.close()
             raise
+        if recorder.seq:
+            # It may have been cut, or written by another process, since it was published of last.
+            self._bus.notify(run_id)
         return recorder
 
     def _announce(self, run_id: str) -> None:
@@ -150,8 +161,15 @@ class LocalLogs:
 
     async def delete(self, run_id: str) -> None:
         path = self._storage.log_path(run_id)
-        for file in (path, *torn_files(path)):
-            file.unlink(missing_ok=True)
+        try:
+            for file in (path, *torn_files(path)):
+                file.unlink(missing_ok=True)
+        except OSError as error:
+            raise storage_error(error, f"cannot delete {path}") from error
+        # The log is gone also where the disk is too full to say so.
+        with suppress(StorageError):
+            self._announce(run_id)
+        self._bus.notify(run_id)
 
     @property
     def masks(self) -> bool:

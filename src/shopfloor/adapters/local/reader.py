@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import cast
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 
-from shopfloor.adapters.local.live import Ear, Live
-from shopfloor.errors import InvalidEvent, RunNotFound
-from shopfloor.limits import FOLLOW_FASTEST_SECONDS, FOLLOW_SLOWEST_SECONDS, READ_CHUNK_BYTES
-from shopfloor.log import AssistantMessage, Delta, Entry, Reset, RunCompleted, covers_pieces, decode
-from shopfloor.ports import LogCopy
+from shopfloor.adapters.following import follow
+from shopfloor.adapters.local.bus import LocalBus
+from shopfloor.errors import RunNotFound
+from shopfloor.limits import FOLLOW_LOOK_SECONDS, READ_CHUNK_BYTES
+from shopfloor.log import Delta, Entry, Reset
+from shopfloor.ports import Bus, LogCopy
 from shopfloor.record import (
     Cursor,
     Problem,
@@ -34,14 +34,13 @@ class LocalLogReader:
         self,
         storage: Storage,
         *,
-        live: Live | None = None,
-        fastest_seconds: float = FOLLOW_FASTEST_SECONDS,
-        slowest_seconds: float = FOLLOW_SLOWEST_SECONDS,
+        bus: Bus | None = None,
+        look_seconds: float = FOLLOW_LOOK_SECONDS,
     ) -> None:
         self._storage = storage
-        self._live = live or Live()
-        self._looks = fastest_seconds, slowest_seconds
-        """How soon a follower whom nobody wakes looks again: at first, and at the latest."""
+        self._bus = bus or LocalBus()
+        self._look_seconds = look_seconds
+        """How soon a follower that nobody wakes reads the log again."""
         self._shared = SharedReads()
 
     def _path(self, run_id: str) -> Path | None:
@@ -58,9 +57,9 @@ class LocalLogReader:
             if limit == 1 and last is not None and last.seq < before:
                 return [last]
             after = max(0, min(before, last.seq + 1 if last else 0) - 1 - limit)
-        return await anyio.to_thread.run_sync(
-            lambda: list(read(path, after=after, before=before, limit=limit, report=_pass_on))
-        )
+        wanted = partial(read, path, after=after, before=before, limit=limit, report=_pass_on)
+        # A single event is read sooner than a thread is woken, and is asked for of every open run.
+        return list(wanted()) if limit == 1 else await anyio.to_thread.run_sync(lambda: list(wanted()))
 
     async def has_log(self, run_id: str) -> bool:
         return self._path(run_id) is not None
@@ -89,42 +88,31 @@ class LocalLogReader:
             return None
         return LocalCopy(path, await anyio.to_thread.run_sync(whole_bytes, path))
 
-    async def follow(
+    def follow(
         self, run_id: str, *, after: int = 0, deltas: bool = False, patient: bool = False
-    ) -> AsyncIterator[list[Entry | Reset | Delta]]:
-        # Listening before looking: what comes in between is heard.
-        with self._live.listen(run_id, deltas=deltas) as ear:
-            pace = _Pace(*self._looks)
-            while (path := self._path(run_id)) is None:
-                if not patient:
-                    raise RunNotFound(f"there is no run {run_id}")
-                yield []
-                await pace.rest(ear)
-                ear.look()
-            if _has_ended_by(path, after):
-                return
-            with Cursor(path, after, report=_pass_on, shared=self._shared) as cursor:
-                while True:
-                    ear.look()
-                    # Asked before reading: what was written before the writer went away is still given.
-                    over = not path.exists() if patient else not is_locked(path)
-                    entries = cursor.poll()
-                    # After reading: a piece of a message that was read is here already, and can be left out.
-                    pieces = _pieces(ear, cursor.seq, entries)
-                    yield cast("list[Entry | Reset | Delta]", entries)
-                    last = entries[-1] if entries else None
-                    if isinstance(last, Entry) and last.type == RunCompleted.event_type:
-                        return
-                    if pieces:
-                        yield pieces
-                    if entries or pieces:
-                        # A long log is read in one go, but not at everybody else's cost.
-                        pace = _Pace(*self._looks)
-                        await anyio.lowlevel.checkpoint()
-                    elif over:
-                        return
-                    else:
-                        await pace.rest(ear)
+    ) -> AsyncGenerator[list[Entry | Reset | Delta]]:
+        look_seconds = self._look_seconds
+        return follow(self, self._bus, run_id, after=after, deltas=deltas, patient=patient, look_seconds=look_seconds)
+
+    @contextmanager
+    def place(self, run_id: str, after: int) -> Generator[LocalPlace]:
+        with Cursor(self._storage.log_path(run_id), after, report=_pass_on, shared=self._shared) as cursor:
+            yield LocalPlace(cursor)
+
+
+class LocalPlace:
+    """A place in a file, for whoever follows it."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self.advance = cursor.advance
+
+    @property
+    def seq(self) -> int:
+        return self._cursor.seq
+
+    async def read(self) -> list[Entry | Reset]:
+        return self._cursor.poll()
 
 
 class LocalCopy:
@@ -140,39 +128,6 @@ class LocalCopy:
             while left and (piece := await file.read(min(left, READ_CHUNK_BYTES))):
                 left -= len(piece)
                 yield piece
-
-
-class _Pace:
-    """How soon to look again: others may write the log, and they do not wake us."""
-
-    def __init__(self, fastest: float, slowest: float) -> None:
-        self._pause = fastest
-        self._slowest = slowest
-
-    async def rest(self, ear: Ear) -> None:
-        await ear.wait(self._pause)
-        self._pause = min(self._pause * 1.5, self._slowest)
-
-
-def _pieces(ear: Ear, given: int, entries: Sequence[Entry | Reset]) -> list[Entry | Reset | Delta]:
-    """What of messages that are being made can be given once these entries are."""
-    if not ear.has_deltas():
-        return []
-    whole: dict[str, int] = {}
-    for entry in entries:
-        if isinstance(entry, Reset):
-            ear.drop()
-        elif entry.type == AssistantMessage.event_type:
-            with suppress(InvalidEvent):
-                message = decode(entry.raw).payload
-                if isinstance(message, AssistantMessage) and covers_pieces(message):
-                    whole[message.message_id or ""] = entry.seq
-    return [*ear.take(given, whole)]
-
-
-def _has_ended_by(path: Path, after: int) -> bool:
-    last = last_entry(path)
-    return last is not None and last.type == RunCompleted.event_type and last.seq <= after
 
 
 def _pass_on(problem: Problem) -> None:

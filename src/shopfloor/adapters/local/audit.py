@@ -1,0 +1,101 @@
+"""The audit log of a storage: `audit.jsonl`, one JSON object to a line."""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from shopfloor.decoding import decode_json
+from shopfloor.limits import AUDIT_BYTES
+from shopfloor.ports import new_audit_entry
+from shopfloor.record import lock_file, open_for_append
+
+_log = logging.getLogger("shopfloor.adapters")
+
+
+class LocalAudit:
+    """Implements `Audit` with a file.
+
+    A file over its limit becomes `audit.1.jsonl`, and the one before that goes.
+    """
+
+    def __init__(self, path: Path, limit_bytes: int = AUDIT_BYTES) -> None:
+        self.path = path
+        self._limit_bytes = limit_bytes
+        # One thread at a time keeps the entries of this process in order.
+        self._thread = anyio.CapacityLimiter(1)
+
+    @property
+    def previous(self) -> Path:
+        return self.path.with_suffix(f".1{self.path.suffix}")
+
+    async def write(
+        self,
+        action: str,
+        *,
+        by: str,
+        role: str | None = None,
+        address: str | None = None,
+        client: str | None = None,
+        run_id: str | None = None,
+        detail: str | None = None,
+    ) -> None:
+        entry = new_audit_entry(action, by=by, role=role, address=address, client=client, run_id=run_id, detail=detail)
+        try:
+            # The shield keeps the entry where the request is cancelled after the deed.
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._append, msgspec.json.encode(entry), limiter=self._thread)
+        except Exception as error:  # noqa: BLE001 - for example a full disk, or no thread: the deed cannot be undone
+            reason = (isinstance(error, OSError) and error.strerror) or error
+            _log.error("cannot write %s: %s; %s by %s is not in it", self.path, reason, action, by)
+
+    def _append(self, line: bytes) -> None:
+        descriptor = open_for_append(self.path)
+        try:
+            size = os.fstat(descriptor).st_size
+            # A full disk may have cut off the line before.
+            start = b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
+            data = start + line + b"\n"
+            if os.write(descriptor, data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(descriptor)
+        if size + len(data) > self._limit_bytes:
+            self._rotate()
+
+    def _rotate(self) -> None:
+        with lock_file(self.path.with_suffix(".lock")):
+            # Another process may have done it meanwhile.
+            if self.path.stat().st_size > self._limit_bytes:
+                self.path.replace(self.previous)
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """The entries, oldest first. Lines that a full disk cut off are left out."""
+        for path in (self.previous, self.path):
+            try:
+                with path.open("rb") as file:
+                    for line in file:
+                        try:
+                            yield decode_json(line, dict[str, Any])
+                        except msgspec.MsgspecError:
+                            continue
+            except FileNotFoundError:
+                continue
+
+
+def local_process() -> str:
+    """Name this process for the audit log."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"process {os.getpid()} of {user}"

@@ -1,0 +1,155 @@
+"""Notices: a process that writes a log tells the server of the storage, by a datagram with the run's id.
+
+They are only for speed: a notice that is lost costs the wait until the next look at the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shopfloor.limits import (
+    NOTICE_ABSENT_SECONDS,
+    NOTICE_BURST,
+    NOTICE_FULL_SECONDS,
+    NOTICE_IDLE_SECONDS,
+    NOTICE_RUNS,
+    NOTICE_SECONDS,
+    SOCKET_PATH_BYTES,
+)
+from shopfloor.log import is_run_id
+
+if TYPE_CHECKING:
+    import socket
+
+_log = logging.getLogger("shopfloor.adapters")
+_MODE = 0o600
+_RECEIVED_BYTES = 64
+"""More than an id has, so that a longer text is not taken for one."""
+
+
+class NoticeSender:
+    """Tells the server, where there is one, that logs have news. Never waits; from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._absent_until = 0.0
+        self._lock = threading.Lock()
+        self._sent_at: dict[str, float] = {}
+        self._late: dict[str, None] = {}
+        """The runs whose last notice is too fresh for another, or did not go through."""
+        self._has_late = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def tell(self, run_id: str, *, at_once: bool = False) -> None:
+        """Send the run's id, now or soon; `at_once` also where it was sent a moment ago."""
+        now = time.monotonic()
+        if now < self._absent_until:
+            return
+        with self._lock:
+            is_due = at_once or now >= self._sent_at.get(run_id, 0.0) + NOTICE_SECONDS
+            if not (is_due and self._send(run_id, now)):
+                self._send_later(run_id)
+
+    def _send_later(self, run_id: str) -> None:
+        if len(self._late) < NOTICE_RUNS:
+            self._late[run_id] = None
+        self._has_late.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._send_late, name="shopfloor-notices", daemon=True)
+            self._thread.start()
+
+    def _send(self, run_id: str, now: float) -> bool:
+        """Whether it needs no other try."""
+        import socket
+
+        try:
+            # Opened each time: so nothing has to be closed, by a process that may fork, end or be killed.
+            with contextlib.ExitStack() as opened:
+                sender = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+                sender.settimeout(0)
+                sender.sendto(run_id.encode(), _address(self._path, opened))
+        except BlockingIOError:
+            return False
+        except OSError:
+            # No server, one that was killed, or one of somebody else.
+            self._absent_until = now + NOTICE_ABSENT_SECONDS
+            self._late.clear()
+            return True
+        if len(self._sent_at) >= NOTICE_RUNS:
+            self._sent_at.clear()
+        self._sent_at[run_id] = now
+        return True
+
+    def _send_late(self) -> None:
+        pause = NOTICE_SECONDS
+        while True:
+            if not self._has_late.wait(NOTICE_IDLE_SECONDS):
+                with self._lock:
+                    if not self._late:
+                        self._thread = None
+                        return
+            time.sleep(pause)
+            with self._lock:
+                self._has_late.clear()
+                late, self._late = self._late, {}
+                full = [run_id for run_id in late if not self._send(run_id, time.monotonic())]
+                for run_id in full:
+                    self._send_later(run_id)
+            pause = NOTICE_FULL_SECONDS if full else NOTICE_SECONDS
+
+
+@contextmanager
+def receive_notices(path: Path, notify: Callable[[str], None]) -> Generator[None]:
+    """Call `notify` with the ids that are sent, in this event loop. Where that is impossible, logs are polled only."""
+    import asyncio
+    import socket
+
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as opened:
+        receiver = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        receiver.settimeout(0)
+        try:
+            # Before it has a name: nobody else may send at any time.
+            os.fchmod(receiver.fileno(), _MODE)
+            # A server that was killed has left its own.
+            path.unlink(missing_ok=True)
+            receiver.bind(_address(path, opened))
+            path.chmod(_MODE)
+        except OSError as error:
+            _log.warning("events of other processes are shown with a delay: cannot open %s: %s", path, error)
+            yield
+            return
+        loop.add_reader(receiver.fileno(), _receive, receiver, notify)
+        try:
+            yield
+        finally:
+            loop.remove_reader(receiver.fileno())
+            path.unlink(missing_ok=True)
+
+
+def _receive(receiver: socket.socket, notify: Callable[[str], None]) -> None:
+    # So many at once and no more: others have their turn in a flood, too.
+    for _ in range(NOTICE_BURST):
+        try:
+            text = receiver.recv(_RECEIVED_BYTES).decode("ascii", "replace")
+        except OSError:
+            return
+        if is_run_id(text):
+            notify(text)
+
+
+def _address(path: Path, folders: contextlib.ExitStack) -> str:
+    """The path, or where it is too long for a socket, the same by the descriptor of its folder."""
+    if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
+        return str(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    folders.callback(os.close, folder)
+    return f"/proc/self/fd/{folder}/{path.name}"

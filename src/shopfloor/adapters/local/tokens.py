@@ -1,0 +1,98 @@
+"""The access to a storage, in its file `tokens.json`."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from shopfloor.decoding import decode_json
+from shopfloor.errors import StorageFailed, StorageLost, storage_error
+from shopfloor.ports import Access
+from shopfloor.record import lock_file, make_folder, write_private
+
+_MODE = 0o600
+_NAME_CHARS = 8
+_log = logging.getLogger("shopfloor.adapters")
+
+T = TypeVar("T")
+_Stamp = tuple[int, int, int]
+
+
+class LocalTokens:
+    """Implements `Tokens` with a file, which is read again whenever another process has changed it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = path.with_suffix(".lock")
+        self._cached: tuple[_Stamp | None, Access] = (None, Access())
+        self._folder: int | None = None
+        """The inode of the folder in which the file was found first."""
+        # Changes of one process queue up here, not in threads that wait for the file's lock.
+        self._thread = anyio.CapacityLimiter(1)
+
+    @property
+    def storage_name(self) -> str:
+        return hashlib.sha256(os.fsencode(self._path.parent.resolve())).hexdigest()[:_NAME_CHARS]
+
+    async def read(self) -> Access:
+        # Every request reads: a `stat` takes less time than handing it to a thread would.
+        return self._read()
+
+    async def update(self, change: Callable[[Access], tuple[Access, T]]) -> T:
+        return await anyio.to_thread.run_sync(partial(self._update, change), limiter=self._thread)
+
+    def _update(self, change: Callable[[Access], tuple[Access, T]]) -> T:
+        make_folder(self._path.parent)
+        try:
+            with lock_file(self._lock):
+                access = self._read(cached=False)
+                changed, result = change(access)
+                if changed != access:
+                    content = msgspec.json.format(msgspec.json.encode(changed), indent=2) + b"\n"
+                    write_private(self._path, content)
+                return result
+        except OSError as error:
+            raise storage_error(error, f"cannot write {self._path}") from error
+
+    def _read(self, *, cached: bool = True) -> Access:
+        try:
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if cached and stamp == self._cached[0]:
+                return self._cached[1]
+            if status.st_mode & 0o077:
+                _log.warning("%s could be read by others; now it cannot", self._path)
+                self._path.chmod(_MODE)
+            access = decode_json(self._path.read_bytes(), Access)
+        except FileNotFoundError as error:
+            if self._folder not in (None, _inode(self._path.parent)):
+                raise StorageLost(
+                    f"the storage folder {self._path.parent} was deleted or replaced",
+                    hint="put it back or name another --storage, then `shopfloor rebuild`",
+                ) from error
+            return Access()
+        except OSError as error:
+            raise storage_error(error, f"cannot read {self._path}") from error
+        except msgspec.MsgspecError as error:
+            raise StorageFailed(
+                f"{self._path} is not a list of tokens: {error}", hint="remove it: a new one is made"
+            ) from error
+        self._cached = (stamp, access)
+        self._folder = self._folder or _inode(self._path.parent)
+        return access
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

@@ -1,0 +1,86 @@
+"""What everybody can ask of hosts, wherever they are."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+from tests.architecture.test_docs import files_of
+from tests.contract.storages import STORAGES, HostsUnderTest, until
+from tests.samples import ROOT
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=[*STORAGES, "documented"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostsUnderTest:
+    """Each kind of hosts, with those that docs/adapters.md shows how to write."""
+    if request.param != "documented":
+        return STORAGES[request.param](tmp_path)
+    for name, text in files_of(ROOT / "docs" / "adapters.md").items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("leased_hosts", "hosts_under_test"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module("hosts_under_test").LeasedHostsUnderTest()
+
+
+async def test_hosts_are_alive_from_their_start_to_their_end(kept: HostsUnderTest) -> None:
+    hosts = kept.hosts
+    async with kept.host(is_dedicated=False) as one:
+        async with kept.host(is_dedicated=True) as other:
+            assert one.name != other.name
+            assert await hosts.is_alive(one.name)
+            assert await hosts.is_alive(other.name)
+            assert not await hosts.is_dedicated(one.name)
+            assert await hosts.is_dedicated(other.name)
+        assert not await hosts.is_alive(other.name)
+        assert await hosts.is_alive(one.name)
+    assert not await hosts.is_alive(one.name)
+
+
+@pytest.mark.parametrize("name", ["local-00000000", "", "../hosts/x", "x" * 5_000, "ünï", "\0"])
+async def test_what_is_no_host_is_not_alive_and_cannot_be_ended(kept: HostsUnderTest, name: str) -> None:
+    hosts = kept.hosts
+    assert not await hosts.is_alive(name)
+    assert not await hosts.is_dedicated(name)
+    await hosts.interrupt(name)
+    await hosts.kill(name)
+
+
+async def test_a_dedicated_host_is_interrupted_and_goes_on_until_it_is_killed(kept: HostsUnderTest) -> None:
+    hosts = kept.hosts
+    async with kept.host(is_dedicated=True) as host, kept.host(is_dedicated=True) as other:
+        await hosts.interrupt(host.name)
+        await until(lambda: host.is_interrupted, "the interruption")
+        assert await hosts.is_alive(host.name)
+        await hosts.kill(host.name)
+        await until(lambda: host.is_killed, "the end")
+        assert not await hosts.is_alive(host.name)
+        assert not other.is_interrupted
+        assert not other.is_killed
+        assert await hosts.is_alive(other.name)
+        # Twice is fine.
+        await hosts.interrupt(host.name)
+        await hosts.kill(host.name)
+
+
+async def test_a_host_that_others_need_cannot_be_ended(kept: HostsUnderTest) -> None:
+    hosts = kept.hosts
+    async with kept.host(is_dedicated=False) as host:
+        await hosts.interrupt(host.name)
+        await hosts.kill(host.name)
+        # Whoever comes after is ended for sure, so these had their time.
+        async with kept.host(is_dedicated=True) as other:
+            await hosts.kill(other.name)
+            await until(lambda: other.is_killed, "the end of another")
+        assert not host.is_interrupted
+        assert not host.is_killed
+        assert await hosts.is_alive(host.name)

@@ -1,0 +1,204 @@
+"""What every feed of logs tells whoever keeps views up to date."""
+
+from __future__ import annotations
+
+import pytest
+from tests.contract.storages import StorageUnderTest
+from tests.samples import RUN_ID, completed, said, started
+
+from shopfloor.errors import LogBusy
+from shopfloor.log import Entry, Reset, new_run_id
+from shopfloor.ports import LogFeed, LogNews, Logs
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def write(logs: Logs, count: int, run_id: str | None = None) -> tuple[str, list[Entry]]:
+    """A log of so many events, and its id."""
+    run_id = run_id or new_run_id()
+    async with logs.open(run_id) as log:
+        entries = [await log.append(started())] if not log.seq else []
+        return run_id, entries + [await log.append(said(str(one)), path="s") for one in range(count - len(entries))]
+
+
+async def test_every_run_that_has_begun_is_named_the_oldest_first(logs: Logs, feed: LogFeed) -> None:
+    assert await feed.run_ids() == []
+    ids = [new_run_id() for _ in range(5)]
+    # One that began earlier is written later.
+    for second in (3, 0, 4, 1, 2):
+        async with logs.open(ids[second]) as log:
+            await log.append(started(), at=f"2020-01-01T00:00:0{second}.000Z")
+    async with logs.open(RUN_ID) as log:
+        # There is nothing to be shown of it yet.
+        assert await feed.run_ids() == ids
+        await log.append(started())
+        assert await feed.run_ids() == [*ids, RUN_ID]
+    assert await feed.run_ids({ids[1], RUN_ID, new_run_id()}) == [ids[0], *ids[2:]]
+    await logs.delete(ids[0])
+    assert await feed.run_ids() == [*ids[1:], RUN_ID]
+
+
+# News
+
+
+async def test_news_are_the_events_after_each_place(logs: Logs, feed: LogFeed) -> None:
+    one, first = await write(logs, 4)
+    other, second = await write(logs, 2)
+    missing = new_run_id()
+    news = await feed.news({one: 1, other: 0, missing: 0}, limit=100)
+    assert news == {
+        one: LogNews(entries=first[1:]),
+        other: LogNews(entries=second),
+        missing: LogNews(is_missing=True),
+    }
+    assert await feed.news({one: 4, other: 2}, limit=100) == {one: LogNews(), other: LogNews()}
+    _, more = await write(logs, 1, other)
+    assert await feed.news({one: 4, other: 2}, limit=100) == {one: LogNews(), other: LogNews(entries=more)}
+    assert await feed.news({}, limit=100) == {}
+
+
+async def test_news_say_whether_somebody_writes_the_log(logs: Logs, feed: LogFeed) -> None:
+    async with logs.open(RUN_ID) as log:
+        assert await feed.news({RUN_ID: 0}, limit=9) == {RUN_ID: LogNews(is_written=True)}
+        entry = await log.append(started())
+        assert await feed.news({RUN_ID: 0}, limit=9) == {RUN_ID: LogNews(entries=[entry], is_written=True)}
+        assert await feed.news({RUN_ID: 1}, limit=9) == {RUN_ID: LogNews(is_written=True)}
+    assert await feed.news({RUN_ID: 0}, limit=9) == {RUN_ID: LogNews(entries=[entry])}
+    assert await feed.news({RUN_ID: 1}, limit=9) == {RUN_ID: LogNews()}
+
+
+async def test_all_news_of_a_long_log_are_read_a_chunk_at_a_time(logs: Logs, feed: LogFeed) -> None:
+    run_id, entries = await write(logs, 5_000)
+    read: list[Entry] = []
+    rounds = 0
+    while chunk := (await feed.news({run_id: len(read)}, limit=4_000))[run_id].entries:
+        read += chunk
+        rounds += 1
+    assert read == entries
+    assert rounds > 1
+
+
+async def test_runs_are_left_out_once_there_are_enough_events(logs: Logs, feed: LogFeed) -> None:
+    logs_of = dict([await write(logs, 10) for _ in range(6)])
+    places = dict.fromkeys(logs_of, 0)
+    seen: dict[str, list[Entry]] = {run_id: [] for run_id in logs_of}
+    rounds = 0
+    while news := {run_id: one for run_id, one in (await feed.news(places, limit=15)).items() if one.entries}:
+        # Enough, and about as many: a log more than that at most.
+        assert 15 <= sum(len(one.entries) for one in news.values()) <= 25 or len(news) == len(places)
+        rounds += 1
+        for run_id, one in news.items():
+            seen[run_id] += one.entries
+            # Who has been read goes to the end of the line.
+            del places[run_id]
+            places[run_id] = one.entries[-1].seq
+    assert seen == logs_of
+    assert rounds == 3
+
+
+async def test_a_log_that_ends_before_the_place_says_where_it_ends(
+    kept: StorageUnderTest, logs: Logs, feed: LogFeed
+) -> None:
+    _, entries = await write(logs, 5, RUN_ID)
+    kept.lose_end(RUN_ID, 3)
+    assert await feed.news({RUN_ID: 5}, limit=9) == {RUN_ID: LogNews(reset=Reset(3))}
+    assert await feed.news({RUN_ID: 3}, limit=9) == {RUN_ID: LogNews()}
+    assert await feed.news({RUN_ID: 1}, limit=9) == {RUN_ID: LogNews(entries=entries[1:3])}
+    kept.lose_end(RUN_ID, 0)
+    assert await feed.news({RUN_ID: 5}, limit=9) == {RUN_ID: LogNews(reset=Reset(0))}
+    assert await feed.news({RUN_ID: 0}, limit=9) == {RUN_ID: LogNews()}
+
+
+async def test_a_log_that_was_deleted_is_missing_wherever_its_views_are(logs: Logs, feed: LogFeed) -> None:
+    await write(logs, 3, RUN_ID)
+    await logs.delete(RUN_ID)
+    for seq in (0, 3):
+        assert await feed.news({RUN_ID: seq}, limit=9) == {RUN_ID: LogNews(is_missing=True)}
+
+
+# Openings
+
+
+async def test_runs_are_named_whose_logs_were_opened_or_deleted_after_a_mark(logs: Logs, feed: LogFeed) -> None:
+    assert (await feed.opened(0))[0] == []
+    one, _ = await write(logs, 1)
+    named, first = await feed.opened(0)
+    assert set(named) == {one}
+    assert first > 0
+    async with logs.open(RUN_ID):
+        # From its opening on, before there is an event.
+        named, second = await feed.opened(first)
+        assert set(named) == {RUN_ID}
+    assert set((await feed.opened(0))[0]) == {one, RUN_ID}
+    assert await feed.opened(second) == ([], second)
+    await write(logs, 1, one)
+    named, third = await feed.opened(second)
+    assert set(named) == {one}
+    await logs.delete(RUN_ID)
+    named, fourth = await feed.opened(third)
+    assert set(named) == {RUN_ID}
+    assert 0 < first < second < third < fourth
+
+
+async def test_a_run_whose_log_is_deleted_is_named_also_where_it_never_had_one(logs: Logs, feed: LogFeed) -> None:
+    await logs.delete(RUN_ID)
+    assert set((await feed.opened(0))[0]) == {RUN_ID}
+
+
+async def test_a_run_is_there_when_it_is_named(logs: Logs, feed: LogFeed) -> None:
+    mark = 0
+    for _ in range(20):
+        async with logs.open(new_run_id()) as log:
+            named, mark = await feed.opened(mark)
+            assert set(named) == {log.run_id}
+            assert await feed.news({log.run_id: 0}, limit=9) == {log.run_id: LogNews(is_written=True)}
+
+
+async def test_who_is_refused_a_log_may_name_it_and_changes_nothing_else(logs: Logs, feed: LogFeed) -> None:
+    async with logs.open(RUN_ID):
+        _, mark = await feed.opened(0)
+        with pytest.raises(LogBusy):
+            async with logs.open(RUN_ID):
+                pass
+        assert set((await feed.opened(mark))[0]) <= {RUN_ID}
+
+
+async def test_what_was_taken_up_can_be_forgotten(logs: Logs, feed: LogFeed) -> None:
+    for _ in range(3):
+        await write(logs, 1)
+    _, mark = await feed.opened(0)
+    mark = await feed.forget_opened(mark)
+    assert mark > 0
+    assert await feed.opened(mark) == ([], mark)
+    assert (await feed.opened(0))[0] == []
+    run_id, _ = await write(logs, 1)
+    named, after = await feed.opened(mark)
+    assert set(named) == {run_id}
+    assert after > mark
+
+
+async def test_nothing_is_forgotten_that_came_after_the_mark(logs: Logs, feed: LogFeed) -> None:
+    await write(logs, 1)
+    _, mark = await feed.opened(0)
+    late, _ = await write(logs, 1)
+    mark = await feed.forget_opened(mark)
+    named, mark = await feed.opened(mark)
+    assert late in named
+    assert await feed.forget_opened(mark) > 0
+
+
+async def test_there_is_nothing_to_forget_where_nothing_was_opened(feed: LogFeed) -> None:
+    _, mark = await feed.opened(0)
+    assert (await feed.opened(await feed.forget_opened(mark)))[0] == []
+
+
+async def test_an_outcome_is_news_like_any_event(logs: Logs, feed: LogFeed) -> None:
+    async with logs.open(RUN_ID) as log:
+        await log.append(started())
+        outcome = await log.append(completed())
+    assert await feed.news({RUN_ID: 1}, limit=9) == {RUN_ID: LogNews(entries=[outcome])}

@@ -1,0 +1,437 @@
+"""What every reader of logs does, wherever they are kept and whoever writes them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from itertools import product
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from tests.contract.storages import PATIENCE, StorageUnderTest
+from tests.samples import PARENT_ID, RUN_ID, completed, said, started
+
+from shopfloor.errors import RunNotFound
+from shopfloor.log import AssistantMessage, Delta, Entry, Masking, Reset, TextBlock, new_run_id
+from shopfloor.ports import Log, LogReader, Logs, child_towards, parent_of
+
+pytestmark = pytest.mark.anyio
+
+Batch = list[Entry | Reset | Delta]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def write(logs: Logs, count: int, run_id: str = RUN_ID, *, ends: bool = False) -> list[Entry]:
+    """A log of so many events."""
+    async with logs.open(run_id) as log:
+        entries = [await log.append(started())]
+        for number in range(2, count + 1 - ends):
+            entries.append(await log.append(said(f"event {number}"), path="s"))
+        return [*entries, await log.append(completed())] if ends else entries
+
+
+# Pages
+
+
+async def test_there_is_no_page_of_a_log_that_is_not_there(reader: LogReader) -> None:
+    assert await reader.page(RUN_ID, limit=9) is None
+    assert await reader.page(RUN_ID, before=3, limit=9) is None
+
+
+async def test_a_page_has_the_events_between_two_the_first_of_them_or_the_last(logs: Logs, reader: LogReader) -> None:
+    entries = await write(logs, 6)
+    for after, before, limit in product((0, 1, 3, 5, 6, 9), (None, 1, 2, 4, 6, 7, 12, sys.maxsize), (1, 2, 4, 50)):
+        between = [entry for entry in entries if after < entry.seq and (before is None or entry.seq < before)]
+        wanted = between[-limit:] if before is not None and not after else between[:limit]
+        assert await reader.page(RUN_ID, after=after, before=before, limit=limit) == wanted, (after, before, limit)
+
+
+async def test_pages_of_a_long_log_meet_forwards_and_backwards(logs: Logs, reader: LogReader) -> None:
+    entries = await write(logs, 2_500)
+    forwards: list[Entry] = []
+    while page := await reader.page(RUN_ID, after=forwards[-1].seq if forwards else 0, limit=300):
+        forwards += page
+    assert forwards == entries
+    backwards: list[Entry] = []
+    while page := await reader.page(RUN_ID, before=backwards[0].seq if backwards else sys.maxsize, limit=300):
+        backwards = page + backwards
+    assert backwards == entries
+
+
+async def test_a_page_of_what_is_being_written_has_what_was_acknowledged(logs: Logs, reader: LogReader) -> None:
+    async with logs.open(RUN_ID) as log:
+        for number in range(1, 20):
+            await log.append(started(number))
+            last = await reader.page(RUN_ID, before=sys.maxsize, limit=1)
+            assert [entry.seq for entry in last or []] == [number]
+
+
+async def test_a_log_that_has_lost_its_end_has_pages_up_to_there(
+    kept: StorageUnderTest, logs: Logs, reader: LogReader
+) -> None:
+    entries = await write(logs, 6)
+    kept.lose_end(RUN_ID, 4)
+    assert await reader.page(RUN_ID, limit=99) == entries[:4]
+    assert await reader.page(RUN_ID, after=3, limit=99) == entries[3:4]
+    assert await reader.page(RUN_ID, after=5, limit=99) == []
+    assert await reader.page(RUN_ID, before=sys.maxsize, limit=2) == entries[2:4]
+
+
+async def test_the_family_of_a_run_is_read_from_its_logs(logs: Logs, reader: LogReader) -> None:
+    child, below = new_run_id(), new_run_id()
+    for run_id, parent in ((PARENT_ID, None), (child, PARENT_ID), (below, child)):
+        async with logs.open(run_id, parent_run_id=parent) as log:
+            await log.append(started())
+    assert [await parent_of(reader, run_id) for run_id in (PARENT_ID, child, below, RUN_ID)] == [
+        None,
+        PARENT_ID,
+        child,
+        None,
+    ]
+    assert await child_towards(reader, PARENT_ID, below) == child
+    assert await child_towards(reader, below, PARENT_ID) is None
+
+
+# Who writes
+
+
+async def test_a_log_is_there_from_its_first_opening_until_it_is_deleted(logs: Logs, reader: LogReader) -> None:
+    assert not await reader.has_log(RUN_ID)
+    async with logs.open(RUN_ID):
+        assert await reader.has_log(RUN_ID)
+    assert await reader.has_log(RUN_ID)
+    await logs.delete(RUN_ID)
+    assert not await reader.has_log(RUN_ID)
+
+
+async def test_a_log_is_written_while_somebody_has_it_open(logs: Logs, reader: LogReader) -> None:
+    assert not await reader.is_written(RUN_ID)
+    for attempt in (1, 2):
+        async with logs.open(RUN_ID) as log:
+            assert await reader.is_written(RUN_ID)
+            await log.append(started(attempt))
+            assert await reader.is_written(RUN_ID)
+        assert not await reader.is_written(RUN_ID)
+
+
+async def test_a_run_is_attended_while_its_log_is_written_or_its_host_is_alive(
+    kept: StorageUnderTest, logs: Logs, reader: LogReader
+) -> None:
+    assert not await reader.is_attended(RUN_ID, None)
+    async with logs.open(RUN_ID):
+        assert await reader.is_attended(RUN_ID, None)
+        assert await reader.is_attended(RUN_ID, "gone-1")
+    async with kept.host(is_dedicated=False) as host:
+        assert await reader.is_attended(RUN_ID, host.name)
+        assert not await reader.is_attended(RUN_ID, "gone-1")
+        assert not await reader.is_attended(RUN_ID, None)
+    # A log can name anything as its host.
+    for name in (host.name, "", "../x", "x" * 5_000, "\0"):
+        assert not await reader.is_attended(RUN_ID, name)
+
+
+# Batches and copies
+
+
+async def test_batches_have_every_event_once_and_in_order(logs: Logs, reader: LogReader) -> None:
+    async with logs.open(RUN_ID) as log:
+        entries = [await log.append(started())]
+        for number in range(2, 3_000):
+            entries.append(await log.append(said("x" * 200), path="s", iteration=number))
+    for after in (0, 1, 1_500, 2_998, 2_999, 9_999):
+        batches = [batch async for batch in reader.batches(RUN_ID, after=after)]
+        assert [entry for batch in batches for entry in batch] == entries[after:]
+        assert all(batches)
+        # A long log is never held at once.
+        assert len(batches) > 1 or after
+
+
+async def test_batches_of_a_log_that_is_not_there_are_an_error(reader: LogReader) -> None:
+    with pytest.raises(RunNotFound):
+        await anext(reader.batches(RUN_ID))
+
+
+async def test_a_copy_has_the_bytes_of_the_log_at_one_moment(logs: Logs, reader: LogReader) -> None:
+    assert await reader.copy(RUN_ID) is None
+    async with logs.open(RUN_ID) as log:
+        empty = await reader.copy(RUN_ID)
+        entries = [await log.append(started()), await log.append(said("x" * 1_000_000), path="s")]
+        copy = await reader.copy(RUN_ID)
+        await log.append(said("later"), path="s")
+    assert empty is not None
+    assert (empty.size, [piece async for piece in empty.pieces()]) == (0, [])
+    assert copy is not None
+    copied = b"".join([piece async for piece in copy.pieces()])
+    assert copied == b"".join(entry.raw + b"\n" for entry in entries)
+    assert copy.size == len(copied)
+
+
+# Following
+
+
+def piece(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
+    return Delta(after=after, path="s", message_id=message_id, block=0, kind="text", offset=offset, text=text)
+
+
+def message(text: str, message_id: str) -> AssistantMessage:
+    return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="router", text=text)])
+
+
+def shown(item: Entry | Reset | Delta) -> Any:
+    """An event as its number, a piece as its text."""
+    return item.seq if isinstance(item, Entry) else item.text if isinstance(item, Delta) else item
+
+
+class Following:
+    """What a follower was given so far, while something else goes on."""
+
+    def __init__(self, batches: AsyncIterator[Batch]) -> None:
+        self._batches = batches
+        self.got: list[Any] = []
+        self.quiet = 0
+        """How many batches were empty."""
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        with anyio.fail_after(PATIENCE):
+            while not done():
+                batch = await anext(self._batches)
+                self.quiet += not batch
+                self.got += map(shown, batch)
+
+    async def has(self, *wanted: Any) -> None:
+        await self.until(lambda: len(self.got) >= len(wanted))
+        assert self.got == list(wanted)
+
+    async def is_quiet(self) -> None:
+        """Wait until nothing came for a while."""
+        quiet = self.quiet
+        await self.until(lambda: self.quiet > quiet)
+
+    async def rest(self) -> list[Any]:
+        """All that it was given, once it has come to its end."""
+        with anyio.fail_after(PATIENCE):
+            async for batch in self._batches:
+                self.got += map(shown, batch)
+        return self.got
+
+
+@pytest.mark.parametrize("patient", [False, True], ids=["", "patient"])
+async def test_a_log_that_has_ended_is_given_whole_and_that_is_the_end(
+    logs: Logs, reader: LogReader, patient: bool
+) -> None:
+    await write(logs, 5, ends=True)
+    for after in range(6):
+        assert await Following(reader.follow(RUN_ID, after=after, patient=patient)).rest() == [1, 2, 3, 4, 5][after:]
+
+
+async def test_what_nobody_writes_any_more_is_given_up_to_its_end(logs: Logs, reader: LogReader) -> None:
+    await write(logs, 5)
+    assert await Following(reader.follow(RUN_ID)).rest() == [1, 2, 3, 4, 5]
+    assert await Following(reader.follow(RUN_ID, after=5)).rest() == []
+
+
+async def test_a_log_that_is_not_there_is_an_error(reader: LogReader) -> None:
+    with pytest.raises(RunNotFound):
+        await anext(reader.follow(RUN_ID))
+
+
+async def test_events_come_as_they_are_written_and_the_outcome_is_the_end(logs: Logs, reader: LogReader) -> None:
+    async with logs.open(RUN_ID) as log:
+        await log.append(started())
+        following, late = Following(reader.follow(RUN_ID)), Following(reader.follow(RUN_ID, after=6))
+        for number in range(2, 12):
+            await following.has(*range(1, number))
+            await log.append(said(str(number)), path="s")
+            if number % 3 == 0:
+                await following.is_quiet()
+        await log.append(completed())
+        assert await following.rest() == list(range(1, 13))
+        assert await late.rest() == list(range(7, 13))
+
+
+async def test_a_follower_says_that_it_lives_while_nothing_comes(logs: Logs, reader: LogReader) -> None:
+    async with logs.open(RUN_ID) as log:
+        await log.append(started())
+        following = Following(reader.follow(RUN_ID))
+        await following.until(lambda: following.quiet > 3)
+        assert following.got == [1]
+
+
+async def test_following_ends_when_whoever_wrote_is_gone_without_an_outcome(logs: Logs, reader: LogReader) -> None:
+    got: list[Any] = []
+
+    async def follow() -> None:
+        got.extend(await Following(reader.follow(RUN_ID)).rest())
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks, logs.open(RUN_ID) as log:
+            await log.append(started())
+            tasks.start_soon(follow)
+            await anyio.sleep(0.05)
+            await log.append(said("the last"), path="s")
+    assert got == [1, 2]
+
+
+async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with_it(
+    kept: StorageUnderTest, reader: LogReader
+) -> None:
+    following = Following(reader.follow(RUN_ID, deltas=True, patient=True))
+    await following.is_quiet()
+    async with kept.logs().open(RUN_ID) as log:
+        await log.append(started())
+        await following.has(1)
+    await following.is_quiet()
+    async with kept.logs().open(RUN_ID) as log:
+        await log.append(started(2))
+        log.publish_delta(piece(2, "again"))
+        await following.has(1, 2, "again")
+        await log.append(completed())
+    assert await following.rest() == [1, 2, "again", 3]
+
+
+async def test_a_patient_follower_does_not_wait_for_a_log_that_is_deleted(logs: Logs, reader: LogReader) -> None:
+    await write(logs, 2)
+    following = Following(reader.follow(RUN_ID, patient=True))
+    await following.has(1, 2)
+    await logs.delete(RUN_ID)
+    assert await following.rest() == [1, 2]
+
+
+@pytest.mark.parametrize("after", [2, 5], ids=["live", "from the start"])
+async def test_a_follower_of_a_log_that_has_lost_its_end_is_told_and_goes_on_from_there(
+    kept: StorageUnderTest, logs: Logs, reader: LogReader, after: int
+) -> None:
+    entries = await write(logs, 5)
+    following = Following(reader.follow(RUN_ID, after=after, patient=True))
+    if after == 2:
+        await following.has(3, 4, 5)
+    given = list(following.got)
+    kept.lose_end(RUN_ID, 3)
+    await following.has(*given, Reset(3))
+    async with logs.open(RUN_ID) as log:
+        again = await log.append(said("again"), path="s")
+        assert again != entries[3]
+        await log.append(completed())
+    assert await following.rest() == [*given, Reset(3), 4, 5]
+
+
+async def test_events_that_come_faster_than_they_are_read_all_come_and_none_twice(
+    logs: Logs, reader: LogReader
+) -> None:
+    async with logs.open(RUN_ID) as log:
+        await log.append(started())
+        following = Following(reader.follow(RUN_ID, deltas=True))
+        await following.has(1)
+        for number in range(2, 2_000):
+            await log.append(said(str(number)), path="s")
+        await log.append(completed())
+    assert await following.rest() == list(range(1, 2_001))
+
+
+async def test_followers_in_several_threads_all_get_everything_in_order(logs: Logs, reader: LogReader) -> None:
+    messages, pieces = 30, 12
+    got: dict[int, Batch] = {}
+
+    async def follow(number: int) -> None:
+        got[number] = []
+        with anyio.fail_after(2 * PATIENCE):
+            async for batch in reader.follow(RUN_ID, deltas=number > 0, patient=True):
+                got[number] += batch
+
+    threads = [threading.Thread(target=anyio.run, args=(follow, number)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    async with logs.open(RUN_ID) as log:
+        await log.append(started())
+        await _talk(log, messages, pieces)
+        await log.append(completed())
+    await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
+    for number, given in got.items():
+        assert [item.seq for item in given if isinstance(item, Entry)] == list(range(1, messages + 3))
+        _check_order(given)
+        assert number or not any(isinstance(item, Delta) for item in given)
+
+
+async def _talk(log: Log, messages: int, pieces: int) -> None:
+    for number in range(messages):
+        for offset in range(pieces):
+            log.publish_delta(piece(number + 1, "x", f"m{number}", offset))
+            if offset % 5 == number % 5:
+                await anyio.sleep(0.001)
+        await log.append(message("x" * pieces, f"m{number}"), path="s")
+
+
+def _check_order(given: Batch) -> None:
+    """Each piece after its event, before its message, and in the order in which they were published."""
+    seq, offsets = 0, dict[str, int]()
+    for item in given:
+        if isinstance(item, Entry):
+            seq = item.seq
+        elif isinstance(item, Delta):
+            # The message m<n> is the event n + 2.
+            assert item.after <= seq < int(item.message_id[1:]) + 2
+            assert item.offset > offsets.get(item.message_id, -1)
+            offsets[item.message_id] = item.offset
+
+
+# Pieces of messages
+
+
+async def test_pieces_come_between_the_event_they_follow_and_their_message(logs: Logs, reader: LogReader) -> None:
+    async with logs.open(RUN_ID) as log:
+        await log.append(started())
+        with_pieces, without = Following(reader.follow(RUN_ID, deltas=True)), Following(reader.follow(RUN_ID))
+        await with_pieces.has(1)
+        await with_pieces.is_quiet()
+        log.publish_delta(piece(1, "Hel"))
+        log.publish_delta(piece(1, "lo", offset=3))
+        await with_pieces.has(1, "Hel", "lo")
+        await log.append(message("Hello", "m1"), path="s")
+        log.publish_delta(piece(2, "Bye", "m2"))
+        await with_pieces.has(1, "Hel", "lo", 2, "Bye")
+        await log.append(message("Bye", "m2"), path="s")
+        await log.append(completed())
+    assert await with_pieces.rest() == [1, "Hel", "lo", 2, "Bye", 3, 4]
+    assert await without.rest() == [1, 2, 3, 4]
+
+
+async def test_pieces_are_not_stored(logs: Logs, reader: LogReader) -> None:
+    async with logs.open(RUN_ID) as log:
+        await log.append(started())
+        log.publish_delta(piece(1, "Hel"))
+        await log.append(completed())
+    assert await Following(reader.follow(RUN_ID, deltas=True)).rest() == [1, 2]
+    copy = await reader.copy(RUN_ID)
+    assert copy is not None
+    assert b"Hel" not in b"".join([data async for data in copy.pieces()])
+
+
+async def test_where_something_is_masked_no_pieces_are_given(kept: StorageUnderTest, reader: LogReader) -> None:
+    async with kept.logs(mask=Masking(["hunter22"])).open(RUN_ID) as log:
+        await log.append(started())
+        following = Following(reader.follow(RUN_ID, deltas=True))
+        await following.has(1)
+        await following.is_quiet()
+        log.publish_delta(piece(1, "hunt"))
+        log.publish_delta(piece(1, "er22", offset=4))
+        await log.append(completed())
+        assert await following.rest() == [1, 2]
+
+
+async def test_a_follower_that_leaves_leaves_nothing_behind(logs: Logs, reader: LogReader) -> None:
+    async with logs.open(RUN_ID) as log:
+        await log.append(started())
+        batches = reader.follow(RUN_ID, deltas=True)
+        async with aclosing(batches):  # type: ignore[type-var]
+            await anext(batches)
+        log.publish_delta(piece(1, "nobody"))
+        await log.append(completed())
+    assert await Following(reader.follow(RUN_ID)).rest() == [1, 2]

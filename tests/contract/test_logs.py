@@ -1,0 +1,377 @@
+"""What all logs do for whoever writes them, wherever they are kept."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+from typing import Any, get_args
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+import pytest
+from tests.contract.storages import StorageUnderTest
+from tests.samples import CHILD_ID, PARENT_ID, PAYLOADS, RUN_ID, called, completed, place_of, said, started
+
+from shopfloor.errors import InvalidEvent, InvalidRunId, LogBusy, LogClosed, RunEnded, StorageError
+from shopfloor.log import MASK, Event, Line, Masking, Payload, Status, UserMessage, decode, encode, new_run_id
+from shopfloor.ports import Log, LogReader, Logs
+
+pytestmark = pytest.mark.anyio
+EARLY, LATE = "2020-01-01T00:00:00.000Z", "2999-01-01T00:00:00.000Z"
+
+
+class UnknownKind(UserMessage, frozen=True):
+    """An event that is not of the format."""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def log(logs: Logs) -> AsyncIterator[Log]:
+    """The log of `RUN_ID`, open for writing, with nothing in it yet."""
+    async with logs.open(RUN_ID) as opened:
+        yield opened
+
+
+async def events(reader: LogReader, run_id: str = RUN_ID) -> list[Event]:
+    return [decode(entry.raw) for entry in await reader.page(run_id, limit=10_000) or []]
+
+
+async def begin(log: Log, *texts: str) -> None:
+    await log.append(started())
+    for text in texts:
+        await log.append(said(text), path="s")
+
+
+# Events
+
+
+async def test_a_new_log_is_there_and_empty(log: Log, reader: LogReader) -> None:
+    assert (log.run_id, log.seq) == (RUN_ID, 0)
+    assert await reader.page(RUN_ID, limit=9) == []
+
+
+async def test_an_event_can_be_read_as_it_was_acknowledged_when_append_returns(log: Log, reader: LogReader) -> None:
+    acknowledged = [await log.append(started())]
+    for number in range(2, 30):
+        acknowledged.append(await log.append(said(str(number)), path=f"s.{number}", iteration=number))
+        assert log.seq == number
+        assert await reader.page(RUN_ID, limit=99) == acknowledged
+    assert [entry.seq for entry in acknowledged] == list(range(1, 30))
+    last = decode(acknowledged[-1].raw)
+    assert (last.run_id, last.type, last.path, last.iteration) == (RUN_ID, "message.assistant", "s.29", 29)
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+async def test_every_kind_of_event_is_stored_as_it_was_given_and_as_the_format_writes_it(log: Log, name: str) -> None:
+    payload = PAYLOADS[name]
+    if name != "run.started":
+        await log.append(started())
+    entry = await log.append(payload, **place_of(payload))
+    event = decode(entry.raw, entry.type)
+    assert (event.payload, event.problems, entry.type) == (payload, (), name)
+    line = Line(**{field: getattr(event, field) for field in Line.__struct_fields__})
+    assert entry.raw == encode(line)
+    assert b"\n" not in entry.raw
+
+
+async def test_text_that_utf8_cannot_carry_is_stored_with_replacement_characters(log: Log, reader: LogReader) -> None:
+    await log.append(started())
+    await log.append(said("half a pair: \ud83d."), path="s")
+    (_, event) = await events(reader)
+    assert event.payload == said("half a pair: \ufffd.")
+
+
+async def test_a_large_event_is_stored_whole(log: Log, reader: LogReader) -> None:
+    await begin(log, "x" * 3_000_000, "after")
+    assert [event.payload for event in await events(reader)][1:] == [said("x" * 3_000_000), said("after")]
+
+
+@pytest.mark.parametrize("payload", [payload for name, payload in PAYLOADS.items() if name != "run.started"])
+async def test_a_log_begins_with_run_started(log: Log, reader: LogReader, payload: Payload) -> None:
+    with pytest.raises(InvalidEvent, match=r"begins with run\.started"):
+        await log.append(payload, **place_of(payload))
+    assert (log.seq, await reader.page(RUN_ID, limit=9)) == (0, [])
+    await log.append(started())
+    assert log.seq == 1
+
+
+@pytest.mark.parametrize(
+    ("payload", "place"),
+    [
+        pytest.param(said("x"), {"path": "s", "iteration": -1}, id="iteration"),
+        pytest.param(said("x"), {"path": "s", "child_run_id": CHILD_ID}, id="link"),
+        pytest.param(PAYLOADS["step.call_workflow.started"], {"path": "s"}, id="no link"),
+        pytest.param(PAYLOADS["step.started"], {}, id="no path"),
+        pytest.param(called(object()), {"path": "s"}, id="not JSON"),
+        pytest.param(completed("lost"), {}, id="status"),  # type: ignore[arg-type]
+        pytest.param(UnknownKind(blocks=[]), {"path": "s"}, id="kind"),
+    ],
+)
+async def test_an_event_that_is_refused_uses_up_no_seq_and_nobody_sees_it(
+    kept: StorageUnderTest, log: Log, payload: Any, place: dict[str, Any]
+) -> None:
+    await log.append(started())
+    with kept.bus.subscribe(RUN_ID) as live:
+        with pytest.raises(InvalidEvent):
+            await log.append(payload, **place)
+        assert live.drain() == []
+        entry = await log.append(said("next"), path="s")
+    assert entry.seq == log.seq == 2
+    assert len(await events(kept.reader)) == 2
+
+
+async def test_an_event_is_published_after_it_is_stored(kept: StorageUnderTest, log: Log) -> None:
+    with kept.bus.subscribe(RUN_ID) as live:
+        acknowledged = [await log.append(started()), await log.append(said("x"), path="s")]
+        await log.append(completed())
+        published = live.drain()
+    assert published[:2] == acknowledged
+    assert published == await kept.reader.page(RUN_ID, limit=9)
+
+
+# Times
+
+
+async def test_times_never_run_backwards_and_no_clock_is_trusted_beyond_reason(logs: Logs, reader: LogReader) -> None:
+    async with logs.open(RUN_ID) as log:
+        await log.append(started(), at=EARLY)
+        await log.append(said("ahead"), path="s", at=LATE)
+        await log.append(said("behind"), path="s", at=EARLY)
+        await log.append(said("our own"), path="s")
+    async with logs.open(RUN_ID) as log:
+        await log.append(started(2))
+    got = await events(reader)
+    times = [event.timestamp for event in got]
+    assert (times[0], times) == (EARLY, sorted(times))
+    assert times[1] > EARLY
+    assert times[-1] < LATE
+    # Where a time was not believed, the event says whose it is.
+    assert [getattr(event.payload, "clock", None) for event in got] == [None, "reader", "reader", None, None]
+
+
+# The outcome
+
+
+@pytest.mark.parametrize("status", get_args(Status))
+async def test_nothing_follows_the_outcome_not_even_once_the_log_is_opened_again(
+    logs: Logs, reader: LogReader, status: Status
+) -> None:
+    async with logs.open(RUN_ID) as log:
+        await begin(log)
+        await log.append(completed(status))
+        with pytest.raises(RunEnded):
+            await log.append(said("more"), path="s")
+    async with logs.open(RUN_ID) as log:
+        for payload in (started(2), completed(status)):
+            with pytest.raises(RunEnded):
+                await log.append(payload)
+        with pytest.raises(RunEnded):
+            log.append_now(completed(status))
+    assert [event.type for event in await events(reader)] == ["run.started", "run.completed"]
+
+
+async def test_what_was_appended_is_durable_once_that_is_asked_for_and_an_outcome_always_is(log: Log) -> None:
+    await begin(log, "one", "two")
+    await log.make_durable()
+    assert log.is_durable
+    await log.append(said("three"), path="s")
+    await log.append(completed())
+    assert log.is_durable
+
+
+# One writer
+
+
+async def test_a_log_has_one_writer(kept: StorageUnderTest, logs: Logs) -> None:
+    async with logs.open(RUN_ID) as log:
+        await log.append(started())
+        for others in (logs, kept.logs()):
+            with pytest.raises(LogBusy) as refused:
+                async with others.open(RUN_ID):
+                    pass
+            assert refused.value.hint
+        # Whoever was refused has changed nothing, and other runs are none of its business.
+        await log.append(said("still ours"), path="s")
+        async with kept.logs().open(new_run_id()) as other:
+            await other.append(started())
+    async with kept.logs().open(RUN_ID) as log:
+        assert log.seq == 2
+        await log.append(completed())
+
+
+async def test_a_log_is_closed_also_by_an_error(logs: Logs, reader: LogReader) -> None:
+    log: Log | None = None
+    with contextlib.suppress(ZeroDivisionError):
+        async with logs.open(RUN_ID) as log:
+            await log.append(started())
+            raise ZeroDivisionError
+    assert log is not None
+    assert not await reader.is_written(RUN_ID)
+    with pytest.raises(LogClosed):
+        await log.append(said("late"), path="s")
+    with pytest.raises(LogClosed):
+        log.append_now(completed())
+    assert len(await events(reader)) == 1
+
+
+async def test_a_log_that_is_opened_again_goes_on_where_it_was(kept: StorageUnderTest, reader: LogReader) -> None:
+    for attempt in range(1, 5):
+        async with kept.logs().open(RUN_ID) as log:
+            assert log.seq == 2 * (attempt - 1)
+            await log.append(started(attempt))
+            await log.append(said(str(attempt)), path="s")
+    assert [event.seq for event in await events(reader)] == list(range(1, 9))
+
+
+async def test_tasks_and_threads_that_append_at_once_leave_whole_events_and_no_gap(log: Log, reader: LogReader) -> None:
+    await log.append(started())
+
+    async def task(name: int) -> None:
+        for number in range(20):
+            await log.append(said(f"{name}:{number}"), path="s")
+            if number % 5 == 0:
+                await anyio.lowlevel.checkpoint()
+
+    def thread(name: int) -> None:
+        for number in range(20):
+            log.append_now(said(f"{name}:{number}"))
+
+    threads = [threading.Thread(target=thread, args=(name,)) for name in range(4)]
+    for one in threads:
+        one.start()
+    async with anyio.create_task_group() as tasks:
+        for name in range(4, 8):
+            tasks.start_soon(task, name)
+    await anyio.to_thread.run_sync(lambda: [one.join() for one in threads])
+    got = await events(reader)
+    assert [event.seq for event in got] == list(range(1, 162))
+    texts: list[str] = [msgspec.to_builtins(event.payload)["blocks"][0]["text"] for event in got[1:]]
+    for name in range(8):
+        # Each in the order in which it appended.
+        assert [text for text in texts if text.startswith(f"{name}:")] == [f"{name}:{number}" for number in range(20)]
+
+
+# Parents
+
+
+async def test_every_event_of_a_sub_run_names_its_parent_also_once_it_is_opened_again(
+    logs: Logs, reader: LogReader
+) -> None:
+    async with logs.open(RUN_ID, parent_run_id=PARENT_ID) as log:
+        await begin(log, "one")
+    async with logs.open(RUN_ID) as log:
+        await log.append(completed())
+    assert [event.parent_run_id for event in await events(reader)] == [PARENT_ID] * 3
+    async with logs.open(PARENT_ID) as log:
+        await log.append(started())
+        await log.append(PAYLOADS["step.call_workflow.started"], path="call", child_run_id=RUN_ID)
+    assert [(event.parent_run_id, event.child_run_id) for event in await events(reader, PARENT_ID)] == [
+        (None, None),
+        (None, RUN_ID),
+    ]
+
+
+@pytest.mark.parametrize("bad", ["", "..", "../../etc/passwd", "no-id", RUN_ID.upper()])
+async def test_only_a_run_id_names_a_run_or_its_parent(logs: Logs, reader: LogReader, bad: str) -> None:
+    with pytest.raises(InvalidRunId):
+        async with logs.open(bad):
+            pass
+    with pytest.raises(InvalidRunId):
+        await logs.delete(bad)
+    with pytest.raises(InvalidRunId):
+        await reader.page(bad, limit=1)
+    if bad:
+        with pytest.raises(InvalidRunId):
+            async with logs.open(RUN_ID, parent_run_id=bad):
+                pass
+        assert not await reader.is_written(RUN_ID)
+
+
+# Masking
+
+
+async def test_a_secret_is_in_no_event_that_is_stored_acknowledged_or_published(kept: StorageUnderTest) -> None:
+    mask = Masking(["hunter22"])
+    logs = kept.logs(mask=mask)
+    async with logs.open(RUN_ID) as log:
+        assert log.mask is mask
+        with kept.bus.subscribe(RUN_ID) as live:
+            await log.append(started())
+            entry = await log.append(said("it is hunter22."), path="s")
+            log.append_now(called({"hunter22": ["hunter22"]}))
+            published = live.drain()
+    stored = await kept.reader.page(RUN_ID, limit=9)
+    assert stored is not None
+    assert stored == published
+    assert stored[1] == entry
+    assert decode(entry.raw).payload == said(f"it is {MASK}.")
+    assert not any(b"hunter22" in one.raw for one in stored)
+    assert logs.masks
+
+
+async def test_without_a_mask_nothing_is_masked(logs: Logs, log: Log, reader: LogReader) -> None:
+    assert (logs.masks, log.mask) == (False, None)
+    await begin(log, "sk-ant-REDACTED")
+    assert (await events(reader))[1].payload == said("sk-ant-REDACTED")
+
+
+# Deleting
+
+
+async def test_a_deleted_log_is_gone_and_its_id_can_be_used_anew(logs: Logs, reader: LogReader) -> None:
+    other = new_run_id()
+    for run_id in (RUN_ID, other):
+        async with logs.open(run_id) as log:
+            await begin(log, "one")
+            await log.append(completed())
+    for _ in range(2):
+        await logs.delete(RUN_ID)
+        assert await reader.page(RUN_ID, limit=9) is None
+        assert not await reader.has_log(RUN_ID)
+    assert len(await events(reader, other)) == 3
+    async with logs.open(RUN_ID) as log:
+        assert log.seq == 0
+        await log.append(started())
+
+
+async def test_nobody_is_told_that_an_outcome_is_stored_in_a_log_that_was_deleted(
+    kept: StorageUnderTest, logs: Logs, log: Log
+) -> None:
+    await begin(log)
+    await logs.delete(RUN_ID)
+    with kept.bus.subscribe(RUN_ID) as live:
+        with pytest.raises(StorageError):
+            await log.append(completed())
+        assert live.drain() == []
+    assert not await kept.reader.has_log(RUN_ID)
+
+
+# What is left of a crash
+
+
+async def test_a_log_that_has_lost_its_end_goes_on_from_there(kept: StorageUnderTest, logs: Logs) -> None:
+    async with logs.open(RUN_ID, parent_run_id=PARENT_ID) as log:
+        await begin(log, "one", "two")
+        await log.append(completed())
+    kept.lose_end(RUN_ID, 2)
+    async with kept.logs().open(RUN_ID) as log:
+        assert log.seq == 2
+        await log.append(said("again"), path="s")
+    assert [event.seq for event in await events(kept.reader)] == [1, 2, 3]
+    assert {event.parent_run_id for event in await events(kept.reader)} == {PARENT_ID}
+    kept.lose_end(RUN_ID, 0)
+    async with kept.logs().open(RUN_ID) as log:
+        assert log.seq == 0
+        with pytest.raises(InvalidEvent):
+            await log.append(said("no beginning"), path="s")
+
+
+async def test_there_is_room_to_write(logs: Logs) -> None:
+    assert logs.room() > 0

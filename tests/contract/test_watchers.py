@@ -1,0 +1,117 @@
+"""What every count of the clients that execute runs does, whatever it is made of."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from shopfloor.adapters.memory import MemoryWatchers
+from shopfloor.ports import Watchers
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=[MemoryWatchers])
+def watchers(request: pytest.FixtureRequest) -> Watchers:
+    return request.param()
+
+
+async def hang_up_of(watchers: Watchers, run_id: str) -> str:
+    hang_up = await watchers.leave(run_id)
+    assert hang_up is not None
+    return hang_up
+
+
+async def test_the_last_client_that_leaves_abandons_its_run_once(watchers: Watchers) -> None:
+    await watchers.enter("r1")
+    hang_up = await hang_up_of(watchers, "r1")
+    assert await watchers.is_abandoned("r1", hang_up)
+    assert not await watchers.is_abandoned("r1", hang_up)
+
+
+async def test_a_run_with_a_client_left_is_not_abandoned(watchers: Watchers) -> None:
+    for _ in range(3):
+        await watchers.enter("r1")
+    assert [await watchers.leave("r1") for _ in range(2)] == [None, None]
+    assert await watchers.is_abandoned("r1", await hang_up_of(watchers, "r1"))
+
+
+async def test_a_client_that_returns_undoes_the_hang_up(watchers: Watchers) -> None:
+    await watchers.enter("r1")
+    first = await hang_up_of(watchers, "r1")
+    await watchers.enter("r1")
+    assert not await watchers.is_abandoned("r1", first)
+    second = await hang_up_of(watchers, "r1")
+    assert second != first
+    assert not await watchers.is_abandoned("r1", first), "the grace of the second hang-up has only begun"
+    assert await watchers.is_abandoned("r1", second)
+
+
+async def test_a_run_that_is_not_bound_is_left_without_a_hang_up(watchers: Watchers) -> None:
+    await watchers.enter("r1", bound=False)
+    assert await watchers.leave("r1") is None
+
+
+@pytest.mark.parametrize("bound", [True, False])
+async def test_the_newest_client_says_whether_a_run_is_bound(watchers: Watchers, bound: bool) -> None:
+    await watchers.enter("r1", bound=not bound)
+    await watchers.enter("r1", bound=bound)
+    assert await watchers.leave("r1") is None
+    assert (await watchers.leave("r1") is not None) == bound
+
+
+async def test_a_run_that_is_released_may_be_left(watchers: Watchers) -> None:
+    await watchers.enter("r1")
+    await watchers.release("r1")
+    assert await watchers.leave("r1") is None
+    await watchers.enter("r1")
+    assert await watchers.leave("r1") is not None, "the next client binds the run again"
+
+
+async def test_a_run_that_is_released_in_its_grace_is_not_abandoned(watchers: Watchers) -> None:
+    await watchers.enter("r1")
+    hang_up = await hang_up_of(watchers, "r1")
+    await watchers.release("r1")
+    assert not await watchers.is_abandoned("r1", hang_up)
+
+
+async def test_an_abandoned_run_is_no_longer_bound(watchers: Watchers) -> None:
+    await watchers.enter("r1")
+    assert await watchers.is_abandoned("r1", await hang_up_of(watchers, "r1"))
+    await watchers.enter("r1", bound=False)
+    assert await watchers.leave("r1") is None
+
+
+async def test_runs_are_counted_apart(watchers: Watchers) -> None:
+    await watchers.enter("r1")
+    await watchers.enter("r2")
+    first = await hang_up_of(watchers, "r1")
+    assert not await watchers.is_abandoned("r2", first)
+    await watchers.release("r2")
+    assert await watchers.leave("r2") is None
+    assert await watchers.is_abandoned("r1", first)
+
+
+async def test_of_many_clients_at_once_one_is_the_last(watchers: Watchers) -> None:
+    hang_ups: list[str] = []
+    inside = anyio.Event()
+
+    async def client() -> None:
+        await watchers.enter("r1")
+        await inside.wait()
+        hang_up = await watchers.leave("r1")
+        if hang_up is not None:
+            hang_ups.append(hang_up)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(50):
+            tasks.start_soon(client)
+        await anyio.wait_all_tasks_blocked()
+        inside.set()
+    assert len(hang_ups) == 1
+    assert await watchers.is_abandoned("r1", hang_ups[0])

@@ -1,0 +1,150 @@
+"""The rules of access: tokens made on first use, known by their digest, each with a role."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from shopfloor.adapters.local import LocalTokens
+from shopfloor.adapters.memory import MemoryTokens
+from shopfloor.errors import StorageFull
+from shopfloor.ports import Access, Role
+from shopfloor.server import AccessControl
+from shopfloor.server.limits import SESSION_RENEW_SECONDS
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def without_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHOPFLOOR_TOKEN", raising=False)
+
+
+@pytest.fixture
+def tokens() -> MemoryTokens:
+    return MemoryTokens()
+
+
+async def test_the_first_use_makes_an_admin_token(tokens: MemoryTokens) -> None:
+    token = await AccessControl(tokens).admin_token()
+    assert len(token) >= 43
+    assert await AccessControl(tokens).admin_token() == token
+    assert await AccessControl(tokens).role_of(token) == "admin"
+
+
+async def test_many_that_start_at_once_agree_on_one_token(tmp_path: Path) -> None:
+    made: set[str] = set()
+
+    async def start() -> None:
+        made.add(await AccessControl(LocalTokens(tmp_path / "storage" / "tokens.json")).admin_token())
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(16):
+            tasks.start_soon(start)
+    assert len(made) == 1
+
+
+async def test_nothing_is_made_by_asking(tokens: MemoryTokens) -> None:
+    assert await AccessControl(tokens).role_of("x") is None
+    assert await tokens.read() == Access()
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "admin", "host"])
+async def test_an_issued_token_has_its_role_at_once_and_is_not_kept_itself(tokens: MemoryTokens, role: Role) -> None:
+    other = AccessControl(tokens)
+    assert await other.role_of("x") is None
+    token = await AccessControl(tokens).issue(role)
+    assert await other.role_of(token) == role
+    assert token not in str(await tokens.read())
+
+
+async def test_the_environment_gives_the_token_and_nothing_is_stored(
+    tokens: MemoryTokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOPFLOOR_TOKEN", "from outside, with care")
+    access = AccessControl(tokens)
+    assert await access.admin_token() == "from outside, with care"
+    assert await access.role_of("from outside, with care") == "admin"
+    assert await tokens.read() == Access()
+
+
+async def test_an_empty_environment_gives_nothing(tokens: MemoryTokens, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOPFLOOR_TOKEN", "")
+    access = AccessControl(tokens)
+    assert await access.role_of("") is None
+    assert await access.admin_token()
+
+
+async def test_what_is_kept_is_what_is_needed(tokens: MemoryTokens) -> None:
+    access = AccessControl(tokens)
+    token = await access.admin_token()
+    await access.issue("viewer")
+    admin, viewer = (await tokens.read()).tokens
+    assert (admin.token, admin.made_at, admin.name) == (token, None, None)
+    assert (viewer.token, viewer.made_at is None, viewer.name) == (None, False, None)
+
+
+async def test_a_link_begins_one_session_also_for_many_at_once(tokens: MemoryTokens) -> None:
+    access = AccessControl(tokens)
+    code = await access.make_login_code()
+    sessions: list[str | None] = []
+
+    async def log_in() -> None:
+        sessions.append(await access.log_in_by_code(code))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(log_in)
+    assert len(sessions) == 20
+    assert len([secret for secret in sessions if secret]) == 1
+
+
+async def test_requests_that_come_at_once_renew_a_session_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class CountingTokens(MemoryTokens):
+        stored = 0
+
+        async def update(self, change):
+            before = await self.read()
+            result = await super().update(change)
+            self.stored += await self.read() != before
+            return result
+
+    moment = 1_000_000.0
+    monkeypatch.setattr("time.time", lambda: moment)
+    tokens = CountingTokens()
+    access = AccessControl(tokens)
+    secret = await access.log_in_by_code(await access.make_login_code()) or ""
+    moment += SESSION_RENEW_SECONDS + 1
+    tokens.stored = 0
+    assert [await access.renew(secret) for _ in range(5)] == [True] * 5
+    assert tokens.stored == 1
+    caller = await access.caller_of_session(secret)
+    assert caller is not None
+    assert not caller.expires_soon
+
+
+async def test_a_session_that_cannot_be_renewed_lasts_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullTokens(MemoryTokens):
+        is_full = False
+
+        async def update(self, change):
+            if self.is_full:
+                raise StorageFull("no space left")
+            return await super().update(change)
+
+    moment = 1_000_000.0
+    monkeypatch.setattr("time.time", lambda: moment)
+    tokens = FullTokens()
+    access = AccessControl(tokens)
+    secret = await access.log_in_by_code(await access.make_login_code()) or ""
+    tokens.is_full = True
+    moment += SESSION_RENEW_SECONDS + 1
+    assert not await access.renew(secret)
+    caller = await access.caller_of_session(secret)
+    assert caller is not None
+    assert caller.expires_soon
