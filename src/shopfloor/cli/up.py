@@ -14,11 +14,9 @@ from shopfloor.cli.arguments import WORKERS_OPTION, Parser, duration_seconds, po
 from shopfloor.cli.leaving import leave_tasks
 from shopfloor.cli.main import collect_as_usual
 from shopfloor.cli.memory import return_freed_memory
-from shopfloor.engine import Catalogue, default_folders
 from shopfloor.errors import UsageError
 from shopfloor.limits import HOST_SLOTS, SERVER_PORT
 from shopfloor.record import Storage
-from shopfloor.server import Tokens
 from shopfloor.wiring import Workers, open_projects, serve_storage
 
 EXAMPLES = """\
@@ -69,12 +67,15 @@ def run(args: Namespace) -> int:
     storage = storage_of(args)
     workers = Workers.named(args.workers, slots=args.slots or _slots())
     port = _port() if args.port is None else args.port
-    found = _count(storage, workers)
     if args.detach:
         from shopfloor.cli.server_process import start_server
 
+        # Counted first: a worker that cannot be loaded is reported before a server is started.
+        found = _count(storage, workers)
         words = [word for word in sys.argv[1:] if word != "--detach"]
-        _tell(storage, start_server(storage, words).url, found, "`shopfloor down` stops it")
+        url = start_server(storage, words).url
+        _print_link(storage, url)
+        _print_rest(url, found, "`shopfloor down` stops it")
         return 0
     if args.examples:
         from shopfloor.cli.examples import make_example_runs
@@ -83,9 +84,10 @@ def run(args: Namespace) -> int:
 
     def started(url: str, token: str) -> None:
         del token
-        # Where nobody reads it, as in `shopfloor up | head -1`, there is still a server to be.
+        # The server goes on where nobody reads its output, as in `shopfloor up | head -1`.
         with contextlib.suppress(OSError):
-            _tell(storage, url, found, "Ctrl-C stops")
+            _print_link(storage, url)
+            _print_rest(url, _count(storage, workers), "Ctrl-C stops")
         # What is loaded stays as long as the server: the garbage collector need not look through it time and again.
         collect_as_usual()
 
@@ -105,10 +107,15 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _tell(storage: Storage, url: str, found: str, how_to_stop: str) -> None:
+def _print_link(storage: Storage, url: str) -> None:
+    from shopfloor.server import Tokens
+
     print(f"Shopfloor is up: {url}/login?code={Tokens(storage.tokens).make_login_code()}")
     print("  the link works once, within 15 minutes; `shopfloor login` prints another")
-    print(f"  runs are kept in {storage.root}")
+    print(f"  runs are kept in {storage.root}", flush=True)
+
+
+def _print_rest(url: str, found: str, how_to_stop: str) -> None:
     print(f"  {found}")
     print(f"  the API is described at {url}/api/docs; {how_to_stop}", flush=True)
 
@@ -131,7 +138,9 @@ def _port() -> int:
 
 
 def _count(storage: Storage, workers: Workers) -> str:
-    """How many workers there are, for who starts us."""
+    """Say how many workers there are. Reads all of them."""
+    from shopfloor.engine import Catalogue, default_folders
+
     projects = open_projects(storage).all
     found = Catalogue(default_folders(storage.root, workers.folders), workers.modules, projects=projects).all()
     broken = sum(1 for worker in found if worker.problems)

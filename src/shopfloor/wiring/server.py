@@ -77,7 +77,10 @@ async def serve_storage(
     keep_seconds: float | None = None,
     on_started: Callable[[str, str], None],
 ) -> None:
-    """`shopfloor up`: all roles in one process, until it is told to stop. `on_started` gets the URL and the token."""
+    """`shopfloor up`: all roles in one process, until it is told to stop.
+
+    `on_started` gets the URL and the token when the server answers. It is called in a thread and may block.
+    """
     import anyio
 
     from shopfloor.client import Address
@@ -96,7 +99,9 @@ async def serve_storage(
             # A server in a thread is a part of a program, which `shopfloor down` must not end.
             pid = os.getpid() if threading.current_thread() is threading.main_thread() else None
             write_private(storage.server_address, msgspec.json.encode(Address(url, token, pid)))
-            on_started(url, token)
+            # Only now: who waits for the first answer need not wait for what is loaded ahead of time.
+            tasks.start_soon(_warm_up, partial(on_started, url, token))
+            tasks.start_soon(_warm_up, engine.warm_up)
 
         async with local_office(storage) as office, local_engine(office, workers) as engine:
             await finish_deletions(storage, office.store, office.queue)
@@ -112,7 +117,6 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(keeper)
-                tasks.start_soon(_warm_up, engine.warm_up)
                 app = create_app(office.services(engine.service, allowed_hosts=allowed_hosts))
                 await serve(app, host, port, started, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()

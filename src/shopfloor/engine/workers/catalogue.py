@@ -10,9 +10,8 @@ from typing import Any, cast
 
 import msgspec
 
-from shopfloor.engine.workers.definition import Definition, definition_hash, is_slug
+from shopfloor.engine.workers.definition import PROMPTS_FOLDER, WORKER_FILE, Definition, definition_hash, is_slug
 from shopfloor.engine.workers.loading import load_file, load_module
-from shopfloor.engine.workers.parsing import PROMPTS_FOLDER, WORKER_FILE, parse_worker
 from shopfloor.engine.workers.problems import Problem, closest, invalid_worker
 from shopfloor.engine.workers.python import PythonWorker
 from shopfloor.errors import AmbiguousWorker, InvalidWorker, ShopfloorError, WorkerNotFound, folder_gone
@@ -291,6 +290,9 @@ def _prompts_in(folder: str) -> list[str]:
 def _in_folder(folder: Path) -> tuple[Worker, ...]:
     """The worker of a folder; none where it is a folder of something else."""
     if (folder / WORKER_FILE).exists():
+        # YAML is loaded with the first worker that is written in it.
+        from shopfloor.engine.workers.parsing import parse_worker
+
         definition, problems = parse_worker(folder)
         kept = definition or Definition(slug=folder.name)
         return (Worker(definition=kept, folder=folder, origin=str(folder), problems=tuple(problems)),)
