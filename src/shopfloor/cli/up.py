@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -18,6 +19,10 @@ from shopfloor.errors import UsageError
 from shopfloor.limits import HOST_SLOTS, SERVER_PORT
 from shopfloor.record import Storage
 from shopfloor.wiring import Workers, open_projects, serve_storage
+
+if TYPE_CHECKING:
+    from shopfloor.client import Address
+    from shopfloor.engine import Catalogue
 
 EXAMPLES = """\
   shopfloor up                        serve on 127.0.0.1:7420; the first line is a link to log in
@@ -69,9 +74,11 @@ def run(args: Namespace) -> int:
     port = _port() if args.port is None else args.port
     if args.detach:
         from shopfloor.cli.server_process import start_server
+        from shopfloor.engine import Catalogue, default_folders
 
         # Counted first: a worker that cannot be loaded is reported before a server is started.
-        found = _count(storage, workers)
+        folders = default_folders(storage.root, workers.folders)
+        found = _count(Catalogue(folders, workers.modules, projects=open_projects(storage).all))
         words = [word for word in sys.argv[1:] if word != "--detach"]
         url = start_server(storage, words).url
         _print_link(storage, url)
@@ -82,12 +89,11 @@ def run(args: Namespace) -> int:
 
         make_example_runs(args)
 
-    def started(url: str, token: str) -> None:
-        del token
+    def started(address: Address, catalogue: Catalogue) -> None:
         # The server goes on where nobody reads its output, as in `shopfloor up | head -1`.
         with contextlib.suppress(OSError):
-            _print_link(storage, url)
-            _print_rest(url, _count(storage, workers), "Ctrl-C stops")
+            _print_link(storage, address.url)
+            _print_rest(address.url, _count(catalogue), "Ctrl-C stops")
         # What is loaded stays as long as the server: the garbage collector need not look through it time and again.
         collect_as_usual()
 
@@ -137,12 +143,9 @@ def _port() -> int:
         raise UsageError(f"SHOPFLOOR_PORT is {text!r}, not a port", hint=hint) from None
 
 
-def _count(storage: Storage, workers: Workers) -> str:
+def _count(catalogue: Catalogue) -> str:
     """Say how many workers there are. Reads all of them."""
-    from shopfloor.engine import Catalogue, default_folders
-
-    projects = open_projects(storage).all
-    found = Catalogue(default_folders(storage.root, workers.folders), workers.modules, projects=projects).all()
+    found = catalogue.all()
     broken = sum(1 for worker in found if worker.problems)
     sound = len(found) - broken
     said = f"{sound:,} workers can be run" if sound != 1 else "1 worker can be run"

@@ -28,6 +28,7 @@ class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
     service: RunService
     scheduler: Scheduler
     resumption: Resumption
+    catalogue: Catalogue
     warm_up: Callable[[], None]
     """Loads what is slow to load. Blocks."""
 
@@ -59,4 +60,4 @@ def assemble(
         import_module("shopfloor.engine.interpreter")
         models.warm_up()
 
-    return RunEngine(service=service, scheduler=scheduler, resumption=resumption, warm_up=warm_up)
+    return RunEngine(service=service, scheduler=scheduler, resumption=resumption, catalogue=catalogue, warm_up=warm_up)

@@ -72,6 +72,9 @@ class Catalogue:
     loaded is an error at once. `bare` are those that stand for a provider: they can be run, and are listed by
     themselves. Workers of `projects` come after those of the folders and before the packaged ones; a slug that several
     projects have is named as `<project>/<slug>`.
+
+    Several threads may use it at once: two that read the same folder get the same from it. Only `load_code` says in
+    which thread the code of workers in Python is executed.
     """
 
     def __init__(
@@ -195,6 +198,15 @@ class Catalogue:
     def bare(self) -> list[Worker]:
         """Those that stand for a provider, and for which no worker of the same slug stands."""
         return [worker for slug, worker in self._bare.items() if self.find(slug) is worker]
+
+    def load_code(self) -> None:
+        """Load the workers that are written in Python. What their modules make belongs to the caller's thread."""
+        projects = [Path(project.folder) / WORKERS_FOLDER for project in self._projects()]
+        for folder in (*self._folders, *projects, *self._packaged):
+            for inside in _folders_in(folder):
+                if not (inside / WORKER_FILE).exists():
+                    self._of_folder(str(inside))
+        self._of_packages()
 
     def _every(self) -> Iterator[Worker]:
         for name in self._modules:
