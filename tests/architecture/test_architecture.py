@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -226,6 +226,52 @@ def test_a_command_without_a_server_loads_neither_http_nor_what_makes_sql(
     loaded = loaded_by(str(BIN / "shopfloor"), *words, "--storage", str(tmp_path))
     assert "shopfloor.adapters.sqlite.store" in loaded
     assert {name.partition(".")[0] for name in loaded} & SLOW_TO_LOAD == set()
+
+
+NOT_BEFORE_THE_FIRST_ANSWER = {
+    "difflib",
+    "httpx",
+    "pydantic_ai",
+    "shopfloor.engine.interpreter",
+    "shopfloor.engine.run",
+    "shopfloor.engine.workers.parsing",
+    "shopfloor.yaml_document",
+    "yaml",
+}
+"""What `up` loads once it answers, or when it is needed."""
+
+
+@pytest.mark.req("SF-37")
+def test_up_answers_before_it_loads_what_only_runs_need(tmp_path: Path) -> None:
+    # What it prints and what it imports come by the same pipe, in order; it prints nothing before it answers.
+    up = subprocess.Popen(
+        [sys.executable, "-X", "importtime", str(BIN / "shopfloor"), "up", "--port", "0", "--storage", str(tmp_path)],
+        env=_without_coverage(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert up.stdout is not None
+        before = _imports_until("Shopfloor is up: ", up.stdout)
+        after = _imports_until("  the API is described at ", up.stdout)
+    finally:
+        up.terminate()
+        up.communicate(timeout=60)
+    assert {"shopfloor.server.app", "shopfloor.engine.scheduler", "uvicorn"} <= before
+    assert before & NOT_BEFORE_THE_FIRST_ANSWER == set()
+    assert "yaml" in after
+
+
+def _imports_until(beginning: str, lines: Iterable[str]) -> set[str]:
+    """The modules that were imported until a line with this beginning was printed."""
+    loaded: set[str] = set()
+    for line in lines:
+        if line.startswith(beginning):
+            return loaded
+        if line.startswith("import time:"):
+            loaded.add(line.split("|")[2].strip())
+    raise AssertionError(f"{beginning!r} was never printed; imported were {sorted(loaded)}")
 
 
 # Errors

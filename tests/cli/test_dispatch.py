@@ -186,6 +186,24 @@ def test_up_says_how_many_workers_it_found_and_takes_a_number_of_slots(shopfloor
     assert os.fspath(Path(env["SHOPFLOOR_STORAGE"])) not in wrong.stderr
 
 
+def test_up_executes_the_code_of_a_worker_once_and_in_the_thread_of_its_runs(shopfloor, server, tmp_path):
+    folder = tmp_path / "own" / "told"
+    folder.mkdir(parents=True)
+    (folder / "worker.py").write_text(
+        "import pathlib, threading\n\nfrom shopfloor import Run, worker\n\n"
+        f"with pathlib.Path({str(tmp_path / 'loaded')!r}).open('a') as file:\n"
+        "    print(threading.current_thread().name, file=file)\n\n\n"
+        "@worker\nasync def told(run: Run):\n    return threading.current_thread().name\n"
+    )
+    up = server("--workers", str(folder.parent))
+    # The last line is printed when all workers were counted.
+    while b"the API is described" not in (line := up.process.stdout.readline()):
+        assert line, up.process.stderr.read().decode()
+    dispatched = shopfloor("dispatch", "told", "--wait")
+    assert (dispatched.stdout.strip(), dispatched.returncode) == ("MainThread", 0), dispatched.stderr
+    assert (tmp_path / "loaded").read_text() == "MainThread\n"
+
+
 def test_examples_are_runs_of_the_example_workers(server, env):
     up = server("--examples")
     wanted = {"hello": "done", "repo-report": "done", "research-assistant": "waiting"}

@@ -7,18 +7,23 @@ import logging
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import TYPE_CHECKING
 
 import anyio
+import anyio.from_thread
 
 from shopfloor.cli.arguments import WORKERS_OPTION, Parser, duration_seconds, port_number, positive, storage_of
 from shopfloor.cli.leaving import leave_tasks
 from shopfloor.cli.main import collect_as_usual
 from shopfloor.cli.memory import return_freed_memory
-from shopfloor.engine import Catalogue, default_folders
 from shopfloor.errors import UsageError
 from shopfloor.limits import HOST_SLOTS, SERVER_PORT
 from shopfloor.record import Storage
 from shopfloor.wiring import Workers, access_control, open_projects, serve_storage
+
+if TYPE_CHECKING:
+    from shopfloor.client import Address
+    from shopfloor.engine import Catalogue
 
 EXAMPLES = """\
   shopfloor up                        serve on 127.0.0.1:7420; the first line is a link to log in
@@ -68,54 +73,55 @@ def run(args: Namespace) -> int:
     storage = storage_of(args)
     workers = Workers.named(args.workers, slots=args.slots or _slots())
     port = _port() if args.port is None else args.port
-    found = _count(storage, workers)
     if args.detach:
         from shopfloor.cli.server_process import start_server
+        from shopfloor.engine import Catalogue, default_folders
 
+        # Counted first: a worker that cannot be loaded is reported before a server is started.
+        folders = default_folders(storage.root, workers.folders)
+        found = _count(Catalogue(folders, workers.modules, projects=open_projects(storage).all))
         words = [word for word in sys.argv[1:] if word != "--detach"]
         url = start_server(storage, words).url
-        anyio.run(_tell, storage, url, found, "`shopfloor down` stops it")
+        anyio.run(_print_link, storage, url)
+        _print_rest(url, found, "`shopfloor down` stops it")
         return 0
     if args.examples:
         from shopfloor.cli.examples import make_example_runs
 
         make_example_runs(args)
 
-    async def tell(url: str) -> None:
-        # Where nobody reads it, as in `shopfloor up | head -1`, there is still a server to be.
+    def started(address: Address, catalogue: Catalogue) -> None:
+        # The server goes on where nobody reads its output, as in `shopfloor up | head -1`.
         with contextlib.suppress(OSError):
-            await _tell(storage, url, found, "Ctrl-C stops")
+            anyio.from_thread.run(_print_link, storage, address.url)
+            _print_rest(address.url, _count(catalogue), "Ctrl-C stops")
         # What is loaded stays as long as the server: the garbage collector need not look through it time and again.
         collect_as_usual()
 
     async def serve() -> None:
-        async with anyio.create_task_group() as tasks:
-
-            def started(url: str, token: str) -> None:
-                del token
-                tasks.start_soon(tell, url)
-
-            await serve_storage(
-                storage,
-                host=args.host,
-                port=port,
-                workers=workers,
-                allowed_hosts=tuple(args.allow_host),
-                keep_seconds=args.keep,
-                on_started=started,
-            )
-            tasks.cancel_scope.cancel()
+        await serve_storage(
+            storage,
+            host=args.host,
+            port=port,
+            workers=workers,
+            allowed_hosts=tuple(args.allow_host),
+            keep_seconds=args.keep,
+            on_started=started,
+        )
         leave_tasks(0)
 
     anyio.run(serve, backend_options={"use_uvloop": True})
     return 0
 
 
-async def _tell(storage: Storage, url: str, found: str, how_to_stop: str) -> None:
+async def _print_link(storage: Storage, url: str) -> None:
     code = await access_control(storage).make_login_code()
     print(f"Shopfloor is up: {url}/login?code={code}")
     print("  the link works once, within 15 minutes; `shopfloor login` prints another")
-    print(f"  runs are kept in {storage.root}")
+    print(f"  runs are kept in {storage.root}", flush=True)
+
+
+def _print_rest(url: str, found: str, how_to_stop: str) -> None:
     print(f"  {found}")
     print(f"  the API is described at {url}/api/docs; {how_to_stop}", flush=True)
 
@@ -137,10 +143,9 @@ def _port() -> int:
         raise UsageError(f"SHOPFLOOR_PORT is {text!r}, not a port", hint=hint) from None
 
 
-def _count(storage: Storage, workers: Workers) -> str:
-    """How many workers there are, for who starts us."""
-    projects = open_projects(storage).all
-    found = Catalogue(default_folders(storage.root, workers.folders), workers.modules, projects=projects).all()
+def _count(catalogue: Catalogue) -> str:
+    """Say how many workers there are. Reads all of them."""
+    found = catalogue.all()
     broken = sum(1 for worker in found if worker.problems)
     sound = len(found) - broken
     said = f"{sound:,} workers can be run" if sound != 1 else "1 worker can be run"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 import msgspec
 
@@ -29,6 +30,7 @@ class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: Scheduler
     resumption: Resumption
     ports: StoragePorts
+    catalogue: Catalogue
     warm_up: Callable[[], None]
     """Loads what is slow to load. Blocks."""
 
@@ -55,4 +57,16 @@ def assemble(
     inbox = Inbox(registry, ports, resumption)
     lifecycle = Lifecycle(registry, ports, definitions, sub_runs, workshop, resumption=resumption, **limits)
     scheduler = Scheduler(registry, ports, inbox, lifecycle, slots=slots)
-    return RunEngine(service=service, scheduler=scheduler, resumption=resumption, ports=ports, warm_up=models.warm_up)
+
+    def warm_up() -> None:
+        import_module("shopfloor.engine.interpreter")
+        models.warm_up()
+
+    return RunEngine(
+        service=service,
+        scheduler=scheduler,
+        resumption=resumption,
+        ports=ports,
+        catalogue=catalogue,
+        warm_up=warm_up,
+    )

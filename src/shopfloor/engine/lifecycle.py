@@ -10,16 +10,13 @@ import msgspec
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.conduct import conduct, end_if_disk_is_low
 from shopfloor.engine.definitions import Definitions, definition_of, held_call, released_result
-from shopfloor.engine.interpreter import Interpreter
 from shopfloor.engine.journal import AGENT, Journal, last_event, read_journal
 from shopfloor.engine.occupancy import Slot
 from shopfloor.engine.orphans import end_orphan
 from shopfloor.engine.piece_writer import end_partial_messages
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.resumption import Resumption
-from shopfloor.engine.run import Run, as_json
 from shopfloor.engine.run_beginning import run_started
-from shopfloor.engine.steps.tools import tools_of
 from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.watchdog import current_run
@@ -151,6 +148,11 @@ class Lifecycle:
         self, attempt: Attempt, definition: Definition | None, worker: Worker | DefinitionChange | None
     ) -> Any:
         """Execute the steps of a worker, and return its output."""
+        # Not at the top: a server answers before it executes anything. Its warm-up loads them.
+        from shopfloor.engine.interpreter import Interpreter
+        from shopfloor.engine.run import Run, as_json
+        from shopfloor.engine.steps.tools import tools_of
+
         first = attempt.journal.first
         if first is not None and first.definition is None and first.kind == AGENT:
             raise AgentFailed("the agent that it worked for was cut off")

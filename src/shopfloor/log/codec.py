@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
@@ -59,13 +60,18 @@ class _Fitting(Event, Generic[_Known], frozen=True, kw_only=True):
 
 
 _decode_shell = json_decoder(_Shell).decode
-# Made here and not when one is first needed: two threads that make decoders of one type at once crash the process.
-_fitting_decoders: dict[str, Callable[[bytes], Event]] = {
-    name: json_decoder(_Fitting[cls]).decode for name, cls in PAYLOAD_TYPES.items()
-}
-_payload_decoders: dict[str, Callable[[msgspec.Raw], Payload]] = {
-    name: json_decoder(cls).decode for name, cls in PAYLOAD_TYPES.items()
-}
+# Each decoder is built when it is first needed: no command needs them all.
+
+
+@cache
+def _fitting_decoder(event_type: str) -> Callable[[bytes], Event]:
+    cls: Any = PAYLOAD_TYPES[event_type]
+    return json_decoder(_Fitting[cls]).decode
+
+
+@cache
+def _payload_decoder(event_type: str) -> Callable[[msgspec.Raw], Payload]:
+    return json_decoder(PAYLOAD_TYPES[event_type]).decode
 
 
 def encode(line: Line) -> bytes:
@@ -194,9 +200,9 @@ def decode(raw: bytes, event_type: str = "") -> Event:
 
     Whoever knows the type already, as an entry does, has the event sooner.
     """
-    if decoder := _fitting_decoders.get(event_type):
+    if event_type in PAYLOAD_TYPES:
         try:
-            event = decoder(raw)
+            event = _fitting_decoder(event_type)(raw)
         except _UNREADABLE:
             return _decode_tolerantly(raw)
         # A line cannot say of itself what we did not understand.
@@ -225,11 +231,10 @@ def _decode_tolerantly(raw: bytes) -> Event:
 
 
 def decode_payload(event_type: str, raw: msgspec.Raw | bytes) -> tuple[Payload | UnknownPayload, tuple[str, ...]]:
-    decoder = _payload_decoders.get(event_type)
-    if decoder is None:
+    if event_type not in PAYLOAD_TYPES:
         return UnknownPayload(_decode_freely(raw)), (f"unknown event type {event_type!r}",)
     try:
-        return decoder(msgspec.Raw(raw)), ()
+        return _payload_decoder(event_type)(msgspec.Raw(raw)), ()
     except _UNREADABLE as error:
         return _decode_openly(event_type, raw, str(error))
 

@@ -6,7 +6,7 @@ Types that only we have are not in the vocabulary of the TypeScript SDK, which d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -25,8 +25,12 @@ class _ResourceUpdate(msgspec.Struct, frozen=True, kw_only=True, tag="resource-u
 
 
 _encode = msgspec.json.Encoder().encode
-_decode: Callable[[bytes | str], StreamEvent | _ResourceUpdate] = json_decoder(StreamEvent | _ResourceUpdate).decode
 _decode_any = json_decoder(dict[str, Any]).decode
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[StreamEvent | _ResourceUpdate]:
+    return json_decoder(StreamEvent | _ResourceUpdate)
 
 
 def encode_event(event: StreamEvent | UnknownEvent) -> bytes:
@@ -43,7 +47,7 @@ def encode_event(event: StreamEvent | UnknownEvent) -> bytes:
 def decode_event(raw: bytes | str) -> StreamEvent | UnknownEvent:
     """The event that was sent. Raises `msgspec.MsgspecError` for what is no event at all."""
     try:
-        event = _decode(raw)
+        event = _decoder().decode(raw)
         if not isinstance(event, _ResourceUpdate):
             return event
         if event.name in _OWN_TYPES:

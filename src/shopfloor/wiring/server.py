@@ -9,15 +9,20 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from shopfloor.errors import ResourceLimit, ServerRunning, storage_error
+from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError, storage_error
 from shopfloor.record import Storage, lock, open_for_append, refuse_shared, write_private
 from shopfloor.wiring.access import access_control
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.settings import Workers
 from shopfloor.wiring.storage import local_office, open_projects
+
+if TYPE_CHECKING:
+    from shopfloor.client import Address
+    from shopfloor.engine import Catalogue
 
 _log = logging.getLogger("shopfloor.wiring")
 
@@ -51,19 +56,22 @@ def _how_to_use_it(storage: Storage) -> str:
     return f"{there}, or name another --storage"
 
 
-async def _warm_up(load: Callable[[], None]) -> None:
-    """Load what is slow to load. A failure is for the run that needs it, not for the server.
+async def _warm_up(*parts: Callable[[], None]) -> None:
+    """Execute slow parts in a thread, in order. What cannot be loaded fails the run that needs it, not the server.
 
-    Without memory, modules may be left half loaded: then the server ends.
+    Without memory, modules may be left half loaded: then the server ends, as it does with an error of ours.
     """
     import anyio.to_thread
 
     try:
-        await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
+        for part in parts:
+            await anyio.to_thread.run_sync(part, abandon_on_cancel=True)
     except MemoryError as error:
         raise ResourceLimit(
             "the server ran out of memory while it loaded its parts", hint="give it more, then start it again"
         ) from error
+    except ShopfloorError:
+        raise
     except Exception as error:  # noqa: BLE001 - for example without memory, or without descriptors
         _log.warning("cannot load ahead of time: %s: %s", type(error).__name__, error)
 
@@ -76,9 +84,12 @@ async def serve_storage(
     workers: Workers | None = None,
     allowed_hosts: tuple[str, ...] = (),
     keep_seconds: float | None = None,
-    on_started: Callable[[str, str], None],
+    on_started: Callable[[Address, Catalogue], None],
 ) -> None:
-    """`shopfloor up`: all roles in one process, until it is told to stop. `on_started` gets the URL and the token."""
+    """`shopfloor up`: all roles in one process, until it is told to stop.
+
+    `on_started` gets the address and the workers when the server answers. It is called in a thread and may block.
+    """
     import anyio
 
     from shopfloor.client import Address
@@ -96,13 +107,17 @@ async def serve_storage(
         def started(url: str) -> None:
             # A server in a thread is a part of a program, which `shopfloor down` must not end.
             pid = os.getpid() if threading.current_thread() is threading.main_thread() else None
-            write_private(storage.server_address, msgspec.json.encode(Address(url, token, pid)))
-            on_started(url, token)
+            address = Address(url, token, pid)
+            write_private(storage.server_address, msgspec.json.encode(address))
+            # Only now, so that the first answer does not wait for what is loaded ahead of time.
+            tasks.start_soon(_warm_up, partial(on_started, address, engine.catalogue), engine.warm_up)
 
         async with local_office(storage, is_server=True) as office, local_engine(office, workers) as engine:
             await finish_deletions(engine.ports)
             await take_over(engine.ports, engine.resumption)
             await office.queue.show_queued()
+            # Before anything runs: loading code may take long, and it belongs to the thread of the loop.
+            engine.catalogue.load_code()
             async with anyio.create_task_group() as tasks:
 
                 async def keeper() -> None:
@@ -112,7 +127,6 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(keeper)
-                tasks.start_soon(_warm_up, engine.warm_up)
                 app = create_app(office.services(engine.service, allowed_hosts=allowed_hosts))
                 await serve(app, host, port, started, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()

@@ -16,6 +16,7 @@ from shopfloor.wiring.settings import Workers
 
 if TYPE_CHECKING:
     from shopfloor.client import Address
+    from shopfloor.engine import Catalogue
 
 
 class ServerThread:
@@ -54,12 +55,10 @@ class ServerThread:
         import anyio
         import anyio.from_thread
 
-        from shopfloor.client import Address
-
         async with anyio.from_thread.BlockingPortal() as portal, anyio.create_task_group() as tasks:
 
-            def started(url: str, token: str) -> None:
-                self._address = Address(url, token)
+            def started(address: Address, _: Catalogue) -> None:
+                self._address = address
                 self._stop = lambda: portal.call(tasks.cancel_scope.cancel)
                 self._started.set()
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args, get_origin
 
 import msgspec
 from msgspec.structs import fields
 
 from shopfloor.decoding import convert
 from shopfloor.errors import ProviderError, UnknownModel, every_error
-from shopfloor.yaml_document import Document, Place, read_document
+
+if TYPE_CHECKING:
+    from shopfloor.yaml_document import Document, Place
 
 SCRIPT_FILES = (".yaml", ".yml", ".json")
 """What the name of a script ends with where it is a path."""
@@ -118,6 +120,8 @@ class Scripts:
 
 
 def _read(name: str, file: Path) -> Script:
+    from shopfloor.yaml_document import read_document
+
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -10,9 +10,8 @@ from typing import Any, cast
 
 import msgspec
 
-from shopfloor.engine.workers.definition import Definition, definition_hash, is_slug
+from shopfloor.engine.workers.definition import PROMPTS_FOLDER, WORKER_FILE, Definition, definition_hash, is_slug
 from shopfloor.engine.workers.loading import load_file, load_module
-from shopfloor.engine.workers.parsing import PROMPTS_FOLDER, WORKER_FILE, parse_worker
 from shopfloor.engine.workers.problems import Problem, closest, invalid_worker
 from shopfloor.engine.workers.python import PythonWorker
 from shopfloor.errors import AmbiguousWorker, InvalidWorker, ShopfloorError, WorkerNotFound, folder_gone
@@ -73,6 +72,9 @@ class Catalogue:
     loaded is an error at once. `bare` are those that stand for a provider: they can be run, and are listed by
     themselves. Workers of `projects` come after those of the folders and before the packaged ones; a slug that several
     projects have is named as `<project>/<slug>`.
+
+    Several threads may use it at once: two that read the same folder get the same from it. Only `load_code` says in
+    which thread the code of workers in Python is executed.
     """
 
     def __init__(
@@ -197,6 +199,15 @@ class Catalogue:
         """Those that stand for a provider, and for which no worker of the same slug stands."""
         return [worker for slug, worker in self._bare.items() if self.find(slug) is worker]
 
+    def load_code(self) -> None:
+        """Load the workers that are written in Python. What their modules make belongs to the caller's thread."""
+        projects = [Path(project.folder) / WORKERS_FOLDER for project in self._projects()]
+        for folder in (*self._folders, *projects, *self._packaged):
+            for inside in _folders_in(folder):
+                if not (inside / WORKER_FILE).exists():
+                    self._of_folder(str(inside))
+        self._of_packages()
+
     def _every(self) -> Iterator[Worker]:
         for name in self._modules:
             yield from self._of_module(name)
@@ -291,6 +302,9 @@ def _prompts_in(folder: str) -> list[str]:
 def _in_folder(folder: Path) -> tuple[Worker, ...]:
     """The worker of a folder; none where it is a folder of something else."""
     if (folder / WORKER_FILE).exists():
+        # YAML is loaded with the first worker that is written in it.
+        from shopfloor.engine.workers.parsing import parse_worker
+
         definition, problems = parse_worker(folder)
         kept = definition or Definition(slug=folder.name)
         return (Worker(definition=kept, folder=folder, origin=str(folder), problems=tuple(problems)),)

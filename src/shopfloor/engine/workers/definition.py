@@ -13,6 +13,8 @@ from shopfloor.limits import SLUG_CHARS
 
 InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any"]
 
+WORKER_FILE = "worker.yaml"
+PROMPTS_FOLDER = "prompts"
 INTERNAL_TOOLS = frozenset({"ask", "log_question", "update_summary"})
 """Tools that every worker may name without defining them."""
 

@@ -9,16 +9,13 @@ from typing import Any, cast
 import msgspec
 
 from shopfloor.decoding import convert
-from shopfloor.engine.workers.definition import Definition, is_slug
+from shopfloor.engine.workers.definition import PROMPTS_FOLDER, WORKER_FILE, Definition, is_slug
 from shopfloor.engine.workers.load_problems import load_problems
 from shopfloor.engine.workers.meaning import Meaning, Surroundings
 from shopfloor.engine.workers.problems import Problem, invalid_worker
 from shopfloor.engine.workers.shapes import Shapes
 from shopfloor.limits import PROMPT_BYTES, WORKER_FILE_BYTES, WORKER_PROBLEMS
 from shopfloor.yaml_document import read_document
-
-WORKER_FILE = "worker.yaml"
-PROMPTS_FOLDER = "prompts"
 
 
 def read_worker(folder: Path) -> Definition:

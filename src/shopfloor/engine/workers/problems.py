@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,6 +30,8 @@ def did_you_mean(said: str, known: Iterable[str]) -> str:
 
 
 def closest(said: str, known: Iterable[str]) -> str | None:
+    import difflib
+
     by_lower = {name.lower(): name for name in known}
     found = difflib.get_close_matches(said.lower(), by_lower, n=1)
     return by_lower[found[0]] if found else None
