@@ -133,8 +133,11 @@ class Ingest:
             try:
                 await self._begin(everything=True)
                 while True:
-                    if not await self.step():
+                    taken = await self.step()
+                    if not taken:
                         await self._forget_announced()
+                    if taken < INGEST_EVENTS:
+                        # Also where something came: what comes together shares a transaction.
                         await anyio.sleep(INGEST_PAUSE_SECONDS)
             except Exception as error:
                 if not is_temporary(error):
