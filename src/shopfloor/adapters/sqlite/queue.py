@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from shopfloor.adapters.sqlite.database import do_each
 from shopfloor.adapters.sqlite.intake import IntakeLine, IntakeMark, dispatch_line, message_line, pin_line
 from shopfloor.adapters.sqlite.queries import PIN, UNPIN, marks
 from shopfloor.adapters.sqlite.rows import columns_of
@@ -77,7 +77,7 @@ class SqliteQueue:
 
     async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         # Nobody holds a thread while it waits: as many as like can wait at once, and share a transaction.
-        return await asyncio.wrap_future(self._writer.submit(job))
+        return await self._writer.submit_here(do_each, job)
 
     async def _write_all(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:
@@ -87,7 +87,7 @@ class SqliteQueue:
         return await self._store_read(job)
 
     async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
-        answer = await asyncio.wrap_future(self._writer.submit_one(self._take_in, _kept(order, host)))
+        answer = await self._writer.submit_here(self._take_in, _kept(order, host))
         if isinstance(answer, ConflictError):
             raise answer
         return answer
