@@ -6,22 +6,21 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
 import anyio
 
+from shopfloor.adapters.local.disk_threads import DiskThreads
 from shopfloor.adapters.local.live import Live
 from shopfloor.errors import storage_error
-from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS, ROOM_SECONDS
+from shopfloor.limits import DISK_LOW_WATER_BYTES, ROOM_SECONDS
 from shopfloor.log import Delta, Entry, Payload
 from shopfloor.record import Durability, Masking, Recorder, Repair, Storage, make_folder
 
 T = TypeVar("T")
-_disk = ThreadPoolExecutor(DISK_THREADS, "shopfloor-disk")
-"""Those who wait for the disk, so that nobody else has to."""
+_disk = DiskThreads()
 
 
 class LocalLog:
@@ -77,7 +76,7 @@ class LocalLog:
 
 async def _on_disk_time(work: Callable[[], T]) -> T:
     """Forcing to disk takes as long as the disk likes: not on the loop's time. Nobody leaves before it is done."""
-    forced = asyncio.wrap_future(_disk.submit(work))
+    forced = _disk.submit(work)
     cancelled = False
     with anyio.CancelScope(shield=True):
         while not forced.done():
