@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -12,7 +13,7 @@ from typing import TypeVar
 
 import anyio
 
-from shopfloor.adapters.local.disk_threads import DiskThreads
+from shopfloor.adapters.local.disk_threads import DiskJob, DiskThreads
 from shopfloor.adapters.local.live import Live
 from shopfloor.errors import storage_error
 from shopfloor.limits import DISK_LOW_WATER_BYTES, ROOM_SECONDS
@@ -76,20 +77,29 @@ class LocalLog:
 
 async def _on_disk_time(work: Callable[[], T]) -> T:
     """Forcing to disk takes as long as the disk likes: not on the loop's time. Nobody leaves before it is done."""
-    forced = _disk.submit(work)
-    cancelled = False
+    job = _disk.submit(work)
+    try:
+        await job.waiter
+    except asyncio.CancelledError:
+        await _wait_out(job)
+    return job.result()
+
+
+async def _wait_out(job: DiskJob[T]) -> None:
+    """Wait for a job in a task that is cancelled, and cancel the task again afterwards."""
+    # A cancelled scope cancels its task again by itself, at its next wait. What a worker does to tasks of its own, as
+    # `gather` does, comes once, and no shield holds it back.
+    is_task_cancelled = anyio.current_effective_deadline() != -math.inf
     with anyio.CancelScope(shield=True):
-        while not forced.done():
+        while not job.is_done:
             try:
-                await asyncio.wait((forced,))
+                await job.wait_again()
             except asyncio.CancelledError:
-                # No shield holds back what a worker does to tasks of its own, as `gather` does: it waits, too.
-                cancelled = True
-    if cancelled and (task := asyncio.current_task()) is not None:
-        # It is told again at its next wait, as if once.
+                is_task_cancelled = True
+    if is_task_cancelled and (task := asyncio.current_task()) is not None:
+        # As if once.
         task.uncancel()
         task.cancel()
-    return forced.result()
 
 
 class LocalLogs:
