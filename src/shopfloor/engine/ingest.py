@@ -6,6 +6,7 @@ import gzip
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import anyio
 import anyio.to_thread
@@ -67,7 +68,7 @@ class _Followed:
                         if isinstance(items[0], Reset):
                             self.cut = items[0]
                             return []
-                        if events := list(_events(item for item in items if isinstance(item, Entry))):
+                        if events := list(_events(cast("list[Entry]", items))):
                             return events
                 self._read_size = size
         except FileNotFoundError:
