@@ -43,6 +43,8 @@ DISK_THREADS: Final = 32
 """How many logs are forced to disk at once."""
 DISK_CHECK_SECONDS: Final = 1.0
 """How often a run looks at what is free."""
+SETTLED_SECONDS: Final = 1.0
+"""How long after its last change a folder's time tells of every change to come: file systems' clocks tick slowly."""
 ROOM_SECONDS: Final = 0.02
 """How long a look at what is free is good for all who ask."""
 PIECE_SECONDS: Final = 1.0

@@ -52,20 +52,19 @@ async def conduct(
     result, failure = (ended.result, ended.failure) if ended is not None else (None, None)
     with anyio.CancelScope(shield=True):
         attempt = await attempt.close(failure)
-    if attempt.lost is not None:
-        raise attempt.lost
-    # A worker may make an error of its own out of being left; that is no reason of the run's.
-    left = attempt.leaving if ended is None or failure is not None else None
-    if left in _OPEN:
-        return None
-    status: Status = "completed" if failure is None else "failed"
-    error = failure and error_of(failure)
-    if left == "cancelled":
-        status, error = "cancelled", RunError(code="cancelled", message=attempt.cancellation.reason or "cancelled")
-    elif left == "failed" and attempt.failure is not None:
-        status, error = "failed", error_of(attempt.failure)
-    outcome = finish(_outcome(attempt, status, error, result, began))
-    with anyio.CancelScope(shield=True):
+        if attempt.lost is not None:
+            raise attempt.lost
+        # A worker may make an error of its own out of being left; that is no reason of the run's.
+        left = attempt.leaving if ended is None or failure is not None else None
+        if left in _OPEN:
+            return None
+        status: Status = "completed" if failure is None else "failed"
+        error = failure and error_of(failure)
+        if left == "cancelled":
+            status, error = "cancelled", RunError(code="cancelled", message=attempt.cancellation.reason or "cancelled")
+        elif left == "failed" and attempt.failure is not None:
+            status, error = "failed", error_of(attempt.failure)
+        outcome = finish(_outcome(attempt, status, error, result, began))
         await before_end()
         await end_open_steps(attempt, StepFailed(error.message) if left and error else None)
         try:
@@ -74,7 +73,7 @@ async def conduct(
             error = error_of(StepFailed(f"what it gave cannot be recorded: {wrong.message}", hint=wrong.hint))
             outcome = _outcome(attempt, "failed", error, None, began)
             await attempt.append(outcome)
-    return outcome
+        return outcome
 
 
 def end_if_disk_is_low(logs: Logs, attempts: Iterable[Attempt]) -> None:

@@ -28,6 +28,11 @@ class Definitions:
         self._compared: dict[str, list[Worker]] = {}
         """The workers that these were last compared with: one that is still the same has not come back."""
 
+    def read(self, first: RunStarted) -> Definition | None:
+        """Read the definition of a run: that of the worker which it was dispatched for, where that is still at hand."""
+        known = self._catalogue.ordered(first.name, first.definition_hash) if first.definition_hash else None
+        return definition_of(first) if known is None else known.definition
+
     def look_up(self, definition: Definition, *, ordered: str | None = None) -> Worker | DefinitionChange | None:
         """Give the worker in Python that a run goes on with, or why it cannot; None for a worker in YAML.
 
@@ -36,9 +41,10 @@ class Definitions:
         if definition.function is None:
             return None
         worker = self._catalogue.ordered(definition.slug, ordered) if ordered else None
-        if worker is None:
-            found = self._find_all(definition.slug)
-            worker = _unchanged(definition, found) or next(iter(found), None)
+        if worker is not None:
+            return worker
+        found = self._find_all(definition.slug)
+        worker = _unchanged(definition, found) or next(iter(found), None)
         return change_of(definition, worker) or worker
 
     def hold(self, run_id: str, definition: Definition) -> None:

@@ -43,6 +43,8 @@ class Inbox:
         for number, order in await self._ports.queue.orders():
             if number not in self._recorded and number not in self._taken.get(order.run_id, ()):
                 by_run.setdefault(order.run_id, []).append((number, order))
+        if not by_run:
+            return
         # Several runs at once: a cancelled tree may have thousands of them, and each waits for the database.
         limiter = anyio.CapacityLimiter(ORDERS_AT_ONCE)
         async with anyio.create_task_group() as tasks:

@@ -27,7 +27,7 @@ class Leash(Generic[T]):
         self.loose = False
         """Whether it was left behind."""
         self.patience = patience
-        self._scope = anyio.CancelScope()
+        self._scope: anyio.CancelScope | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[T | None] | None = None
         self._over = asyncio.Event()
@@ -35,6 +35,7 @@ class Leash(Generic[T]):
     def pull(self) -> None:
         """Tells the work to leave: whatever it waits for is cancelled. Twice is once."""
         if self._deadline is None:
+            self._scope = self._scope or anyio.CancelScope()
             self._scope.cancel()
             self._deadline = asyncio.get_running_loop().call_later(self.patience, self._let_go)
 
@@ -55,6 +56,7 @@ class Leash(Generic[T]):
         return None if self._task.cancelled() else self._task.result()
 
     async def _within(self, work: Callable[[], Awaitable[T]]) -> T | None:
+        self._scope = self._scope or anyio.CancelScope()
         with self._scope:
             return await work()
         return None

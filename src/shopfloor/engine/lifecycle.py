@@ -9,7 +9,7 @@ import msgspec
 
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.conduct import conduct, end_if_disk_is_low
-from shopfloor.engine.definitions import Definitions, definition_of, held_call, released_result
+from shopfloor.engine.definitions import Definitions, held_call, released_result
 from shopfloor.engine.journal import AGENT, Journal, last_event, read_journal
 from shopfloor.engine.occupancy import Slot
 from shopfloor.engine.orphans import end_orphan
@@ -78,7 +78,7 @@ class Lifecycle:
                 return False
             host, is_own, masked = self._registry.host_id, self._registry.is_own, self._ports.logs.masks
             started = run_started(journal, queued, host=host, is_caller=is_own, masked=masked)
-            definition = definition_of(journal.first or started)
+            definition = self._definitions.read(journal.first or started)
             self._definitions.forget(run_id)
             worker = None
             if definition is not None and claim.cancel_reason is None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import anyio
-import anyio.abc
 
 from shopfloor.engine.inbox import Inbox
 from shopfloor.engine.lifecycle import Lifecycle
@@ -35,7 +37,9 @@ class Scheduler:
         self._lifecycle = lifecycle
         self._slots = Slots(slots)
         self._is_retired = False
-        self._tasks: anyio.abc.TaskGroup
+        self._executions: set[asyncio.Task[None]] = set()
+        self._interruptible: set[asyncio.Task[None]] = set()
+        """The executions that only wait, for a slot or for their next attempt."""
         self.watchdog = Watchdog(registry.append_note)
 
     @property
@@ -55,9 +59,9 @@ class Scheduler:
     async def run(self) -> None:
         """Execute runs until this is cancelled, then leave every run so that it can be resumed."""
         with self.watchdog.running():
-            async with anyio.create_task_group() as self._tasks:
+            async with anyio.create_task_group() as tasks:
                 try:
-                    self._tasks.start_soon(self._start_ready)
+                    tasks.start_soon(self._start_ready)
                     while True:
                         # Cleared before the look, so that a concurrent wake-up is not lost.
                         self._registry.wake_up.clear()
@@ -75,6 +79,8 @@ class Scheduler:
         while self._registry.claims:
             for attempt in list(self._registry.live.values()):
                 attempt.leave("stopped")
+            for task in self._interruptible:
+                task.cancel()
             await anyio.sleep(0.005)
         if not self._is_retired:
             # What stays in the queue is deleted by the next host.
@@ -104,7 +110,7 @@ class Scheduler:
                 if self._lifecycle.is_held(claim):
                     self._registry.remove(claim)
                 else:
-                    self._tasks.start_soon(self._execute, claim, self._slots.slot())
+                    self._start(claim, self._slots.slot())
 
     async def _claim_queued(self) -> None:
         while slots := self._slots.take_free():
@@ -117,26 +123,43 @@ class Scheduler:
             for queued, slot in zip(claimed, slots, strict=False):
                 claim = Claim(queued.run_id, queued)
                 if self._registry.register(claim):
-                    self._tasks.start_soon(self._execute, claim, slot)
+                    self._start(claim, slot)
                 else:
                     slot.give()
             if len(claimed) < len(slots):
                 break
+
+    def _start(self, claim: Claim, slot: Slot) -> None:
+        # Not in a task group: only the attempt itself decides when it is left, and `_leave_all` waits for every claim.
+        task = asyncio.create_task(self._execute(claim, slot))
+        self._executions.add(task)
+        task.add_done_callback(self._executions.discard)
+
+    @contextmanager
+    def _may_be_interrupted(self) -> Generator[None]:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a run is executed by a task")
+        self._interruptible.add(task)
+        try:
+            yield
+        finally:
+            self._interruptible.discard(task)
 
     async def _execute(self, claim: Claim, slot: Slot) -> None:
         """Make an attempt at a claimed run when there is a slot; and again, for as long as it cannot be recorded."""
         is_over = False
         try:
             while not is_over:
-                await claim.take(slot)
+                if not slot.held:
+                    with self._may_be_interrupted():
+                        await claim.take(slot)
                 try:
-                    # From here on only the attempt itself decides when it is left.
-                    with anyio.CancelScope(shield=True):
-                        if claim.queued is None and claim.cancel_reason is None:
-                            # A run that was cut off is not resumed only to be cancelled then.
-                            claim.cancel_reason = await self._inbox.take_cancel(claim.run_id) or claim.cancel_reason
-                        if await self._lifecycle.attempt(claim, slot):
-                            self._inbox.settle(claim.run_id)
+                    if claim.queued is None and claim.cancel_reason is None:
+                        # A run that was cut off is not resumed only to be cancelled then.
+                        claim.cancel_reason = await self._inbox.take_cancel(claim.run_id) or claim.cancel_reason
+                    if await self._lifecycle.attempt(claim, slot):
+                        self._inbox.settle(claim.run_id)
                     is_over = True
                 except Exception as error:  # noqa: BLE001 - a defect of ours in one run must not take the others with it
                     is_over = await self._is_over(claim, error)
@@ -144,7 +167,8 @@ class Scheduler:
                     slot.give()
                     # The next attempt gets the messages that this one could not record.
                     self._inbox.forget(claim.run_id)
-                    await anyio.sleep(RUN_RETRY_SECONDS)
+                    with self._may_be_interrupted():
+                        await asyncio.sleep(RUN_RETRY_SECONDS)
         finally:
             slot.give()
             self._registry.remove(claim)
@@ -179,8 +203,7 @@ class Scheduler:
                 # No other process ends the run as long as this one lives. The next attempt finds the outcome, and
                 # notifies the parent.
                 try:
-                    with anyio.CancelScope(shield=True):
-                        return not await self._lifecycle.end_failed(claim, _failure_of(error))
+                    return not await self._lifecycle.end_failed(claim, _failure_of(error))
                 except Exception as failed:  # noqa: BLE001 - see above
                     _log.warning("run %s cannot be ended for now: %r", claim.run_id, failed)
                 return False

@@ -116,12 +116,14 @@ class SubRuns:
 
     async def cancel_open(self, attempt: Attempt) -> None:
         """Cancel the sub-runs that are still open when this run ends."""
+        open_steps = [(place, step.child_run_id) for place, step in attempt.journal.open_steps()]
+        called = [(place, child) for place, child in open_steps if child is not None]
+        if not called:
+            return
         # All at once, so that the database stores many of them together.
         async with anyio.create_task_group() as tasks:
-            for place, step in attempt.journal.open_steps():
-                if step.child_run_id is not None:
-                    reason = attempt.stop_reason(place) or "its parent has ended"
-                    tasks.start_soon(self._cancel, step.child_run_id, reason)
+            for place, child in called:
+                tasks.start_soon(self._cancel, child, attempt.stop_reason(place) or "its parent has ended")
 
     async def cancel_tree(self, attempt: Attempt, reason: str) -> None:
         """Order the root of the run's tree to be cancelled, which cancels everything below it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
-import uuid
+from functools import lru_cache
 
 import msgspec
 
@@ -78,7 +79,10 @@ TIMESTAMP = re.compile(
 
 
 def new_run_id() -> str:
-    return str(uuid.uuid4())
+    """A random UUID (version 4) as text. `uuid.uuid4` takes several times as long."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def is_run_id(text: str) -> bool:
@@ -95,9 +99,14 @@ def checked_run_id(text: str) -> str:
 def timestamp_of(ms: int) -> str:
     """Milliseconds since 1970 as RFC 3339 in UTC."""
     seconds, rest = divmod(ms, 1000)
+    return f"{_second(seconds)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(seconds: int) -> str:
     # Not by strftime, which looks up the time zone each time.
     year, month, day, hour, minute, second, *_ = time.gmtime(seconds)
-    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}.{rest:03d}Z"
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}"
 
 
 def now() -> str:

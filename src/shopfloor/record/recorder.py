@@ -125,7 +125,7 @@ class Recorder:
 
     def _repair(self) -> Tail:
         size = os.fstat(self._descriptor).st_size
-        self._names = names_in(str(self.path.parent.absolute()))
+        self._names = names_in(os.path.dirname(os.path.abspath(self.path)))  # noqa: PTH100, PTH120 - for every run
         self._new_name = 0 if size else self._names.ticket()
         tail = find_tail(self._descriptor, size)
         if tail.end < size:

@@ -49,6 +49,11 @@ class PartialMessages:
                 pass
         return [event]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there are messages that are not complete."""
+        return bool(self._open)
+
     def rest(self) -> list[Event]:
         """The messages that are not complete where the log ends, each as the event of one that was cut off."""
         return self._cut_off(list(self._open))
@@ -74,7 +79,13 @@ def without_pieces(events: Iterable[Event]) -> Iterator[Event]:
     """The events with whole messages only. One that was cut off stands where that is known for sure."""
     partial = PartialMessages()
     for event in events:
-        if isinstance(event.payload, _CONCERNED):
+        payload = event.payload
+        # Most logs have no pieces: then no message depends on another.
+        if (
+            isinstance(payload, _CONCERNED)
+            if partial.is_open
+            else isinstance(payload, AssistantMessage) and is_piece(payload)
+        ):
             yield from partial.take(event)
         else:
             yield event

@@ -28,7 +28,7 @@ from shopfloor.views.text import as_text
 from shopfloor.views.waiting import NOTHING, Waits, waits_step
 
 _MOST = 2**53
-_FREE = (UserMessage, ToolCall, ToolResult)
+_FREE = frozenset({UserMessage, ToolCall, ToolResult})
 """What costs nothing by itself."""
 _NO_PROVIDERS = ("builtin", "plugin", "command", None)
 
@@ -132,7 +132,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         messages=messages,
         tool_calls=tool_calls,
         model=model,
-        spending=reduce(spending_step, (one for one in events if not isinstance(one.payload, _FREE)), row.spending),
+        spending=reduce(spending_step, [one for one in events if type(one.payload) not in _FREE], row.spending),
         waits=waits,
         status=row.status if row.ended else "waiting" if waiting else "running",
         outside=row.outside if last is None else waiting and (waits.for_definition or _rests(last)),

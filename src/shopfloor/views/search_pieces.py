@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -147,37 +147,47 @@ def _texts(event: Event) -> Iterable[tuple[str | None, str]]:
             return ()
 
 
-def _message_texts(event: Event, message: AssistantMessage | UserMessage) -> Iterator[tuple[str, str]]:
-    source = ""
+def _message_texts(event: Event, message: AssistantMessage | UserMessage) -> list[tuple[str, str]]:
+    # Lists and no generators: it is asked of every message of every log.
     if isinstance(message, AssistantMessage):
-        source = f"{event.path}#{event.iteration}:{message.message_id or ''}"
-        if message.note is not None:
-            yield "", message.note.message or ""
+        texts = [] if message.note is None else [("", message.note.message or "")]
     else:
-        yield "", message.system_prompt or ""
+        texts = [("", message.system_prompt or "")]
     for block in message.blocks:
-        yield from _block_texts(block, source)
+        if type(block) is TextBlock and not block.stream:
+            texts.append(("", block.text))
+        elif (found := _block_text(event, message, block)) is not None:
+            texts.append(found)
+    return texts
 
 
-def _block_texts(block: Any, source: str) -> Iterator[tuple[str, str]]:
+def _block_text(event: Event, message: AssistantMessage | UserMessage, block: Any) -> tuple[str, str] | None:
     match block:
-        case TextBlock():
+        case TextBlock() if block.stream:
             # Output comes in pieces that may end in the middle of a word; a message comes whole.
-            yield (f"{source}:{block.stream}" if block.stream else ""), block.text
+            return f"{_source(event, message)}:{block.stream}", block.text
+        case TextBlock():
+            return "", block.text
         case ThinkingBlock():
-            yield "", block.thinking
+            return "", block.thinking
         case CommandBlock():
-            yield "", block.command
+            return "", block.command
         case StreamBlock() if block.offset is not None:
             # A piece of a message that is being typed: the whole, or the interrupted message, follows (ADR 14).
-            pass
+            return None
         case StreamBlock():
-            yield ("" if block.unparsed else f"{source}:stream"), block.chunk
+            return ("" if block.unparsed else f"{_source(event, message)}:stream"), block.chunk
         case UnknownBlock():
-            yield "", _text_of(block.data)
+            return "", _text_of(block.data)
         case _:
             # The tools' own events tell of calls and results.
-            pass
+            return None
+
+
+def _source(event: Event, message: AssistantMessage | UserMessage) -> str:
+    if isinstance(message, UserMessage):
+        return ""
+    return f"{event.path}#{event.iteration}:{message.message_id or ''}"
 
 
 def _text_of(value: Any, *before: str) -> str:

@@ -94,6 +94,49 @@ def test_what_changed_is_read_again_and_what_did_not_is_not(tmp_path):
         catalogue.get("mine")
 
 
+def settle(folder: Path) -> None:
+    """Make all in a folder as old as what has not been touched for long."""
+    for path in (folder, *folder.rglob("*")):
+        os.utime(path, (1_000_000_000, 1_000_000_000), follow_symlinks=False)
+
+
+def test_what_was_left_alone_for_long_is_read_again_once_it_changes(tmp_path):
+    folder = yaml_worker(tmp_path, "mine", "before")
+    (folder / "prompts").mkdir()
+    (folder / "prompts" / "hi.md").write_text("one")
+    settle(folder)
+    catalogue = Catalogue([tmp_path])
+    first = catalogue.get("mine")
+    assert catalogue.get("mine") is first
+    yaml_worker(tmp_path, "mine", "after")
+    assert catalogue.get("mine").definition.description == "after"
+    settle(folder)
+    assert catalogue.get("mine").definition.prompts == {"hi": "one"}
+    (folder / "prompts" / "hi.md").write_text("two")
+    assert catalogue.get("mine").definition.prompts == {"hi": "two"}
+    settle(folder)
+    assert catalogue.get("mine").definition.prompts == {"hi": "two"}
+    (folder / "prompts" / "more.md").write_text("three")
+    assert catalogue.get("mine").definition.prompts == {"hi": "two", "more": "three"}
+    settle(folder)
+    assert catalogue.get("mine").definition.prompts == {"hi": "two", "more": "three"}
+    (folder / "worker.yaml").unlink()
+    with pytest.raises(WorkerNotFound):
+        catalogue.get("mine")
+
+
+def test_a_link_whose_file_comes_later_is_a_worker_then(tmp_path):
+    (tmp_path / "workers" / "mine").mkdir(parents=True)
+    (tmp_path / "workers" / "mine" / "worker.yaml").symlink_to(tmp_path / "kept.yaml")
+    settle(tmp_path / "workers")
+    catalogue = Catalogue([tmp_path / "workers"])
+    for _ in range(2):
+        with pytest.raises(InvalidWorker):
+            catalogue.get("mine")
+    (tmp_path / "kept.yaml").write_text(YAML.format("here"))
+    assert catalogue.get("mine").definition.description == "here"
+
+
 def test_a_folder_may_hold_a_worker_in_python(tmp_path):
     python_file(tmp_path / "greet" / "worker.py", "greet", "before")
     catalogue = Catalogue([tmp_path])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TypeVar
@@ -14,15 +14,15 @@ from typing import TypeVar
 import anyio
 
 from shopfloor.adapters.local.bus import LocalBus
+from shopfloor.adapters.local.disk_threads import DiskJob, DiskThreads
 from shopfloor.errors import StorageError, storage_error
-from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS, ROOM_SECONDS
+from shopfloor.limits import DISK_LOW_WATER_BYTES, ROOM_SECONDS
 from shopfloor.log import Delta, Entry, Masking, Payload
 from shopfloor.ports import Bus
 from shopfloor.record import Durability, Recorder, Repair, Storage, make_folder, torn_files
 
 T = TypeVar("T")
-_disk = ThreadPoolExecutor(DISK_THREADS, "shopfloor-disk")
-"""Those who wait for the disk, so that nobody else has to."""
+_disk = DiskThreads()
 
 
 class LocalLog:
@@ -84,20 +84,29 @@ class LocalLog:
 
 async def _on_disk_time(work: Callable[[], T]) -> T:
     """Forcing to disk takes as long as the disk likes: not on the loop's time. Nobody leaves before it is done."""
-    forced = asyncio.wrap_future(_disk.submit(work))
-    cancelled = False
+    job = _disk.submit(work)
+    try:
+        await job.waiter
+    except asyncio.CancelledError:
+        await _wait_out(job)
+    return job.result()
+
+
+async def _wait_out(job: DiskJob[T]) -> None:
+    """Wait for a job in a task that is cancelled, and cancel the task again afterwards."""
+    # A cancelled scope cancels its task again by itself, at its next wait. What a worker does to tasks of its own, as
+    # `gather` does, comes once, and no shield holds it back.
+    is_task_cancelled = anyio.current_effective_deadline() != -math.inf
     with anyio.CancelScope(shield=True):
-        while not forced.done():
+        while not job.is_done:
             try:
-                await asyncio.wait((forced,))
+                await job.wait_again()
             except asyncio.CancelledError:
-                # No shield holds back what a worker does to tasks of its own, as `gather` does: it waits, too.
-                cancelled = True
-    if cancelled and (task := asyncio.current_task()) is not None:
-        # It is told again at its next wait, as if once.
+                is_task_cancelled = True
+    if is_task_cancelled and (task := asyncio.current_task()) is not None:
+        # As if once.
         task.uncancel()
         task.cancel()
-    return forced.result()
 
 
 class LocalLogs:

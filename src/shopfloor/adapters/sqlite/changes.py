@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from operator import itemgetter
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from shopfloor.adapters.sqlite.queries import marks
-from shopfloor.adapters.sqlite.rows import RUN_COLUMNS, columns_of
+from shopfloor.adapters.sqlite.rows import RUN_COLUMNS, values_of
 from shopfloor.adapters.sqlite.search import KEEP_PIECE, KEEP_TASK, task_text
 from shopfloor.ports import Change
 
 _encode = msgspec.json.Encoder().encode
-_values = itemgetter(*RUN_COLUMNS)
 _ROWS: Final = 500
 """How many rows one statement inserts: a bound for its parameters, and for what SQLite keeps of it."""
 
@@ -98,9 +96,7 @@ def _gather(rows: dict[_Insert, Rows], change: Change, last_seq: int | None) -> 
     row = change.row
     # Two processes may have folded the same events: what the row is past is there already.
     told = [told for told in change.timeline if last_seq is None or told.seq > last_seq]
-    columns = columns_of(row) | {"event_count": len(told), "has_transcript": change.archive is not None}
-    columns["search_stopped_at"] = change.search_stopped_at
-    rows[_RUN].append(_values(columns))
+    rows[_RUN].append(values_of(row, len(told), change.archive is not None, change.search_stopped_at))
     if last_seq is None and row.channel_id is not None:
         rows[_CHANNEL].append((row.channel_id, row.channel_name))
     rows[_TOLD] += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import os
@@ -17,7 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 from sqlite3 import Connection
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -68,7 +69,33 @@ A = TypeVar("A")
 T = TypeVar("T")
 Job = Callable[[Connection], Any]
 Jobs = Callable[[Connection, list[Any]], list[Any]]
-_Item = tuple[Jobs, Any, Future[Any]]
+_Item = tuple[Jobs, Any, "Future[Any] | LoopFuture[Any]"]
+
+
+class LoopFuture(Generic[T]):
+    """The answer to a job, for a task of the event loop that waits for it."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.waiter: asyncio.Future[T] = self.loop.create_future()
+
+    def set_running_or_notify_cancel(self) -> bool:
+        return not self.waiter.cancelled()
+
+    def set_exception(self, error: BaseException) -> None:
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(_fail, self.waiter, error)
+
+
+def _fail(waiter: asyncio.Future[Any], error: BaseException) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)
+
+
+def _answer_all(answered: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for waiter, answer in answered:
+        if not waiter.done():
+            waiter.set_result(answer)
 
 
 class Pool:
@@ -222,20 +249,27 @@ class Writer:
         self._thread.start()
 
     def submit(self, job: Callable[[Connection], T]) -> Future[T]:
-        return self.submit_one(_alone, job)
-
-    def submit_one(self, jobs: Callable[[Connection, list[A]], list[T]], asked: A) -> Future[T]:
-        """One of many: those that stand in line one after the other are done at once, each with its answer.
-
-        Between two statements the driver waits until the other threads let it go on: a few for all take a fraction
-        of the time that a few for each do. Raises `StoreError` once the writer closes.
-        """
+        """Put a job in line, from any thread. Raises `StoreError` once the writer closes."""
         future: Future[T] = Future()
+        self._put((do_each, job, future))
+        return future
+
+    def submit_here(self, jobs: Callable[[Connection, list[A]], list[T]], asked: A) -> asyncio.Future[T]:
+        """Put a job in line, for a task of the running loop. Raises `StoreError` once the writer closes.
+
+        One of many: those that stand in line one after the other are done at once, each with its answer. Between two
+        statements the driver waits until the other threads let it go on: a few for all take a fraction of the time that
+        a few for each do. For the same reason the tasks whose jobs share a transaction are woken at once.
+        """
+        future: LoopFuture[T] = LoopFuture()
+        self._put((jobs, asked, future))
+        return future.waiter
+
+    def _put(self, item: _Item) -> None:
         with self._submitting:
             if self._closed:
                 raise _store_closed()
-            self._jobs.put((jobs, asked, future))
-        return future
+            self._jobs.put(item)
 
     def _work(self) -> None:
         try:
@@ -277,8 +311,16 @@ class Writer:
             for item in items:
                 self._answer([item], alone=True)
             return
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
         for (_, _, future), answer in zip(items, answers, strict=True):
-            future.set_result(answer)
+            if isinstance(future, LoopFuture):
+                by_loop.setdefault(future.loop, []).append((future.waiter, answer))
+            else:
+                future.set_result(answer)
+        for loop, answered in by_loop.items():
+            # A loop that is closed has nobody left who waits.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_answer_all, answered)
 
     def _commit(self, items: list[_Item], *, alone: bool) -> list[Any]:
         with self._transaction() as connection:
@@ -364,7 +406,7 @@ def _store_closed() -> StoreError:
     return StoreError("the store is closed")
 
 
-def _alone(connection: Connection, jobs: list[Job]) -> list[Any]:
+def do_each(connection: Connection, jobs: list[Job]) -> list[Any]:
     return [job(connection) for job in jobs]
 
 

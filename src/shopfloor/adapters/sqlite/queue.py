@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -11,17 +10,18 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from shopfloor.adapters.sqlite.database import do_each
 from shopfloor.adapters.sqlite.intake import IntakeLine, IntakeMark, dispatch_line, message_line, pin_line
 from shopfloor.adapters.sqlite.queries import PIN, UNPIN, marks
 from shopfloor.adapters.sqlite.recorded import NothingRecorded, Recorded
-from shopfloor.adapters.sqlite.rows import columns_of
+from shopfloor.adapters.sqlite.rows import RUN_COLUMNS, values_of
 from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import ConflictError
 from shopfloor.log import RunStarted
 from shopfloor.ports import Order, QueuedRun
-from shopfloor.views import RunRow, queued_row
+from shopfloor.views import queued_row
 
 T = TypeVar("T")
 
@@ -32,11 +32,10 @@ _decode_order = json_decoder(Order).decode
 
 # As text for the driver, which keeps them prepared: thousands of runs a second come this way. Many rows to a statement:
 # after each the driver waits until the other threads let it go on.
-_COLUMNS: Final = (*columns_of(RunRow()), "event_count", "has_transcript")
 _ROWS: Final = 20
 """How many runs a statement takes: few enough for what any SQLite allows of parameters."""
 _THERE: Final = "SELECT id FROM worker_runs WHERE id IN "
-_SHOW: Final = f"INSERT INTO worker_runs ({', '.join(_COLUMNS)}) VALUES "
+_SHOW: Final = f"INSERT INTO worker_runs ({', '.join(RUN_COLUMNS)}) VALUES "
 _CHANNEL: Final = (
     "INSERT INTO channels (id, name) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name"
     " WHERE excluded.name IS NOT NULL AND name IS NOT excluded.name"
@@ -79,7 +78,7 @@ class SqliteQueue:
 
     async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         # Nobody holds a thread while it waits: as many as like can wait at once, and share a transaction.
-        return await asyncio.wrap_future(self._writer.submit(job))
+        return await self._writer.submit_here(do_each, job)
 
     async def _write_all(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:
@@ -89,7 +88,7 @@ class SqliteQueue:
         return await self._store_read(job)
 
     async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
-        answer = await asyncio.wrap_future(self._writer.submit_one(self._take_in, _kept(order, host)))
+        answer = await self._writer.submit_here(self._take_in, _kept(order, host))
         if isinstance(answer, ConflictError):
             raise answer
         return answer
@@ -255,7 +254,7 @@ def _kept(order: QueuedRun, host: str | None) -> _Kept:
         run_id=order.run_id,
         host=host,
         body=_encode(order),
-        row=(*columns_of(row).values(), 0, False),
+        row=values_of(row, 0, 0, None),
         task=task_text(row.task),
         channel=(row.channel_id, row.channel_name),
         key=key,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -20,16 +21,21 @@ _OF_ITEM = ("event_count", "has_transcript", "search_stopped_at")
 RUN_COLUMNS = (*_PLAIN, *_JSON, *_OF_ITEM)
 """The columns of `worker_runs` that are ours to fill, as a test holds them against the table; `num` is SQLite's."""
 
+_plain_values = attrgetter(*_PLAIN)
+_encode = msgspec.json.Encoder().encode
 _decode_spending = json_decoder(Spending).decode
 _decode_waits = json_decoder(Waits).decode
 
 
-def columns_of(row: RunRow) -> dict[str, Any]:
-    values: dict[str, Any] = {name: getattr(row, name) for name in _PLAIN}
-    for name in _JSON:
-        value = getattr(row, name)
-        values[name] = None if value in (_NOTHING, _NO_WAITS) else msgspec.json.encode(value).decode()
-    return values
+def values_of(row: RunRow, *of_item: Any) -> tuple[Any, ...]:
+    """The values of `RUN_COLUMNS`: of the row, then those that an item has besides."""
+    spending, waits = row.spending, row.waits
+    return (
+        *_plain_values(row),
+        None if spending == _NOTHING else _encode(spending).decode(),
+        None if waits == _NO_WAITS else _encode(waits).decode(),
+        *of_item,
+    )
 
 
 def row_columns(*, listed: bool) -> str:

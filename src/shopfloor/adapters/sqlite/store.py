@@ -15,7 +15,16 @@ import msgspec
 
 from shopfloor.adapters.sqlite import queries
 from shopfloor.adapters.sqlite.changes import apply
-from shopfloor.adapters.sqlite.database import UNREADABLE, Pool, Writer, damaged, is_damage, open_database, readable
+from shopfloor.adapters.sqlite.database import (
+    UNREADABLE,
+    Pool,
+    Writer,
+    damaged,
+    do_each,
+    is_damage,
+    open_database,
+    readable,
+)
 from shopfloor.adapters.sqlite.health import Health
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
 from shopfloor.adapters.sqlite.queries import PIN, UNPIN, Query, marks
@@ -75,7 +84,7 @@ class SqliteStore:
 
     async def _write(self, job: Callable[[Connection], T]) -> T:
         # Nobody holds a thread while it waits. What is in line is written, also where whoever asked is cancelled.
-        written = asyncio.wrap_future(self.writer.submit(job))
+        written = self.writer.submit_here(do_each, job)
         with anyio.CancelScope(shield=True):
             await asyncio.wait((written,))
         return written.result()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -15,6 +17,7 @@ from shopfloor.engine.workers.loading import load_file, load_module
 from shopfloor.engine.workers.problems import Problem, closest, invalid_worker
 from shopfloor.engine.workers.python import PythonWorker
 from shopfloor.errors import AmbiguousWorker, InvalidWorker, ShopfloorError, WorkerNotFound, folder_gone
+from shopfloor.limits import SETTLED_SECONDS
 from shopfloor.ports import Project
 
 PYTHON_FILE = "worker.py"
@@ -26,6 +29,7 @@ EXAMPLE_WORKERS = Path(__file__).parents[2] / "examples" / "workers"
 
 BUILTIN = "builtin"
 Fingerprint = tuple[tuple[str, int, int], ...]
+"""Path, time and size of a worker's folder, of the files in it, and of the folder with its prompts."""
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +96,7 @@ class Catalogue:
         self._bare = {
             one.slug: Worker(definition=one, origin=f"provider {one.slug}", worker_type=one.slug) for one in bare
         }
-        self._read: dict[str, tuple[Fingerprint, tuple[Worker, ...]]] = {}
+        self._read: dict[str, _Seen] = {}
         self._named = {name: _in_module(load_module(name), name) for name in modules if not name.endswith(".py")}
         self._in_projects: dict[tuple[Project, str], tuple[tuple[Worker, ...], tuple[Worker, ...]]] = {}
         """The workers of projects, with those of the folder that they were made from."""
@@ -236,7 +240,7 @@ class Catalogue:
                 raise
             # It could be loaded before, and somebody is at work on it: that must not hide the other workers.
             problems = (Problem(path, 1, error.message),)
-            return tuple(msgspec.structs.replace(worker, problems=problems) for worker in self._read[str(path)][1])
+            return tuple(msgspec.structs.replace(worker, problems=problems) for worker in self._read[str(path)].workers)
 
     def _of_folder(self, folder: str) -> tuple[Worker, ...]:
         return self._kept(folder, lambda: _in_folder(Path(folder)))
@@ -253,11 +257,15 @@ class Catalogue:
 
     def _kept(self, path: str, read: Callable[[], tuple[Worker, ...]]) -> tuple[Worker, ...]:
         """What was read there, read again only where a file changed."""
+        seen = self._read.get(path)
+        if seen is not None and seen.is_settled and _is_same(seen.fingerprint):
+            return seen.workers
+        at = time.time()
         now = _fingerprint(path)
-        before, workers = self._read.get(path, (None, ()))
-        if now != before:
-            workers = read()
-            self._read[path] = (now, workers)
+        workers = seen.workers if seen is not None and seen.fingerprint == now else read()
+        # A change right after this look may leave a folder's time as it is: clocks of file systems tick slowly.
+        settled = bool(now) and max(changed for _, changed, _ in now) < (at - SETTLED_SECONDS) * 1e9
+        self._read[path] = _Seen(now, workers, is_settled=settled)
         return workers
 
     def _of_packages(self) -> list[Worker]:
@@ -279,17 +287,44 @@ def _folders_in(folder: Path) -> list[Path]:
         return []
 
 
+class _Seen(NamedTuple):
+    """What was read of a worker, and what its files were like then."""
+
+    fingerprint: Fingerprint
+    workers: tuple[Worker, ...]
+    is_settled: bool
+    """Whether a file that appears or goes is bound to change the time of its folder."""
+
+
 def _fingerprint(name: str) -> Fingerprint:
-    """By plain names: it is asked for every run."""
-    files = [name, f"{name}/{WORKER_FILE}", f"{name}/{PYTHON_FILE}", *_prompts_in(f"{name}/{PROMPTS_FOLDER}")]
-    found: list[tuple[str, int, int]] = []
-    for file in files:
-        try:
-            seen = os.stat(file)  # noqa: PTH116 - a Path for each would cost more than the look
-        except OSError:
-            continue
-        found.append((file, seen.st_mtime_ns, seen.st_size))
+    found = [(name, *_look(name))]
+    if found[0][2] < 0:
+        return ()
+    if found[0][2] == _FOLDER:
+        prompts = f"{name}/{PROMPTS_FOLDER}"
+        files = [f"{name}/{WORKER_FILE}", f"{name}/{PYTHON_FILE}", prompts, *_prompts_in(prompts)]
+        # One that is not there shows in the time of its folder, but for a link whose file comes later.
+        found += [(file, *seen) for file in files if (seen := _look(file)) != _MISSING or Path(file).is_symlink()]
     return tuple(found)
+
+
+def _is_same(before: Fingerprint) -> bool:
+    """Whether all is as it was. It is asked for every run, so it looks at what there was, and lists nothing."""
+    return all(_look(file) == (changed, size) for file, changed, size in before)
+
+
+_FOLDER = 0
+"""The size of a folder, whose own is up to the file system. No worker is in an empty file."""
+_MISSING = (0, -1)
+
+
+def _look(file: str) -> tuple[int, int]:
+    """By plain names: a Path for each would cost more than the look."""
+    try:
+        seen = os.stat(file)  # noqa: PTH116 - see above
+    except OSError:
+        return _MISSING
+    return seen.st_mtime_ns, _FOLDER if stat.S_ISDIR(seen.st_mode) else seen.st_size
 
 
 def _prompts_in(folder: str) -> list[str]:
