@@ -61,12 +61,14 @@ class _Fitting(Event, Generic[_Known], frozen=True, kw_only=True):
 
 _decode_shell = json_decoder(_Shell).decode
 # Each decoder is built when it is first needed: no command needs them all.
+_fitting_decoders: dict[str, Callable[[bytes], Event]] = {}
 
 
-@cache
-def _fitting_decoder(event_type: str) -> Callable[[bytes], Event]:
-    cls: Any = PAYLOAD_TYPES[event_type]
-    return json_decoder(_Fitting[cls]).decode
+def _new_fitting_decoder(event_type: str) -> Callable[[bytes], Event] | None:
+    cls: Any = PAYLOAD_TYPES.get(event_type)
+    if cls is None:
+        return None
+    return _fitting_decoders.setdefault(event_type, json_decoder(_Fitting[cls]).decode)
 
 
 @cache
@@ -200,9 +202,9 @@ def decode(raw: bytes, event_type: str = "") -> Event:
 
     Whoever knows the type already, as an entry does, has the event sooner.
     """
-    if event_type in PAYLOAD_TYPES:
+    if decoder := _fitting_decoders.get(event_type) or _new_fitting_decoder(event_type):
         try:
-            event = _fitting_decoder(event_type)(raw)
+            event = decoder(raw)
         except _UNREADABLE:
             return _decode_tolerantly(raw)
         # A line cannot say of itself what we did not understand.
