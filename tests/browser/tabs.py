@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tests.browser.server import Server
 
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
-PATIENCE_MS = 10_000
+PATIENCE_MS = 60_000
 
 
 @contextmanager
@@ -80,6 +81,14 @@ class Tabs:
         """What was asked of the server so far, where it is like this."""
         wanted = re.compile(pattern)
         return [asked.url for asked in self.asked if wanted.search(asked.url)]
+
+    def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Waits for something that tabs tell of. They tell nothing to a test that sleeps otherwise."""
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        page = self._contexts[-1].pages[-1]
+        while not is_so():
+            assert time.monotonic() < deadline, f"waited {PATIENCE_MS} ms for {what}"
+            page.wait_for_timeout(20)
 
     def unbearable(self) -> list[str]:
         return [one for one in self.complaints if not any(re.search(pattern, one) for pattern in self._borne)]
