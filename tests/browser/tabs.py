@@ -14,10 +14,11 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 from tests.browser.server import Server
+from tests.patience import PATIENCE
 
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
-PATIENCE_MS = 60_000
+PATIENCE_MS = 1000 * PATIENCE
 
 
 @contextmanager
@@ -84,10 +85,10 @@ class Tabs:
 
     def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
         """Waits for something that tabs tell of. They tell nothing to a test that sleeps otherwise."""
-        deadline = time.monotonic() + PATIENCE_MS / 1000
+        deadline = time.monotonic() + PATIENCE
         page = self._contexts[-1].pages[-1]
         while not is_so():
-            assert time.monotonic() < deadline, f"waited {PATIENCE_MS} ms for {what}"
+            assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
             page.wait_for_timeout(20)
 
     def unbearable(self) -> list[str]:

@@ -12,9 +12,9 @@ from playwright.sync_api import APIResponse, Page, Route, expect
 from tests.browser.parts import button, card, chosen, result, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
-from tests.cli.test_run import wait_until
 from tests.model_server.script import Text, Turn
 from tests.model_server.server import ModelServer
+from tests.patience import wait_until
 
 WORDS = " ".join(f"word{number}" for number in range(1, 61))
 TICKS = 60

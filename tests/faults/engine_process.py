@@ -19,6 +19,7 @@ from typing import Any, Literal
 import anyio
 import httpx  # noqa: F401 - loaded once, for all the processes that are forked from here
 import msgspec
+from tests.patience import PATIENCE
 
 from shopfloor.adapters import sqlite  # noqa: F401 - as above
 from shopfloor.adapters.models import remote  # noqa: F401 - as above
@@ -32,7 +33,6 @@ from shopfloor.views import DEFINITION_CHANGED
 from shopfloor.wiring import Office, Workers, local_engine, local_office, local_shop
 
 DONE, TOO_LONG, STOPPED = 0, 3, 4
-PATIENCE = 60.0
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli.test_run import events_of, output_of, processes_with, wait_until
+from tests.cli.test_run import events_of, output_of, processes_with
+from tests.patience import wait_until
 
 from shopfloor.log import Verifier, decode, new_run_id
 from shopfloor.record import Durability, Recorder, Storage, read
@@ -105,7 +106,7 @@ def test_children_of_a_host_that_died_with_its_minder_are_ended_by_the_next_host
     os.kill(minders[0], signal.SIGKILL)
     process.kill()
     process.communicate()
-    assert len(processes_with(mark)) >= 2
+    wait_until(lambda: len(processes_with(mark)) >= 2, "the children to be there, without their host")
     subprocess.run([SHOPFLOOR, "run", "-q", "--command", "true"], env={**env, "SF_TEST": "other"}, check=True)
     assert processes_with(mark) == []
     assert list((tmp_path / "hosts").iterdir()) == []

@@ -12,14 +12,13 @@ import msgspec
 from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.applications import Starlette
+from tests.patience import PATIENCE
 
 from shopfloor.adapters.local import LocalLogReader
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.engine import Ingest
 from shopfloor.record import Storage
 from shopfloor.server import Role, Services, ServingLimits, Tokens, create_app, serve
-
-PATIENCE = 10.0
 
 
 class Shop(msgspec.Struct, kw_only=True):

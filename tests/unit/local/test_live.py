@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.patience import PATIENCE
 
 from shopfloor.adapters.local import Live, LocalLogReader, LocalLogs
 from shopfloor.errors import RunNotFound
@@ -28,7 +29,6 @@ from shopfloor.ports import Log
 from shopfloor.record import Masking, Reset, Storage
 
 pytestmark = pytest.mark.anyio
-PATIENCE = 10.0
 STARTED = RunStarted(name="w", kind="worker", attempt=1, host="h")
 ENDED = RunCompleted(name="w", kind="worker", status="completed")
 
