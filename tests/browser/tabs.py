@@ -56,6 +56,13 @@ class Tabs:
         self._contexts.append(context)
         return context
 
+    def timeless(self, **options: Any) -> BrowserContext:
+        """A context whose pages have a clock that stands: their timers wait for the test (`page.clock.run_for`)."""
+        context = self.context(**options)
+        context.clock.install()
+        context.clock.pause_at(time.time() + PATIENCE)
+        return context
+
     def open(self, server: Server, path: str = "/", *, context: BrowserContext | None = None, **options: Any) -> Page:
         """A tab with the page at that address."""
         page = (context or self.context(**options)).new_page()
@@ -90,6 +97,15 @@ class Tabs:
         while not is_so():
             assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
             page.wait_for_timeout(20)
+
+    def step_until(self, page: Page, is_so: Callable[[], bool], what: str) -> None:
+        """The same where the page's clock stands: it goes on by a millisecond at a time, and no further than needed."""
+
+        def is_so_now() -> bool:
+            page.clock.run_for(1)
+            return is_so()
+
+        self.wait_until(is_so_now, what)
 
     def unbearable(self) -> list[str]:
         return [one for one in self.complaints if not any(re.search(pattern, one) for pattern in self._borne)]

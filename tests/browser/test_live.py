@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -122,21 +121,15 @@ def printer(server: Server, tmp_path: Path, owner: str) -> Printer:
 def test_rows_are_loaded_however_fast_events_follow_each_other(
     tabs: Tabs, server: Server, owner: str, printer: Printer
 ) -> None:
-    context = tabs.context(viewport=TALL)
-    # The page's timers go by this clock: from event to event there is less time than the page waits before it loads.
-    context.clock.install()
-    context.clock.pause_at(time.time() + 60)
+    context = tabs.timeless(viewport=TALL)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={printer.run_id}", context=context)
-
-    def knows_of_all() -> bool:
-        page.clock.run_for(1)
-        return transcript(page).get_by_text(f"{printer.events} events").count() == 1
-
-    tabs.wait_until(knows_of_all, "the page to know how long the log is")
+    known = transcript(page).get_by_text(f"{printer.events} events")
+    tabs.step_until(page, lambda: known.count() == 1, "the page to know how long the log is")
     tabs.wait_until(lambda: tabs.paths(f"/api/stream.*{printer.run_id}") != [], "the page to follow the run")
     for number in range(2, 12):
         printer.tick(number)
         expect(transcript(page)).to_contain_text(f"{printer.events} events")
+        # Less than the page waits before it loads.
         page.clock.run_for(30)
     expect(transcript(page)).to_contain_text("tick 11.")
     assert ticks(page) == list(range(1, 12))
