@@ -167,14 +167,25 @@ def test_a_stream_that_tells_what_cannot_be_read_is_made_anew(tabs: Tabs, server
 def test_without_a_stream_the_list_is_asked_for_every_five_seconds(tabs: Tabs, server: Server, owner: str) -> None:
     tabs.bear(REFUSED)
     context = tabs.context()
+    context.clock.install()
     context.route("**/api/stream*", lambda route: route.abort())
     page = tabs.open(server, f"/agents/{owner}/workers", context=context)
     expect(not_connected(page)).to_be_visible()
-    asked = len(tabs.paths(r"/api/agents/workers\?"))
     run_id = server.command("echo polled", "--owner", owner)
     expect(card(page, run_id)).to_be_visible()
-    page.wait_for_timeout(5_500)
-    assert 1 <= len(tabs.paths(r"/api/agents/workers\?")) - asked <= 4
+    assert 1 <= asked_within(page, tabs, 15, r"/api/agents/workers\?") <= 4
+
+
+def asked_within(page: Page, tabs: Tabs, seconds: int, pattern: str) -> int:
+    """How often the page asks for that within so many seconds of its own clock."""
+    page.clock.pause_at(page.evaluate("Date.now()") / 1000 + 10)
+    page.wait_for_load_state("networkidle")
+    before = len(tabs.paths(pattern))
+    for _ in range(seconds):
+        page.clock.run_for(1_000)
+        # So that an answer can come before the next time.
+        page.wait_for_timeout(50)
+    return len(tabs.paths(pattern)) - before
 
 
 @pytest.mark.req("WT-53")
@@ -183,31 +194,29 @@ def test_without_a_stream_the_timeline_of_a_running_run_is_asked_for_every_three
 ) -> None:
     tabs.bear(REFUSED)
     context = tabs.context()
+    context.clock.install()
     context.route("**/api/stream*", lambda route: route.abort())
     go = tmp_path / "go"
     run_id = server.dispatch("stepper", owner=owner, GO=str(go))
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     expect(timeline(page).locator("li[data-seq]").filter(has_text="Wait").first).to_be_visible()
-    asked = len(tabs.paths("/workers/events"))
-    page.wait_for_timeout(4_000)
-    polled = len(tabs.paths("/workers/events")) - asked
-    assert 1 <= polled <= 3
+    assert 1 <= asked_within(page, tabs, 9, "/workers/events") <= 4
+    page.clock.resume()
     go.touch()
     expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
     expect(transcript(page)).to_contain_text("through")
-    asked = len(tabs.paths("/workers/events"))
-    page.wait_for_timeout(4_000)
-    assert len(tabs.paths("/workers/events")) - asked <= 1
+    assert asked_within(page, tabs, 9, "/workers/events") <= 1
 
 
 def test_with_a_stream_nothing_is_asked_for_again_and_again(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.begin("sleep 600", owner=owner)
-    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    context = tabs.context()
+    context.clock.install()
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     expect(row(page, 3)).to_be_visible()
     page.wait_for_timeout(1_000)
-    asked = len(tabs.asked)
-    page.wait_for_timeout(5_500)
-    assert [one.url for one in tabs.asked[asked:]] == []
+    # Less than a stream may be silent.
+    assert asked_within(page, tabs, 15, "/api/") == 0
 
 
 def test_one_connection_serves_the_whole_page(tabs: Tabs, server: Server, owner: str) -> None:
