@@ -266,14 +266,15 @@ def _events(path: Path) -> list[Any]:
     return [decode(entry.raw) for entry in read(path, report=lambda problem: None)]
 
 
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload([__name__])
+forks = multiprocessing.get_context("forkserver")
+"""Makes processes in which all that is imported here is loaded already."""
+forks.set_forkserver_preload([__name__])
 _asking = threading.Lock()
 
 
 def lived(life: Life) -> int:
     """Lives it in a process of its own; the exit code, below 0 where a signal ended it."""
-    process = _forks.Process(target=live, args=(life,))
+    process = forks.Process(target=live, args=(life,))
     # A start asks all processes for their exit codes. Where two threads ask for one at once, one of them gets it, and
     # the other one makes it 255.
     with _asking:
