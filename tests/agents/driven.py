@@ -6,9 +6,7 @@ import json
 import os
 import signal
 import subprocess
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import msgspec
 from tests.agents.surroundings import PROGRAMS, surroundings
 from tests.cli.conftest import SHOPFLOOR
 from tests.model_server.server import ModelServer
+from tests.patience import wait_until
 
 PROMPT = "Please do the scripted task."
 SECONDS = 60
@@ -234,10 +233,3 @@ class Driven:
 
     def _paths(self) -> list[Path]:
         return sorted((self._storage / "transcripts").glob("*.jsonl"))
-
-
-def wait_until(true: Callable[[], object], what: str, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.02)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 from tests.agents.conftest import Drive
-from tests.agents.driven import PROMPT, Driven, Fields, Log, wait_until
+from tests.agents.driven import PROMPT, Driven, Fields, Log
 from tests.model_server.scenarios import STALLED, SUB_TASK
+from tests.patience import wait_until
 
 CALL_USD = 0.00636
 """What one call of the script costs by Claude Code's own prices."""
@@ -228,7 +229,7 @@ def test_an_agent_that_is_killed_in_a_tool_leaves_the_call_open(claude):
 def test_what_it_was_saying_when_it_was_ended_is_on_record(claude, end):
     agent = claude("stalled")
     process = agent.start()
-    wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].pieces).values(), "a piece", 60)
+    wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].pieces).values(), "a piece")
     (log,) = agent.logs()
     if end == "killed":
         os.killpg(log.session["process"]["pid"], signal.SIGKILL)
@@ -246,7 +247,7 @@ def test_what_it_was_saying_when_it_was_ended_is_on_record(claude, end):
 def test_what_it_was_saying_when_its_host_was_killed_is_on_record(claude):
     agent = claude("stalled")
     process = agent.start()
-    wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].pieces).values(), "a piece", 60)
+    wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].pieces).values(), "a piece")
     process.kill()
     process.communicate()
     (log,) = agent.logs()

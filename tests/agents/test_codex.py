@@ -10,6 +10,7 @@ import pytest
 from tests.agents.conftest import Drive
 from tests.agents.driven import PROMPT, Driven, Fields, Log, Ran
 from tests.model_server.scenarios import SUB_TASK
+from tests.patience import PATIENCE
 
 MODEL = ("--model", "gpt-5.5")
 
@@ -164,7 +165,7 @@ def test_two_runs_do_not_work_in_one_session(codex):
     assert second.returncode != 0
     assert "has not ended" in second.stderr
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
 
 
 def test_a_session_that_was_killed_is_gone_on_with(codex):

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from tests.agents.conftest import Drive
-from tests.agents.driven import Driven, Fields, Log, wait_until
+from tests.agents.driven import Driven, Fields, Log
 from tests.cli.conftest import SHOPFLOOR
+from tests.patience import PATIENCE, wait_until
 
 IN_YAML = """
 input:
@@ -102,7 +103,7 @@ def serving(agent: Driven) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(PATIENCE)
 
 
 def told_usages(log: Log) -> list[Fields]:
@@ -133,7 +134,7 @@ def killed_with_its_host(agent: Driven, model: str, until: Callable[[Log], objec
 def gone_on_with(agent: Driven) -> Log:
     agent.tell("echo")
     with serving(agent):
-        wait_until(lambda: logs_of(agent)[0].events[-1]["type"] == "run.completed", "the outcome", 40)
+        wait_until(lambda: logs_of(agent)[0].events[-1]["type"] == "run.completed", "the outcome")
     (log,) = logs_of(agent)
     assert log.outcome["status"] == "completed"
     return log

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import httpx
 from tests.browser.workers import write_workers
-from tests.cli.test_run import wait_until
 from tests.login import token_of, url_of
+from tests.patience import PATIENCE, wait_until
 
 from shopfloor.record import Storage
 
@@ -56,7 +56,7 @@ class Server:
         self.url, token = url_of(line), token_of(self.storage)
         self.login = f"{self.url}/login?token={token}"
         self.port = int(self.url.rsplit(":", 1)[1])
-        self._http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+        self._http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE)
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -69,7 +69,7 @@ class Server:
             self._http.close()
             self._http = None
             self.process.send_signal(number)
-            self.process.communicate(timeout=30)
+            self.process.communicate(timeout=PATIENCE)
             self._errors.close()
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class Server:
         assert answer.status_code == 200, answer.text
         return answer.json()["run_id"]
 
-    def becomes(self, run_id: str, *statuses: str, seconds: float = 60) -> dict[str, Any]:
+    def becomes(self, run_id: str, *statuses: str, seconds: float = PATIENCE) -> dict[str, Any]:
         """Waits until the run is listed in one of these states."""
         seen: list[dict[str, Any]] = []
 
@@ -125,7 +125,7 @@ class Server:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         run_id = self.storage.find(done.stderr.split()[-1])
@@ -144,7 +144,7 @@ class Server:
             found[:] = [run["id"] for run in self.runs(agent_id=owner) if run["id"] not in before]
             return bool(found)
 
-        wait_until(is_listed, f"the run of {line!r}", 30)
+        wait_until(is_listed, f"the run of {line!r}")
         return found[0]
 
     def log(self, run_id: str) -> bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 from tests.browser.server import Server
+from tests.patience import PATIENCE
 
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
-PATIENCE_MS = 10_000
+PATIENCE_MS = 1000 * PATIENCE
 
 
 @contextmanager
@@ -54,6 +56,13 @@ class Tabs:
         self._contexts.append(context)
         return context
 
+    def timeless(self, **options: Any) -> BrowserContext:
+        """A context whose pages have a clock that stands: their timers wait for the test (`page.clock.run_for`)."""
+        context = self.context(**options)
+        context.clock.install()
+        context.clock.pause_at(time.time() + PATIENCE)
+        return context
+
     def open(self, server: Server, path: str = "/", *, context: BrowserContext | None = None, **options: Any) -> Page:
         """A tab with the page at that address."""
         page = (context or self.context(**options)).new_page()
@@ -80,6 +89,23 @@ class Tabs:
         """What was asked of the server so far, where it is like this."""
         wanted = re.compile(pattern)
         return [asked.url for asked in self.asked if wanted.search(asked.url)]
+
+    def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Waits for something that tabs tell of. They tell nothing to a test that sleeps otherwise."""
+        deadline = time.monotonic() + PATIENCE
+        page = self._contexts[-1].pages[-1]
+        while not is_so():
+            assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
+            page.wait_for_timeout(20)
+
+    def step_until(self, page: Page, is_so: Callable[[], bool], what: str) -> None:
+        """The same where the page's clock stands: it goes on by a millisecond at a time, and no further than needed."""
+
+        def is_so_now() -> bool:
+            page.clock.run_for(1)
+            return is_so()
+
+        self.wait_until(is_so_now, what)
 
     def unbearable(self) -> list[str]:
         return [one for one in self.complaints if not any(re.search(pattern, one) for pattern in self._borne)]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 from tests.browser.parts import card, cards, chosen, row, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
+from tests.patience import PATIENCE
 
 # What a browser says of requests that reach nobody.
 REFUSED = (
@@ -75,15 +77,21 @@ def test_a_run_that_is_chosen_while_the_server_is_away_is_said_to_be_out_of_reac
 ) -> None:
     tabs.bear(REFUSED)
     first, second = (own_server.command(f"echo {word}") for word in ("first", "second"))
-    page = tabs.open(own_server, f"/agents/all/workers?worker={first}")
+    context = tabs.context()
+    context.clock.install()
+    page = tabs.open(own_server, f"/agents/all/workers?worker={first}", context=context)
     expect(transcript(page)).to_contain_text("first")
     own_server.kill()
+    page.clock.pause_at(time.time() + PATIENCE)
     card(page, second).click()
-    # At once, and not only when it has been tried often enough.
-    expect(chosen(page).get_by_role("alert")).to_contain_text("cannot be reached", timeout=1_000)
+    alert = chosen(page).get_by_role("alert")
+    # At once, and not only when it has been tried often enough: by the page's own clock that takes longer.
+    tabs.step_until(page, lambda: alert.count() == 1, "the page to say that it has no answer")
+    expect(alert).to_contain_text("cannot be reached")
     expect(not_connected(page)).to_be_visible()
-    page.wait_for_timeout(4_000)
-    expect(chosen(page).get_by_role("alert")).to_contain_text("cannot be reached")
+    page.clock.run_for(10_000)
+    expect(alert).to_contain_text("cannot be reached")
+    page.clock.resume()
     own_server.start()
     expect(transcript(page)).to_contain_text("second")
     expect(chosen(page).get_by_role("alert")).to_have_count(0)
@@ -95,10 +103,11 @@ def test_what_the_server_answers_in_pieces_is_said_and_the_page_goes_on_when_it_
     run_id = server.command("echo mended", "--owner", owner)
     context = tabs.context()
     addresses = ["**/api/agents/workers?*", "**/api/agents/workers/detail?*", "**/api/runs/*/log?*"]
+    are_mended = False
 
     def cut(route: Route) -> None:
         whole = route.fetch()
-        route.fulfill(response=whole, body=whole.body()[:-20])
+        route.fulfill(response=whole, body=whole.body() if are_mended else whole.body()[:-20])
 
     for address in addresses:
         context.route(address, cut)
@@ -107,14 +116,31 @@ def test_what_the_server_answers_in_pieces_is_said_and_the_page_goes_on_when_it_
     for place in (runs, chosen(page)):
         expect(place.get_by_role("alert")).to_contain_text("cannot be read")
         expect(place.get_by_role("alert")).to_contain_text("unreadable")
-    # The list and the run come by themselves; what the transcript lacks can be asked for.
-    for address in addresses[:2]:
-        context.unroute(address)
+    # All of it comes by itself.
+    are_mended = True
     expect(card(page, run_id)).to_be_visible()
-    expect(runs.get_by_role("alert")).to_have_count(0)
-    expect(transcript(page).get_by_role("alert")).to_contain_text("cannot be read")
-    context.unroute(addresses[2])
-    transcript(page).get_by_role("button", name="Try again").click()
+    expect(row(page, 3)).to_contain_text("echo mended")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.mark.parametrize("is_asked_for", [False, True])
+def test_a_transcript_that_cannot_be_had_comes_by_itself_or_when_it_is_asked_for(
+    tabs: Tabs, server: Server, owner: str, is_asked_for: bool
+) -> None:
+    tabs.bear(REFUSED)
+    run_id = server.command("echo mended", "--owner", owner)
+    context = tabs.timeless()
+    is_mended = False
+    context.route("**/api/runs/*/log?*", lambda route: route.continue_() if is_mended else route.abort())
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
+    alert = transcript(page).get_by_role("alert")
+    tabs.step_until(page, lambda: alert.count() == 1, "the page to say that it has no answer")
+    expect(alert).to_contain_text("cannot be reached")
+    is_mended = True
+    if is_asked_for:
+        alert.get_by_role("button", name="Try again").click()
+    # By itself after three seconds.
+    page.clock.run_for(100 if is_asked_for else 3_100)
     expect(row(page, 3)).to_contain_text("echo mended")
     expect(page.get_by_role("alert")).to_have_count(0)
 
@@ -123,11 +149,14 @@ def test_a_stream_that_tells_what_cannot_be_read_is_made_anew(tabs: Tabs, server
     context = tabs.context()
     told = "event: ready\ndata: {}\n\nevent: run\ndata: {oops\n\n"
     stream = "**/api/stream*"
+    context.clock.install()
     context.route(stream, lambda route: route.fulfill(body=told, content_type="text/event-stream"))
     page = tabs.open(server, f"/agents/{owner}/workers", context=context)
     expect(not_connected(page)).to_be_visible()
-    page.wait_for_timeout(6_000)
-    assert 2 <= len(tabs.paths("/api/stream")) <= 3
+    # By its own clock: the next try is five seconds later.
+    page.clock.run_for(6_000)
+    tabs.wait_until(lambda: len(tabs.paths("/api/stream")) >= 2, "the next try")
+    assert len(tabs.paths("/api/stream")) <= 3
     context.unroute(stream)
     run_id = server.command("echo heard", "--owner", owner)
     expect(card(page, run_id)).to_be_visible()
@@ -138,14 +167,25 @@ def test_a_stream_that_tells_what_cannot_be_read_is_made_anew(tabs: Tabs, server
 def test_without_a_stream_the_list_is_asked_for_every_five_seconds(tabs: Tabs, server: Server, owner: str) -> None:
     tabs.bear(REFUSED)
     context = tabs.context()
+    context.clock.install()
     context.route("**/api/stream*", lambda route: route.abort())
     page = tabs.open(server, f"/agents/{owner}/workers", context=context)
     expect(not_connected(page)).to_be_visible()
-    asked = len(tabs.paths(r"/api/agents/workers\?"))
     run_id = server.command("echo polled", "--owner", owner)
     expect(card(page, run_id)).to_be_visible()
-    page.wait_for_timeout(5_500)
-    assert 1 <= len(tabs.paths(r"/api/agents/workers\?")) - asked <= 4
+    assert 1 <= asked_within(page, tabs, 15, r"/api/agents/workers\?") <= 4
+
+
+def asked_within(page: Page, tabs: Tabs, seconds: int, pattern: str) -> int:
+    """How often the page asks for that within so many seconds of its own clock."""
+    page.clock.pause_at(page.evaluate("Date.now()") / 1000 + 10)
+    page.wait_for_load_state("networkidle")
+    before = len(tabs.paths(pattern))
+    for _ in range(seconds):
+        page.clock.run_for(1_000)
+        # So that an answer can come before the next time.
+        page.wait_for_timeout(50)
+    return len(tabs.paths(pattern)) - before
 
 
 @pytest.mark.req("WT-53")
@@ -154,31 +194,29 @@ def test_without_a_stream_the_timeline_of_a_running_run_is_asked_for_every_three
 ) -> None:
     tabs.bear(REFUSED)
     context = tabs.context()
+    context.clock.install()
     context.route("**/api/stream*", lambda route: route.abort())
     go = tmp_path / "go"
     run_id = server.dispatch("stepper", owner=owner, GO=str(go))
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     expect(timeline(page).locator("li[data-seq]").filter(has_text="Wait").first).to_be_visible()
-    asked = len(tabs.paths("/workers/events"))
-    page.wait_for_timeout(4_000)
-    polled = len(tabs.paths("/workers/events")) - asked
-    assert 1 <= polled <= 3
+    assert 1 <= asked_within(page, tabs, 9, "/workers/events") <= 4
+    page.clock.resume()
     go.touch()
     expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
     expect(transcript(page)).to_contain_text("through")
-    asked = len(tabs.paths("/workers/events"))
-    page.wait_for_timeout(4_000)
-    assert len(tabs.paths("/workers/events")) - asked <= 1
+    assert asked_within(page, tabs, 9, "/workers/events") <= 1
 
 
 def test_with_a_stream_nothing_is_asked_for_again_and_again(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.begin("sleep 600", owner=owner)
-    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    context = tabs.context()
+    context.clock.install()
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     expect(row(page, 3)).to_be_visible()
     page.wait_for_timeout(1_000)
-    asked = len(tabs.asked)
-    page.wait_for_timeout(5_500)
-    assert [one.url for one in tabs.asked[asked:]] == []
+    # Less than a stream may be silent.
+    assert asked_within(page, tabs, 15, "/api/") == 0
 
 
 def test_one_connection_serves_the_whole_page(tabs: Tabs, server: Server, owner: str) -> None:

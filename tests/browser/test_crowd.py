@@ -12,7 +12,7 @@ from tests.browser.logs import agent_run, write_log
 from tests.browser.parts import button, card, cards, pill, run_list, search, task
 from tests.browser.server import Server
 from tests.browser.stories import CALLED
-from tests.browser.tabs import Tabs, watched
+from tests.browser.tabs import PATIENCE_MS, Tabs, watched
 
 from shopfloor.log import CallCompleted, new_run_id
 
@@ -57,7 +57,7 @@ def in_sight(page: Page, number: int) -> None:
     """The run is chosen, in the list and beside it."""
     expect(task(page)).to_contain_text(f"Task number {number}:")
     # All the pages above it are loaded first.
-    expect(numbered(page, number)).to_be_in_viewport(timeout=30_000)
+    expect(numbered(page, number)).to_be_in_viewport(timeout=3 * PATIENCE_MS)
     expect(numbered(page, number)).to_have_attribute("aria-current", "true")
     assert cards(page).count() < MOST_IN_THE_PAGE
 
@@ -127,6 +127,6 @@ def test_a_deep_link_to_a_sub_run_unfolds_the_tree_also_far_down_the_list(browse
         server.becomes(others[-1], "done")
         page = tabs.open(server, f"/agents/all/workers?tree=true&worker={child}&event=3")
         expect(task(page)).to_have_text("Be called")
-        expect(card(page, child)).to_be_in_viewport(timeout=30_000)
+        expect(card(page, child)).to_be_in_viewport()
         expect(card(page, child)).to_have_attribute("aria-current", "true")
         expect(button(page, "Hide sub-runs")).to_have_count(1)

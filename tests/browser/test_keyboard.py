@@ -10,7 +10,7 @@ from tests.browser.conftest import Archive
 from tests.browser.parts import button, card, cards, chosen, row, search, task, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
-from tests.cli.test_run import wait_until
+from tests.patience import wait_until
 
 
 def focused_card(page: Page) -> str | None:

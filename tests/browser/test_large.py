@@ -13,8 +13,8 @@ from tests.browser.tabs import Tabs
 
 MOST_IN_THE_PAGE = 400
 """How many rows of a transcript there may be at once."""
-PATIENCE_MS = 2_000
-"""How long the page may take to answer to a click."""
+PATIENCE_MS = 15_000
+"""How long the page may take to answer to a click on a busy machine: with all of it drawn it would take minutes."""
 
 
 def rows_there(page: Page) -> int:
@@ -78,7 +78,7 @@ def test_a_deep_link_into_100_000_events_arrives(tabs: Tabs, shelf: Shelf) -> No
     expect(row(page, 60_001)).to_have_attribute("aria-current", "true")
     expect(row(page, 60_001)).to_be_in_viewport()
     told = timeline(page).locator("li[data-seq]").filter(has=page.locator('[aria-current="true"]')).first
-    expect(told).to_be_in_viewport(timeout=30_000)
+    expect(told).to_be_in_viewport()
     assert abs(int(told.get_attribute("data-seq") or 0) - 60_001) <= 2
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 from tests.browser.parts import button, card, chosen, result, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
-from tests.cli.test_run import wait_until
 from tests.model_server.script import Text, Turn
 from tests.model_server.server import ModelServer
+from tests.patience import wait_until
 
 WORDS = " ".join(f"word{number}" for number in range(1, 61))
 TICKS = 60
@@ -32,7 +34,7 @@ def open_before_it_is_said(tabs: Tabs, server: Server, model: ModelServer, owner
     run_id = server.dispatch("speaker", owner=owner, TOPIC="tea")
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     expect(transcript(page)).to_contain_text("Tell me of tea.")
-    wait_until(lambda: tabs.paths(f"/api/stream.*{run_id}") != [], "the page to follow the run")
+    tabs.wait_until(lambda: tabs.paths(f"/api/stream.*{run_id}") != [], "the page to follow the run")
     wait_until(lambda: model.asked() != [], "the model to be asked")
     model.say()
     return page, run_id
@@ -87,6 +89,75 @@ def test_output_appears_line_by_line(tabs: Tabs, server: Server, owner: str) -> 
     expect(transcript(page)).not_to_contain_text("tick 30.")
     expect(transcript(page)).to_contain_text("tick 30.")
     assert ticks(page) == list(range(1, 31))
+
+
+class Printer:
+    """A run that prints a line whenever the test says so; each is an event of its own."""
+
+    def __init__(self, server: Server, folder: Path, owner: str) -> None:
+        self._server = server
+        self._pipe = folder / "lines"
+        os.mkfifo(self._pipe)
+        self.run_id = server.begin(f"while :; do cat {self._pipe}; done", owner=owner)
+
+    @property
+    def events(self) -> int:
+        return self._server.log(self.run_id).count(b"\n")
+
+    def tick(self, number: int) -> None:
+        """Returns when the log has it."""
+        line = f"tick {number}."
+        self._pipe.write_text(f"{line}\n")
+        wait_until(lambda: line.encode() in self._server.log(self.run_id), f"{line} to be in the log")
+
+
+@pytest.fixture
+def printer(server: Server, tmp_path: Path, owner: str) -> Printer:
+    printer = Printer(server, tmp_path, owner)
+    printer.tick(1)
+    return printer
+
+
+def test_rows_are_loaded_however_fast_events_follow_each_other(
+    tabs: Tabs, server: Server, owner: str, printer: Printer
+) -> None:
+    context = tabs.timeless(viewport=TALL)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={printer.run_id}", context=context)
+    known = transcript(page).get_by_text(f"{printer.events} events")
+    tabs.step_until(page, lambda: known.count() == 1, "the page to know how long the log is")
+    tabs.wait_until(lambda: tabs.paths(f"/api/stream.*{printer.run_id}") != [], "the page to follow the run")
+    for number in range(2, 12):
+        printer.tick(number)
+        expect(transcript(page)).to_contain_text(f"{printer.events} events")
+        # Less than the page waits before it loads.
+        page.clock.run_for(30)
+    expect(transcript(page)).to_contain_text("tick 11.")
+    assert ticks(page) == list(range(1, 12))
+
+
+def test_live_events_are_shown_where_the_log_is_answered_later_and_without_them(
+    tabs: Tabs, server: Server, owner: str, printer: Printer
+) -> None:
+    context = tabs.context(viewport=TALL)
+    held: list[tuple[Route, APIResponse]] = []
+
+    def hold_the_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append((route, route.fetch()))
+
+    context.route(re.compile(rf"/api/runs/{printer.run_id}/log\?"), hold_the_first)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={printer.run_id}", context=context)
+    tabs.wait_until(lambda: held != [], "the page to ask for the log")
+    for number in range(2, 5):
+        printer.tick(number)
+    expect(transcript(page)).to_contain_text(f"{printer.events} events")
+    assert ticks(page) == []
+    route, answer = held[0]
+    route.fulfill(response=answer)
+    expect(transcript(page)).to_contain_text("tick 4.")
+    assert ticks(page) == [1, 2, 3, 4]
 
 
 def test_a_reload_in_the_middle_loses_nothing_and_shows_nothing_twice(tabs: Tabs, server: Server, owner: str) -> None:

@@ -10,7 +10,6 @@ from tests.browser.logs import text as message
 from tests.browser.malice import ALL
 from tests.browser.parts import card, chosen, result, search, task, timeline, transcript
 from tests.browser.tabs import Tabs
-from tests.cli.test_run import wait_until
 
 HARM = """() => {
     const bad = [];
@@ -90,7 +89,7 @@ def test_the_check_finds_what_it_looks_for(tabs: Tabs, page: Page) -> None:
         }"""
     )
     assert len(page.evaluate(HARM)) == 4
-    wait_until(lambda: tabs.complaints != [], "the browser to say that it refused a style")
+    tabs.wait_until(lambda: tabs.complaints != [], "the browser to say that it refused a style")
 
 
 def test_links_of_a_transcript_lead_to_web_pages_only(tabs: Tabs, archive: Archive, page: Page) -> None:

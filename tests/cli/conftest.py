@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
 
@@ -25,7 +26,13 @@ def shopfloor(env: dict[str, str]) -> Cli:
     """Runs the command to its end and gives what it printed."""
 
     def run(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
-        settings: dict[str, object] = {"text": True, "capture_output": True, "timeout": 60, "env": env, **options}
+        settings: dict[str, object] = {
+            "text": True,
+            "capture_output": True,
+            "timeout": 2 * PATIENCE,
+            "env": env,
+            **options,
+        }
         return subprocess.run([SHOPFLOOR, *words], **settings)  # type: ignore[call-overload]
 
     return run

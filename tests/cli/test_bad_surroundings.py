@@ -12,9 +12,9 @@ from stat import S_IMODE
 
 import httpx
 import pytest
-from tests.cli.test_run import wait_until
 from tests.cli.test_server import server
 from tests.faults.test_full_disk import on_small_disk
+from tests.patience import PATIENCE, wait_until
 
 __all__ = ["server"]
 
@@ -147,10 +147,11 @@ def test_a_server_whose_output_nobody_reads_goes_on_serving(start, env, full):
     os.close(output)
     wait_until(address_of(env).exists, "the server")
     address = json.loads(address_of(env).read_bytes())
-    answer = httpx.get(f"{address['url']}/api/workers", headers={"Authorization": f"Bearer {address['token']}"})
+    headers = {"Authorization": f"Bearer {address['token']}"}
+    answer = httpx.get(f"{address['url']}/api/workers", headers=headers, timeout=PATIENCE)
     assert answer.status_code == 200
     up.send_signal(signal.SIGTERM)
-    assert up.communicate(timeout=20)[1] == b""
+    assert up.communicate(timeout=PATIENCE)[1] == b""
     assert up.returncode == 0
 
 

@@ -16,8 +16,9 @@ import httpx
 import pytest
 from tests.cli.conftest import SHOPFLOOR
 from tests.cli.terminal import Terminal
-from tests.cli.test_run import events_of, wait_until
+from tests.cli.test_run import events_of
 from tests.cli.test_server import Server
+from tests.patience import PATIENCE, wait_until
 
 from shopfloor.engine import Catalogue
 from shopfloor.limits import HOST_CHECK_SECONDS
@@ -145,7 +146,7 @@ class Shell:
             terminal.close()
         else:
             process = self.start("run", worker, *given, *words)
-            wait_until(lambda: mark.exists() or process.poll() is not None, "the run to begin", 60)
+            wait_until(lambda: mark.exists() or process.poll() is not None, "the run to begin")
             assert process.poll() is None, process.communicate()
             process.kill()
             process.communicate()
@@ -166,7 +167,7 @@ class Floor(Shell):
         return self.server.http.post(path, json=body)
 
     def ended(self, run_id: str) -> dict:
-        wait_until(lambda: self.detail(run_id)["completed_at"] is not None, "the outcome", 60)
+        wait_until(lambda: self.detail(run_id)["completed_at"] is not None, "the outcome")
         return self.detail(run_id)
 
     def close(self) -> None:
@@ -224,7 +225,7 @@ def test_two_runs_in_two_shells_are_executed_each_by_its_caller_and_obey_the_ser
     for shell, mark in zip(shells, marks, strict=True):
         known = set(floor.storage.run_ids())
         runs.append((shell.start("run", "-q", "calls", "-i", f"MARK={mark}", "-i", f"GO={go}"), shell))
-        wait_until(mark.exists, "the command in the sub-run", 60)
+        wait_until(mark.exists, "the command in the sub-run")
         runs[-1] = (*runs[-1], shell.root(known))
     (first, _, first_id), (second, _, second_id) = runs
     wait_until(
@@ -424,7 +425,7 @@ def test_what_cannot_be_resumed_is_said(alone):
     below = alone("resume", child)
     assert (below.returncode, f"shopfloor resume {run_id}" in below.stderr) == (5, True)
     process = alone.start("resume", run_id)
-    wait_until(lambda: len(alone.attempts(child)) == 2, "the sub-run to be resumed", 60)
+    wait_until(lambda: len(alone.attempts(child)) == 2, "the sub-run to be resumed")
     busy = alone("resume", run_id)
     assert (busy.returncode, busy.stderr.startswith("error[run_running]: another process executes")) == (5, True)
     go.touch()
@@ -486,7 +487,7 @@ def test_a_server_is_started_in_the_background_and_stopped(alone):
     try:
         assert (up.returncode, up.stderr) == (0, "")
         link = up.stdout.split()[3]
-        assert httpx.get(link).status_code == 303
+        assert httpx.get(link, timeout=PATIENCE).status_code == 303
         assert stat.S_IMODE(alone.storage.server_log.stat().st_mode) == 0o600
         twice = alone("up", "--detach")
         assert (twice.returncode, twice.stderr.startswith("error[server_running]: ")) == (5, True)
@@ -496,7 +497,7 @@ def test_a_server_is_started_in_the_background_and_stopped(alone):
         down = alone("down")
     assert (down.returncode, down.stdout.startswith("shopfloor: stopped the server at ")) == (0, True)
     with pytest.raises(httpx.ConnectError):
-        httpx.get(link)
+        httpx.get(link, timeout=PATIENCE)
     failed = alone("up", "--detach", "--host", "203.0.113.1")
     assert (failed.returncode, failed.stdout) == (7, "")
     assert failed.stderr.startswith("error[server_unreachable]: the server did not start: cannot listen on 203.0.113.1")

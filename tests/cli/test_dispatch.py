@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.test_run import events_of, only, wait_until
+from tests.cli.test_run import events_of, only
 from tests.cli.test_server import Server
+from tests.patience import PATIENCE, wait_until
 
 TWO_QUESTIONS = """
 description: Waits for two tools at once.
@@ -82,7 +83,7 @@ def test_leaving_a_dispatched_run_does_nothing_to_it(shopfloor, server, start, t
     while b"shopfloor answer" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     wait_until(lambda: [one["status"] for one in up.runs()] == ["waiting"], "the row")
     follower = start("result", "last", "--wait")
@@ -211,5 +212,5 @@ def test_examples_are_runs_of_the_example_workers(server, env):
     def made() -> dict[str, str]:
         return {one["name"]: one["status"] for one in up.runs() if one["parent_run_id"] is None}
 
-    wait_until(lambda: made().items() >= wanted.items(), "the examples", 60)
+    wait_until(lambda: made().items() >= wanted.items(), "the examples")
     assert sorted(one["status"] for one in up.runs(worker_type="command")) == ["done", "failed"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import SHOPFLOOR
 from tests.cli.test_run import events_of, only
+from tests.patience import PATIENCE
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -69,7 +70,7 @@ def test_quitting_from_the_keyboard_cancels_too(start, transcripts):
     run = start("run", "--command", "echo first; sleep 60")
     assert run.stdout.readline() == b"first\n"
     run.send_signal(signal.SIGQUIT)
-    run.communicate(timeout=20)
+    run.communicate(timeout=PATIENCE)
     assert events_of(only(transcripts()))[-1]["payload"]["status"] == "cancelled"
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.cli.test_run import events_of, only, wait_until
+from tests.cli.test_run import events_of, only
 from tests.cli.test_server import server
+from tests.patience import wait_until
 
 __all__ = ["server"]
 
@@ -101,7 +102,7 @@ def test_what_a_host_that_is_killed_had_written_is_shown_and_the_next_attempt_go
     start, env, transcripts, shopfloor, server
 ):
     process = start(*GREETS)
-    wait_until(lambda: "word-040" in typed(transcripts()), "what was typed on record", 60)
+    wait_until(lambda: "word-040" in typed(transcripts()), "what was typed on record")
     process.kill()
     process.communicate()
     log, text = only(transcripts()), typed(transcripts())
@@ -112,7 +113,7 @@ def test_what_a_host_that_is_killed_had_written_is_shown_and_the_next_attempt_go
     assert is_fine(shopfloor)
     env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "0"
     up = server()
-    wait_until(lambda: events_of(log)[-1]["type"] == "run.completed", "the outcome", 60)
+    wait_until(lambda: events_of(log)[-1]["type"] == "run.completed", "the outcome")
     cut, whole = texts(log)
     assert cut == (text, "interrupted")
     # The model was asked again without the half message: it begins anew.
@@ -161,7 +162,7 @@ def test_a_message_that_completes_has_the_same_text_and_at_most_one_piece_per_se
 def test_a_secret_that_is_typed_while_pieces_are_written_is_in_none_of_them(start, env, transcripts, shopfloor):
     env["SECRET"] = " ".join(WORDS.split()[5:190])
     process = start(*GREETS, "--mask-env", "SECRET")
-    wait_until(lambda: typed(transcripts()), "a piece", 60)
+    wait_until(lambda: typed(transcripts()), "a piece")
     before = typed(transcripts())
     assert before.endswith("word-004 ")
     process.send_signal(signal.SIGINT)

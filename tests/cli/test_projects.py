@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.patience import PATIENCE
 
 WORKER = """\
 description: {0}
@@ -62,7 +63,7 @@ def test_a_server_serves_the_workers_of_two_projects_each_in_its_folder(shopfloo
 
 
 def _ended(client: httpx.Client, run_id: str) -> dict:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         asked = {"worker_id": run_id, "transcript": "false"}
         detail = client.get("/api/agents/workers/detail", params=asked).json()

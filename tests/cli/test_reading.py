@@ -13,7 +13,8 @@ import jsonschema
 import msgspec
 import pytest
 from tests.cli.conftest import SHOPFLOOR
-from tests.cli.test_run import events_of, wait_until
+from tests.cli.test_run import events_of
+from tests.patience import PATIENCE, wait_until
 
 from shopfloor.log import (
     AssistantMessage,
@@ -194,8 +195,8 @@ def test_show_into_head_ends_quietly(env):
 def test_tail_follows_a_run_of_another_process_to_its_outcome(start, transcripts):
     writer = start("run", "--command", "for i in 1 2 3 4 5; do echo line $i; sleep 0.1; done")
     assert writer.stdout.readline() == b"line 1\n"
-    out, err = start("tail", "last", "--json").communicate(timeout=30)
-    writer.communicate(timeout=30)
+    out, err = start("tail", "last", "--json").communicate(timeout=PATIENCE)
+    writer.communicate(timeout=PATIENCE)
     assert out == transcripts()[0].read_bytes()
     assert err == b""
 
@@ -209,7 +210,7 @@ def test_tail_shows_text_as_it_comes(start):
             break
     assert reader.poll() is None
     writer.send_signal(signal.SIGINT)
-    assert b"cancelled by SIGINT" in reader.communicate(timeout=30)[0]
+    assert b"cancelled by SIGINT" in reader.communicate(timeout=PATIENCE)[0]
     assert reader.returncode == 0
 
 
@@ -218,7 +219,7 @@ def test_tail_of_a_run_whose_writer_was_killed_ends_and_says_so(start):
     assert writer.stdout.readline() == b"first\n"
     reader = start("tail", "last")
     writer.kill()
-    out, err = reader.communicate(timeout=30)
+    out, err = reader.communicate(timeout=PATIENCE)
     assert b"first" in out
     assert b"the process that wrote this is gone" in err
     assert reader.returncode == 1

@@ -8,10 +8,10 @@ import os
 import signal
 import stat
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE, wait_until
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -47,13 +47,6 @@ def processes_with(word: str) -> list[str]:
             except OSError:
                 continue
     return found
-
-
-def wait_until(true, what: str, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.02)
 
 
 @pytest.mark.req("TR-51", "TR-52")
@@ -159,7 +152,7 @@ def test_a_signal_cancels_and_leaves_a_whole_transcript(start, shopfloor, transc
     process = start("run", "--command", script)
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
     assert processes_with(env["SF_TEST"]) == []
     last = events_of(only(transcripts()))[-1]
@@ -179,19 +172,20 @@ def test_what_the_command_says_when_it_is_asked_to_stop_is_recorded(start, trans
     )
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30)[0] == b"cleaning up\n"
+    assert process.communicate(timeout=PATIENCE)[0] == b"cleaning up\n"
     assert "cleaning up" in events_of(only(transcripts()))[-1]["payload"]["result"]
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_grace(start, transcripts, env):
     env["SF_TEST"] = f"force-{os.getpid()}"
-    process = start("run", "--grace", "600", "--command", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    command = "trap 'echo not yet' TERM; echo ready; while :; do sleep 0.05; done"
+    process = start("run", "--grace", "600", "--command", command)
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    assert process.stdout.readline() == b"not yet\n"
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert processes_with(env["SF_TEST"]) == []
     assert events_of(only(transcripts()))[-1]["payload"]["status"] == "cancelled"
@@ -201,7 +195,7 @@ def test_a_command_that_ignores_term_is_killed_after_the_grace(start, transcript
     process = start("run", "--grace", "0.2", "--command", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
     events = events_of(only(transcripts()))
     assert events[-2]["payload"]["result"] == {"exit_code": 137, "signal": "SIGKILL"}
     assert events[-1]["payload"]["status"] == "cancelled"
@@ -211,7 +205,7 @@ def test_a_reader_that_stopped_reading_cannot_keep_a_cancelled_run_alive(start, 
     process = start("run", "--command", "yes")
     wait_until(lambda: transcripts() and transcripts()[0].stat().st_size > 50_000, "output on record")
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=PATIENCE) == 130
     assert events_of(only(transcripts()))[-1]["payload"]["status"] == "cancelled"
 
 

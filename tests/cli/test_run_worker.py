@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import SHOPFLOOR
 from tests.cli.terminal import Terminal
-from tests.cli.test_run import events_of, only, wait_until
+from tests.cli.test_run import events_of, only
 from tests.cli.test_server import Server
+from tests.patience import PATIENCE, wait_until
 
 ASKS = '''
 from shopfloor import worker
@@ -345,7 +346,7 @@ def test_a_second_ctrl_c_leaves_at_once(start, workers, shopfloor):
     while b"cancelling" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.cli.terminal import Terminal
-from tests.cli.test_run import events_of, wait_until
+from tests.cli.test_run import events_of
 from tests.login import token_of, url_of
+from tests.patience import PATIENCE, wait_until
 
 from shopfloor.log import Verifier
 from shopfloor.record import Storage
@@ -27,7 +28,7 @@ class Server:
         self.url = url_of(self.line)
         token = token_of(Storage(Path(env["SHOPFLOOR_STORAGE"])))
         self.login = f"{self.url}/login?token={token}"
-        self.http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=20)
+        self.http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE)
 
     def get(self, path: str, **params) -> dict:
         answer = self.http.get(path, params=params)
@@ -62,7 +63,7 @@ def test_a_run_of_another_terminal_appears_while_it_runs_and_when_it_ends(server
     detail = up.get("/api/agents/workers/detail", worker_id=row["id"])
     assert (detail["transcript"], detail["status"]) == (None, "running")
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=20)
+    run.communicate(timeout=PATIENCE)
     wait_until(lambda: [one["status"] for one in up.runs()] == ["cancelled"], "the row of an ended run")
     detail = up.get("/api/agents/workers/detail", worker_id=row["id"])
     assert detail["transcript"][0] == {"role": "user", "content": [{"type": "text", "text": "echo first; sleep 60"}]}
@@ -79,7 +80,7 @@ def test_two_runs_and_a_server_on_one_storage(server, start, shopfloor, transcri
         start("run", "-q", "--command", f"for i in 1 2 3 4 5; do echo {name} $i; sleep 0.05; done") for name in "ab"
     ]
     for run in runs:
-        run.communicate(timeout=30)
+        run.communicate(timeout=PATIENCE)
     wait_until(lambda: len(up.runs(status="done")) == 2, "both rows")
     for path in transcripts():
         verifier = Verifier(path.stem)
@@ -146,10 +147,10 @@ def test_a_server_killed_while_runs_write_has_every_row_right_after_its_restart(
         up = server()
     for run in runs:
         run.communicate(timeout=60)
-    wait_until(lambda: up.get("/api/agents/workers", status="done")["total"] == 50, "all rows", 60)
+    wait_until(lambda: up.get("/api/agents/workers", status="done")["total"] == 50, "all rows")
     kept = views_of(up)
     up.process.send_signal(signal.SIGTERM)
-    up.process.communicate(timeout=20)
+    up.process.communicate(timeout=PATIENCE)
     assert up.process.returncode == 0
     assert shopfloor("rebuild").stdout.startswith("50 runs from ")
     assert views_of(server()) == kept
@@ -173,7 +174,7 @@ def test_the_stream_of_a_running_run_is_its_log(server, start, transcripts):
     with up.http.stream("GET", f"/api/runs/{run_id}/stream") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         text = "".join(answer.iter_text())
-    run.communicate(timeout=20)
+    run.communicate(timeout=PATIENCE)
     data = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith('data: {"seq"')]
     assert "\n".join(data) + "\n" == transcripts()[0].read_text()
     assert "event: end" in text
@@ -181,7 +182,7 @@ def test_the_stream_of_a_running_run_is_its_log(server, start, transcripts):
 
 def test_the_login_link_gives_a_cookie_that_opens_the_api(server):
     up = server()
-    with httpx.Client(base_url=up.url) as browser:
+    with httpx.Client(base_url=up.url, timeout=PATIENCE) as browser:
         assert browser.get("/api/agents/workers").status_code == 401
         answer = browser.get(up.link)
         assert answer.status_code == 303
@@ -191,7 +192,7 @@ def test_the_login_link_gives_a_cookie_that_opens_the_api(server):
         token = up.login.split("token=")[1]
         assert token not in up.link
         assert token not in answer.headers["set-cookie"]
-    with httpx.Client(base_url=up.url) as other:
+    with httpx.Client(base_url=up.url, timeout=PATIENCE) as other:
         assert other.get(up.link).status_code == 401
 
 
@@ -227,10 +228,10 @@ def test_examples_are_recorded_once(server, env):
     def stand() -> list[str]:
         return sorted(run["status"] for run in up.runs() if run["parent_run_id"] is None)
 
-    wait_until(lambda: stand() == ["done", "done", "done", "failed", "waiting"], "the examples", 60)
+    wait_until(lambda: stand() == ["done", "done", "done", "failed", "waiting"], "the examples")
     count = len(up.runs())
     up.process.send_signal(signal.SIGINT)
-    up.process.communicate(timeout=20)
+    up.process.communicate(timeout=PATIENCE)
     again = server("--examples")
     wait_until(lambda: len(again.runs()) == count, "the same examples")
 
@@ -242,7 +243,7 @@ def test_rebuild_gives_the_same_rows_even_where_the_database_was_lost(server, sh
     wait_until(lambda: len(up.runs()) == 4, "the rows")
     kept = views_of(up)
     up.process.send_signal(signal.SIGTERM)
-    up.process.communicate(timeout=20)
+    up.process.communicate(timeout=PATIENCE)
     for path in Path(env["SHOPFLOOR_STORAGE"]).glob("shopfloor.db*"):
         path.unlink()
     assert shopfloor("rebuild").stdout.startswith("4 runs from ")
@@ -285,7 +286,7 @@ def test_prune_deletes_what_ended_long_ago_and_keeps_what_is_pinned(server, shop
     old, pinned = up.runs()
     assert up.http.post(f"/api/runs/{pinned['id']}/pin", json={"pinned": True}).status_code == 200
     up.process.send_signal(signal.SIGTERM)
-    up.process.communicate(timeout=20)
+    up.process.communicate(timeout=PATIENCE)
     assert shopfloor("prune", "--older-than", "1h", "--yes").stdout == "0 runs deleted\n"
     dropped = shopfloor("prune", "--older-than", "0s", "--archives-only", "--yes")
     assert dropped.stdout == "1 archived transcripts deleted\n"
@@ -368,7 +369,7 @@ def test_a_locked_database_does_not_hold_up_a_run_and_the_rows_catch_up(server, 
     with sqlite3.connect(path, isolation_level=None) as connection:
         connection.execute("BEGIN IMMEDIATE")
         run = start("run", "-q", "--command", "echo through")
-        assert run.communicate(timeout=20)[0] == b"through\n"
+        assert run.communicate(timeout=PATIENCE)[0] == b"through\n"
         assert up.runs() == []
         connection.execute("COMMIT")
     connection.close()
@@ -465,7 +466,7 @@ def test_a_server_elsewhere_is_asked_for_all_that_files_here_would_tell(
     assert run.stdout.readline() == b"1\n"
     wait_until(lambda: len(up.runs()) == 2, "the second row")
     followed = shopfloor("tail", "last", "--json", env=elsewhere, text=False).stdout
-    run.communicate(timeout=20)
+    run.communicate(timeout=PATIENCE)
     assert followed == next(one for one in transcripts() if one != path).read_bytes()
     # It was no agent's run; that it is refused by its whole id tells that it was found.
     assert (

@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.cli.terminal import Terminal
-from tests.cli.test_run import wait_until
 from tests.cli.test_server import Server
+from tests.patience import PATIENCE, wait_until
 
 from shopfloor import Shopfloor
 from shopfloor.errors import RunFailed
@@ -132,7 +132,7 @@ def test_whoever_runs_a_worker_is_told_that_its_sub_run_waits(start, shopfloor, 
     command = next(lines).split()
     assert command[:2] == ["shopfloor", "answer"]
     assert shopfloor(*command[1:4], "red").returncode == 0
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (0, b"she says it is red\n")
 
 

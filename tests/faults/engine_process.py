@@ -19,6 +19,7 @@ from typing import Any, Literal
 import anyio
 import httpx  # noqa: F401 - loaded once, for all the processes that are forked from here
 import msgspec
+from tests.patience import PATIENCE
 
 from shopfloor.adapters import sqlite  # noqa: F401 - as above
 from shopfloor.adapters.models import remote  # noqa: F401 - as above
@@ -32,7 +33,6 @@ from shopfloor.views import DEFINITION_CHANGED
 from shopfloor.wiring import Office, Workers, local_engine, local_office, local_shop
 
 DONE, TOO_LONG, STOPPED = 0, 3, 4
-PATIENCE = 60.0
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,14 +269,15 @@ def _events(path: Path) -> list[Any]:
     return [decode(entry.raw) for entry in read(path, report=lambda problem: None)]
 
 
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload([__name__])
+forks = multiprocessing.get_context("forkserver")
+"""Makes processes in which all that is imported here is loaded already."""
+forks.set_forkserver_preload([__name__])
 _asking = threading.Lock()
 
 
 def lived(life: Life) -> int:
     """Lives it in a process of its own; the exit code, below 0 where a signal ended it."""
-    process = _forks.Process(target=live, args=(life,))
+    process = forks.Process(target=live, args=(life,))
     # A start asks all processes for their exit codes. Where two threads ask for one at once, one of them gets it, and
     # the other one makes it 255.
     with _asking:

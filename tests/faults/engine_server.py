@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.cli.test_run import processes_with, wait_until
+from tests.cli.test_run import processes_with
 from tests.login import token_of, url_of
 from tests.model_server.script import Text, Turn
+from tests.patience import PATIENCE, wait_until
 
 from shopfloor.log import Event, RunCompleted, ToolCall, ToolResult, Verifier, decode
 from shopfloor.record import Storage, read
@@ -174,7 +175,7 @@ class Server:
         line = self.process.stdout.readline().decode()
         assert line.startswith("Shopfloor is up: "), line + self.process.communicate()[1].decode()
         headers = {"Authorization": f"Bearer {token_of(Storage(Path(shop.env['SHOPFLOOR_STORAGE'])))}"}
-        self.http = httpx.Client(base_url=url_of(line), headers=headers, timeout=20)
+        self.http = httpx.Client(base_url=url_of(line), headers=headers, timeout=PATIENCE)
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
         answer = self.http.post(path, json=body)
@@ -189,7 +190,7 @@ class Server:
         """A run in the middle of each; by the state."""
         runs = {state: self.dispatch(state) for state in STATES}
         wanted = {f"before {state}" for state in STATES} | {"reading", "acting", "before inner", "one", "loop a1"}
-        wait_until(lambda: wanted <= set(self.shop.noted()), f"{wanted} to be noted", 60)
+        wait_until(lambda: wanted <= set(self.shop.noted()), f"{wanted} to be noted")
         for state in WAITING:
             wait_until(lambda state=state: self.shop.open_calls(runs[state]), f"{state} to wait")
         wait_until(lambda: self.shop.noted()["reading"] == 2, "the sub-run to be in the middle too")
@@ -207,7 +208,7 @@ class Server:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=PATIENCE)
         return self.process.returncode
 
     def close(self) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.cli.test_run import wait_until
 from tests.faults.engine_server import SHOPFLOOR, Server, Shop
+from tests.patience import PATIENCE, wait_until
 
 SLOTS = ("--slots", "2")
 SEED = 20260731
@@ -91,7 +91,7 @@ class Load:
     def _dispatch(self) -> None:
         shop = self._server.shop
         body = {"worker": "reading", "input": {"NOTES": str(shop.notes), "GO": str(shop.go)}}
-        http = httpx.Client(base_url=self._server.http.base_url, headers=self._server.http.headers, timeout=20)
+        http = httpx.Client(base_url=self._server.http.base_url, headers=self._server.http.headers, timeout=PATIENCE)
         with http:
             while not self._stop.is_set():
                 try:
@@ -149,7 +149,7 @@ def test_what_was_acknowledged_survives_the_loss_of_the_database(shop: Shop, fau
     with shop.up() as server:
         server.answer_all(dict.fromkeys(("client-tool", "question", "branches"), asking))
         acknowledged = {*load.acknowledged, asking}
-        wait_until(lambda: acknowledged <= set(shop.runs()), "every run that was acknowledged", 60)
+        wait_until(lambda: acknowledged <= set(shop.runs()), "every run that was acknowledged")
         outcomes = shop.all_ended(120)
         assert {outcomes[run_id].status for run_id in acknowledged} == {"completed"}
         server.stop()
@@ -175,7 +175,7 @@ def test_what_was_asked_without_a_server_survives_too(shop: Shop) -> None:
     listed = command(shop, "list", "--json").stdout
     assert all(run_id in listed for run_id in (answered, unanswered, dispatched))
     with shop.up() as server:
-        wait_until(lambda: shop.outcome(answered) and shop.outcome(dispatched), "what was asked for", 60)
+        wait_until(lambda: shop.outcome(answered) and shop.outcome(dispatched), "what was asked for")
         assert shop.open_calls(unanswered)
         server.stop()
 

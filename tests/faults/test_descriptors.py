@@ -14,15 +14,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.cli.test_run import processes_with, wait_until
+from tests.cli.test_run import processes_with
 from tests.login import token_of, url_of
+from tests.patience import PATIENCE, wait_until
 
 from shopfloor.record import Storage
 
 SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
 FILES = 1024
 RUNS = 30
-PATIENCE = 60.0
 WORKER = """
 input: {GO: {type: string}}
 steps:

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.cli.test_run import wait_until
 from tests.faults.engine_process import DONE, Life, lived
 from tests.faults.engine_server import SHOPFLOOR, Server, Shop
+from tests.patience import wait_until
 
 from shopfloor.log import (
     Event,
@@ -88,7 +88,7 @@ def held(shop: Shop, server: Server, run_id: str) -> None:
         detail = server.http.get("/api/agents/workers/detail", params={"worker_id": run_id}).json()
         return detail["status"] == "waiting" and "definition_changed" in (detail["waits_for"] or [])
 
-    wait_until(is_held, "the run to wait for its definition", 30)
+    wait_until(is_held, "the run to wait for its definition")
 
 
 @pytest.mark.req("TR-72")

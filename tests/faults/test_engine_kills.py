@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.test_run import processes_with, wait_until
+from tests.cli.test_run import processes_with
 from tests.faults.engine_process import DONE, STOPPED, Life, lived
 from tests.faults.engine_shapes import EFFECTS, RESULTS, turns, write_workers
 from tests.model_server.server import ModelServer, in_thread
+from tests.patience import wait_until
 
 from shopfloor.log import (
     CallCompleted,

@@ -6,8 +6,8 @@ import signal
 import time
 from pathlib import Path
 
-from tests.cli.test_run import wait_until
 from tests.faults.engine_server import Server, Shop
+from tests.patience import wait_until
 
 from shopfloor.limits import LEAVE_SECONDS, LEAVING_SECONDS
 from shopfloor.log import RunStarted
@@ -78,5 +78,5 @@ def test_a_server_stops_though_its_workers_do_not_and_the_next_goes_on_with_them
 
 def _clings(server: Server, slug: str) -> str:
     run_id = server.post("/api/runs", worker=slug, input={"GO": str(server.shop.go)})["run_id"]
-    wait_until(Path(f"{server.shop.go}-{run_id}").exists, f"{slug} to be in the middle", 60)
+    wait_until(Path(f"{server.shop.go}-{run_id}").exists, f"{slug} to be in the middle")
     return run_id

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.cli.test_run import processes_with, wait_until
+from tests.cli.test_run import processes_with
 from tests.faults.engine_server import MODEL, SHOPFLOOR, STATES, Shop
 from tests.model_server.server import ModelServer, in_thread
+from tests.patience import PATIENCE, wait_until
 
 from shopfloor.limits import STOPPED_HOST_SECONDS
 from shopfloor.log import CallStarted, StepCompleted
@@ -47,7 +48,7 @@ def codes(shop: Shop, runs: dict[str, str]) -> dict[str, str | None]:
 def test_a_server_killed_in_the_middle_of_everything_goes_on_with_it(shop: Shop, model: ModelServer):
     with shop.up() as server:
         runs = server.start_all()
-        wait_until(lambda: len(model.asked()) == 1, "the model to be asked", 60)
+        wait_until(lambda: len(model.asked()) == 1, "the model to be asked")
         server.kill()
     wait_until(lambda: shop.children() == [], "the command to be ended with its host")
     shop.go.touch()
@@ -71,7 +72,7 @@ def test_a_server_killed_in_the_middle_of_everything_goes_on_with_it(shop: Shop,
 def test_a_server_that_is_told_to_stop_leaves_everything_so_that_the_next_goes_on(shop: Shop, model: ModelServer):
     with shop.up() as server:
         runs = server.start_all()
-        wait_until(lambda: len(model.asked()) == 1, "the model to be asked", 60)
+        wait_until(lambda: len(model.asked()) == 1, "the model to be asked")
         assert server.stop() == 0
     assert shop.children() == []
     shop.go.touch()
@@ -90,7 +91,7 @@ def test_a_server_that_is_told_to_stop_leaves_everything_so_that_the_next_goes_o
 def test_runs_in_the_middle_of_everything_are_cancelled(shop: Shop, model: ModelServer, host: str):
     with shop.up() as server:
         runs = server.start_all()
-        wait_until(lambda: len(model.asked()) == 1, "the model to be asked", 60)
+        wait_until(lambda: len(model.asked()) == 1, "the model to be asked")
         if host == "killed":
             server.kill()
         else:
@@ -135,8 +136,8 @@ def test_a_sub_run_is_cancelled_although_its_sibling_had_failed_before_the_attem
     shop.worker("stranded", STRANDED, shop.folder / "tools.py")
     with shop.up() as server:
         parent = server.dispatch("stranded")
-        wait_until(shop.children, "the command to run", 60)
-        wait_until(lambda: any(shop.open_calls(run_id) for run_id in shop.runs()), "the sub-run to wait", 60)
+        wait_until(shop.children, "the command to run")
+        wait_until(lambda: any(shop.open_calls(run_id) for run_id in shop.runs()), "the sub-run to wait")
         server.kill()
     wait_until(lambda: shop.children() == [], "the command to be ended with its host")
     with Recorder(shop.storage.log_path(parent), parent) as recorder:
@@ -199,7 +200,7 @@ def test_a_run_of_a_process_that_was_stopped_is_cancelled_by_a_server_that_comes
     given = ["-i", f"NOTES={shop.notes}", "-i", f"GO={shop.go}"]
     alone = subprocess.Popen([SHOPFLOOR, *words, *given], env=shop.env, stdout=subprocess.DEVNULL)
     try:
-        wait_until(lambda: len(shop.children()) > 0, "its command to run", 60)
+        wait_until(lambda: len(shop.children()) > 0, "its command to run")
         wait_until(lambda: stopped_outside_of_the_database(alone.pid, shop), "it to be stopped")
         with shop.up() as server:
             (run_id,) = shop.runs()
@@ -208,7 +209,7 @@ def test_a_run_of_a_process_that_was_stopped_is_cancelled_by_a_server_that_comes
             ended = shop.all_ended(seconds=STOPPED_HOST_SECONDS + 30)
             assert time.monotonic() - began > STOPPED_HOST_SECONDS - 1
             assert ended[run_id].status == "cancelled"
-            assert alone.wait(10) == -signal.SIGKILL
+            assert alone.wait(PATIENCE) == -signal.SIGKILL
             wait_until(lambda: shop.children() == [], "nobody to be left")
     finally:
         alone.kill()
@@ -219,13 +220,13 @@ def test_a_run_without_a_server_stays_with_its_process_when_a_server_comes(shop:
     words = ["run", "-q", "command", "--workers", str(shop.folder / "workers")]
     given = ["-i", f"NOTES={shop.notes}", "-i", f"GO={shop.go}"]
     alone = subprocess.Popen([SHOPFLOOR, *words, *given], env=shop.env, stdout=subprocess.PIPE, text=True)
-    wait_until(lambda: len(shop.children()) > 0, "its command to run", 60)
+    wait_until(lambda: len(shop.children()) > 0, "its command to run")
     with shop.up():
         time.sleep(2.5)
         (run_id,) = shop.runs()
         assert shop.outcome(run_id) is None
         shop.go.touch()
-        printed, _ = alone.communicate(timeout=30)
+        printed, _ = alone.communicate(timeout=PATIENCE)
         assert alone.returncode == 0
         assert "through" in printed
         shop.all_ended()

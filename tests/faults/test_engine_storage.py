@@ -6,8 +6,8 @@ import resource
 from pathlib import Path
 
 import pytest
-from tests.cli.test_run import wait_until
 from tests.faults.engine_server import Shop
+from tests.patience import wait_until
 
 from shopfloor.limits import STORAGE_PATIENCE_SECONDS
 from shopfloor.log import RunStarted, UserMessage

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.cli.test_run import wait_until
 from tests.faults.engine_server import SHOPFLOOR, Shop
+from tests.patience import wait_until
 
 from shopfloor.log import AssistantMessage, TextBlock
 
@@ -95,7 +95,7 @@ def test_commands_agents_and_tools_see_none_of_our_variables_but_the_marks(shop:
         # Asked for its version, the agent has one argument.
         assert own_variables((shop.folder / "agent-1").read_text()) == {"SHOPFLOOR_STORAGE"}
         run_id = server.post("/api/runs", worker="printing", input={})["run_id"]
-        wait_until(lambda: shop.outcome(run_id), "the run to end", 60)
+        wait_until(lambda: shop.outcome(run_id), "the run to end")
         assert own_variables(output_of(shop, run_id)["command"]) == ALLOWED
         minders = [pid for pid in _children(server.process.pid) if b"minder.py" in _read(pid, "cmdline")]
         assert [own_variables(_read(pid, "environ").decode().replace("\0", "\n")) for pid in minders] == [

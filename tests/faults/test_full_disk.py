@@ -122,7 +122,7 @@ worker.write_text("steps: {Say: {block: command, command: echo quick}}")
 up = subprocess.Popen(["shopfloor", "up", "--port", "0", "--workers", str(folder / "workers")], stdout=subprocess.PIPE)
 url = url_of(up.stdout.readline().decode())
 headers = {"Authorization": f"Bearer {token_of(Storage(disk))}"}
-with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
+with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
     made = {name: http.post("/api/runs", json={"worker": name}).json()["run_id"] for name in ("question", "quick")}
     def status(name):
         asked = {"worker_id": made[name], "transcript": False}

@@ -11,12 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli.test_run import events_of, output_of, processes_with, wait_until
+from tests.cli.test_run import events_of, output_of, processes_with
+from tests.faults.appender import append_until_killed
+from tests.faults.engine_process import forks
+from tests.patience import wait_until
 
 from shopfloor.log import Verifier, decode, new_run_id
 from shopfloor.record import Durability, Recorder, Storage, read
 
-APPENDER = Path(__file__).with_name("appender.py")
 SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
 LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
 KILLS = 10_000 if LONG else 210
@@ -26,17 +28,19 @@ LIVES = 10
 
 def kill_once(path: Path, level: Durability, dice: random.Random) -> int:
     """Starts an appender, kills it, and gives the last event that it had acknowledged."""
-    appender = subprocess.Popen(
-        [sys.executable, str(APPENDER), str(path), level, str(dice.randrange(2**32))], stdout=subprocess.PIPE
-    )
-    assert appender.stdout is not None
-    first = os.read(appender.stdout.fileno(), 8)
-    assert first, "the appender died by itself"
-    time.sleep(dice.random() * 0.03)
-    appender.send_signal(signal.SIGKILL)
-    acknowledged = first + appender.stdout.read()
-    appender.wait()
-    appender.stdout.close()
+    reading, writing = forks.Pipe(duplex=False)
+    appender = forks.Process(target=append_until_killed, args=(path, level, dice.randrange(2**32), writing))
+    appender.start()
+    writing.close()
+    with open(os.dup(reading.fileno()), "rb", buffering=0) as acknowledgements:
+        reading.close()
+        acknowledged = acknowledgements.read(8)
+        assert acknowledged, "the appender died by itself"
+        time.sleep(dice.random() * 0.03)
+        appender.kill()
+        acknowledged += acknowledgements.readall()
+    appender.join()
+    appender.close()
     return int.from_bytes(acknowledged[len(acknowledged) // 8 * 8 - 8 :][:8], "big")
 
 
@@ -105,7 +109,7 @@ def test_children_of_a_host_that_died_with_its_minder_are_ended_by_the_next_host
     os.kill(minders[0], signal.SIGKILL)
     process.kill()
     process.communicate()
-    assert len(processes_with(mark)) >= 2
+    wait_until(lambda: len(processes_with(mark)) >= 2, "the children to be there, without their host")
     subprocess.run([SHOPFLOOR, "run", "-q", "--command", "true"], env={**env, "SF_TEST": "other"}, check=True)
     assert processes_with(mark) == []
     assert list((tmp_path / "hosts").iterdir()) == []

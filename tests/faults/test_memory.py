@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.cli.test_run import wait_until
 from tests.faults.engine_server import Shop
+from tests.patience import wait_until
 
 from shopfloor.limits import COMMAND_OUTPUT_CHARS
 from shopfloor.log import AssistantMessage, StepCompleted, TextBlock
@@ -50,7 +50,7 @@ def test_neither_output_nor_input_stays_in_the_memory_of_the_server(tmp_path: Pa
         pid = server.process.pid
         # The first run loads what is loaded late.
         first = server.post("/api/runs", worker="large-input", input={"TEXT": "small"})["run_id"]
-        wait_until(lambda: shop.outcome(first), "the first run to end", 60)
+        wait_until(lambda: shop.outcome(first), "the first run to end")
 
         before = memory(pid, "VmHWM")
         loud = server.post("/api/runs", worker="loud", input={})["run_id"]
@@ -63,7 +63,7 @@ def test_neither_output_nor_input_stays_in_the_memory_of_the_server(tmp_path: Pa
         for _ in range(INPUT_RUNS):
             run_id = server.post("/api/runs", worker="large-input", input={"TEXT": "y" * INPUT_BYTES})["run_id"]
             log = shop.storage.log_path(run_id)
-            wait_until(lambda log=log: log.exists() and log.stat().st_size > INPUT_BYTES, "the run to begin", 60)
+            wait_until(lambda log=log: log.exists() and log.stat().st_size > INPUT_BYTES, "the run to begin")
             # Watchers of the same run share what is read.
             with server.http.stream("GET", f"/api/runs/{run_id}/stream") as stream:
                 size = sum(len(part) for part in stream.iter_raw())

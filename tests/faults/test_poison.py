@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import SHOPFLOOR
-from tests.cli.test_run import wait_until
 from tests.faults.engine_server import Server, Shop
+from tests.patience import PATIENCE, wait_until
 
 from shopfloor.engine.watchdog import is_loop_blocked
 from shopfloor.limits import POISON_ATTEMPTS
@@ -51,7 +51,7 @@ def blocked(shop: Shop, run_id: str) -> int:
 def stopped(server: Server) -> tuple[int, str]:
     """Stop a server with TERM; give its exit code and what it said."""
     server.process.send_signal(signal.SIGTERM)
-    _, said = server.process.communicate(timeout=30)
+    _, said = server.process.communicate(timeout=PATIENCE)
     return server.process.returncode, said.decode()
 
 
@@ -60,13 +60,13 @@ def test_a_run_that_blocks_the_event_loop_is_named_stopped_and_fails_in_the_end(
     words = ("--workers", str(shop.folder / "blocking.py"))
     with shop.up(*words) as server:
         slow = server.post("/api/runs", worker="slow", input={})["run_id"]
-        wait_until(lambda: shop.outcome(slow), "the slow run to end", 60)
+        wait_until(lambda: shop.outcome(slow), "the slow run to end")
         beside = server.dispatch("question")
-        wait_until(lambda: shop.open_calls(beside), "the other run to wait", 60)
+        wait_until(lambda: shop.open_calls(beside), "the other run to wait")
         child = server.dispatch("command")
-        wait_until(shop.children, "the command to run", 60)
+        wait_until(shop.children, "the command to run")
         run_id = server.post("/api/runs", worker="spinning", input={})["run_id"]
-        wait_until(lambda: blocked(shop, run_id) == 1, "the first note", 60)
+        wait_until(lambda: blocked(shop, run_id) == 1, "the first note")
         code, said = stopped(server)
     assert code == 70
     assert re.search(rf"blocking.py:1[12], in spin \(run {run_id}\)", said), said
@@ -79,10 +79,10 @@ def test_a_run_that_blocks_the_event_loop_is_named_stopped_and_fails_in_the_end(
     assert outcome.status == "completed"
     for attempt in range(2, POISON_ATTEMPTS + 1):
         with shop.up(*words) as server:
-            wait_until(lambda attempt=attempt: blocked(shop, run_id) == attempt, "the next note", 60)
+            wait_until(lambda attempt=attempt: blocked(shop, run_id) == attempt, "the next note")
             server.kill()
     with shop.up(*words) as server:
-        wait_until(lambda: shop.outcome(run_id), "the outcome", 60)
+        wait_until(lambda: shop.outcome(run_id), "the outcome")
         for call_id in shop.open_calls(beside):
             server.post(f"/api/runs/{beside}/answer", call_id=call_id, answer="answered")
         ended = shop.all_ended()
@@ -103,9 +103,9 @@ def test_a_command_whose_worker_blocks_the_event_loop_can_be_interrupted(shop: S
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    wait_until(shop.runs, "the run to begin", 60)
+    wait_until(shop.runs, "the run to begin")
     (run_id,) = shop.runs()
-    wait_until(lambda: blocked(shop, run_id) == 1, "the note", 60)
+    wait_until(lambda: blocked(shop, run_id) == 1, "the note")
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=60)
     assert run.returncode == 130

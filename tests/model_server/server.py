@@ -19,6 +19,7 @@ import msgspec
 import uvicorn
 from tests.model_server.app import ModelServerApp
 from tests.model_server.script import Asked, Script, Turn
+from tests.patience import PATIENCE
 
 KEY = "sk-scripted"
 OPEN = ("not asked", "open")
@@ -33,13 +34,13 @@ class ModelServer:
     def say(self, *turns: Turn | dict[str, Any]) -> None:
         """From now on this; what was asked so far is forgotten."""
         script = {"turns": [msgspec.to_builtins(turn) for turn in turns]}
-        httpx.put(f"{self.url}/_script", content=json.dumps(script)).raise_for_status()
+        httpx.put(f"{self.url}/_script", content=json.dumps(script), timeout=PATIENCE).raise_for_status()
 
     def asked(self) -> list[Asked]:
-        answer = httpx.get(f"{self.url}/_requests").raise_for_status()
+        answer = httpx.get(f"{self.url}/_requests", timeout=PATIENCE).raise_for_status()
         return msgspec.json.decode(answer.content, type=list[Asked])
 
-    def wait_for_end(self, n: int = 0, seconds: float = 5) -> str:
+    def wait_for_end(self, n: int = 0, seconds: float = PATIENCE) -> str:
         """Wait until the n-th request has arrived and ended, and return how it ended."""
         deadline = time.monotonic() + seconds
         while (end := next(islice((asked.end for asked in self.asked()), n, None), "not asked")) in OPEN:
@@ -79,7 +80,7 @@ def in_thread(turns: Sequence[Turn] = ()) -> Iterator[ModelServer]:
         yield ModelServer(f"http://127.0.0.1:{listener.getsockname()[1]}")
     finally:
         server.force_exit = server.should_exit = True
-        thread.join(timeout=10)
+        thread.join(timeout=PATIENCE)
         listener.close()
 
 
@@ -92,7 +93,7 @@ def in_process(folder: Path, turns: Sequence[Turn] = ()) -> Iterator[ModelServer
     command = [sys.executable, "-m", "tests.model_server", "--script", str(script), "--port-file", str(port_file)]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as process:
         try:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + PATIENCE
             while not port_file.exists() and time.monotonic() < deadline and process.poll() is None:
                 time.sleep(0.02)
             yield ModelServer(f"http://127.0.0.1:{port_file.read_text()}")

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.model_server.script import Text, Thinking, Tokens, ToolUse, Turn
 from tests.model_server.server import in_thread
+from tests.patience import PATIENCE
 
 from shopfloor.adapters.providers.http import AnthropicNormaliser, OpenAINormaliser
 from shopfloor.adapters.providers.lines import only_ended
@@ -530,7 +531,7 @@ def test_the_bytes_of_a_server_are_understood(api: str, path: str, streamed: boo
     one = APIS[api]()
     with in_thread([Turn(say=list(said), usage=usage)]) as server:
         asked = {"model": "m", "stream": streamed, "messages": [], "stream_options": {"include_usage": True}}
-        with httpx.stream("POST", f"{server.url}{path}", json=asked) as answer:
+        with httpx.stream("POST", f"{server.url}{path}", json=asked, timeout=PATIENCE) as answer:
             reports = [report for piece in answer.iter_raw() for report in one.feed(piece)]
     reports += one.finish(None)
     (message,) = messages(reports)

@@ -22,11 +22,11 @@ import pytest
 from tests.architecture.test_docs import ROOT, blocks
 from tests.cli.conftest import SHOPFLOOR
 from tests.cli.test_server import Server
+from tests.patience import PATIENCE
 
 from shopfloor import Shopfloor
 from shopfloor.client import Client, ClientToolRequest, Question, WorkerResult
 
-PATIENCE = 60.0
 PAGE = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
 PROGRAMS = [block for block in blocks(PAGE, "python") if "asyncio.run(" in block.text]
 LINK = "http://127.0.0.1:7420/login?token=THE-TOKEN"

@@ -16,6 +16,7 @@ import pytest
 from tests.cli.conftest import SHOPFLOOR
 from tests.model_server.script import Failure, Text, Thinking, ToolUse, Turn
 from tests.model_server.server import ModelServer
+from tests.patience import PATIENCE
 from tests.sdk.rules import checked
 from tests.sdk.stock_client import StockClient, Wire
 from tests.sdk.vocabulary import VOCABULARY
@@ -125,7 +126,7 @@ def up(tmp_path_factory: pytest.TempPathFactory, model_server_thread: ModelServe
         yield storage
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        server.communicate(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -364,7 +365,7 @@ def test_a_question_ends_the_stream_with_a_reason_that_is_taken(stock: StockClie
 
 def test_a_run_that_is_cancelled_ends_with_a_reason_that_is_taken(stock: StockClient, http: httpx.Client) -> None:
     def cancel() -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             found = http.get("/api/agents/workers", params={"agent_id": "sleeps", "status": "running"}).json()[
                 "workers"

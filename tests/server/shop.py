@@ -14,6 +14,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.applications import Starlette
 from tests.ingests import ingest_of
 from tests.login import StorageAccess
+from tests.patience import PATIENCE
 
 from shopfloor.adapters.local import LocalLogReader, LocalTokens
 from shopfloor.adapters.memory import MemoryWatchers
@@ -21,8 +22,6 @@ from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.ports import Role
 from shopfloor.record import Storage
 from shopfloor.server import AccessControl, Services, ServingLimits, create_app, serve
-
-PATIENCE = 10.0
 
 
 class Shop(msgspec.Struct, kw_only=True):

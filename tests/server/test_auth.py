@@ -10,6 +10,7 @@ import httpx
 import pytest
 from starlette.routing import Route
 from tests.login import StorageAccess
+from tests.patience import PATIENCE
 from tests.server.runs import Runs, begun, ended, record
 from tests.server.shop import Shop, opened
 
@@ -162,7 +163,7 @@ def test_names_that_were_allowed_are_let_in(own_storage: Storage, host: str, exp
 
 def test_two_names_at_once_are_none(shop: Shop) -> None:
     host, _, port = shop.host.partition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(
             b"GET / HTTP/1.1\r\nHost: %b\r\nHost: evil\r\nConnection: close\r\n\r\n" % shop.host.encode()
         )

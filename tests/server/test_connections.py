@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 from tests.server.runs import assistant, begun, ended, record
 from tests.server.shop import Shop, opened
 
@@ -19,7 +20,6 @@ from shopfloor.server.connections import Connections, peer_name
 from shopfloor.server.limits import HEADERS_BYTES, HEADERS_MOST, REQUEST_LINE_BYTES
 
 LIMITS = ServingLimits(connections=6, header_seconds=1.5, body_seconds=1.5, idle_seconds=1.5, stalled_seconds=2)
-PATIENCE = 30.0
 
 
 @pytest.fixture(scope="module")

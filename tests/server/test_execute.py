@@ -6,11 +6,14 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.shop import PATIENCE, Shop
+from tests.patience import PATIENCE
+from tests.server.shop import Shop
 from tests.server.sse import Received, events
 from tests.server.working import Told, becomes, executed, executing, go_on, start, status, working, written
 
 from shopfloor.record import Storage
+
+GRACE = 0.3
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +21,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     """A server that works, and is impatient with executions that nobody watches."""
     folder = tmp_path_factory.mktemp("busy")
     storage = Storage(folder / "storage")
-    with working(storage, written(folder / "workers"), execute_grace_seconds=0.3, heartbeat_seconds=0.2) as shop:
+    with working(storage, written(folder / "workers"), execute_grace_seconds=GRACE, heartbeat_seconds=0.2) as shop:
         yield shop
 
 
@@ -215,11 +218,19 @@ def test_another_watcher_keeps_an_execution_alive(client: httpx.Client) -> None:
 
 
 def test_who_comes_back_within_the_grace_finds_the_run_alive(client: httpx.Client) -> None:
-    asked = start(idempotencyKey="came back")
-    with executing(client, "sleeper", asked) as stream:
-        run_id = _begun(stream)
-    with executing(client, "sleeper", asked) as stream:
-        assert _begun(stream) == run_id
-        time.sleep(0.8)
-        assert status(client, run_id) == "running"
-    becomes(client, run_id, "cancelled")
+    for attempt in range(100):
+        asked = start(idempotencyKey=f"came back {attempt}")
+        with executing(client, "sleeper", asked) as stream:
+            run_id = _begun(stream)
+            left = time.monotonic()
+        with executing(client, "sleeper", asked) as stream:
+            is_in_time = time.monotonic() - left < GRACE
+            assert _begun(stream) == run_id
+            if is_in_time:
+                time.sleep(0.8)
+                assert status(client, run_id) == "running"
+        becomes(client, run_id, "cancelled")
+        # A busy machine may be late.
+        if is_in_time:
+            return
+    pytest.fail("never came back within the grace")

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.shop import PATIENCE, Shop
+from tests.patience import PATIENCE
+from tests.server.shop import Shop
 from tests.server.sse import Received, listening
 from tests.server.working import Told, becomes, executed, executing, go_on, start, status, working, written
 
@@ -28,6 +29,22 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         client_wait_seconds=1.0,
     ) as shop:
         yield shop
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a server that waits for it as long as a busy machine may need."""
+    folder = tmp_path_factory.mktemp("patient")
+    with (
+        working(
+            Storage(folder / "storage"),
+            written(folder / "workers"),
+            execute_grace_seconds=GRACE,
+            client_wait_seconds=PATIENCE,
+        ) as shop,
+        shop.client() as client,
+    ):
+        yield client
 
 
 @pytest.fixture
@@ -56,12 +73,12 @@ def begun(client: httpx.Client, slug: str, body: Any) -> Iterator[str]:
 
 
 @pytest.mark.req("SDK-35")
-def test_hanging_up_during_continue_cancels_the_run(client: httpx.Client) -> None:
-    run_id, call = waiting_call(executed(client, "looks-up-then-sleeps", start()))
-    with begun(client, "looks-up-then-sleeps", go_on(run_id, {"toolCallId": call, "result": 1})):
+def test_hanging_up_during_continue_cancels_the_run(patient: httpx.Client) -> None:
+    run_id, call = waiting_call(executed(patient, "looks-up-then-sleeps", start()))
+    with begun(patient, "looks-up-then-sleeps", go_on(run_id, {"toolCallId": call, "result": 1})):
         pass
-    becomes(client, run_id, "cancelled")
-    assert detail(client, run_id)["error"]["message"] == "its client has gone"
+    becomes(patient, run_id, "cancelled")
+    assert detail(patient, run_id)["error"]["message"] == "its client has gone"
 
 
 @pytest.mark.req("SDK-35")
@@ -116,19 +133,19 @@ def calls_of(client: httpx.Client, run_id: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.req("SDK-36")
-def test_a_run_that_is_continued_in_time_has_the_whole_time_for_its_next_call(client: httpx.Client) -> None:
-    run_id, call = waiting_call(executed(client, "asker", start()))
-    becomes(client, run_id, "waiting")
-    [first] = detail(client, run_id)["awaits"]
+def test_a_run_that_is_continued_in_time_has_the_whole_time_for_its_next_call(patient: httpx.Client) -> None:
+    run_id, call = waiting_call(executed(patient, "asker", start()))
+    becomes(patient, run_id, "waiting")
+    [first] = detail(patient, run_id)["awaits"]
     time.sleep(0.3)
-    _, more = waiting_call(executed(client, "asker", go_on(run_id, {"toolCallId": call, "result": "a stone"})))
+    _, more = waiting_call(executed(patient, "asker", go_on(run_id, {"toolCallId": call, "result": "a stone"})))
     deadline = time.monotonic() + PATIENCE
-    while [one["call_id"] for one in detail(client, run_id)["awaits"]] != [more] and time.monotonic() < deadline:
+    while [one["call_id"] for one in detail(patient, run_id)["awaits"]] != [more] and time.monotonic() < deadline:
         time.sleep(0.02)
-    [second] = detail(client, run_id)["awaits"]
+    [second] = detail(patient, run_id)["awaits"]
     later = datetime.fromisoformat(second["until"]) - datetime.fromisoformat(first["until"])
     assert later >= timedelta(seconds=0.3)
-    told = executed(client, "asker", go_on(run_id, {"toolCallId": more, "result": "granite"}))
+    told = executed(patient, "asker", go_on(run_id, {"toolCallId": more, "result": "granite"}))
     assert told[-1].data["finishReason"] == "stop"
 
 

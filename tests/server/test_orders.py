@@ -9,8 +9,9 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
+from tests.patience import PATIENCE
 from tests.samples import RUN_ID
-from tests.server.shop import PATIENCE, Shop, opened
+from tests.server.shop import Shop, opened
 from tests.server.test_bad_input import problem
 from tests.server.test_description import CHECKS
 from tests.server.working import becomes, executed, start, working, written

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.patience import PATIENCE
 from tests.samples import ROOT
 from tests.server.runs import Runs
-from tests.server.shop import PATIENCE, Shop, opened
+from tests.server.shop import Shop, opened
 
 from shopfloor.record import Storage
 from shopfloor.server import PAGE_FOLDER

@@ -13,6 +13,7 @@ import anyio
 import httpx
 import pytest
 from tests.login import StorageAccess
+from tests.patience import PATIENCE
 from tests.samples import ROOT
 
 from shopfloor.adapters.memory import MemoryStore, MemoryTokens, MemoryWatchers
@@ -62,13 +63,13 @@ def test_a_signal_ends_open_streams_and_then_the_server(tmp_path: Path, sent: si
         url = server.stdout.readline().strip()
         token = StorageAccess(tmp_path / "tokens.json").admin_token()
         headers = {"Authorization": f"Bearer {token}"}
-        with httpx.stream("GET", f"{url}/api/stream", headers=headers, timeout=20, trust_env=False) as got:
+        with httpx.stream("GET", f"{url}/api/stream", headers=headers, timeout=PATIENCE, trust_env=False) as got:
             chunks = got.iter_bytes()
             assert next(chunks).startswith(b"event: ready")
             began = time.monotonic()
             server.send_signal(sent)
             assert b"".join(chunks) == b""
-        said, complaints = server.communicate(timeout=20)
+        said, complaints = server.communicate(timeout=PATIENCE)
     finally:
         server.kill()
     assert time.monotonic() - began < 4

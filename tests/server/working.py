@@ -15,7 +15,8 @@ from anyio.abc import TaskStatus
 from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
 from tests.login import StorageAccess
-from tests.server.shop import PATIENCE, Shop
+from tests.patience import PATIENCE
+from tests.server.shop import Shop
 
 from shopfloor.record import Storage
 from shopfloor.server import create_app, serve

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.cli.test_run import processes_with
+from tests.patience import PATIENCE
 
 from shopfloor.adapters.local import LocalHost, LocalLogs, LocalProcesses
 from shopfloor.errors import CommandNotFound, ProcessError, StorageError
@@ -86,7 +87,10 @@ def test_leaving_the_context_ends_the_whole_family(host: LocalHost):
         async with LocalProcesses(host).start(sh(script, SF_TEST=mark), run_id=new_run_id()) as child:
             child.release()
             await child.read()
-            assert len(processes_with(mark)) >= 3
+            # The environment of a process can be read only once its program was started.
+            with anyio.fail_after(PATIENCE):
+                while len(processes_with(mark)) < 3:
+                    await anyio.sleep(0.02)
 
     anyio.run(main)
     assert processes_with(mark) == []

@@ -9,6 +9,7 @@ import anyio
 import msgspec
 import pytest
 from tests.ingests import ingest_of
+from tests.patience import PATIENCE
 
 from shopfloor.adapters.local import LocalLogReader
 from shopfloor.adapters.memory import MemoryStore
@@ -335,7 +336,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
                 storage.announce(run_id)
                 end(recorder)
                 await anyio.sleep(0.01)
-            with anyio.fail_after(30):
+            with anyio.fail_after(PATIENCE):
                 while await store.known_runs() != set(runs) or storage.announcements.stat().st_size > 400:
                     await anyio.sleep(0.02)
             tasks.cancel_scope.cancel()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.samples import (
     CHILD_ID,
     PARENT_ID,
@@ -502,7 +503,7 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
 
     def slow(descriptor: int, data: bytes) -> int:
         written.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
         return write(descriptor, data)
 
     def broken(descriptor: int) -> None:
@@ -514,10 +515,10 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
         failing.setattr(os, "write", slow)
         writing = threading.Thread(target=recorder.append, args=(said("two"),))
         writing.start()
-        assert written.wait(30)
+        assert written.wait(PATIENCE)
         recorder.sync_pending()
         go_on.set()
-        writing.join(30)
+        writing.join(PATIENCE)
         assert not recorder.on_disk
     recorder.append(said("three"))
     recorder.sync_pending()

@@ -16,12 +16,11 @@ from pathlib import Path
 from sqlite3 import Connection
 
 import pytest
+from tests.patience import PATIENCE
 
 from shopfloor.adapters.sqlite.database import Pool, Writer, open_database
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
 from shopfloor.errors import DatabaseBusy, StoreError
-
-PATIENCE = 10.0
 
 
 @pytest.fixture
@@ -164,7 +163,7 @@ def test_a_job_that_is_submitted_while_the_writer_closes_is_answered_or_refused(
             time.sleep(0.001)
     held.let_go()
     closing.join(PATIENCE)
-    assert not wait(accepted, timeout=1).not_done
+    assert not wait(accepted, timeout=PATIENCE).not_done
     assert sorted(future.result(0) for future in accepted) == names(pool)
 
 

@@ -101,6 +101,47 @@ describe("a log that is looked at", () => {
     expect(log.page(0)?.events.map((one) => one.seq)).toEqual([1, 2, 3]);
   });
 
+  it("joins live events to an older answer, though nothing of their page was there when they came", async () => {
+    const log = new RunLog(RUN);
+    kept = Array.from({ length: 5 }, (_, index) => said(index + 1));
+    log.reaches(5);
+    const loading = log.want(1, 5);
+    for (const seq of [6, 7, 8]) log.append(said(seq));
+    await loading;
+    expect(log.page(0)?.events.map((one) => one.seq)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+    expect(log.lacks(1, 8)).toBe(false);
+    log.append(said(9));
+    expect(log.event(9)?.seq).toBe(9);
+  });
+
+  it("lacks what an answer did not have yet, but nothing that is on its way", async () => {
+    const log = new RunLog(RUN);
+    kept = Array.from({ length: 5 }, (_, index) => said(index + 1));
+    expect(log.lacks(1, PAGE)).toBe(false);
+    log.reaches(5);
+    expect(log.lacks(1, PAGE)).toBe(true);
+    const loading = log.want(1, PAGE);
+    log.reaches(7);
+    expect(log.lacks(1, PAGE)).toBe(false);
+    await loading;
+    expect(log.lacks(1, PAGE)).toBe(true);
+    kept.push(said(6), said(7));
+    await log.want(1, PAGE);
+    expect(log.lacks(1, PAGE)).toBe(false);
+  });
+
+  it("takes nothing from an answer that is older than the loss of the log's end", async () => {
+    const log = new RunLog(RUN);
+    kept = Array.from({ length: 9 }, (_, index) => said(index + 1));
+    log.reaches(9);
+    const loading = log.want(1, 9);
+    log.reset(4);
+    await loading;
+    expect(log.lastSeq).toBe(4);
+    expect(log.event(5)).toBeUndefined();
+    expect(log.lacks(1, 4)).toBe(true);
+  });
+
   it("tells an earlier page of what ended its call", async () => {
     const log = new RunLog(RUN);
     kept[PAGE - 1] = call(PAGE, "c1");
@@ -117,6 +158,8 @@ describe("a log that is looked at", () => {
     broken = true;
     await log.want(1, 10);
     expect(log.problem?.code).toBe("unreachable");
+    // Else it would be asked for again without a pause.
+    expect(log.lacks(1, 10)).toBe(false);
     broken = false;
     await log.want(1, 10);
     expect(log.problem).toBeNull();

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from tests.faults.harness.driver import Driver
 from tests.faults.harness.server import Server, Site, Violation
+from tests.patience import PATIENCE
 
 MIXED = ("STOP", "CONT", "TERM", "INT", "HUP")
 SPARE_DESCRIPTORS = (0, 2, 5, 20)
@@ -225,7 +226,7 @@ def connections(scene: Scene, dice: random.Random) -> None:
     host, port = address[0].removeprefix("http://").split(":")
     with contextlib.ExitStack() as opened:
         for _ in range(HALF_SENT_CONNECTIONS):
-            half = opened.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            half = opened.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE))
             with contextlib.suppress(OSError):
                 half.sendall(b"POST /api/runs HTTP/1.1\r\nHost: ")
         time.sleep(dice.uniform(1, 3))

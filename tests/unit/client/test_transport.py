@@ -10,6 +10,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 import pytest
+from tests.patience import PATIENCE
 from tests.samples import RUN_ID
 
 from shopfloor.client import Api, AppTransport
@@ -20,7 +21,6 @@ from shopfloor.errors import InvalidInput, RunNotFound, ServerUnreachable
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-PATIENCE = 30
 
 
 def start(status: int = 200, kind: bytes = b"application/json") -> Message:

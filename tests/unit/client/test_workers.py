@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from tests.patience import PATIENCE
 from tests.samples import RUN_ID
 from tests.unit.client.scripted import Answer, Scripted, as_json, log_sse, scripted, sse
 from tests.unit.views.test_stream import STARTED, STEP, STEP_ENDED, call, delta, log, message, result, text, told, use
@@ -53,7 +54,7 @@ Test = Callable[[Scripted, Client], Awaitable[None]]
 
 def play(test: Test) -> None:
     async def main() -> None:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             async with scripted() as (server, client):
                 await test(server, client)
 
@@ -121,7 +122,7 @@ def test_handlers_are_called_at_once_and_the_stream_goes_on_as_one() -> None:
     both = threading.Barrier(2)
 
     def search(args: dict[str, Any]) -> Any:
-        both.wait(timeout=10)
+        both.wait(timeout=PATIENCE)
         return {"found": args["q"]}
 
     async def fetch(args: dict[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.patience import PATIENCE
 
 from shopfloor.adapters.local import LocalBus, LocalLogReader, LocalLogs
 from shopfloor.errors import RunNotFound
@@ -30,7 +31,6 @@ from shopfloor.ports import Log
 from shopfloor.record import Recorder, Storage
 
 pytestmark = pytest.mark.anyio
-PATIENCE = 10.0
 STARTED = RunStarted(name="w", kind="worker", attempt=1, host="h")
 ENDED = RunCompleted(name="w", kind="worker", status="completed")
 

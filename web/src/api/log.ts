@@ -35,6 +35,8 @@ export class RunLog {
   readonly #loading = new Map<number, Promise<void>>();
   readonly #whole = new Map<number, Promise<LogEvent>>();
   readonly #listeners = new Set<() => void>();
+  /** Live events of the newest page that cannot be added to it before its earlier events are loaded. */
+  #ahead: LogEvent[] = [];
 
   constructor(readonly runId: string) {}
 
@@ -62,6 +64,15 @@ export class RunLog {
       this.lastSeq = seq;
       this.#changed();
     }
+  }
+
+  /** Whether some of these events are neither loaded nor being loaded; not after a failure, until a load succeeds. */
+  lacks(from: number, to: number): boolean {
+    if (this.problem) return false;
+    for (let number = pageOf(Math.max(1, from)); number <= pageOf(Math.min(to, this.lastSeq)); number++) {
+      if (!this.#isWhole(number) && !this.#loading.has(number)) return true;
+    }
+    return false;
   }
 
   /** Loads the pages with these events, unless they are there. */
@@ -95,7 +106,8 @@ export class RunLog {
     const place = (event.seq - 1) % PAGE;
     if (place === 0 || page?.events.length === place) {
       this.#keep(number, { events: [...(page?.events ?? []), event], later: page?.later ?? [] });
-    }
+      this.#ahead = [];
+    } else this.#ahead.push(event);
     if (event.type === "tool.result" || event.type === "step.call_workflow.completed") this.#completes(event, number);
     this.typing = typingIn([event], this.typing);
     this.#changed();
@@ -105,6 +117,9 @@ export class RunLog {
   reset(last: number): void {
     this.lastSeq = last;
     for (const number of [...this.#pages.keys()]) if (number >= pageOf(Math.max(1, last))) this.#pages.delete(number);
+    this.#ahead = [];
+    // Answers that are under way may have what was lost.
+    this.#loading.clear();
     this.typing = [];
     this.#changed();
   }
@@ -129,19 +144,21 @@ export class RunLog {
     const first = number * PAGE;
     const loading = this.#ask(first, first + PAGE + 1, true)
       .then((page) => {
+        if (this.#loading.get(number) !== loading) return;
         const now = this.#pages.get(number);
+        const events = [...page.events];
         // What came live meanwhile may be further on.
-        const newer = now?.events.slice(page.events.length) ?? [];
-        this.#keep(number, { events: [...page.events, ...newer], later: [...page.later, ...(now?.later ?? [])] });
+        for (const event of [...(now?.events ?? []), ...this.#ahead]) if (event.seq === first + events.length + 1) events.push(event);
+        this.#keep(number, { events, later: [...page.later, ...(now?.later ?? [])] });
         this.lastSeq = Math.max(this.lastSeq, page.events.at(-1)?.seq ?? 0);
         this.problem = null;
         this.#typedBefore(number);
       })
       .catch((error: unknown) => {
-        this.problem = problemOf(error, 0);
+        if (this.#loading.get(number) === loading) this.problem = problemOf(error, 0);
       })
       .finally(() => {
-        this.#loading.delete(number);
+        if (this.#loading.get(number) === loading) this.#loading.delete(number);
         this.#changed();
       });
     this.#loading.set(number, loading);
