@@ -1,9 +1,25 @@
 """This process's memory, for tests and for small programs that embed us. Nothing outlives the process."""
 
-from shopfloor.adapters.memory.audit import MemoryAudit
-from shopfloor.adapters.memory.queue import MemoryQueue
-from shopfloor.adapters.memory.store import MemoryStore
-from shopfloor.adapters.memory.tokens import MemoryTokens
-from shopfloor.adapters.memory.watchers import MemoryWatchers
+from typing import TYPE_CHECKING
+
+from shopfloor.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from shopfloor.adapters.memory.audit import MemoryAudit
+    from shopfloor.adapters.memory.queue import MemoryQueue
+    from shopfloor.adapters.memory.store import MemoryStore
+    from shopfloor.adapters.memory.tokens import MemoryTokens
+    from shopfloor.adapters.memory.watchers import MemoryWatchers
 
 __all__ = ["MemoryAudit", "MemoryQueue", "MemoryStore", "MemoryTokens", "MemoryWatchers"]
+
+__getattr__ = _lazily(
+    __name__,
+    {
+        "audit": ("MemoryAudit",),
+        "queue": ("MemoryQueue",),
+        "store": ("MemoryStore",),
+        "tokens": ("MemoryTokens",),
+        "watchers": ("MemoryWatchers",),
+    },
+)
