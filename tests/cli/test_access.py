@@ -61,6 +61,8 @@ def test_access_is_given_listed_revoked_and_audited(server, shopfloor, workers, 
         assert [line.split()[0] for line in listed.splitlines()] == ["token", "token", "session"]
         session = json.loads(shopfloor("tokens", "list", "--json").stdout)[-1]
         assert shopfloor("tokens", "revoke", "ci", session["id"]).returncode == 0
+        refused = shopfloor("tokens", "revoke", "owner").stderr
+        assert f"hint: stop the server and delete {audit.with_name('tokens.json')}: a new token is made" in refused
         assert ci.get("/api/health").status_code == 401
         assert browser.get("/api/health").status_code == 401
     assert shopfloor("prune", "--older-than", "0s", "--yes", "--force").stdout == "1 run deleted\n"
