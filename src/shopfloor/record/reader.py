@@ -306,9 +306,10 @@ def last_entry(path: Path) -> Entry | None:
     """The last whole event of a log, however long the log is."""
     with Cursor(path, report=_ignore) as cursor:
         tail = find_tail(cursor.descriptor, os.fstat(cursor.descriptor).st_size)
-    if tail.last is None:
-        return None
-    return next(read(path, after=tail.last.seq - 1, report=_ignore), None)
+        if tail.last is None:
+            return None
+        start = line_start(cursor.descriptor, tail.end - 1)
+        return Entry(tail.last.seq, tail.last.type, os.pread(cursor.descriptor, tail.end - 1 - start, start))
 
 
 def whole_bytes(path: Path) -> int:
