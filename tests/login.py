@@ -19,11 +19,12 @@ class StorageAccess:
     """The methods of `AccessControl` of a storage, for tests that are not async: as a process beside the server."""
 
     def __init__(self, path: Path) -> None:
-        self._control = AccessControl(LocalTokens(path))
-        self.cookie = self._control.cookie
+        self._path = path
+        self.cookie = AccessControl(LocalTokens(path)).cookie
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._control, name)
+        # New for each call, since threads of a test may share this, and each has a loop of its own.
+        method = getattr(AccessControl(LocalTokens(self._path)), name)
 
         def call(*args: Any, **options: Any) -> Any:
             # In a thread of its own: the test's may have a loop that runs.

@@ -219,11 +219,14 @@ async def test_the_loop_goes_on_while_another_process_holds_the_lock(path: Path)
             # More than there are threads.
             for number in range(100):
                 tasks.start_soon(change, str(number))
-            await anyio.wait_all_tasks_blocked()
-            assert await names(tokens) == ["a"]
-            assert await anyio.to_thread.run_sync(lambda: "a thread is free") == "a thread is free"
-            assert done == []
-            fcntl.flock(held, fcntl.LOCK_UN)
+            try:
+                await anyio.wait_all_tasks_blocked()
+                assert await names(tokens) == ["a"]
+                with anyio.fail_after(30):
+                    assert await anyio.to_thread.run_sync(lambda: "a thread is free") == "a thread is free"
+                assert done == []
+            finally:
+                fcntl.flock(held, fcntl.LOCK_UN)
     assert sorted(done) == list(range(2, 102))
 
 

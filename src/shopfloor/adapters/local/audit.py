@@ -25,7 +25,7 @@ _log = logging.getLogger("shopfloor.adapters")
 class LocalAudit:
     """Implements `Audit` with a file.
 
-    A file over its limit becomes `audit.1.jsonl`, and the one before that goes.
+    A file over its limit becomes `audit.1.jsonl`, and the one before that goes. Use an instance in one event loop only.
     """
 
     def __init__(self, path: Path, limit_bytes: int = AUDIT_BYTES) -> None:

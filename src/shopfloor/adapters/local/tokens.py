@@ -28,7 +28,10 @@ _Stamp = tuple[int, int, int]
 
 
 class LocalTokens:
-    """Implements `Tokens` with a file, which is read again whenever another process has changed it."""
+    """Implements `Tokens` with a file, which is read again whenever another process has changed it.
+
+    Use an instance in one event loop only.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
