@@ -1,10 +1,9 @@
-"""Streams over the network: one run's log to 100 clients, against a bare ASGI app; and how late an event arrives."""
+"""Streams over the network: one run's log to 100 clients, against a bare ASGI app."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import statistics
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ import msgspec
 import uvloop
 
 from benchmarks.harness import Result, interleave, rate, say, scratch
-from benchmarks.sample import STEP, message, started, write_log
+from benchmarks.sample import write_log
 from benchmarks.serving import ended, port_of, served
 from shopfloor.log import Entry, RunCompleted, new_run_id
 from shopfloor.record import Cursor, Durability, Recorder, Storage
@@ -25,11 +24,9 @@ from shopfloor.server.serving import serve
 from shopfloor.server.sse import frame, log_frame
 
 CLIENTS = 100
-EVENTS_PER_SECOND = 20
-_SETTLE_SECONDS = 2.0
 _STAMP = re.compile(rb"written at (\d+)\.")
 _LAST = b"event: end\n"
-_END = frame(b"end", b"{}")
+END = frame(b"end", b"{}")
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -40,7 +37,7 @@ class Order(msgspec.Struct, frozen=True):
     token: str
     clients: int
     stamps: bool = False
-    """Whether to say how late each event came."""
+    """Whether to say how late each event came, and before that, by a line, that every client is being answered."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -61,9 +58,11 @@ class _Client(asyncio.Protocol):
         self._tail = b""
         self.events = 0
         self.late: list[float] = []
+        self.begun = asyncio.Event()
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def data_received(self, data: bytes) -> None:
+        self.begun.set()
         # A frame's end never falls between two chunks of HTTP, but it may fall between two packets.
         self.events += data.count(b"\n\n") + (self._tail[-1:] == b"\n" and data[:1] == b"\n")
         if self._order.stamps:
@@ -87,6 +86,9 @@ async def _ask(order: Order) -> Report:
     begin = time.perf_counter()
     for transport, _ in made:
         transport.write(asked)
+    if order.stamps:
+        await asyncio.gather(*(client.begun.wait() for _, client in made))
+        print("begun", flush=True)
     await asyncio.gather(*(client.done for _, client in made))
     seconds = time.perf_counter() - begin
     for transport, _ in made:
@@ -99,7 +101,7 @@ def _start(what: str, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def _line_of(process: subprocess.Popen[bytes]) -> bytes:
+def line_of(process: subprocess.Popen[bytes]) -> bytes:
     """What a process says once it is ready."""
     said = process.stdout.readline() if process.stdout else b""
     if not said:
@@ -107,11 +109,11 @@ def _line_of(process: subprocess.Popen[bytes]) -> bytes:
     return said
 
 
-def _clients(order: Order) -> subprocess.Popen[bytes]:
+def clients(order: Order) -> subprocess.Popen[bytes]:
     return _start("clients", msgspec.json.encode(order).decode())
 
 
-def _report(process: subprocess.Popen[bytes]) -> Report:
+def report_of(process: subprocess.Popen[bytes]) -> Report:
     said, _ = process.communicate(timeout=120)
     return msgspec.json.decode(said, type=Report)
 
@@ -128,7 +130,7 @@ class _Ready:
         with Cursor(log) as cursor:
             while entries := cursor.poll():
                 self._pieces.append(b"".join(log_frame(one.seq, one.raw) for one in entries if isinstance(one, Entry)))
-        self._pieces.append(_END)
+        self._pieces.append(END)
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -147,23 +149,6 @@ async def _serve_ready(log: Path) -> None:
     await serve(cast("Any", _Ready(log)), "127.0.0.1", 0, lambda url: print(url.rpartition(":")[2], flush=True))
 
 
-# The writer of a log that is being followed. It waits until its input ends.
-
-
-def _write(log: Path, run_id: str, events: int) -> None:
-    with Recorder(log, run_id, new=True) as recorder:
-        recorder.append(started())
-        print("begun", flush=True)
-        sys.stdin.read()
-        begin = time.monotonic()
-        for number in range(events):
-            time.sleep(max(0.0, begin + number / EVENTS_PER_SECOND - time.monotonic()))
-            # Those of the first second do not count: followers of a silent log look at it less often.
-            stamp = f"This was written at {time.time_ns()}." if number >= EVENTS_PER_SECOND else "Not yet."
-            recorder.append(message(stamp), path=STEP)
-        recorder.append(RunCompleted(name="bench", kind="agent", status="completed"))
-
-
 # What is measured.
 
 
@@ -179,10 +164,10 @@ def replay(storage: Storage, events: int, rounds: int) -> Result:
     run_id = _finished_log(storage, events)
     path = f"/api/runs/{run_id}/stream"
     with ended(_start("ready", str(storage.log_path(run_id)))) as ready, served(storage) as address:
-        theirs_port = int(_line_of(ready))
+        theirs_port = int(line_of(ready))
 
         def round_of(port: int) -> float:
-            report = _report(_clients(Order(port, path, address.token, CLIENTS)))
+            report = report_of(clients(Order(port, path, address.token, CLIENTS)))
             if set(report.events) != {events + 1}:
                 raise RuntimeError(f"{min(report.events)} to {max(report.events)} events came, not {events + 1}")
             return report.seconds
@@ -198,39 +183,11 @@ def replay(storage: Storage, events: int, rounds: int) -> Result:
     )
 
 
-def latency(storage: Storage, clients: int, seconds: float) -> Result:
-    run_id, counted = new_run_id(), round(seconds * EVENTS_PER_SECOND)
-    with ended(_start("write", str(storage.log_path(run_id)), run_id, str(counted + EVENTS_PER_SECOND))) as writer:
-        _line_of(writer)
-        with served(storage) as address:
-            path = f"/api/runs/{run_id}/stream"
-            asking = _clients(Order(port_of(address), path, address.token, clients, stamps=True))
-            # Until all of them follow.
-            time.sleep(_SETTLE_SECONDS)
-            if writer.stdin:
-                writer.stdin.close()
-            report = _report(asking)
-    if len(report.late) != counted * clients:
-        raise RuntimeError(f"{len(report.late):,} of {counted * clients:,} events came")
-    limit = 1 / EVENTS_PER_SECOND
-    p50, p99 = statistics.median(report.late), statistics.quantiles(report.late, n=100)[98]
-    return Result(
-        measure=f"append to client, {EVENTS_PER_SECOND} events/s, {clients} client{'s' * (clients > 1)}: p99",
-        ours=f"{p99 * 1e3:.1f} ms (p50 {p50 * 1e3:.1f} ms)",
-        against=f"the next event: {limit * 1e3:.0f} ms",
-        ratio=limit / p99,
-    )
-
-
 def run(*, quick: bool) -> list[Result]:
-    events, rounds, seconds = (500, 2, 1.0) if quick else (3_000, 7, 10.0)
+    events, rounds = (500, 2) if quick else (3_000, 7)
     with scratch() as folder:
         say(f"a log to {CLIENTS} clients")
-        results = [replay(Storage(folder / "replay"), events, rounds)]
-        for clients in (1, CLIENTS):
-            say(f"latency, {clients} clients")
-            results.append(latency(Storage(folder / f"live-{clients}"), clients, seconds))
-    return results
+        return [replay(Storage(folder / "replay"), events, rounds)]
 
 
 def main(what: str, *words: str) -> None:
@@ -240,8 +197,6 @@ def main(what: str, *words: str) -> None:
             sys.stdout.buffer.write(msgspec.json.encode(report))
         case "ready":
             anyio.run(_serve_ready, Path(words[0]), backend_options={"use_uvloop": True})
-        case "write":
-            _write(Path(words[0]), words[1], int(words[2]))
         case _:
             raise SystemExit(f"there is no {what}")
 

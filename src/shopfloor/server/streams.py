@@ -93,10 +93,14 @@ async def _run_frames(served: Services, run_id: str, after: int, *, patient: boo
 
 
 _frames: OrderedDict[int, tuple[list[Followed], bytes]] = OrderedDict()
+_newest: tuple[Followed | None, bytes] = (None, b"")
+"""What was framed last, for the others to whom it is published."""
 
 
 def _framed(batch: list[Followed]) -> bytes:
     """The batch as frames. A long one is often read by many at once, as the same list: then it is framed once."""
+    if len(batch) == 1:
+        return _framed_once(batch[0])
     if len(batch) < SHARED_EVENTS:
         return b"".join([_run_part(one) for one in batch])
     # The list is kept with its frames, so that no other list can get its identity meanwhile.
@@ -110,6 +114,13 @@ def _framed(batch: list[Followed]) -> bytes:
     if len(_frames) > SHARED_CHUNKS:
         _frames.popitem(last=False)
     return frames
+
+
+def _framed_once(one: Followed) -> bytes:
+    global _newest  # noqa: PLW0603 - a hundred clients get the same event, one after the other
+    if _newest[0] is not one:
+        _newest = (one, _run_part(one))
+    return _newest[1]
 
 
 def _run_part(one: Followed) -> bytes:

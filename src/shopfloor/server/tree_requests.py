@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import cast
 
-import anyio
 import msgspec
 
 from shopfloor.limits import OPEN_BRANCHES, SHARED_CHUNKS
@@ -27,7 +27,7 @@ async def follow_tree(
     """Follow a run's log with its deltas; give the `CallsBelow` whenever they have changed and the log is silent."""
     seq, told, next_check = after, CallsBelow([]), 0.0
     has_children = bool(after) and await _may_have_children(store, run_id, after)
-    silent_since, is_checked = anyio.current_time(), False
+    silent_since, is_checked = time.monotonic(), False
     followed: AsyncIterator[list[Entry | Reset | Delta]] = logs.follow(
         run_id, after=after, deltas=True, patient=patient
     )
@@ -37,7 +37,7 @@ async def follow_tree(
             yield cast("list[Followed]", batch)
             last, has_calls = _summary(batch)
             seq, has_children = last or seq, has_children or has_calls
-            now = anyio.current_time()
+            now = time.monotonic()
             if batch:
                 # Whatever was told before may have been of an event that came only now.
                 silent_since, is_checked, told = now, False, CallsBelow([])
