@@ -17,10 +17,11 @@ import httpx
 from benchmarks.harness import Comparison, Result, interleave, say, scratch
 from benchmarks.ingest import write_logs
 from benchmarks.serving import ended
+from shopfloor.adapters.local import LocalBus, LocalLogFeed
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.engine import Ingest
 from shopfloor.record import Storage
-from shopfloor.server import Tokens
+from shopfloor.wiring import access_control
 
 _PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 0.005
@@ -105,7 +106,7 @@ async def _fill(storage: Storage, runs: int) -> None:
     write_logs(storage, runs, _RUN_EVENTS)
     store = await SqliteStore.open(storage.database)
     try:
-        await Ingest(storage, store).catch_up(everything=True)
+        await Ingest(LocalLogFeed(storage), store, LocalBus()).catch_up(everything=True)
     finally:
         await store.close()
 
@@ -127,7 +128,7 @@ def run(*, quick: bool) -> list[Result]:
 
         kept_runs = Storage(folder / "storage")
         anyio.run(_fill, kept_runs, runs)
-        token = Tokens(kept_runs.tokens).admin_token()
+        token = anyio.run(access_control(kept_runs).admin_token)
 
         def bare() -> float:
             return first_answer(lambda port: ["-c", _BARE_APP, str(port)], env=env)

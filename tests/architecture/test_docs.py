@@ -11,6 +11,8 @@ from urllib.parse import unquote
 
 import pytest
 
+import shopfloor.ports
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 WRITTEN_BY_HAND = [page for page in PAGES if ROOT / "docs" / "reference" not in page.parents]
@@ -18,6 +20,9 @@ WRITTEN_BY_HAND = [page for page in PAGES if ROOT / "docs" / "reference" not in 
 _FENCE = re.compile(r"^(?P<fence>```+)(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=fence)$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (?P<title>.+)$", re.MULTILINE)
+
+
+_PARTS_OF_PORTS = {"Changes", "Child", "Log", "LogCopy", "Normaliser", "RunsSubscription", "Subscription", "Works"}
 
 
 class Block(NamedTuple):
@@ -109,6 +114,19 @@ def test_every_test_that_the_security_page_names_is_there() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)`", (ROOT / "docs" / "security.md").read_text(encoding="utf-8"))
     assert named
     assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_the_page_on_adapters_names_every_port_and_suites_that_are_there() -> None:
+    page = (ROOT / "docs" / "adapters.md").read_text(encoding="utf-8")
+    suites = set(re.findall(r"`(test_\w+\.py)`", page))
+    assert suites <= {path.name for path in (ROOT / "tests" / "contract").iterdir()}
+    ports = {
+        name
+        for name, port in vars(shopfloor.ports).items()
+        # A port stands by itself; what a port hands out, as a log or a subscription, belongs to it.
+        if getattr(port, "_is_protocol", False) and name not in _PARTS_OF_PORTS
+    }
+    assert ports - set(re.findall(r"`(\w+)`", page)) == set()
 
 
 def test_blocks_are_found_by_their_language_and_line() -> None:

@@ -11,7 +11,7 @@ from tests.architecture.test_docs import files_of
 from tests.contract.storages import STORAGES, HostsUnderTest, until
 from tests.samples import ROOT
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.req("SF-38")]
 
 
 @pytest.fixture

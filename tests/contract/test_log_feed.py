@@ -10,7 +10,7 @@ from shopfloor.errors import LogBusy
 from shopfloor.log import Entry, Reset, new_run_id
 from shopfloor.ports import LogFeed, LogNews, Logs
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.req("SF-38")]
 
 
 @pytest.fixture

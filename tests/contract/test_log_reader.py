@@ -19,7 +19,7 @@ from shopfloor.errors import RunNotFound
 from shopfloor.log import AssistantMessage, Delta, Entry, Masking, Reset, TextBlock, new_run_id
 from shopfloor.ports import Log, LogReader, Logs, child_towards, parent_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.req("SF-38")]
 
 Batch = list[Entry | Reset | Delta]
 

@@ -19,7 +19,7 @@ from shopfloor.errors import InvalidEvent, InvalidRunId, LogBusy, LogClosed, Run
 from shopfloor.log import MASK, Event, Line, Masking, Payload, Status, UserMessage, decode, encode, new_run_id
 from shopfloor.ports import Log, LogReader, Logs
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.req("SF-38")]
 EARLY, LATE = "2020-01-01T00:00:00.000Z", "2999-01-01T00:00:00.000Z"
 
 

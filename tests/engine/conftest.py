@@ -1,5 +1,6 @@
 """What tests of the engine can ask for."""
 
+import importlib
 import os
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def load_models(request: pytest.FixtureRequest) -> None:
+    """Load the libraries of model providers before a test waits for an answer: a busy machine takes long for it."""
+    if "model_server" in request.fixturenames:
+        importlib.import_module("shopfloor.adapters.models.remote")
 
 
 @pytest.fixture
