@@ -55,6 +55,9 @@ class DefectiveLogs:
     async def delete(self, run_id: str) -> None:
         await self._logs.delete(run_id)
 
+    async def announce_deletion(self, run_id: str) -> None:
+        await self._logs.announce_deletion(run_id)
+
     def room(self) -> int:
         return self._logs.room()
 

@@ -142,6 +142,9 @@ class TrappedLogs:
     async def delete(self, run_id: str) -> None:
         await self._logs.delete(run_id)
 
+    async def announce_deletion(self, run_id: str) -> None:
+        await self._logs.announce_deletion(run_id)
+
     def room(self) -> int:
         return self._logs.room()
 

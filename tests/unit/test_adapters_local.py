@@ -176,16 +176,17 @@ def test_a_log_is_announced_whenever_it_is_opened_and_is_there_when_it_is(storag
     anyio.run(main)
 
 
-def test_a_log_that_is_deleted_is_announced_also_once_it_is_gone(storage: Storage):
+def test_a_log_is_deleted_with_what_was_set_aside_of_it_and_announced_when_that_is_asked_for(storage: Storage):
     run_id = new_run_id()
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(RunStarted(name="w", kind="command", attempt=1, host="h"))
     for suffix in (".torn", ".torn-2"):
         storage.log_path(run_id).with_suffix(suffix).write_bytes(b"half a line")
-    for times in (1, 2):
-        anyio.run(LocalLogs(storage).delete, run_id)
-        assert list(storage.transcripts.iterdir()) == []
-        assert storage.announced(0)[0] == [run_id] * times
+    anyio.run(LocalLogs(storage).delete, run_id)
+    assert list(storage.transcripts.iterdir()) == []
+    assert storage.announced(0)[0] == []
+    anyio.run(LocalLogs(storage).announce_deletion, run_id)
+    assert storage.announced(0)[0] == [run_id]
 
 
 def test_a_log_is_deleted_also_where_that_cannot_be_announced(storage: Storage):
@@ -194,6 +195,7 @@ def test_a_log_is_deleted_also_where_that_cannot_be_announced(storage: Storage):
         recorder.append(RunStarted(name="w", kind="command", attempt=1, host="h"))
     storage.announcements.mkdir()
     anyio.run(LocalLogs(storage).delete, run_id)
+    anyio.run(LocalLogs(storage).announce_deletion, run_id)
     assert list(storage.transcripts.iterdir()) == []
 
 

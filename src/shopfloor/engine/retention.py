@@ -49,9 +49,9 @@ async def _erase_all(ports: StoragePorts, family: list[RunItem]) -> list[str]:
     for run_id in gone:
         await erase(ports, run_id)
     await ports.queue.forget(gone)
-    # Announced again now that the rows are gone, too: only then are the lists of any process told.
+    # Now that the rows are gone, too: whoever hears of it looks at once.
     for run_id in gone:
-        await ports.logs.delete(run_id)
+        await ports.logs.announce_deletion(run_id)
     return gone
 
 

@@ -182,10 +182,11 @@ class Logs(Protocol):
         ...
 
     async def delete(self, run_id: str) -> None:
-        """Delete a log with everything that was set aside of it, if there is one.
+        """Delete a log with everything that was set aside of it. Nothing where there is none."""
+        ...
 
-        Either way `LogFeed.opened` names the run anew, unless there is no room to note it.
-        """
+    async def announce_deletion(self, run_id: str) -> None:
+        """Have `LogFeed.opened` name a run whose log and row are gone. Nothing where there is no room to note it."""
         ...
 
     def room(self) -> int:

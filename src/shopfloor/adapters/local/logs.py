@@ -175,6 +175,8 @@ class LocalLogs:
                 file.unlink(missing_ok=True)
         except OSError as error:
             raise storage_error(error, f"cannot delete {path}") from error
+
+    async def announce_deletion(self, run_id: str) -> None:
         # The log is gone also where the disk is too full to say so.
         with suppress(StorageError):
             self._announce(run_id)
