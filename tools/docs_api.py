@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from shopfloor.adapters.local import LocalLogReader
+from shopfloor.adapters.local import LocalBus, LocalLogFeed, LocalLogReader
 from shopfloor.adapters.memory import MemoryStore
 from shopfloor.engine import Ingest
 from shopfloor.record import Storage
@@ -41,7 +41,7 @@ def _app() -> Any:
     services = Services(
         store=store,
         logs=LocalLogReader(storage),
-        changes=Ingest(storage, store),
+        changes=Ingest(LocalLogFeed(storage), store, LocalBus()),
         tokens=Tokens(storage.tokens),
         version="0",
     )
