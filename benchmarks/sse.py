@@ -114,7 +114,10 @@ def clients(order: Order) -> subprocess.Popen[bytes]:
 
 
 def report_of(process: subprocess.Popen[bytes]) -> Report:
-    said, _ = process.communicate(timeout=120)
+    # By the same buffer that lines were read from.
+    said = process.stdout.read() if process.stdout else b""
+    if process.wait(120):
+        raise RuntimeError(f"the clients ended with exit code {process.returncode}")
     return msgspec.json.decode(said, type=Report)
 
 

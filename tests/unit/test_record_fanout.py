@@ -11,7 +11,7 @@ import pytest
 from tests.samples import RUN_ID, broken_rules, completed, said, started
 
 from shopfloor.limits import DROP_WARNING_SECONDS, SUBSCRIBER_EVENTS
-from shopfloor.log import Entry, Gap
+from shopfloor.log import Delta, Entry, Gap
 from shopfloor.record import FanOut, Recorder, Subscription, read
 
 
@@ -24,22 +24,26 @@ def publish(fanout: FanOut, first: int, last: int) -> None:
         fanout.publish(entry(seq))
 
 
-def seqs(items: list[Entry | Gap]) -> list[int | Gap]:
-    return [item if isinstance(item, Gap) else item.seq for item in items]
+Item = Entry | Gap | Delta
 
 
-def filled(items: list[Entry | Gap], path: Path) -> list[Entry]:
+def seqs(items: list[Item]) -> list[object]:
+    return [item.seq if isinstance(item, Entry) else item for item in items]
+
+
+def filled(items: list[Item], path: Path) -> list[Entry]:
     """The items with every gap filled from the log."""
     whole: list[Entry] = []
     for item in items:
         if isinstance(item, Gap):
             whole.extend(read(path, after=item.first - 1, before=item.last + 1))
         else:
+            assert isinstance(item, Entry)
             whole.append(item)
     return whole
 
 
-async def collect(subscription: Subscription) -> list[Entry | Gap]:
+async def collect(subscription: Subscription) -> list[Item]:
     return [item async for item in subscription]
 
 
@@ -130,7 +134,7 @@ def test_a_gap_can_be_filled_from_the_log(recorder: Recorder, log_path: Path) ->
     recorder.append(started())
     live = recorder.subscribe(capacity=3)
     written: list[Entry] = []
-    got: list[Entry | Gap] = []
+    got: list[Item] = []
     for turn in range(1, 30):
         written.append(recorder.append(said("x" * turn), path="a"))
         if turn % 7 == 0:
@@ -225,7 +229,7 @@ def test_a_sleeping_subscriber_is_woken_by_another_thread(recorder: Recorder, lo
         recorder.append(completed())
         recorder.close()
 
-    async def main() -> list[list[Entry | Gap]]:
+    async def main() -> list[list[Item]]:
         lives = [recorder.subscribe() for _ in range(3)]
         tasks = [asyncio.create_task(collect(live)) for live in lives]
         await asyncio.sleep(0)
@@ -242,7 +246,7 @@ def test_a_sleeping_subscriber_is_woken_by_another_thread(recorder: Recorder, lo
 
 
 def test_subscribers_in_several_event_loops_all_get_everything(recorder: Recorder, log_path: Path) -> None:
-    got: dict[int, list[Entry | Gap]] = {}
+    got: dict[int, list[Item]] = {}
     ready = threading.Barrier(4)
 
     def listen(number: int) -> None:
@@ -264,7 +268,7 @@ def test_subscribers_in_several_event_loops_all_get_everything(recorder: Recorde
 
 
 def test_closing_a_sleeping_subscriber_wakes_it(recorder: Recorder) -> None:
-    async def main() -> list[Entry | Gap]:
+    async def main() -> list[Item]:
         live = recorder.subscribe()
         async with asyncio.TaskGroup() as group:
             task = group.create_task(collect(live))
@@ -276,7 +280,7 @@ def test_closing_a_sleeping_subscriber_wakes_it(recorder: Recorder) -> None:
 
 
 def test_a_subscriber_that_gave_up_waiting_gets_what_comes_later(recorder: Recorder) -> None:
-    async def main() -> list[Entry | Gap]:
+    async def main() -> list[Item]:
         live = recorder.subscribe()
         for _ in range(3):
             with pytest.raises(TimeoutError):
@@ -331,7 +335,7 @@ def test_a_slow_subscriber_beside_a_fast_writer_costs_neither_an_event_nor_memor
 ) -> None:
     recorder.append(started())
     slow, stuck = recorder.subscribe("slow", capacity=64), recorder.subscribe("stuck", capacity=8)
-    got: list[Entry | Gap] = []
+    got: list[Item] = []
     over, turn_has_come = threading.Event(), threading.Event()
     most = 0
 

@@ -105,6 +105,7 @@ class Following:
 # At once
 
 
+@pytest.mark.req("SF-39")
 async def test_a_follower_hears_at_once_of_what_is_written_in_its_process(
     logs: LocalLogs, woken: LocalLogReader, bus: LocalBus
 ) -> None:

@@ -1,0 +1,211 @@
+"""What a bus promises, whichever adapter it is of."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import anyio
+import pytest
+
+from shopfloor.adapters.bus import LiveBus
+from shopfloor.adapters.local import LocalBus
+from shopfloor.limits import BUS_EVENTS, SUBSCRIBER_EVENTS
+from shopfloor.log import Delta, Entry, Gap, new_run_id
+from shopfloor.ports import Bus, RunsSubscription, Subscription
+from shopfloor.record import Storage
+
+pytestmark = pytest.mark.anyio
+PATIENCE = 20.0
+RUN, OTHER = new_run_id(), new_run_id()
+
+
+@pytest.fixture(params=["local", "memory"])
+def bus(request: pytest.FixtureRequest, storage: Storage) -> Bus:
+    return LocalBus(storage) if request.param == "local" else LiveBus()
+
+
+def entry(seq: int, event_type: str = "message.assistant") -> Entry:
+    return Entry(seq, event_type, b'{"seq":%d}' % seq)
+
+
+def delta(after: int, text: str) -> Delta:
+    return Delta(after=after, path="s", message_id="m", block=0, kind="text", offset=0, text=text)
+
+
+def shown(items: list[Entry | Gap | Delta]) -> list[object]:
+    return [one.seq if isinstance(one, Entry) else one.text if isinstance(one, Delta) else one for one in items]
+
+
+def runs_shown(runs: dict[str, list[Entry]]) -> dict[str, list[int]]:
+    return {run_id: [one.seq for one in entries] for run_id, entries in runs.items()}
+
+
+async def woken(live: Subscription | RunsSubscription) -> bool:
+    """Whether a wait ends because of news, long before its own end."""
+    began = time.monotonic()
+    await live.wait(PATIENCE)
+    return time.monotonic() - began < PATIENCE / 2
+
+
+async def is_silent(live: Subscription | RunsSubscription) -> bool:
+    began = time.monotonic()
+    await live.wait(0.05)
+    return time.monotonic() - began >= 0.04
+
+
+@pytest.mark.req("SF-39")
+async def test_a_subscriber_gets_the_events_of_its_run_from_the_next_one_on_in_order(bus: Bus) -> None:
+    bus.publish(RUN, entry(6))
+    with bus.subscribe(RUN) as live:
+        assert live.drain() == []
+        assert await is_silent(live)
+        for seq in (7, 8):
+            bus.publish(RUN, entry(seq))
+        bus.publish(OTHER, entry(1))
+        assert await woken(live)
+        assert shown(live.drain()) == [7, 8]
+        assert await is_silent(live)
+        assert live.drain() == []
+
+
+async def test_every_subscriber_gets_every_event(bus: Bus) -> None:
+    with bus.subscribe(RUN) as one, bus.subscribe(RUN) as other:
+        bus.publish(RUN, entry(1))
+        assert shown(one.drain()) == [1]
+        bus.publish(RUN, entry(2))
+        assert (shown(one.drain()), shown(other.drain())) == ([2], [1, 2])
+
+
+async def test_a_subscriber_without_room_is_told_the_gap(bus: Bus) -> None:
+    with bus.subscribe(RUN) as live:
+        for seq in range(1, SUBSCRIBER_EVENTS + 11):
+            bus.publish(RUN, entry(seq))
+        assert await woken(live)
+        gap = Gap(SUBSCRIBER_EVENTS + 1, SUBSCRIBER_EVENTS + 10)
+        assert shown(live.drain()) == [*range(1, SUBSCRIBER_EVENTS + 1), gap]
+        bus.publish(RUN, entry(SUBSCRIBER_EVENTS + 11))
+        assert shown(live.drain()) == [SUBSCRIBER_EVENTS + 11]
+
+
+async def test_deltas_come_between_the_events_and_only_to_those_who_want_them(bus: Bus) -> None:
+    with bus.subscribe(RUN, deltas=True) as live, bus.subscribe(RUN) as plain:
+        bus.publish(RUN, entry(1))
+        bus.publish_delta(RUN, delta(1, "a"))
+        bus.publish_delta(RUN, delta(1, "b"))
+        bus.publish(RUN, entry(2))
+        bus.publish_delta(RUN, delta(2, "c"))
+        bus.publish_delta(OTHER, delta(1, "of another run"))
+        assert shown(live.drain()) == [1, "a", "b", 2, "c"]
+        assert shown(plain.drain()) == [1, 2]
+        bus.publish_delta(RUN, delta(2, "d"))
+        assert await woken(live)
+        assert await is_silent(plain)
+
+
+async def test_a_notification_wakes_with_nothing_and_loses_nothing(bus: Bus) -> None:
+    with bus.subscribe(RUN, deltas=True) as live:
+        bus.notify(OTHER)
+        assert await is_silent(live)
+        bus.publish(RUN, entry(4))
+        bus.notify(RUN)
+        bus.publish_delta(RUN, delta(4, "a"))
+        assert await woken(live)
+        assert live.drain() == [], "the log has to be looked at"
+        assert await woken(live)
+        assert shown(live.drain()) == [4, "a"]
+        assert await is_silent(live)
+
+
+@pytest.mark.parametrize("next_seq", [2, 3, 9])
+async def test_events_that_do_not_follow_one_another_send_the_subscriber_to_the_log(bus: Bus, next_seq: int) -> None:
+    """The log was cut, another process wrote it in between, or two threads published at once."""
+    with bus.subscribe(RUN) as live:
+        bus.publish(RUN, entry(3))
+        bus.publish(RUN, entry(next_seq))
+        assert live.drain() == []
+        assert shown(live.drain()) == [next_seq]
+        bus.publish(RUN, entry(next_seq + 1))
+        assert shown(live.drain()) == [next_seq + 1]
+
+
+async def test_a_subscriber_of_all_runs_gets_the_events_of_each(bus: Bus) -> None:
+    with bus.subscribe_all() as live:
+        assert await is_silent(live)
+        for seq in (3, 4):
+            bus.publish(RUN, entry(seq))
+        bus.publish(OTHER, entry(1))
+        assert await woken(live)
+        assert runs_shown(live.drain()) == {RUN: [3, 4], OTHER: [1]}
+        assert live.drain() == {}
+        bus.publish(RUN, entry(5))
+        assert runs_shown(live.drain()) == {RUN: [5]}
+
+
+@pytest.mark.parametrize("then", ["notified", "skipped", "notified first"])
+async def test_a_subscriber_of_all_runs_is_sent_to_a_log_that_events_do_not_tell_of(bus: Bus, then: str) -> None:
+    with bus.subscribe_all() as live:
+        if then == "notified first":
+            bus.notify(RUN)
+        bus.publish(RUN, entry(3))
+        if then == "notified":
+            bus.notify(RUN)
+        elif then == "skipped":
+            bus.publish(RUN, entry(7))
+        bus.publish(RUN, entry(8))
+        bus.publish(OTHER, entry(1))
+        assert await woken(live)
+        assert runs_shown(live.drain()) == {RUN: [], OTHER: [1]}
+
+
+async def test_what_has_no_room_for_a_subscriber_of_all_runs_is_in_the_log(bus: Bus) -> None:
+    with bus.subscribe_all() as live:
+        for seq in range(1, BUS_EVENTS + 1):
+            bus.publish(RUN, entry(seq))
+        bus.publish(OTHER, entry(1))
+        bus.publish(RUN, entry(BUS_EVENTS + 1))
+        assert runs_shown(live.drain()) == {RUN: [], OTHER: []}
+        bus.publish(OTHER, entry(2))
+        assert runs_shown(live.drain()) == {OTHER: [2]}
+
+
+async def test_a_publisher_in_another_thread_wakes_those_who_wait(bus: Bus) -> None:
+    got: list[object] = []
+    with bus.subscribe(RUN) as live, bus.subscribe_all() as all_runs:
+
+        def write() -> None:
+            for seq in range(1, 200):
+                bus.publish(RUN, entry(seq))
+                time.sleep(0.0005 * (seq % 3))
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        with anyio.fail_after(PATIENCE):
+            while 199 not in got:
+                await live.wait(PATIENCE)
+                got += shown(live.drain())
+            await all_runs.wait(PATIENCE)
+        writer.join()
+        assert got == list(range(1, 200))
+        assert runs_shown(all_runs.drain()) == {RUN: list(range(1, 200))}
+
+
+async def test_a_subscriber_that_has_left_gets_nothing_and_keeps_nobody_up(bus: Bus) -> None:
+    with bus.subscribe(RUN) as live, bus.subscribe_all() as all_runs:
+        pass
+    bus.publish(RUN, entry(1))
+    bus.notify(RUN)
+    assert (live.drain(), all_runs.drain()) == ([], {})
+    with bus.subscribe(RUN) as again:
+        bus.publish(RUN, entry(2))
+        assert shown(again.drain()) == [2]
+
+
+async def test_a_wait_that_is_given_up_can_be_begun_again(bus: Bus) -> None:
+    with bus.subscribe(RUN) as live:
+        for _ in range(3):
+            with anyio.move_on_after(0.01):
+                await live.wait(PATIENCE)
+        assert await is_silent(live)
+        bus.publish(RUN, entry(1))
+        assert await woken(live)
