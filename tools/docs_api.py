@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, cast
 
-from shopfloor.adapters.local import LocalLogReader
-from shopfloor.adapters.memory import MemoryStore, MemoryTokens, MemoryWatchers
+from shopfloor.adapters.bus import LiveBus
+from shopfloor.adapters.memory import (
+    MemoryLogFeed,
+    MemoryLogReader,
+    MemoryStorage,
+    MemoryStore,
+    MemoryTokens,
+    MemoryWatchers,
+)
 from shopfloor.engine import Ingest
-from shopfloor.record import Storage
 from shopfloor.server import AccessControl, Services, create_app
 
 _INTRO = """# HTTP API
@@ -37,11 +42,11 @@ def described() -> dict[str, Any]:
 
 def _app() -> Any:
     """An app that is described and never asked."""
-    storage, store = Storage(Path("nowhere")), MemoryStore()
+    storage, store, bus = MemoryStorage(), MemoryStore(), LiveBus()
     services = Services(
         store=store,
-        logs=LocalLogReader(storage),
-        changes=Ingest(storage, store),
+        logs=MemoryLogReader(storage, bus),
+        changes=Ingest(MemoryLogFeed(storage), store, bus),
         access=AccessControl(MemoryTokens()),
         watchers=MemoryWatchers(),
         version="0",
