@@ -47,33 +47,43 @@ class Sleeper:
         """Whether it is in the list of whoever will wake it."""
         self.place: tuple[asyncio.AbstractEventLoop, int] | None = None
         self.future: asyncio.Future[None] | None = None
+        self._until = 0.0
+        self._timer: tuple[asyncio.AbstractEventLoop, float] | None = None
+        """Where a timer runs, and until when. It is left running, since most waits end long before it."""
 
-    def lie_down(self, sleepers: deque[Sleeper]) -> asyncio.Future[None]:
-        """Give a future that is done at the next `wake` of these sleepers."""
+    async def sleep(self, seconds: float | None, sleepers: deque[Sleeper], has_news: Callable[[], bool]) -> None:
+        """Return at the next `wake` of these sleepers, or after that many seconds."""
         import asyncio  # a subscriber that waits has loaded it; a process that only reads files need not
 
         loop = asyncio.get_running_loop()
-        self.future, self.place = loop.create_future(), (loop, threading.get_ident())
+        self.future, self.place = future, _ = loop.create_future(), (loop, threading.get_ident())
         # Listed once, however often it gives up waiting and starts again.
         if not self.is_listed:
             self.is_listed = True
             sleepers.append(self)
-        return self.future
-
-    async def sleep(self, seconds: float | None, sleepers: deque[Sleeper], has_news: Callable[[], bool]) -> None:
-        """Return when woken, or after that many seconds."""
-        future = self.lie_down(sleepers)
         # Listed before this check, so that news that comes in between is not slept through.
         if has_news():
             return
-        if seconds is None:
-            await future
+        if seconds is not None:
+            self._until = loop.time() + seconds
+            if self._timer is None or self._timer[0] is not loop or self._timer[1] > self._until:
+                self._start_timer(loop)
+        await future
+
+    def _start_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = (loop, self._until)
+        loop.call_later(max(self._until - loop.time(), 0), self._check_time, self._timer)
+
+    def _check_time(self, timer: tuple[asyncio.AbstractEventLoop, float]) -> None:
+        if timer is not self._timer:
             return
-        timer = future.get_loop().call_later(seconds, _finish, [future])
-        try:
-            await future
-        finally:
-            timer.cancel()
+        self._timer = None
+        if self.future is None or self.future.done():
+            return
+        if timer[0].time() < self._until:
+            self._start_timer(timer[0])
+        else:
+            self.future.set_result(None)
 
 
 def wake(sleepers: deque[Sleeper]) -> None:

@@ -77,7 +77,7 @@ class EventStream(Response):
         self._within = within or nullcontext()
         self._sent_at = 0.0
         # Without a pause where nobody else sends: that would cost as much as all the rest.
-        self._sending = anyio.Lock(fast_acquire=True)
+        self._sending = anyio.Lock(fast_acquire=True) if len(sources) > 1 else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._within:
@@ -104,7 +104,7 @@ class EventStream(Response):
 
     async def _send(self, send: Send, data: bytes) -> None:
         # The lock is fair: frames go out in the order in which they were made, whatever source they are of.
-        async with self._sending:
+        async with self._sending or nullcontext():
             await send({"type": "http.response.body", "body": data, "more_body": True})
             self._sent_at = time.monotonic()
 

@@ -64,6 +64,9 @@ def _summary(batch: list[Entry | Reset | Delta]) -> tuple[int, bool]:
 
     A long batch is often read by many at once, as the same list: then it is looked through once.
     """
+    if len(batch) == 1:
+        (one,) = batch
+        return (one.seq, one.type == CallStarted.event_type) if isinstance(one, Entry) else (0, False)
     known = _summaries.get(id(batch))
     if known is not None and known[0] is batch:
         return known[1], known[2]
