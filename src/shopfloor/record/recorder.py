@@ -27,6 +27,7 @@ from shopfloor.log import (
     TIMESTAMP,
     Check,
     Entry,
+    Hook,
     Line,
     Payload,
     RunCompleted,
@@ -41,7 +42,6 @@ from shopfloor.log import (
     timestamp_of,
     unknown_kind,
 )
-from shopfloor.log.masking import Hook
 from shopfloor.record.durability import Durability, group_commit
 from shopfloor.record.fanout import FanOut, SubscriberStats, Subscription
 from shopfloor.record.files import force_to_disk, lock, names_in, open_for_append
