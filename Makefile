@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help run page types test coverage test-agents test-long check format bench docs setup clean
 SHELL := /bin/bash
+export NO_MKDOCS_2_WARNING := 1
 PYTHON ?= python3
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
@@ -69,7 +70,8 @@ bench: $(READY) ## Run the benchmarks: ratios to a limit or to another system
 docs: $(READY) ## Generate the reference pages, then build docs/ into site/
 	@$(BIN)/python -m tools.docs
 	@$(BIN)/python -m tools.conformance
-	@$(BIN)/mkdocs build --strict --quiet && echo "==> open site/index.html in a browser"
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "==> built site/: look at it with python3 -m http.server --directory site"
 
 clean: ## Remove everything that make has created
 	rm -rf .venv site web/node_modules src/shopfloor/server/page .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* .coverage-report.txt

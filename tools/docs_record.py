@@ -93,7 +93,7 @@ def fanout_section() -> str:
 
 
 def masking_section() -> str:
-    source = SOURCE / "record" / "masking.py"
+    source = SOURCE / "log" / "masking.py"
     shapes: dict[str, str] = constant(source, "_KEY_SHAPES")
     kept: set[str] = constant(source, "_STRUCTURE")
     pieces = (
