@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 INTRO = """\
-`worker.yaml` defines a worker. [Workers](../workers.md) explains values, models and tools; this page has the exact shapes. `shopfloor workers check`
-checks a file against them. Field names are case-sensitive. Block names may be written with `-` or `_`. A field that the tables do not list is an error.
+`worker.yaml` defines a worker. [Workers](../workers.md) explains values, models and tools; this page has the exact
+shapes. `shopfloor workers check` checks a file against them. Field names are case-sensitive. Block names may be written
+with `-` or `_`. A field that the tables do not list is an error.
 
-The examples are complete workers. Save one as `workers/<slug>/worker.yaml` and run it with `shopfloor run <slug>`."""
+The examples are complete workers. Save one as `workers/<slug>/worker.yaml`, then type `shopfloor run <slug>`."""
 
 SUMMARIES = {
     "Input": "One input of the worker. It is required unless it is `optional` or has a `default`.",
     "Variable": "A value that exists before a step has set it.",
-    "Tool": "A tool that models or `tool-call` steps may call. Without `handler` it is a client tool: the run waits for "
+    "Tool": "A tool that models or `tool-call` steps may call. Without `handler` it is a client tool: the run waits "
+    "for "
     "the client to return a result.",
     "Retry": "How often a failed step is tried again.",
     "Condition": "Compares `value` with the other fields. All comparisons that are present must hold. Text that is a "
     "number can be compared with numbers.",
-    "Blocks": "`steps` maps names to steps. Each step has a `block`, which decides its other fields. Steps are executed in "
+    "Blocks": "`steps` maps names to steps. Each step has a `block`, which decides its other fields. Steps are "
+    "executed in "
     "order.",
     "start-thread": "Starts a conversation with a model.",
     "add-message": "Adds a message to a conversation. Give either `prompt` or `text`.",
@@ -24,10 +27,13 @@ SUMMARIES = {
     "tool-call": "Calls a tool without a model. To ask a person, call the [built-in tool `ask`](#ask).",
     "serialize-thread": "Converts a conversation to text or JSON.",
     "run-worker": "Runs another worker as a sub-run, with a log of its own.",
-    "command": "Runs a program or a shell script. A list is a program with its arguments; text is a script for `/bin/sh`.",
-    "agent": "Hands a task to an agent such as Claude Code ([agents](../agents.md)). Give either `prompt` or `text`. Fields that "
+    "command": "Runs a program or a shell script. A list is a program with its arguments; text is a script for "
+    "`/bin/sh`.",
+    "agent": "Hands a task to an agent such as Claude Code ([agents](../agents.md)). Give either `prompt` or `text`. "
+    "Fields that "
     "are not text also accept `{{NAME}}`. This example needs Claude Code and an account.",
-    "parallel": "Executes branches at the same time. Each branch has a name and steps of its own. The values that a branch sets can be "
+    "parallel": "Executes branches at the same time. Each branch has a name and steps of its own. The values that a "
+    "branch sets can be "
     "used after the `parallel` step. If a branch fails, the others are cancelled.",
     "for-each": "Executes the same steps for each item of a list. Values that a round sets exist in that round only; "
     "`collect` keeps one of them.",
@@ -35,7 +41,8 @@ SUMMARIES = {
     "terminal": "Ends the run, or ends it only if a condition holds.",
     "Built-in tools": "These tools need no definition. Call them with `tool-call`, or give them to a model with "
     "`tools: [ask]` in `start-thread`.",
-    "ask": "Asks a person and waits for the answer. `input`: `question` (text, required) and `options` (list of text). The "
+    "ask": "Asks a person and waits for the answer. `input`: `question` (text, required) and `options` (list of "
+    "text). The "
     "result is the answer. [Ask a person](../how-to/ask-a-person.md) shows how to answer.",
     "log_question": "Records a question for a person and continues. `input`: `question` (text, required), `options`.",
     "update_summary": "Records one line about what the worker is doing. `input`: `summary` (text, required).",
@@ -54,9 +61,11 @@ FIELDS = {
     "type": "The type that a value must have.",
     "optional": "The input may be missing; it is then `null`.",
     "default": "The value if none is given.",
-    "parameters": "The tool's input: parameters by name, each with `type`, `description`, `optional`; or a whole JSON Schema with "
+    "parameters": "The tool's input: parameters by name, each with `type`, `description`, `optional`; or a whole JSON "
+    "Schema with "
     "`type: object`.",
-    "handler": "The Python function that executes the tool: `file.py:function` beside `worker.yaml`, or `package.module:function`.",
+    "handler": "The Python function that executes the tool: `file.py:function` beside `worker.yaml`, or "
+    "`package.module:function`.",
     "Tool.readOnly": "Calling the tool twice does no harm: a call that a crash cut off is made again.",
     "limit": "How many further tries.",
     "delay": "Seconds before the first further try.",
@@ -102,9 +111,11 @@ FIELDS = {
     "agent.system": "A prompt file that is added to the agent's own instructions.",
     "agent.model": "The model that the agent uses.",
     "agent.tools": "The only tools that the agent may use, by their exact names.",
-    "ownTools": "Tools of this worker that the agent may call too. Each needs a `handler`. Only `claude-sdk` supports this.",
+    "ownTools": "Tools of this worker that the agent may call too. Each needs a `handler`. Only `claude-sdk` supports "
+    "this.",
     "readOnly": "The agent may read but not change anything.",
-    "sandbox": "The agent's commands run in the provider's sandbox; if it cannot start, nothing runs. Only `claude-sdk` supports this.",
+    "sandbox": "The agent's commands run in the provider's sandbox; if it cannot start, nothing runs. Only "
+    "`claude-sdk` supports this.",
     "maxTurns": "How often the agent may ask its model.",
     "maxBudget": "US dollars that the agent and its sub-agents may spend.",
     "resume": "The id of a run or of an agent's session to continue.",

@@ -89,6 +89,7 @@ _KEEP_VARIABLES = 'set -a; [ ! -f "$STATE" ] || . "$STATE"\n{code}\nexport -p > 
 """The blocks of a page share their variables, as they would in a reader's terminal."""
 
 
+@pytest.mark.req("SF-38")
 @pytest.mark.parametrize("page", [page for page in WRITTEN_BY_HAND if "```sh\n" in _read(page)], ids=_id)
 def test_what_a_page_tells_to_type_works(page: Path, tmp_path: Path) -> None:
     """The blocks of a page follow one another in one folder, as they would for a reader."""
@@ -223,6 +224,7 @@ def test_every_example_of_worker_yaml_runs(
 # Links, and the site
 
 
+@pytest.mark.req("SF-38")
 @pytest.mark.parametrize("page", PAGES, ids=_id)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert [target for target in links(_read(page)) if not _leads_somewhere(page, target)] == []
@@ -255,6 +257,7 @@ def nav_pages(nav: Any) -> Iterator[str]:
             pytest.fail(f"mkdocs.yml has {nav!r} in its nav")
 
 
+@pytest.mark.req("SF-38")
 def test_the_nav_of_the_site_lists_every_page_once() -> None:
     config = yaml.load(_read(ROOT / "mkdocs.yml"), _Loader)
     listed = sorted(nav_pages(config["nav"]))
