@@ -94,7 +94,7 @@ def type_words(annotation: Any) -> str:
     if origin is list:
         return f"list of {type_words(arguments[0])}"
     if origin is dict:
-        return f"names → {type_words(arguments[1])}"
+        return f"map of {type_words(arguments[1])}"
     if isinstance(annotation, type) and annotation in _SHARED:
         title = _SHARED[annotation]
         return f"[{title.lower()}](#{title.lower()})"
