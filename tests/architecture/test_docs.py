@@ -182,6 +182,17 @@ def test_code_on_a_page_names_its_language_and_can_be_parsed(page: Path) -> None
                 pass
 
 
+def installs_that_do_not_work(text: str) -> list[str]:
+    """Commands that install Shopfloor from a package index, which has none."""
+    found = re.findall(r"\b(?:pip|pipx|uv tool|uv pip) install [^`\n]*shopfloor[^`\n]*", text)
+    return [command for command in found if not re.search(r" @ git\+|\.whl", command)]
+
+
+@pytest.mark.parametrize("page", WRITTEN_BY_HAND, ids=_id)
+def test_no_page_names_a_way_to_install_that_does_not_work(page: Path) -> None:
+    assert installs_that_do_not_work(_read(page)) == []
+
+
 # The examples of worker.yaml
 
 
@@ -325,6 +336,11 @@ def test_anchors_are_made_as_hosts_of_markdown_make_them() -> None:
 def test_calls_of_shopfloor_are_found_in_a_command_line() -> None:
     line = "cd x && shopfloor run --provider codex - < task.md | shopfloor normalize codex > run.jsonl  # why"
     assert shopfloor_calls(line) == [["run", "--provider", "codex", "-"], ["normalize", "codex"]]
+
+
+def test_installing_from_an_index_is_recognized() -> None:
+    works = "pipx install 'shopfloor[models] @ git+https://example.org/x.git'\npipx install dist/shopfloor-1-any.whl\n"
+    assert installs_that_do_not_work(works + "pip install 'shopfloor[models]'\n") == ["pip install 'shopfloor[models]'"]
 
 
 def test_the_nav_is_read_at_any_depth() -> None:

@@ -46,5 +46,6 @@ def test_the_sources_decide_whether_the_page_is_built_anew() -> None:
     added.touch()
     try:
         assert page.made_from() != before
+        assert not page.is_built()
     finally:
         added.unlink()
