@@ -1,28 +1,34 @@
-# Two commands serve a newcomer: `make run` and `make test`. Each sets up what it needs in .venv.
+# Two commands serve a newcomer: `make run` and `make test`. Each installs into .venv what it needs, and no more.
 .DEFAULT_GOAL := help
 .PHONY: help run page types test coverage test-agents test-long check format bench docs setup clean
 SHELL := /bin/bash
+export NO_MKDOCS_2_WARNING := 1
 PYTHON ?= python3
 BIN := .venv/bin
+RUNTIME := .venv/.runtime
 READY := .venv/.ready
+EXTRAS ?= models
 SYSTEM := jq unshare:util-linux chromium
 
-help: ## Say what there is
+help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
+$(RUNTIME): pyproject.toml tools/setup.sh
+	@tools/setup.sh runtime "$(PYTHON)" "$(EXTRAS)"
+
 $(READY): pyproject.toml tools/setup.sh
-	@tools/setup.sh "$(PYTHON)"
-	@touch $@
+	@tools/setup.sh dev "$(PYTHON)"
 
-setup: $(READY) ## Make .venv with everything in it
+setup: $(READY) ## Create .venv with the development tools
 
-run: $(READY) page ## Start the server, with a few runs to look at
+run: $(RUNTIME) ## Start the server, with a few runs to look at (EXTRAS=models,claude adds the Claude SDK)
+	@$(BIN)/python -m tools.page is-built || tools/setup.sh runtime "$(PYTHON)" "$(EXTRAS)"
 	@tools/first-run.sh
 
-page: $(READY) ## Build the page from web/, where it has changed
+page: $(READY) ## Build the page from web/, if web/ has changed
 	@$(BIN)/python -m tools.page build
 
-types: $(READY) ## Make the page's types anew from what the server says of itself
+types: $(READY) ## Generate the page's TypeScript types from the server's OpenAPI description
 	@$(BIN)/python -m tools.page types
 
 check: $(READY) ## Lint, format, types, imports
@@ -31,7 +37,7 @@ check: $(READY) ## Lint, format, types, imports
 	@echo "==> import-linter" && $(BIN)/lint-imports --no-cache
 	@echo "==> tsc" && $(BIN)/python -m tools.page check
 
-format: $(READY) ## Put the code into shape
+format: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 test: $(READY) check page ## Every check and every test
@@ -40,7 +46,7 @@ test: $(READY) check page ## Every check and every test
 	@echo "==> tests of the page" && $(BIN)/python -m tools.page test
 	@echo "==> tests" && $(BIN)/pytest -n 4 --durations=25 $(ARGS)
 
-coverage: $(READY) page ## Every test once more, measured: which lines of src/ they reach
+coverage: $(READY) page ## Run every test and measure the coverage of src/
 	@tools/system-packages.sh $(SYSTEM)
 	@$(BIN)/python tools/agents.py claude codex
 	@rm -f .coverage .coverage.*
@@ -57,13 +63,15 @@ test-long: $(READY) page ## The same suites with more cases and time
 	@$(BIN)/python tools/agents.py claude codex
 	@SHOPFLOOR_TEST_LONG=1 $(BIN)/pytest -n 3 $(ARGS)
 
-bench: $(READY) ## Measure us against the limit or a peer, as ratios
+bench: $(READY) ## Run the benchmarks: ratios to a limit or to another system
 	@$(BIN)/python -c 'import dbos, taskiq_redis' 2>/dev/null || $(BIN)/python -m pip install -q --group bench
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-docs: $(READY) ## Make the generated pages of docs/ anew
+docs: $(READY) ## Generate the reference pages, then build docs/ into site/
 	@$(BIN)/python -m tools.docs
 	@$(BIN)/python -m tools.conformance
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "==> built site/: look at it with python3 -m http.server --directory site"
 
-clean: ## Remove what make has made
-	rm -rf .venv web/node_modules src/shopfloor/server/page .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* .coverage-report.txt
+clean: ## Remove everything that make has created
+	rm -rf .venv site web/node_modules src/shopfloor/server/page .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* .coverage-report.txt

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tools.docs_api import api_page
+from tools.docs_blocks import worker_yaml_page
 from tools.docs_cli import cli_page
 from tools.docs_errors import errors_page
 from tools.docs_limits import limits_page
@@ -18,6 +19,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "api.md": api_page,
     "errors.md": errors_page,
     "limits.md": limits_page,
+    "worker-yaml.md": worker_yaml_page,
 }
 
 

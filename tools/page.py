@@ -1,6 +1,7 @@
 """The page: built from `web/` with a Node that comes from PyPI, so that none is needed on the machine.
 
     python -m tools.page build     make src/shopfloor/server/page, where web/ has changed
+    python -m tools.page is-built  exit with 1 if web/ has changed since
     python -m tools.page types     make web/src/api/schema.d.ts from what the server says of itself
     python -m tools.page check     types and style of web/
     python -m tools.page test      the tests of web/
@@ -30,14 +31,19 @@ class PageNotBuilt(Exception):
 
 
 def build() -> None:
-    """Makes the page, unless it is there already and is of these sources."""
-    now = made_from()
-    if _stamp(MADE) == now and (MADE / "index.html").is_file():
+    """Build the page, unless it is built from these sources already."""
+    if is_built():
         return
+    now = made_from()
     _install()
     _say("building the page")
     npm("run", "--silent", "build", "--", "--logLevel", "warn")
     (MADE / _STAMP).write_text(now)
+
+
+def is_built() -> bool:
+    """Whether the built page is up to date with `web/`."""
+    return _stamp(MADE) == made_from() and (MADE / "index.html").is_file()
 
 
 def made_from() -> str:
@@ -119,6 +125,8 @@ def main(args: list[str]) -> int:
     what = {"build": build, "types": types, "check": check, "test": test}
     try:
         match args:
+            case ["is-built"]:
+                return 0 if is_built() else 1
             case [one] if one in what:
                 what[one]()
             case ["npm", *rest]:

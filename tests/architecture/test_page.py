@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -21,16 +18,6 @@ def test_the_types_are_those_of_the_servers_description(tmp_path: Path) -> None:
     write_types(made, page.npm)
     committed = ROOT / "web" / "src" / "api" / "schema.d.ts"
     assert made.read_text() == committed.read_text(), "stale: run `make types`"
-
-
-def test_a_wheel_has_the_page_in_it_and_needs_no_node(tmp_path: Path) -> None:
-    asked = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, ROOT]
-    subprocess.run(asked, check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
-    assert "shopfloor/server/page/index.html" in names
-    assert any(re.fullmatch(r"shopfloor/server/page/assets/index-[\w-]+\.js", name) for name in names)
-    assert not any("node_modules" in name for name in names)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "web" / "src")))
@@ -59,5 +46,6 @@ def test_the_sources_decide_whether_the_page_is_built_anew() -> None:
     added.touch()
     try:
         assert page.made_from() != before
+        assert not page.is_built()
     finally:
         added.unlink()

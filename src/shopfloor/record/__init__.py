@@ -1,7 +1,6 @@
 """Files: the one writer of a log, its readers, its repair, and the live events."""
 
 from shopfloor.record.attendance import host_file, is_attended, is_host_alive
-from shopfloor.record.audit import AuditLog, local_process
 from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import UNKNOWN, FanOut, Sleeper, SubscriberStats, Subscription, wake
 from shopfloor.record.files import (
@@ -21,7 +20,6 @@ from shopfloor.record.storage import Storage
 
 __all__ = [
     "UNKNOWN",
-    "AuditLog",
     "Cursor",
     "Durability",
     "FanOut",
@@ -42,7 +40,6 @@ __all__ = [
     "is_host_alive",
     "is_locked",
     "last_entry",
-    "local_process",
     "lock",
     "lock_file",
     "make_folder",
