@@ -24,9 +24,9 @@ from shopfloor.adapters.local import LocalLogs
 from shopfloor.log import RunCompleted, new_run_id
 from shopfloor.ports import Bus
 from shopfloor.record import Storage
-from shopfloor.server import Tokens, create_app, serve
+from shopfloor.server import create_app, serve
 from shopfloor.server.sse import log_frame
-from shopfloor.wiring import local_office
+from shopfloor.wiring import access_control, local_office
 
 CLIENTS = 100
 EVENTS_PER_SECOND = 20
@@ -84,7 +84,7 @@ async def _write(task: Task, bus: Bus | None = None) -> None:
 
 async def _serve(task: Task) -> None:
     storage = Storage(Path(task.storage))
-    token = Tokens(storage.tokens).admin_token()
+    token = await access_control(storage).admin_token()
     async with local_office(storage, is_server=True) as office, anyio.create_task_group() as tasks:
         tasks.start_soon(office.ingest.run)
         if task.events:

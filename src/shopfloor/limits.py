@@ -356,6 +356,8 @@ ORDER_PATIENCE_SECONDS: Final = 60.0
 """How long an order of a run that nobody knows is kept: it may yet be dispatched."""
 SUB_RUN_DEPTH: Final = 32
 """How many runs may be above a run."""
+SUB_RUN_CHECK_SECONDS: Final = 5.0
+"""How often a run that waits for a sub-run looks at the log of that, in case nobody tells it of the end."""
 TREE_OPEN_RUNS: Final = 2_000
 """How many runs of a tree may be open at once: queued, running or waiting."""
 TREE_PATIENCE_SECONDS: Final = 5.0

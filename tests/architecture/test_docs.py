@@ -16,10 +16,9 @@ import pytest
 import yaml
 from tools.docs_blocks import example_workers
 
+import shopfloor.ports
 import shopfloor.testing
 from shopfloor.cli.commands import COMMANDS, find_command
-
-import shopfloor.ports
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
+from shopfloor.adapters.local import LocalAudit
 from shopfloor.engine import delete_run, end_orphan, is_orphan, prune
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
 from shopfloor.log import (
@@ -23,7 +24,7 @@ from shopfloor.log import (
     now,
 )
 from shopfloor.ports import RunFilter
-from shopfloor.record import AuditLog, Recorder, Storage, read
+from shopfloor.record import Recorder, Storage, read
 from shopfloor.wiring import Office, local_office, memory_office
 
 
@@ -114,7 +115,7 @@ def test_pruning_goes_by_when_a_run_ended_and_leaves_the_pinned_ones(storage: St
         assert (await office.store.list_runs(RunFilter(), limit=9)).total == 2
 
     with_office(storage, work)
-    written = [(entry["action"], entry["by"], entry["run_id"]) for entry in AuditLog(storage.audit).read()]
+    written = [(entry["action"], entry["by"], entry["run_id"]) for entry in LocalAudit(storage.audit).read()]
     assert sorted(written) == sorted(("run.deleted", "test", run_id) for run_id in runs[1:])
 
 

@@ -16,8 +16,7 @@ from shopfloor.errors import UsageError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import timestamp_of
 from shopfloor.ports import RunItem
-from shopfloor.record import local_process
-from shopfloor.wiring import local_office
+from shopfloor.wiring import local_office, local_process
 
 EXAMPLES = """\
   shopfloor prune --older-than 30d --dry-run         say what would be deleted, and delete nothing

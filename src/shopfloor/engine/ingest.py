@@ -117,6 +117,8 @@ class Ingest:
         """How often all logs that have not ended are looked at."""
         self._followed: dict[str, _Followed] = {}
         self._mark = 0
+        self._forgotten_at = 0
+        """The mark when the feed forgot last."""
         self._listeners: list[_Listener] = []
 
     async def catch_up(self, *, everything: bool = False) -> int:
@@ -157,14 +159,14 @@ class Ingest:
 
     async def _forget_opened(self) -> None:
         """Have the feed forget which logs were opened when they have become many."""
-        if self._mark < self._forget_at:
+        if self._mark - self._forgotten_at < self._forget_at:
             return
         # First in the store: should this process end in between, all of them are looked at once more.
         await self._store.apply([], mark=1)
         mark = await self._feed.forget_opened(self._mark)
         if mark == self._mark:
             await self._store.apply([], mark=mark)
-        self._mark = mark
+        self._mark = self._forgotten_at = mark
 
     async def _begin(self, *, everything: bool) -> None:
         self._mark = await self._store.mark()

@@ -17,7 +17,13 @@ from shopfloor.engine.run_service import RunService
 from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.tree_limit import TreeLimiter
 from shopfloor.errors import StepFailed, StorageError, StoreError, TreeLimit
-from shopfloor.limits import STORAGE_PATIENCE_SECONDS, STORAGE_RETRY_SECONDS, SUB_RUN_DEPTH, TREE_OPEN_RUNS
+from shopfloor.limits import (
+    STORAGE_PATIENCE_SECONDS,
+    STORAGE_RETRY_SECONDS,
+    SUB_RUN_CHECK_SECONDS,
+    SUB_RUN_DEPTH,
+    TREE_OPEN_RUNS,
+)
 from shopfloor.log import RunCompleted, Usage, new_run_id
 from shopfloor.ports import RunOrigin, RunRequest
 from shopfloor.views import added, summed
@@ -81,7 +87,9 @@ class SubRuns:
                     self._registry.resume(child)
                 async with attempt.waiting():
                     while (outcome := await outcome_of(self._reader, child)) is None:
-                        await ended.wait()
+                        # The process that ends the sub-run may be another one, which cannot set the event.
+                        with anyio.move_on_after(SUB_RUN_CHECK_SECONDS):
+                            await ended.wait()
             return outcome
         except anyio.get_cancelled_exc_class():
             if attempt.leaving not in ("suspended", "stopped"):
@@ -101,6 +109,8 @@ class SubRuns:
             return
         async with self._limiter.admitted(queued.root_run_id):
             await attempt.child_started(trying, queued.run_id, request.worker, request.input)
+            # Intent before effect: after a power cut the parent must know the sub-run that it has dispatched.
+            await attempt.make_durable()
             await self._service.enqueue(queued)
 
     async def _cancel(self, run_id: str, reason: str) -> None:

@@ -153,7 +153,10 @@ class MemoryLogs:
     async def delete(self, run_id: str) -> None:
         with self._storage.lock:
             self._storage.logs.pop(checked_run_id(run_id), None)
-            self._storage.opened.append(run_id)
+
+    async def announce_deletion(self, run_id: str) -> None:
+        with self._storage.lock:
+            self._storage.opened.append(checked_run_id(run_id))
         self._bus.notify(run_id)
 
     def room(self) -> int:
