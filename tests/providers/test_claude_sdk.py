@@ -129,7 +129,7 @@ def test_it_can_do_all_that_claude_code_can_and_more() -> None:
 def test_without_the_package_it_says_how_to_get_it(tmp_path: Path) -> None:
     (tmp_path / "claude_agent_sdk.py").write_text(NOT_THERE)
     ran = run(launched(), tmp_path, tmp_path)
-    said = "claude-agent-sdk is not installed: pip install 'shopfloor[claude]'"
+    said = "claude-agent-sdk is not installed: install Shopfloor with its extra `claude`"
     assert (ran.returncode, ran.stdout, ran.stderr) == (69, "", f"{said}\n")
     ended = ended_by(ran.returncode, ran.stderr)
     assert ended.error is not None
@@ -141,7 +141,7 @@ def test_a_package_that_has_changed_is_not_guessed_at(tmp_path: Path) -> None:
     ran = run(launched(), tmp_path, tmp_path)
     assert (ran.returncode, ran.stdout) == (69, "")
     assert ran.stderr.startswith("claude-agent-sdk cannot be used (")
-    assert ran.stderr.endswith("): pip install 'shopfloor[claude]'\n")
+    assert ran.stderr.endswith("): install Shopfloor with its extra `claude`\n")
 
 
 @pytest.mark.parametrize("handler", ["their_tools:gone", "no_such_module:add", "their_tools", "their_tools:NUMBER"])

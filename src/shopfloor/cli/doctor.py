@@ -102,6 +102,8 @@ def _server(storage: Storage) -> Finding:
 def _models() -> Finding:
     if importlib.util.find_spec("pydantic_ai") is None:
         return Finding(
-            "note", "model APIs cannot be asked: their libraries are not installed", "pip install 'shopfloor[models]'"
+            "note",
+            "model APIs cannot be asked: their libraries are not installed",
+            "install Shopfloor with its extra `models`",
         )
     return Finding("ok", "model APIs can be asked")

@@ -121,7 +121,7 @@ def test_without_the_extra_the_hint_says_how_to_get_it() -> None:
         "try: models.check('openai/gpt-5')\n"
         "except Exception as error: print(error.code, error.hint)"
     )
-    assert done.stdout == "unknown_model pip install 'shopfloor[models]'\n", done.stderr
+    assert done.stdout == "unknown_model install Shopfloor with its extra `models`\n", done.stderr
 
 
 def test_the_model_server_runs_as_a_process_of_its_own(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from shopfloor.ports import ModelRequest, Reply, ReplyDelta
 if TYPE_CHECKING:
     from shopfloor.adapters.models.remote import RemoteModels
 
-_INSTALL = "pip install 'shopfloor[models]'"
+_INSTALL = "install Shopfloor with its extra `models`"
 
 
 class LocalModels:

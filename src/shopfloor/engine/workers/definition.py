@@ -174,7 +174,7 @@ class CommandStep(_Tried, frozen=True, kw_only=True, tag="command"):
     env: dict[str, str] = {}
     timeout: Positive | None = None
     allow_failure: bool = False
-    """True where any exit code is fine: then `output` has it."""
+    """Whether the step completes with any exit code; `output` then still gets stdout."""
     output: str | None = None
     """The variable that gets what it printed on stdout."""
 

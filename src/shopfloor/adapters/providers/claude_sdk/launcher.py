@@ -33,7 +33,7 @@ _CLI = ClaudeCode()
 
 class ClaudeSdk:
     name = "claude-sdk"
-    install = "pip install 'shopfloor[claude]'"
+    install = "install Shopfloor with its extra `claude`"
     capabilities: Capabilities = msgspec.structs.replace(_CLI.capabilities, own_tools=True, sandbox=True)
 
     @property

@@ -30,7 +30,7 @@ def main() -> int:
 def _cannot(error: ImportError) -> int:
     missing = isinstance(error, ModuleNotFoundError) and error.name == "claude_agent_sdk"
     why = "is not installed" if missing else f"cannot be used ({error})"
-    sys.stderr.write(f"claude-agent-sdk {why}: pip install 'shopfloor[claude]'\n")
+    sys.stderr.write(f"claude-agent-sdk {why}: install Shopfloor with its extra `claude`\n")
     return NO_PACKAGE
 
 
