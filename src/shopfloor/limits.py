@@ -149,6 +149,8 @@ INGEST_GATHER_SECONDS: Final = 0.005
 """How long events wait for others that go into the same transaction."""
 INGEST_PAUSE_SECONDS: Final = 0.045
 """How long after one transaction the next begins, unless it is full."""
+INGEST_TURN_SECONDS: Final = 0.25
+"""How long logs that are written all the time are read on, before the rows of other runs have their turn."""
 INGEST_LOOK_SECONDS: Final = 1.0
 """How often all logs that have not ended are looked at, in case that an event was not told."""
 INGEST_SHORT_BYTES: Final = 16 * 1024

@@ -14,7 +14,8 @@ from shopfloor.ports import RunRequest
 
 pytestmark = pytest.mark.anyio
 
-SCRIPTS = {"well": "echo out; echo err >&2", "badly": "echo before; exit 3", "killed": "kill -KILL $$"}
+# Two streams of a command have no order between them.
+SCRIPTS = {"well": "echo out", "stderr": "echo err >&2", "badly": "echo before; exit 3", "killed": "kill -KILL $$"}
 
 
 def command_steps(floor: Floor, run_id: str) -> list[dict[str, Any]]:

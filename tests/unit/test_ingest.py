@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from random import Random
 
 import anyio
 import msgspec
@@ -11,13 +12,13 @@ import pytest
 from tests.ingests import ingest_of
 from tests.patience import PATIENCE
 
-from shopfloor.adapters.local import LocalLogReader
+from shopfloor.adapters.local import LocalBus, LocalLogFeed, LocalLogReader, LocalLogs
 from shopfloor.adapters.memory import MemoryStore
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.cli.list import table
 from shopfloor.cli.style import Style
-from shopfloor.engine import reconcile
-from shopfloor.log import AssistantMessage, RunCompleted, RunStarted, StepStarted, TextBlock, new_run_id
+from shopfloor.engine import Ingest, reconcile
+from shopfloor.log import FORMAT, AssistantMessage, RunCompleted, RunStarted, StepStarted, TextBlock, new_run_id
 from shopfloor.ports import Change, RunFilter, RunItem
 from shopfloor.record import Recorder, Storage
 from shopfloor.server.shapes import item_of
@@ -353,3 +354,56 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
             await store.close()
 
     anyio.run(follow)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_are_whole_where_ingest_was_cancelled_in_the_middle_of_long_logs(storage: Storage, seed: int) -> None:
+    random = Random(seed)
+
+    async def main() -> None:
+        bus, store = LocalBus(storage), MemoryStore()
+        ingest = Ingest(LocalLogFeed(storage), store, bus)
+        run_ids = [new_run_id() for _ in range(4)]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ingest.run)
+            async with anyio.create_task_group() as writers:
+                for run_id in run_ids:
+                    writers.start_soon(_write_long, LocalLogs(storage, bus=bus), run_id, random)
+            await anyio.sleep(random.random() * 0.06)
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(PATIENCE):
+            await ingest.catch_up()
+        for run_id in run_ids:
+            item = await store.get_run(run_id)
+            assert item is not None
+            assert (item.row.status, item.row.last_seq, item.has_transcript) == ("completed", 42, True)
+
+    anyio.run(main)
+
+
+async def _write_long(logs: LocalLogs, run_id: str, random: Random) -> None:
+    async with logs.open(run_id) as log:
+        await log.append(RunStarted(name="long", kind="agent", attempt=1, host="h", format=FORMAT))
+        for _ in range(40):
+            text = TextBlock(fidelity="router", text="x" * 900)
+            await log.append(AssistantMessage(blocks=[text]), path="step")
+            await anyio.sleep(random.random() * 0.002)
+        await log.append(RunCompleted(name="long", kind="agent", status="completed"))
+
+
+def test_a_log_whose_last_line_is_no_event_is_listed_and_taken_up_once(storage: Storage) -> None:
+    run_id = new_run_id()
+
+    async def main() -> None:
+        store = MemoryStore()
+        async with LocalLogs(storage).open(run_id) as log:
+            await log.append(RunStarted(name="cut", kind="agent", attempt=1, host="h", format=FORMAT))
+        with storage.log_path(run_id).open("ab") as file:
+            file.write(b'{"seq":2,"type":"nonsense"}\n')
+        with anyio.fail_after(PATIENCE):
+            assert await ingest_of(storage, store).catch_up() == 1
+        item = await store.get_run(run_id)
+        assert item is not None
+        assert item.row.last_seq == 1
+
+    anyio.run(main)

@@ -22,6 +22,7 @@ from shopfloor.errors import (
     DatabaseLost,
     ExecutionCancelled,
     HostStopped,
+    LogBusy,
     LogClosed,
     OutcomeUnknown,
     RunFailed,
@@ -139,8 +140,8 @@ class Attempt:
         try:
             return await self._append(payload, place, child_run_id=child_run_id, at=at)
         except BaseException as error:
-            if not isinstance(error, ShopfloorError | asyncio.CancelledError):
-                # For example without memory: the log may have the event, so nothing may follow it.
+            if isinstance(error, LogBusy) or not isinstance(error, ShopfloorError | asyncio.CancelledError):
+                # The log belongs to another host, or may have the event (as without memory): nothing may follow it.
                 self.lost = error
                 self.leave("stopped")
             raise
@@ -148,6 +149,12 @@ class Attempt:
             self._writing -= 1
             if not self._writing:
                 self._written.set()
+
+    async def _retry_storage(self, deadline: float) -> None:
+        """Wait a moment before the storage is asked again; raise its error where there is no time left for that."""
+        if time.monotonic() > deadline or self.cancellation.forced.is_set() or self.leash.loose:
+            raise  # noqa: PLE0704 - called while the error is handled
+        await anyio.sleep(STORAGE_RETRY_SECONDS)
 
     async def _append(self, payload: Payload, place: Place, *, child_run_id: str | None, at: str | None) -> Entry:
         deadline = time.monotonic() + STORAGE_PATIENCE_SECONDS
@@ -157,9 +164,7 @@ class Attempt:
                     payload, path=place.path, iteration=place.iteration, child_run_id=child_run_id, at=at
                 )
             except StorageError:
-                if time.monotonic() > deadline or self.cancellation.forced.is_set() or self.leash.loose:
-                    raise
-                await anyio.sleep(STORAGE_RETRY_SECONDS)
+                await self._retry_storage(deadline)
             else:
                 self._last_seq = max(self._last_seq, entry.seq)
                 self.occupancy.stir()
@@ -205,8 +210,13 @@ class Attempt:
         return self._log.is_durable
 
     async def make_durable(self) -> None:
-        """Returns when all that is written is on disk."""
-        await self._log.make_durable()
+        """Return when every event that was appended is durable. Waits for a disk that refuses, as `append` does."""
+        deadline = time.monotonic() + STORAGE_PATIENCE_SECONDS
+        while True:
+            try:
+                return await self._log.make_durable()
+            except StorageError:
+                await self._retry_storage(deadline)
 
     def said(self, place: Place) -> list[Said]:
         return self.journal.said.get(place, [])

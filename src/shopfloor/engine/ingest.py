@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import anyio
-import anyio.from_thread
 import anyio.to_thread
 import msgspec
 
@@ -24,10 +23,12 @@ from shopfloor.limits import (
     INGEST_RETRY_SECONDS,
     INGEST_RUNS,
     INGEST_SHORT_BYTES,
+    INGEST_TURN_SECONDS,
 )
-from shopfloor.log import Entry, Event, decode
+from shopfloor.log import Entry, Event, RunCompleted, decode
 from shopfloor.ports import Bus, Change, Folded, Gone, LogFeed, LogNews, RunItem, RunsSubscription, Store
 from shopfloor.views import (
+    Archive,
     ArchiveEntry,
     RunRow,
     SearchState,
@@ -39,6 +40,7 @@ from shopfloor.views import (
 )
 
 _encode = msgspec.json.Encoder().encode
+_OUTCOME = RunCompleted.event_type
 
 
 class _FoldState(msgspec.Struct, frozen=True):
@@ -59,21 +61,23 @@ class _Followed:
         self.row = row
         self.state = state
         self.seq = row.last_seq
-        """Of the last event that was read; the row does not know those that nobody understands."""
+        """Of the last event that was understood. Lines after it are read again: a repair may take them away."""
         self.short: list[Entry] | None = None if self.seq else []
         """All of the log so far, as long as it is short."""
 
-    def fold(self, entries: list[Entry], whole: Callable[[], Iterable[Entry]]) -> Change | None:
-        """What these entries change. `whole` gives all of a long log, at its end: no fold has to hold all of it."""
-        short = None if self.short is None else [*self.short, *entries]
+    def fold(self, entries: list[Entry], archived: Callable[[], bytes | None]) -> Change | None:
+        """What these entries change. `archived` gives the archive of a long log that has ended."""
         events = list(_events(entries))
-        row = row_fold(self.row, events) if events else self.row
-        archived = archive(_events(whole() if short is None else short)) if row.ended else []
-        self.seq, self.row, waits = entries[-1].seq, row, self.row.waits
-        is_short = short is not None and sum(len(entry.raw) for entry in short) <= INGEST_SHORT_BYTES
-        self.short = short if is_short and not row.ended else None
         if not events:
             return None
+        short = None if self.short is None else [*self.short, *entries]
+        row = row_fold(self.row, events)
+        packed = None
+        if row.ended:
+            packed = archived() if short is None else pack(archive(_events(short)))
+        self.seq, self.row, waits = events[-1].seq, row, self.row.waits
+        is_short = short is not None and sum(len(entry.raw) for entry in short) <= INGEST_SHORT_BYTES
+        self.short = short if is_short and not row.ended else None
         timeline, told = timeline_fold(self.state.timeline, events, waits)
         search, pieces = search_fold(self.state.search, row, events)
         self.state = _FoldState(timeline, search)
@@ -81,15 +85,22 @@ class _Followed:
             row=row,
             state=b"" if row.ended else _encode(self.state),
             timeline=told,
-            archive=pack(archived) if archived else None,
+            archive=packed,
             search=pieces,
             search_stopped_at=search.stopped_at,
         )
 
 
-def pack(entries: list[ArchiveEntry]) -> bytes:
+def pack(entries: list[ArchiveEntry]) -> bytes | None:
+    """Compress an archive; None where it has no entries."""
     # A fixed time, so that the same log gives the same bytes.
-    return gzip.compress(_encode(entries), 6, mtime=0)
+    return gzip.compress(_encode(entries), 6, mtime=0) if entries else None
+
+
+def _archive_in(archives: Mapping[str, bytes | None], run_id: str) -> bytes | None:
+    if run_id not in archives:
+        raise _Unreadable
+    return archives[run_id]
 
 
 class _Unreadable(Exception):
@@ -119,6 +130,10 @@ class Ingest:
         self._mark = 0
         self._forgotten_at = 0
         """The mark when the feed forgot last."""
+        self._is_behind = False
+        """Whether logs had more events than there was time for."""
+        self._gone: set[str] = set()
+        """Runs whose deletion was reported lately."""
         self._listeners: list[_Listener] = []
 
     async def catch_up(self, *, everything: bool = False) -> int:
@@ -138,37 +153,39 @@ class Ingest:
                     while True:
                         if not await self.step():
                             await self._forget_opened()
-                        await self._take_until_look(live)
+                        await self._take_published_for(live, 0.0 if self._is_behind else self._look_seconds)
                 except Exception as error:
                     if not is_temporary(error):
                         raise
-                    # From what the store has, once more.
-                    self._followed.clear()
                     await anyio.sleep(INGEST_RETRY_SECONDS)
 
-    async def _take_until_look(self, live: RunsSubscription) -> None:
-        """Take up what is published, until it is time to look at all logs that have not ended."""
-        look_at = anyio.current_time() + self._look_seconds
-        while (left := look_at - anyio.current_time()) > 0:
-            await live.wait(left)
+    async def _take_published_for(self, live: RunsSubscription, seconds: float) -> None:
+        """Take up what is published, once at least, until it is time to look at all logs that have not ended."""
+        until = anyio.current_time() + seconds
+        while True:
+            await live.wait(max(until - anyio.current_time(), 0.0))
             # What comes together shares a transaction, and the first does not wait for long.
             await anyio.sleep(INGEST_GATHER_SECONDS)
             if published := live.drain():
                 await self._take_published(published)
                 await anyio.sleep(INGEST_PAUSE_SECONDS)
+            if anyio.current_time() >= until:
+                return
 
     async def _forget_opened(self) -> None:
         """Have the feed forget which logs were opened when they have become many."""
         if self._mark - self._forgotten_at < self._forget_at:
             return
         # First in the store: should this process end in between, all of them are looked at once more.
-        await self._store.apply([], mark=1)
+        await self._store.apply([], mark=0)
         mark = await self._feed.forget_opened(self._mark)
         if mark == self._mark:
             await self._store.apply([], mark=mark)
         self._mark = self._forgotten_at = mark
 
     async def _begin(self, *, everything: bool) -> None:
+        # From what the store has: where this was cancelled before, it may have folded events that were not stored.
+        self._followed.clear()
         self._mark = await self._store.mark()
         await self._take_up(await self._store.open_runs())
         # A store that has taken up nothing is new: the feed tells only of the logs that were opened last.
@@ -182,7 +199,7 @@ class Ingest:
         """Look at the logs that were opened, and at all that have not ended. Gives the number of events."""
         opened, mark = await self._feed.opened(self._mark)
         await self._take_up(opened)
-        taken = await self._look([*self._followed], named=opened)
+        taken = await self._look([*self._followed], named=frozenset(opened))
         if mark != self._mark:
             await self._store.apply([], mark=mark)
             self._mark = mark
@@ -206,37 +223,40 @@ class Ingest:
             elif new or not entries:
                 behind.append(run_id)
         await self._keep(await self._fold(found))
-        return sum(map(len, found.values())) + await self._look(behind, named=behind)
+        return sum(map(len, found.values())) + await self._look(behind, named=frozenset(behind))
 
-    async def _look(self, run_ids: Sequence[str], *, named: Sequence[str]) -> int:
+    async def _look(self, run_ids: Sequence[str], *, named: Collection[str]) -> int:
         """Take up what the logs of these runs have; give the number of events. Those `named` may be deleted."""
         changes, events, left = await self._batch(run_ids, named)
         taken = events
-        while left:
+        # A log that is written all the time would hold back the rows of every other run.
+        until = anyio.current_time() + INGEST_TURN_SECONDS
+        while left and anyio.current_time() < until:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._keep, changes)
                 # There is more: it is read and folded while this is stored.
                 changes, events, left = await self._batch(left, named)
             taken += events
         await self._keep(changes)
+        self._is_behind = bool(left)
         return taken
 
-    async def _batch(self, run_ids: Sequence[str], named: Sequence[str]) -> tuple[list[Change], int, list[str]]:
+    async def _batch(self, run_ids: Sequence[str], named: Collection[str]) -> tuple[list[Change], int, list[str]]:
         """About as much as goes into one transaction, the number of events, and the runs that are left."""
         places = {run_id: one.seq for run_id in run_ids if (one := self._followed.get(run_id)) is not None}
         news = await self._feed.news(places, limit=INGEST_EVENTS) if places else {}
         found = {run_id: one.entries for run_id, one in news.items() if one.entries}
         again = {run_id for run_id, one in news.items() if not one.entries and await self._is_cut(run_id, one, named)}
         changes = await self._fold(found)
-        again |= {
-            run_id for run_id in found if run_id in self._followed and self._followed[run_id].seq > places[run_id]
-        }
-        events = sum(map(len, found.values()))
+        # A log of which nothing was understood, or whose whole could not be read, is left to the next look.
+        done = {run_id for run_id in found if run_id not in self._followed}
+        again |= {run_id for run_id in found.keys() - done if self._followed[run_id].seq > places[run_id]}
+        events = sum(len(entries) for run_id, entries in found.items() if run_id in done or run_id in again)
         # With fewer than were asked for, all logs were looked at that can be read.
         more = places.keys() - news.keys() if events >= INGEST_EVENTS else set[str]()
         return changes, events, [run_id for run_id in places if run_id in again or run_id in more]
 
-    async def _is_cut(self, run_id: str, news: LogNews, named: Sequence[str]) -> bool:
+    async def _is_cut(self, run_id: str, news: LogNews, named: Collection[str]) -> bool:
         """See to a log that has no more events; tell whether it has lost its end, so that its views are made anew."""
         followed = self._followed[run_id]
         if news.reset is not None:
@@ -255,29 +275,35 @@ class Ingest:
         return False
 
     async def _fold(self, found: Mapping[str, list[Entry]]) -> list[Change]:
-        return await anyio.to_thread.run_sync(self._fold_all, found) if found else []
+        archives: dict[str, bytes | None] = {}
+        for run_id, entries in found.items():
+            if self._followed[run_id].short is None and any(entry.type == _OUTCOME for entry in entries):
+                with suppress(_Unreadable):
+                    archives[run_id] = await self._archive_of(run_id, entries[-1].seq)
+        return await anyio.to_thread.run_sync(self._fold_all, found, archives) if found else []
 
-    def _fold_all(self, found: Mapping[str, list[Entry]]) -> list[Change]:
+    def _fold_all(self, found: Mapping[str, list[Entry]], archives: Mapping[str, bytes | None]) -> list[Change]:
         changes: list[Change] = []
         for run_id, entries in found.items():
             followed = self._followed[run_id]
-            # A log that is gone since, or cannot be read just now, changes nothing.
+            # A long log that cannot be read as a whole just now is left to the next look.
             with suppress(_Unreadable):
-                if change := followed.fold(entries, partial(self._whole, run_id, entries[-1].seq)):
+                if change := followed.fold(entries, partial(_archive_in, archives, run_id)):
                     changes.append(change)
             if followed.row.ended:
                 del self._followed[run_id]
         return changes
 
-    def _whole(self, run_id: str, last: int) -> Iterator[Entry]:
-        """All of a log up to the event `last`, in a thread of ours."""
-        seq = 0
+    async def _archive_of(self, run_id: str, last: int) -> bytes | None:
+        """The archive of a long log, up to the event `last`. It is read in parts: it may not fit into memory."""
+        made, seq = Archive(), 0
         while seq < last:
-            read = anyio.from_thread.run(partial(self._feed.news, {run_id: seq}, limit=INGEST_EVENTS)).get(run_id)
-            if read is None or not read.entries:
+            news = (await self._feed.news({run_id: seq}, limit=INGEST_EVENTS)).get(run_id)
+            if news is None or not news.entries:
                 raise _Unreadable
-            yield from read.entries
-            seq = read.entries[-1].seq
+            await anyio.to_thread.run_sync(lambda entries: made.take(_events(entries)), news.entries)
+            seq = news.entries[-1].seq
+        return await anyio.to_thread.run_sync(lambda: pack(made.finish()))
 
     async def _keep(self, changes: list[Change]) -> None:
         if changes:
@@ -327,8 +353,11 @@ class Ingest:
             self._put(item.row.id, item)
 
     async def _tell_gone(self, run_id: str) -> None:
-        """A run that has no log, and no row either, was deleted, by whichever process."""
-        if self._listeners and await self._store.get_run(run_id) is None:
+        """Report once that a run is deleted: it has neither a log nor a row. The bus and the feed both name it."""
+        if self._listeners and run_id not in self._gone and await self._store.get_run(run_id) is None:
+            if len(self._gone) >= INGEST_RUNS:
+                self._gone.clear()
+            self._gone.add(run_id)
             self._put(run_id, Gone(run_id))
 
     def _put(self, run_id: str, news: RunItem | Gone) -> None:

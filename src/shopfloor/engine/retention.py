@@ -49,9 +49,6 @@ async def _erase_all(ports: StoragePorts, family: list[RunItem]) -> list[str]:
     for run_id in gone:
         await erase(ports, run_id)
     await ports.queue.forget(gone)
-    # Now that the rows are gone, too: whoever hears of it looks at once.
-    for run_id in gone:
-        await ports.logs.announce_deletion(run_id)
     return gone
 
 
@@ -60,6 +57,8 @@ async def erase(ports: StoragePorts, run_id: str) -> None:
     await ports.store.bury(run_id)
     await ports.logs.delete(run_id)
     await ports.store.delete(run_id)
+    # After the row: a process that hears of the deletion looks for the row at once.
+    await ports.logs.announce_deletion(run_id)
 
 
 async def prune(ports: StoragePorts, *, before: str, by: str, force: bool = False) -> int:

@@ -87,6 +87,9 @@ class SubRuns:
                     self._registry.resume(child)
                 async with attempt.waiting():
                     while (outcome := await outcome_of(self._reader, child)) is None:
+                        if ended.is_set():
+                            # The outcome is not readable yet.
+                            await anyio.sleep(STORAGE_RETRY_SECONDS)
                         # The process that ends the sub-run may be another one, which cannot set the event.
                         with anyio.move_on_after(SUB_RUN_CHECK_SECONDS):
                             await ended.wait()

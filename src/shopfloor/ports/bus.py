@@ -22,7 +22,8 @@ class Subscription(Protocol):
     def drain(self) -> list[Entry | Gap | Delta]:
         """What was published since the last call, in order, with a gap where the buffer had no room; never waits.
 
-        An empty list after a wake-up says that something happened to the log which is no event of this process.
+        After `notify` the next call gives an empty list, once, whatever is pending: the log has to be looked at, since
+        something happened to it which is no event of this process. The call after that gives what is pending.
         """
         ...
 

@@ -7,7 +7,10 @@ from typing import Protocol
 
 class Hosts(Protocol):
     async def is_alive(self, host: str) -> bool:
-        """Whether that process exists, though it may be stopped."""
+        """Whether that process may still write logs. It may be stopped.
+
+        With a lease, a process that is silent for longer than its lease is not alive, and its appends are refused.
+        """
         ...
 
     async def is_dedicated(self, host: str) -> bool:

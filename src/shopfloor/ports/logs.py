@@ -38,7 +38,12 @@ class Log(Protocol):
         child_run_id: str | None = None,
         at: str | None = None,
     ) -> Entry:
-        """Returns when the log's authority has the event. `at` is its time, where it is not that of writing."""
+        """Append an event and return its entry when the log's authority has it.
+
+        The outcome and events `step.*` are durable then. `at` is the event's time, where it is not that of writing.
+        Raises `InvalidEvent`, `RunEnded`, `LogClosed`, `StorageError`, and `LogBusy` where another host has taken the log
+        over: the event is not in the log then.
+        """
         ...
 
     @property
@@ -51,7 +56,7 @@ class Log(Protocol):
         ...
 
     def append_now(self, payload: Payload) -> Entry:
-        """Append without the event loop, from any thread."""
+        """Append without the event loop, from any thread. May block while the storage does."""
         ...
 
     def publish_delta(self, delta: Delta) -> None:
@@ -66,12 +71,15 @@ class LogCopy(Protocol):
     def size(self) -> int: ...
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """All of them, a piece at a time; to be called once. Fewer where the log has lost its end meanwhile."""
+        """All of them, a piece at a time; to be called once. Fewer where the log has lost its end or was deleted."""
         ...
 
 
 class LogReader(Protocol):
-    """Logs as anybody may read them, whoever writes them."""
+    """Logs as anybody may read them, whoever writes them. What `append` has returned is readable in every process.
+
+    Every method raises `InvalidRunId` for a text that is no run id.
+    """
 
     async def page(self, run_id: str, *, after: int = 0, before: int | None = None, limit: int) -> list[Entry] | None:
         """The events with `after < seq < before`, the first `limit` of them; None where there is no such log.
@@ -119,7 +127,8 @@ class LogNews(msgspec.Struct, frozen=True, kw_only=True):
     entries: list[Entry] = []
     """About a chunk of the events that follow; there may be more. Empty where there are none for now."""
     reset: Reset | None = None
-    """Set where the log ends before the place that was asked for; `entries` is empty then."""
+    """Set where the log ends before the place that was asked for; `entries` is empty then. A log that has lost its end
+    and has grown past that place again is not noticed."""
     is_missing: bool = False
     """Whether there is no such log."""
     is_written: bool = False
@@ -144,7 +153,8 @@ class LogFeed(Protocol):
     async def opened(self, after: int) -> tuple[list[str], int]:
         """The runs whose logs were opened or deleted after the mark `after`, and the mark of now.
 
-        The mark 0 is before everything. Runs may be named that were named before.
+        The mark 0 is before everything, and so is a mark that this storage never gave. Runs may be named that were
+        named before. One process keeps the views of a storage: what it has forgotten is named to nobody.
         """
         ...
 
@@ -178,7 +188,10 @@ class Logs(Protocol):
         ...
 
     def open(self, run_id: str, *, parent_run_id: str | None = None) -> AbstractAsyncContextManager[Log]:
-        """The log of a run, made if there is none, repaired if a crash tore it."""
+        """The log of a run, made if there is none, repaired if a crash tore it.
+
+        Raises `LogBusy` where another process has it open for writing, `InvalidRunId`, `StorageError`.
+        """
         ...
 
     async def delete(self, run_id: str) -> None:

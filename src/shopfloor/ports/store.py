@@ -154,7 +154,10 @@ class Store(Protocol):
         ...
 
     async def apply(self, changes: Sequence[Change], *, mark: int | None = None) -> None:
-        """All of them in one transaction; with it the mark up to which the feed of logs is taken up, if it is given."""
+        """Apply them in one transaction, and calls in their order.
+
+        `mark` is stored with them: the one up to which the feed of logs is taken up.
+        """
         ...
 
     async def known_runs(self) -> set[str]:

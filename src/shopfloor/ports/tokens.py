@@ -68,7 +68,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Tokens(Protocol):
     @property
     def storage_name(self) -> str:
-        """A short name that tells this storage from others on the same machine."""
+        """A short name of this storage, the same in every process that uses it. Cookies are named after it."""
         ...
 
     async def read(self) -> Access:

@@ -301,6 +301,13 @@ class Recorder:
             finally:
                 self._syncing = False
 
+    def make_durable(self) -> None:
+        """Force everything that was written to disk. Raises a `StorageError` where the disk refuses."""
+        self.sync_pending()
+        with self._lock:
+            if self._failure is not None:
+                self._mend()
+
     @property
     def on_disk(self) -> bool:
         """Whether all that was written is on disk, as far as this durability goes."""

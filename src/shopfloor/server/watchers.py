@@ -44,7 +44,9 @@ class ClientTracker:
     @asynccontextmanager
     async def watching(self, run_id: str, *, bound: bool = True) -> AsyncGenerator[None]:
         """Count a client of this run, which is bound to its clients from now on, or no longer."""
-        await self._served.watchers.enter(run_id, bound=bound)
+        # A request that is cancelled meanwhile is counted as a whole, and leaves below.
+        with anyio.CancelScope(shield=True):
+            await self._served.watchers.enter(run_id, bound=bound)
         try:
             yield
         finally:

@@ -1,6 +1,6 @@
 """Pure functions from a log to a shape that somebody reads. No clock, no I/O."""
 
-from shopfloor.views.archive import ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
+from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.brief import brief
 from shopfloor.views.calls_below import CallsBelow, join_call_id, split_call_id
 from shopfloor.views.finding import Finder, Found
@@ -94,6 +94,7 @@ __all__ = [
     "RATE_LIMIT",
     "ROW_PIECE",
     "SPAN_EVENTS",
+    "Archive",
     "ArchiveEntry",
     "BlockEnd",
     "BlockStart",

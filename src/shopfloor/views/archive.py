@@ -10,7 +10,7 @@ import msgspec
 
 from shopfloor.limits import ARCHIVE_ARGS_BYTES, ARCHIVE_RESULT_BYTES
 from shopfloor.log import AssistantMessage, CommandBlock, Event, TextBlock, ToolCall, ToolResult, UserMessage
-from shopfloor.views.partial_messages import without_pieces
+from shopfloor.views.partial_messages import PartialMessages
 from shopfloor.views.text import as_text, cut
 
 Role = Literal["user", "assistant"]
@@ -39,11 +39,12 @@ class ArchiveEntry(msgspec.Struct, gc=False):
     content: list[Item]
 
 
-class _Archive:
+class Archive:
     """The entries so far, and the text that the last of them ends with, as long as more of it may come."""
 
     def __init__(self) -> None:
-        self.entries: list[ArchiveEntry] = []
+        self._entries: list[ArchiveEntry] = []
+        self._partial = PartialMessages()
         self._content: list[Item] = []
         self._role = ""
         self._place: tuple[str, str] | None = None
@@ -51,15 +52,50 @@ class _Archive:
         self._size = 0
         self._capped = False
 
-    def add(self, role: Role, item: Item) -> None:
-        self.end_text()
+    def take(self, events: Iterable[Event]) -> None:
+        """Add the next events of a log."""
+        for event in self._partial.take_all(events):
+            self._take(event)
+
+    def finish(self) -> list[ArchiveEntry]:
+        """Return the entries. No more events may follow."""
+        for event in self._partial.rest():
+            self._take(event)
+        self._end_text()
+        return self._entries
+
+    def _take(self, event: Event) -> None:
+        match event.payload:
+            case AssistantMessage() as message:
+                for block in message.blocks:
+                    if isinstance(block, TextBlock):
+                        place = (event.path, block.stream or message.message_id or str(event.seq))
+                        self._say(place, block.text, capped=block.stream is not None)
+            case ToolCall() as call:
+                # From the event, not from the block in the message, which tells of the same call.
+                args = cut(as_text(call.input), ARCHIVE_ARGS_BYTES)
+                self._add("assistant", ToolCallItem(call.call_id, call.name, args))
+            case ToolResult() as result:
+                said = result.error if result.error is not None else as_text(result.output)
+                self._add("user", ToolResultItem(result.call_id, cut(said, ARCHIVE_RESULT_BYTES)))
+            case UserMessage() as message:
+                for block in message.blocks:
+                    if isinstance(block, TextBlock):
+                        self._add("user", TextItem(block.text))
+                    elif isinstance(block, CommandBlock):
+                        self._add("user", TextItem(shown_command(block)))
+            case _:
+                pass
+
+    def _add(self, role: Role, item: Item) -> None:
+        self._end_text()
         self._turn(role)
         self._content.append(item)
 
-    def say(self, place: tuple[str, str], text: str, *, capped: bool) -> None:
+    def _say(self, place: tuple[str, str], text: str, *, capped: bool) -> None:
         """Text that comes in pieces. A command's output is capped as a tool's is; what an agent says is not."""
         if place != self._place:
-            self.end_text()
+            self._end_text()
             self._turn("assistant")
             self._place, self._parts, self._size, self._capped = place, [], 0, capped
         if not self._capped or self._size <= ARCHIVE_RESULT_BYTES:
@@ -67,7 +103,7 @@ class _Archive:
         if self._capped:
             self._size += len(text.encode())
 
-    def end_text(self) -> None:
+    def _end_text(self) -> None:
         if self._place is not None:
             text = "".join(self._parts)
             text = cut(text, ARCHIVE_RESULT_BYTES, whole=self._size) if self._capped else text
@@ -77,7 +113,7 @@ class _Archive:
     def _turn(self, role: Role) -> None:
         if role != self._role:
             self._role, self._content = role, []
-            self.entries.append(ArchiveEntry(role, self._content))
+            self._entries.append(ArchiveEntry(role, self._content))
 
 
 def shown_command(block: CommandBlock) -> str:
@@ -88,28 +124,6 @@ def shown_command(block: CommandBlock) -> str:
 
 
 def archive(events: Iterable[Event]) -> list[ArchiveEntry]:
-    made = _Archive()
-    for event in without_pieces(events):
-        match event.payload:
-            case AssistantMessage() as message:
-                for block in message.blocks:
-                    if isinstance(block, TextBlock):
-                        place = (event.path, block.stream or message.message_id or str(event.seq))
-                        made.say(place, block.text, capped=block.stream is not None)
-            case ToolCall() as call:
-                # From the event, not from the block in the message, which tells of the same call.
-                args = cut(as_text(call.input), ARCHIVE_ARGS_BYTES)
-                made.add("assistant", ToolCallItem(call.call_id, call.name, args))
-            case ToolResult() as result:
-                said = result.error if result.error is not None else as_text(result.output)
-                made.add("user", ToolResultItem(result.call_id, cut(said, ARCHIVE_RESULT_BYTES)))
-            case UserMessage() as message:
-                for block in message.blocks:
-                    if isinstance(block, TextBlock):
-                        made.add("user", TextItem(block.text))
-                    elif isinstance(block, CommandBlock):
-                        made.add("user", TextItem(shown_command(block)))
-            case _:
-                pass
-    made.end_text()
-    return made.entries
+    made = Archive()
+    made.take(events)
+    return made.finish()

@@ -49,6 +49,20 @@ class PartialMessages:
                 pass
         return [event]
 
+    def take_all(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The events to show when these come."""
+        for event in events:
+            payload = event.payload
+            # Most logs have no pieces: then no message depends on another.
+            if (
+                isinstance(payload, _CONCERNED)
+                if self._open
+                else isinstance(payload, AssistantMessage) and is_piece(payload)
+            ):
+                yield from self.take(event)
+            else:
+                yield event
+
     @property
     def is_open(self) -> bool:
         """Whether there are messages that are not complete."""
@@ -78,15 +92,5 @@ class PartialMessages:
 def without_pieces(events: Iterable[Event]) -> Iterator[Event]:
     """The events with whole messages only. One that was cut off stands where that is known for sure."""
     partial = PartialMessages()
-    for event in events:
-        payload = event.payload
-        # Most logs have no pieces: then no message depends on another.
-        if (
-            isinstance(payload, _CONCERNED)
-            if partial.is_open
-            else isinstance(payload, AssistantMessage) and is_piece(payload)
-        ):
-            yield from partial.take(event)
-        else:
-            yield event
+    yield from partial.take_all(events)
     yield from partial.rest()

@@ -66,6 +66,9 @@ class LocalLogFeed:
             return LogNews(is_written=is_written)
         with Cursor(path, seq, report=_ignore) as cursor:
             items = cursor.poll()
+            # Past lines that are no events, however many there are.
+            while items and not any(map(_is_event, reversed(items))) and (more := cursor.poll()):
+                items = more
         if items and isinstance(items[0], Reset):
             return LogNews(reset=items[0], is_written=is_written)
         if not items:
@@ -79,6 +82,16 @@ class LocalLogFeed:
 
     async def forget_opened(self, mark: int) -> int:
         return self._storage.forget_announced(mark)
+
+
+def _is_event(item: Entry | Reset) -> bool:
+    if isinstance(item, Reset):
+        return True
+    try:
+        decode(item.raw, item.type)
+    except InvalidEvent:
+        return False
+    return True
 
 
 def _ignore(problem: Problem) -> None:

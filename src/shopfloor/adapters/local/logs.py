@@ -71,7 +71,7 @@ class LocalLog:
         return self.recorder.on_disk
 
     async def make_durable(self) -> None:
-        await _on_disk_time(self.recorder.sync_pending)
+        await _on_disk_time(self.recorder.make_durable)
 
     def append_now(self, payload: Payload) -> Entry:
         return self._append(payload)

@@ -63,8 +63,11 @@ class NoticeSender:
             self._late[run_id] = None
         self._has_late.set()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._send_late, name="shopfloor-notices", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._send_late, name="shopfloor-notices", daemon=True)
+            # Without a thread the server finds the events when it looks at the log, and the next notice tries again.
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
 
     def _send(self, run_id: str, now: float) -> bool:
         """Whether it needs no other try."""
@@ -123,6 +126,7 @@ def receive_notices(path: Path, notify: Callable[[str], None]) -> Generator[None
             path.unlink(missing_ok=True)
             receiver.bind(_address(path, opened))
             path.chmod(_MODE)
+            bound = _identity(path)
         except OSError as error:
             _log.warning("events of other processes are shown with a delay: cannot open %s: %s", path, error)
             yield
@@ -132,7 +136,15 @@ def receive_notices(path: Path, notify: Callable[[str], None]) -> Generator[None
             yield
         finally:
             loop.remove_reader(receiver.fileno())
-            path.unlink(missing_ok=True)
+            # Another server may have put a socket of its own there meanwhile.
+            with contextlib.suppress(OSError):
+                if _identity(path) == bound:
+                    path.unlink()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino
 
 
 def _receive(receiver: socket.socket, notify: Callable[[str], None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from shopfloor.adapters.following import follow
 from shopfloor.adapters.local.bus import LocalBus
-from shopfloor.errors import RunNotFound
+from shopfloor.errors import FileMissing, RunNotFound
 from shopfloor.limits import FOLLOW_LOOK_SECONDS, READ_CHUNK_BYTES
 from shopfloor.log import Delta, Entry, Reset
 from shopfloor.ports import Bus, LogCopy
@@ -48,9 +48,12 @@ class LocalLogReader:
         return path if path.exists() else None
 
     async def page(self, run_id: str, *, after: int = 0, before: int | None = None, limit: int) -> list[Entry] | None:
-        path = self._path(run_id)
-        if path is None:
-            return None
+        # A log may be deleted while it is read.
+        with suppress(FileMissing):
+            return await self._page(self._storage.log_path(run_id), after, before, limit)
+        return None
+
+    async def _page(self, path: Path, after: int, before: int | None, limit: int) -> list[Entry]:
         if before is not None and not after:
             # The page above `before` is the last of what stands before it.
             last = last_entry(path)
@@ -71,10 +74,7 @@ class LocalLogReader:
         return is_attended(self._storage.log_path(run_id), host)
 
     async def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
-        path = self._path(run_id)
-        if path is None:
-            raise RunNotFound(f"there is no log of a run {run_id}")
-        with Cursor(path, after, report=_pass_on) as cursor:
+        with self._cursor(run_id, after) as cursor:
             while items := await anyio.to_thread.run_sync(cursor.poll):
                 entries = [item for item in items if isinstance(item, Entry)]
                 if len(entries) < len(items):
@@ -83,10 +83,10 @@ class LocalLogReader:
                 yield entries
 
     async def copy(self, run_id: str) -> LogCopy | None:
-        path = self._path(run_id)
-        if path is None:
-            return None
-        return LocalCopy(path, await anyio.to_thread.run_sync(whole_bytes, path))
+        path = self._storage.log_path(run_id)
+        with suppress(FileMissing):
+            return LocalCopy(path, await anyio.to_thread.run_sync(whole_bytes, path))
+        return None
 
     def follow(
         self, run_id: str, *, after: int = 0, deltas: bool = False, patient: bool = False
@@ -96,8 +96,14 @@ class LocalLogReader:
 
     @contextmanager
     def place(self, run_id: str, after: int) -> Generator[LocalPlace]:
-        with Cursor(self._storage.log_path(run_id), after, report=_pass_on, shared=self._shared) as cursor:
+        with self._cursor(run_id, after, self._shared) as cursor:
             yield LocalPlace(cursor)
+
+    def _cursor(self, run_id: str, after: int, shared: SharedReads | None = None) -> Cursor:
+        try:
+            return Cursor(self._storage.log_path(run_id), after, report=_pass_on, shared=shared)
+        except FileMissing as error:
+            raise RunNotFound(f"there is no log of a run {run_id}") from error
 
 
 class LocalPlace:
@@ -123,11 +129,13 @@ class LocalCopy:
         self.size = size
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        async with await anyio.open_file(self._path, "rb") as file:
-            left = self.size
-            while left and (piece := await file.read(min(left, READ_CHUNK_BYTES))):
-                left -= len(piece)
-                yield piece
+        # A log that is deleted meanwhile has no bytes left.
+        with suppress(FileNotFoundError):
+            async with await anyio.open_file(self._path, "rb") as file:
+                left = self.size
+                while left and (piece := await file.read(min(left, READ_CHUNK_BYTES))):
+                    left -= len(piece)
+                    yield piece
 
 
 def _pass_on(problem: Problem) -> None:
