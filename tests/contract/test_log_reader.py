@@ -459,7 +459,9 @@ async def test_a_follower_gets_what_a_writer_publishes_on_another_bus(kept: Stor
         await log.append(started())
         following = Following(kept.reader.follow(RUN_ID))
         await following.has(1)
+        await following.is_quiet()
         await log.append(said("x"), path="s")
         await following.has(1, 2)
+        await following.is_quiet()
         await log.append(completed())
         assert await following.rest() == [1, 2, 3]
