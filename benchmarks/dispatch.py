@@ -14,7 +14,6 @@ import anyio.from_thread
 from benchmarks.harness import Result, rate, say, scratch
 from benchmarks.queues import counted, peer, until, why_no_taskiq
 from benchmarks.works import NO_STEPS, NOTHING, POLL_SECONDS, Shift, shift, write_workers
-from shopfloor.adapters.local import LocalLogReader
 from shopfloor.log import new_run_id
 from shopfloor.ports import RunOrigin, RunRequest
 from shopfloor.record import Storage
@@ -34,7 +33,7 @@ async def _runs(at_work: Shift, worker: str, count: int) -> float:
 
 async def _starts(at_work: Shift, count: int) -> list[float]:
     """Seconds from dispatch until somebody who follows the log has its first event, one run at a time."""
-    reader = LocalLogReader(at_work.office.storage, bus=at_work.office.bus)
+    reader = at_work.office.reader
     found: list[float] = []
     for _ in range(count):
         run_id = new_run_id()

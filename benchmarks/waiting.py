@@ -20,7 +20,6 @@ import anyio.to_thread
 from benchmarks.harness import Result, rate, resident_bytes, say, scratch
 from benchmarks.startup import first_answer, up
 from benchmarks.works import ASKS, SLEEPS, Shift, shift, write_workers
-from shopfloor.adapters.local import LocalLogReader
 from shopfloor.limits import HOST_SLOTS
 from shopfloor.log import ToolCall, decode
 from shopfloor.ports import CallResult, RunFilter
@@ -32,7 +31,7 @@ _ANSWER_LIMIT_SECONDS = 0.05
 
 async def _answer(at_work: Shift, count: int) -> float:
     """Answers some of those that wait, the oldest first, one after another; the median from order to outcome."""
-    reader = LocalLogReader(at_work.office.storage, bus=at_work.office.bus)
+    reader = at_work.office.reader
     page = await at_work.office.store.list_runs(RunFilter(statuses=("waiting",)), limit=10_000)
     found: list[float] = []
     for item in page.items[::-1][:count]:

@@ -1,20 +1,48 @@
-"""The scripted model server, for those who ask models; storages, for those who write and read logs."""
+"""The scripted model server, for the suite of models; a storage of each kind, for all others."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.contract.storages import STORAGES, StorageUnderTest
 from tests.model_server.fixtures import model_server, model_server_thread
 
-from shopfloor.ports import LogFeed, LogReader, Logs
+from shopfloor.ports import LogFeed, LogReader, Logs, Queue, Store
 
 __all__ = ["model_server", "model_server_thread"]
 
 
 @pytest.fixture(params=STORAGES)
-def kept(request: pytest.FixtureRequest, tmp_path: Path) -> StorageUnderTest:
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def kept(kind: str, tmp_path: Path) -> StorageUnderTest:
     """An empty storage of each kind."""
-    return STORAGES[request.param](tmp_path)
+    return STORAGES[kind](tmp_path)
+
+
+@pytest.fixture
+def other(kind: str, tmp_path: Path) -> StorageUnderTest:
+    """Another storage of the same kind as `kept`."""
+    return STORAGES[kind](tmp_path / "other")
+
+
+@pytest.fixture
+async def rows(kept: StorageUnderTest) -> AsyncIterator[tuple[Store, Queue]]:
+    async with kept.rows() as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(rows: tuple[Store, Queue]) -> Store:
+    return rows[0]
+
+
+@pytest.fixture
+def queue(rows: tuple[Store, Queue]) -> Queue:
+    return rows[1]
 
 
 @pytest.fixture

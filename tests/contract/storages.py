@@ -1,6 +1,6 @@
-"""The storages that the contract suites of logs, readers, feeds and hosts run on.
+"""The storages that the contract suites run on.
 
-A new adapter adds a class here and its name to `STORAGES`, and gets the whole of these suites: see docs/adapters.md.
+A new adapter adds a class here and its name to `STORAGES`, and gets all of the suites: see docs/adapters.md.
 """
 
 from __future__ import annotations
@@ -11,16 +11,37 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.to_thread
+from tests.samples import ROOT, started
 
 from shopfloor.adapters.bus import LiveBus
-from shopfloor.adapters.local import LocalBus, LocalHosts, LocalLogFeed, LocalLogReader, LocalLogs
-from shopfloor.adapters.memory import MemoryHosts, MemoryLogFeed, MemoryLogReader, MemoryLogs, MemoryStorage
+from shopfloor.adapters.local import (
+    LocalAudit,
+    LocalBus,
+    LocalHosts,
+    LocalLogFeed,
+    LocalLogReader,
+    LocalLogs,
+    LocalTokens,
+)
+from shopfloor.adapters.memory import (
+    MemoryAudit,
+    MemoryHosts,
+    MemoryLogFeed,
+    MemoryLogReader,
+    MemoryLogs,
+    MemoryQueue,
+    MemoryStorage,
+    MemoryStore,
+    MemoryTokens,
+    MemoryWatchers,
+)
+from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.log import Entry, Masking
-from shopfloor.ports import Bus, Hosts, LogFeed, LogReader, Logs
+from shopfloor.ports import Audit, Bus, Hosts, LogFeed, LogReader, Logs, Queue, Store, Tokens, Watchers
 from shopfloor.record import Storage, read
 
 PATIENCE: Final = 30.0
@@ -67,14 +88,55 @@ class StorageUnderTest(HostsUnderTest, Protocol):
     @property
     def feed(self) -> LogFeed: ...
 
-    def logs(self, *, mask: Masking | None = None) -> Logs:
-        """A new adapter each time, as every process has its own."""
+    @property
+    def audit(self) -> Audit: ...
+
+    def logs(self, *, mask: Masking | None = None, bus: Bus | None = None) -> Logs:
+        """A new adapter each time, as every process has its own; with `bus` it publishes there."""
+        ...
+
+    def tokens(self) -> Tokens:
+        """A new adapter each time, where there can be more than one."""
+        ...
+
+    def watchers(self) -> Watchers: ...
+
+    def rows(self) -> AbstractAsyncContextManager[tuple[Store, Queue]]:
+        """The store and the queue, open until the context is left."""
+        ...
+
+    # What no port does.
+
+    def stored(self, run_id: str) -> list[Entry]:
+        """The events that the authority for the log has at this moment. Called from any thread, and never waits."""
+        ...
+
+    def audit_entries(self) -> list[dict[str, Any]]:
+        """The entries of the audit log, oldest first."""
+        ...
+
+    async def crash_writer(self, run_id: str) -> None:
+        """Have a process write the first event of a log, and be killed while the log is open."""
         ...
 
     def lose_end(self, run_id: str, last_seq: int) -> None:
         """Have a log end with the event `last_seq`, as a power cut can."""
         ...
 
+
+_WRITER: Final = """
+import os, signal, sys
+from pathlib import Path
+import anyio
+from shopfloor.adapters.local import LocalLogs
+from shopfloor.record import Storage
+from tests.samples import started
+async def main():
+    async with LocalLogs(Storage(Path(sys.argv[1]))).open(sys.argv[2]) as log:
+        await log.append(started())
+        os.kill(os.getpid(), signal.SIGKILL)
+anyio.run(main)
+"""
 
 _HOST: Final = """
 import signal, sys, time
@@ -111,13 +173,37 @@ class LocalStorage:
     def __init__(self, folder: Path) -> None:
         self._storage = Storage(folder / "storage")
         self._folder = folder
-        self.bus = LocalBus()
+        self.bus = LocalBus(self._storage)
         self.reader = LocalLogReader(self._storage, bus=self.bus, look_seconds=LOOK_SECONDS)
         self.feed = LocalLogFeed(self._storage)
         self.hosts = LocalHosts(self._storage)
+        self.audit = LocalAudit(self._storage.audit)
 
-    def logs(self, *, mask: Masking | None = None) -> Logs:
-        return LocalLogs(self._storage, bus=self.bus, mask=mask)
+    def logs(self, *, mask: Masking | None = None, bus: Bus | None = None) -> Logs:
+        return LocalLogs(self._storage, bus=bus or self.bus, mask=mask)
+
+    def tokens(self) -> Tokens:
+        return LocalTokens(self._storage.tokens)
+
+    def watchers(self) -> Watchers:
+        return MemoryWatchers()
+
+    @asynccontextmanager
+    async def rows(self) -> AsyncGenerator[tuple[Store, Queue]]:
+        store = await SqliteStore.open(self._storage.database)
+        yield store, SqliteQueue(store)
+        await store.close()
+
+    def stored(self, run_id: str) -> list[Entry]:
+        return list(read(self._storage.log_path(run_id)))
+
+    def audit_entries(self) -> list[dict[str, Any]]:
+        return list(self.audit.read())
+
+    async def crash_writer(self, run_id: str) -> None:
+        command = [sys.executable, "-c", _WRITER, str(self._storage.root), run_id]
+        killed = await anyio.run_process(command, check=False, stderr=None, cwd=ROOT)
+        assert killed.returncode == -signal.SIGKILL
 
     @asynccontextmanager
     async def host(self, *, is_dedicated: bool) -> AsyncGenerator[HostProcess]:
@@ -131,7 +217,7 @@ class LocalStorage:
 
     def lose_end(self, run_id: str, last_seq: int) -> None:
         path = self._storage.log_path(run_id)
-        kept: list[Entry] = [entry for entry in read(path) if entry.seq <= last_seq]
+        kept = [entry for entry in self.stored(run_id) if entry.seq <= last_seq]
         os.truncate(path, sum(len(entry.raw) + 1 for entry in kept))
 
 
@@ -157,9 +243,33 @@ class MemoryOnly:
         self.reader = MemoryLogReader(self._storage, self.bus, look_seconds=LOOK_SECONDS)
         self.feed = MemoryLogFeed(self._storage)
         self.hosts = MemoryHosts(self._storage)
+        self.audit = MemoryAudit()
+        self._tokens = MemoryTokens()
 
-    def logs(self, *, mask: Masking | None = None) -> Logs:
-        return MemoryLogs(self._storage, self.bus, mask=mask)
+    def logs(self, *, mask: Masking | None = None, bus: Bus | None = None) -> Logs:
+        return MemoryLogs(self._storage, bus or self.bus, mask=mask)
+
+    def tokens(self) -> Tokens:
+        return self._tokens
+
+    def watchers(self) -> Watchers:
+        return MemoryWatchers()
+
+    @asynccontextmanager
+    async def rows(self) -> AsyncGenerator[tuple[Store, Queue]]:
+        store = MemoryStore()
+        yield store, MemoryQueue(store)
+
+    def stored(self, run_id: str) -> list[Entry]:
+        return list(self._storage.logs[run_id].entries)
+
+    def audit_entries(self) -> list[dict[str, Any]]:
+        return list(self.audit.read())
+
+    async def crash_writer(self, run_id: str) -> None:
+        # No process outlives its memory: at most a task ends with the log open.
+        async with self.logs().open(run_id) as log:
+            await log.append(started())
 
     @asynccontextmanager
     async def host(self, *, is_dedicated: bool) -> AsyncGenerator[HostProcess]:

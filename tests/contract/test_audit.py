@@ -11,14 +11,14 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.contract.storages import StorageUnderTest
 from tests.samples import ROOT
 
 from shopfloor.adapters.local import LocalAudit
-from shopfloor.adapters.memory import MemoryAudit
 from shopfloor.limits import AUDIT_TEXT_CHARS
+from shopfloor.ports import Audit
 
 pytestmark = pytest.mark.anyio
-AnyAudit = LocalAudit | MemoryAudit
 
 
 @pytest.fixture
@@ -31,17 +31,17 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "storage" / "audit.jsonl"
 
 
-@pytest.fixture(params=["memory", "local"])
-def audit(request: pytest.FixtureRequest, path: Path) -> AnyAudit:
-    return MemoryAudit() if request.param == "memory" else LocalAudit(path)
+@pytest.fixture
+def audit(kept: StorageUnderTest) -> Audit:
+    return kept.audit
 
 
-async def test_at_first_there_is_no_entry(audit: AnyAudit) -> None:
-    assert [*audit.read()] == []
+async def test_at_first_there_is_no_entry(kept: StorageUnderTest) -> None:
+    assert kept.audit_entries() == []
 
 
 @pytest.mark.req("SF-22")
-async def test_an_entry_says_who_did_what_from_where_and_when(audit: AnyAudit) -> None:
+async def test_an_entry_says_who_did_what_from_where_and_when(kept: StorageUnderTest, audit: Audit) -> None:
     said = {
         "by": "token ci",
         "role": "operator",
@@ -51,46 +51,46 @@ async def test_an_entry_says_who_did_what_from_where_and_when(audit: AnyAudit) -
         "detail": "ä",
     }
     await audit.write("run.cancelled", **said)
-    (entry,) = audit.read()
+    (entry,) = kept.audit_entries()
     assert len(entry.pop("at")) == len("2026-01-01T00:00:00.000Z")
     assert entry == {"action": "run.cancelled", **said}
 
 
-async def test_what_is_not_known_is_left_out(audit: AnyAudit) -> None:
+async def test_what_is_not_known_is_left_out(kept: StorageUnderTest, audit: Audit) -> None:
     await audit.write("login.failed", by="nobody", role=None)
-    (entry,) = audit.read()
+    (entry,) = kept.audit_entries()
     assert set(entry) == {"at", "action", "by"}
 
 
-async def test_texts_that_others_choose_are_shortened(audit: AnyAudit) -> None:
+async def test_texts_that_others_choose_are_shortened(kept: StorageUnderTest, audit: Audit) -> None:
     await audit.write("run.pinned", by="b" * 1000, client="c" * 1000, detail="d" * 1000)
-    (entry,) = audit.read()
+    (entry,) = kept.audit_entries()
     assert [len(entry[name]) for name in ("by", "client", "detail")] == [AUDIT_TEXT_CHARS] * 3
 
 
-async def test_entries_are_read_in_the_order_of_their_writing(audit: AnyAudit) -> None:
+async def test_entries_are_read_in_the_order_of_their_writing(kept: StorageUnderTest, audit: Audit) -> None:
     for number in range(20):
         await audit.write("run.pinned", by="token x", run_id=str(number))
-    entries = [*audit.read()]
+    entries = kept.audit_entries()
     assert [entry["run_id"] for entry in entries] == [str(number) for number in range(20)]
     assert [entry["at"] for entry in entries] == sorted(entry["at"] for entry in entries)
 
 
-async def test_entries_of_many_tasks_are_all_there(audit: AnyAudit) -> None:
+async def test_entries_of_many_tasks_are_all_there(kept: StorageUnderTest, audit: Audit) -> None:
     async def write(number: int) -> None:
         await audit.write("run.pinned", by="token x", run_id=str(number))
 
     async with anyio.create_task_group() as tasks:
         for number in range(100):
             tasks.start_soon(write, number)
-    assert sorted(int(entry["run_id"]) for entry in audit.read()) == list(range(100))
+    assert sorted(int(entry["run_id"]) for entry in kept.audit_entries()) == list(range(100))
 
 
-async def test_a_request_that_is_cancelled_after_the_deed_has_its_entry(audit: AnyAudit) -> None:
+async def test_a_request_that_is_cancelled_after_the_deed_has_its_entry(kept: StorageUnderTest, audit: Audit) -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
         await audit.write("run.cancelled", by="token x", run_id="r1")
-    assert [entry["run_id"] for entry in audit.read()] == ["r1"]
+    assert [entry["run_id"] for entry in kept.audit_entries()] == ["r1"]
 
 
 # The file

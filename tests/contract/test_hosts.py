@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.architecture.test_docs import files_of
 from tests.contract.storages import STORAGES, HostsUnderTest, until
 from tests.samples import ROOT
+
+from shopfloor.errors import StorageError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SF-38")]
 
@@ -19,17 +22,22 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=[*STORAGES, "documented"])
-def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostsUnderTest:
-    """Each kind of hosts, with those that docs/adapters.md shows how to write."""
-    if request.param != "documented":
-        return STORAGES[request.param](tmp_path)
+@pytest.fixture
+def documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The hosts that docs/adapters.md shows how to write."""
     for name, text in files_of(ROOT / "docs" / "adapters.md").items():
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("leased_hosts", "hosts_under_test"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return importlib.import_module("hosts_under_test").LeasedHostsUnderTest()
+
+
+@pytest.fixture(params=[*STORAGES, "documented"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> HostsUnderTest:
+    if request.param == "documented":
+        return request.getfixturevalue("documented")
+    return STORAGES[request.param](tmp_path)
 
 
 async def test_hosts_are_alive_from_their_start_to_their_end(kept: HostsUnderTest) -> None:
@@ -84,3 +92,32 @@ async def test_a_host_that_others_need_cannot_be_ended(kept: HostsUnderTest) -> 
         assert not host.is_interrupted
         assert not host.is_killed
         assert await hosts.is_alive(host.name)
+
+
+# The documented hosts
+
+
+async def test_a_note_is_there_until_the_host_leaves_and_an_end_is_not_taken_back(documented: Any) -> None:
+    hosts = documented.hosts
+    await hosts.register("one", is_dedicated=True)
+    assert await hosts.renew("one") is None
+    await hosts.interrupt("one")
+    assert [await hosts.renew("one"), await hosts.renew("one")] == ["interrupt", "interrupt"]
+    await hosts.kill("one")
+    await hosts.interrupt("one")
+    assert await hosts.renew("one") == "kill"
+
+
+async def test_a_host_whose_lease_has_expired_cannot_have_it_back(
+    documented: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, hosts = sys.modules["leased_hosts"], documented.hosts
+    with monkeypatch.context() as expired:
+        expired.setattr(module, "LEASE", "-1 seconds")
+        await hosts.register("one", is_dedicated=True)
+    assert not await hosts.is_alive("one")
+    with pytest.raises(module.LeaseLost):
+        await hosts.renew("one")
+    with pytest.raises(StorageError):
+        await hosts.register("one", is_dedicated=True)
+    assert not await hosts.is_alive("one")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.contract.storages import StorageUnderTest
 from tests.samples import RUN_ID, completed, said, started
 
+from shopfloor.adapters.local import LocalLogFeed, LocalLogs
 from shopfloor.errors import LogBusy
 from shopfloor.log import Entry, Reset, new_run_id
 from shopfloor.ports import LogFeed, LogNews, Logs
+from shopfloor.record import Storage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SF-38")]
 
@@ -164,13 +168,20 @@ async def test_a_run_is_there_when_it_is_named(logs: Logs, feed: LogFeed) -> Non
             assert await feed.news({log.run_id: 0}, limit=9) == {log.run_id: LogNews(is_written=True)}
 
 
-async def test_who_is_refused_a_log_may_name_it_and_changes_nothing_else(logs: Logs, feed: LogFeed) -> None:
-    async with logs.open(RUN_ID):
-        _, mark = await feed.opened(0)
+async def test_a_log_that_somebody_was_refused_is_still_being_written(logs: Logs, feed: LogFeed) -> None:
+    async with logs.open(RUN_ID) as log:
+        entry = await log.append(started())
         with pytest.raises(LogBusy):
             async with logs.open(RUN_ID):
                 pass
-        assert set((await feed.opened(mark))[0]) <= {RUN_ID}
+        assert await feed.news({RUN_ID: 0}, limit=9) == {RUN_ID: LogNews(entries=[entry], is_written=True)}
+
+
+async def test_after_a_mark_that_no_feed_of_this_storage_gave_every_run_is_named(logs: Logs, feed: LogFeed) -> None:
+    runs = {(await write(logs, 1))[0] for _ in range(3)}
+    _, mark = await feed.opened(0)
+    named, again = await feed.opened(mark + 1_000_000)
+    assert (set(named), again) == (runs, mark)
 
 
 async def test_what_was_taken_up_can_be_forgotten(logs: Logs, feed: LogFeed) -> None:
@@ -207,3 +218,14 @@ async def test_an_outcome_is_news_like_any_event(logs: Logs, feed: LogFeed) -> N
         await log.append(started())
         outcome = await log.append(completed())
     assert await feed.news({RUN_ID: 1}, limit=9) == {RUN_ID: LogNews(entries=[outcome])}
+
+
+# The files
+
+
+async def test_a_log_that_cannot_be_read_is_left_out_and_the_others_are_not(tmp_path: Path) -> None:
+    storage = Storage(tmp_path / "storage")
+    feed = LocalLogFeed(storage)
+    run_id, entries = await write(LocalLogs(storage), 2)
+    storage.log_path(RUN_ID).mkdir()
+    assert await feed.news({RUN_ID: 0, run_id: 0}, limit=9) == {run_id: LogNews(entries=entries)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import aclosing, contextmanager
 from itertools import product
 from typing import Any
 
@@ -15,9 +15,10 @@ import pytest
 from tests.contract.storages import PATIENCE, StorageUnderTest
 from tests.samples import PARENT_ID, RUN_ID, completed, said, started
 
+from shopfloor.adapters.bus import LiveBus
 from shopfloor.errors import RunNotFound
 from shopfloor.log import AssistantMessage, Delta, Entry, Masking, Reset, TextBlock, new_run_id
-from shopfloor.ports import Log, LogReader, Logs, child_towards, parent_of
+from shopfloor.ports import Log, LogReader, Logs, Subscription, child_towards, parent_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SF-38")]
 
@@ -426,12 +427,41 @@ async def test_where_something_is_masked_no_pieces_are_given(kept: StorageUnderT
         assert await following.rest() == [1, 2]
 
 
-async def test_a_follower_that_leaves_leaves_nothing_behind(logs: Logs, reader: LogReader) -> None:
+async def test_a_follower_that_leaves_leaves_nothing_behind(
+    kept: StorageUnderTest, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscriptions: list[Subscription] = []
+    subscribe = kept.bus.subscribe
+
+    @contextmanager
+    def remembered(run_id: str, *, deltas: bool = False) -> Generator[Subscription]:
+        with subscribe(run_id, deltas=deltas) as live:
+            subscriptions.append(live)
+            yield live
+
+    monkeypatch.setattr(kept.bus, "subscribe", remembered)
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        batches = reader.follow(RUN_ID, deltas=True)
+        batches = kept.reader.follow(RUN_ID, deltas=True)
         async with aclosing(batches):  # type: ignore[type-var]
             await anext(batches)
+        (left,) = subscriptions
+        left.drain()
         log.publish_delta(piece(1, "nobody"))
+        await log.append(said("nobody"), path="s")
+        # Twice: after a notification the first is empty.
+        assert [left.drain(), left.drain()] == [[], []]
+
+
+async def test_a_follower_gets_what_a_writer_publishes_on_another_bus(kept: StorageUnderTest) -> None:
+    """As a process on another machine does."""
+    async with kept.logs(bus=LiveBus()).open(RUN_ID) as log:
+        await log.append(started())
+        following = Following(kept.reader.follow(RUN_ID))
+        await following.has(1)
+        await following.is_quiet()
+        await log.append(said("x"), path="s")
+        await following.has(1, 2)
+        await following.is_quiet()
         await log.append(completed())
-    assert await Following(reader.follow(RUN_ID)).rest() == [1, 2]
+        assert await following.rest() == [1, 2, 3]

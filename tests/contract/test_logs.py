@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, get_args
 
 import anyio
@@ -15,9 +16,12 @@ import pytest
 from tests.contract.storages import StorageUnderTest
 from tests.samples import CHILD_ID, PARENT_ID, PAYLOADS, RUN_ID, called, completed, place_of, said, started
 
+from shopfloor.adapters.bus import LiveBus
+from shopfloor.adapters.local import LocalLogs
 from shopfloor.errors import InvalidEvent, InvalidRunId, LogBusy, LogClosed, RunEnded, StorageError
-from shopfloor.log import MASK, Event, Line, Masking, Payload, Status, UserMessage, decode, encode, new_run_id
+from shopfloor.log import MASK, Entry, Event, Line, Masking, Payload, Status, UserMessage, decode, encode, new_run_id
 from shopfloor.ports import Log, LogReader, Logs
+from shopfloor.record import Storage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SF-38")]
 EARLY, LATE = "2020-01-01T00:00:00.000Z", "2999-01-01T00:00:00.000Z"
@@ -127,13 +131,20 @@ async def test_an_event_that_is_refused_uses_up_no_seq_and_nobody_sees_it(
     assert len(await events(kept.reader)) == 2
 
 
-async def test_an_event_is_published_after_it_is_stored(kept: StorageUnderTest, log: Log) -> None:
-    with kept.bus.subscribe(RUN_ID) as live:
-        acknowledged = [await log.append(started()), await log.append(said("x"), path="s")]
-        await log.append(completed())
-        published = live.drain()
-    assert published[:2] == acknowledged
-    assert published == await kept.reader.page(RUN_ID, limit=9)
+async def test_an_event_is_published_after_it_is_stored(kept: StorageUnderTest) -> None:
+    found: list[tuple[Entry, list[Entry]]] = []
+
+    class LookingBus(LiveBus):
+        def publish(self, run_id: str, entry: Entry) -> None:
+            found.append((entry, kept.stored(run_id)))
+
+    async with kept.logs(bus=LookingBus()).open(RUN_ID) as log:
+        first = await log.append(started())
+        second = await log.append(said("x"), path="s")
+        third = log.append_now(called({}))
+        last = await log.append(completed())
+    acknowledged = [first, second, third, last]
+    assert found == [(entry, acknowledged[: entry.seq]) for entry in acknowledged]
 
 
 # Times
@@ -373,5 +384,18 @@ async def test_a_log_that_has_lost_its_end_goes_on_from_there(kept: StorageUnder
             await log.append(said("no beginning"), path="s")
 
 
-async def test_there_is_room_to_write(logs: Logs) -> None:
-    assert logs.room() > 0
+async def test_the_log_of_a_process_that_was_killed_is_free_and_goes_on(kept: StorageUnderTest) -> None:
+    await kept.crash_writer(RUN_ID)
+    assert not await kept.reader.is_written(RUN_ID)
+    async with kept.logs().open(RUN_ID) as log:
+        assert log.seq == 1
+        await log.append(completed())
+    assert [event.type for event in await events(kept.reader)] == ["run.started", "run.completed"]
+
+
+# The files
+
+
+def test_there_is_room_for_what_the_disk_has_above_its_low_water_mark(tmp_path: Path) -> None:
+    storage = Storage(tmp_path / "storage")
+    assert LocalLogs(storage, low_water=2**60).room() < 0 < LocalLogs(storage, low_water=0).room()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import anyio
 import pytest
 from tests.contract.folding import at, pieces, run, said
 
-from shopfloor.adapters.memory import MemoryQueue, MemoryStore
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import ConflictError
 from shopfloor.log import RunStarted, new_run_id
@@ -25,27 +23,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-async def both(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Queue, Store]]:
-    if request.param == "memory":
-        in_memory = MemoryStore()
-        yield MemoryQueue(in_memory), in_memory
-        return
-    store = await SqliteStore.open(tmp_path / "shopfloor.db")
-    yield SqliteQueue(store), store
-    await store.close()
-
-
-@pytest.fixture
-def queue(both: tuple[Queue, Store]) -> Queue:
-    return both[0]
-
-
-@pytest.fixture
-def store(both: tuple[Queue, Store]) -> Store:
-    return both[1]
 
 
 def dispatch(task: str = "build it", **more: Any) -> QueuedRun:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -34,23 +33,6 @@ def anyio_backend() -> str:
 def short(value: object) -> str:
     """A name for a case, however long its text is."""
     return repr(value)[:30]
-
-
-async def opened(kind: str, folder: Path) -> Store:
-    if kind == "memory":
-        from shopfloor.adapters.memory import MemoryStore
-
-        return MemoryStore()
-    from shopfloor.adapters.sqlite import SqliteStore
-
-    return await SqliteStore.open(folder / "shopfloor.db")
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    made = await opened(request.param, tmp_path)
-    yield made
-    await made.close()
 
 
 async def keep(store: Store, *runs: Sequence[Event]) -> list[str]:

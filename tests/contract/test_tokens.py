@@ -16,10 +16,10 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from tests.contract.storages import StorageUnderTest
 from tests.samples import ROOT
 
 from shopfloor.adapters.local import LocalTokens
-from shopfloor.adapters.memory import MemoryTokens
 from shopfloor.errors import ConflictError, StorageError, StorageFailed, StorageLost
 from shopfloor.ports import Access, LoginCode, Session, Token, Tokens
 
@@ -36,9 +36,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "storage" / "tokens.json"
 
 
-@pytest.fixture(params=["memory", "local"])
-def tokens(request: pytest.FixtureRequest, path: Path) -> Tokens:
-    return MemoryTokens() if request.param == "memory" else LocalTokens(path)
+@pytest.fixture
+def tokens(kept: StorageUnderTest) -> Tokens:
+    return kept.tokens()
 
 
 def token(name: str) -> Token:
@@ -109,12 +109,14 @@ async def test_a_change_that_raises_changes_nothing(tokens: Tokens) -> None:
     assert await tokens.update(partial(add, "b")) == 2
 
 
-async def test_the_name_of_a_storage_is_short_and_stays(tokens: Tokens, tmp_path: Path) -> None:
-    assert tokens.storage_name == tokens.storage_name
+async def test_the_name_of_a_storage_is_short_and_stays(kept: StorageUnderTest, other: StorageUnderTest) -> None:
+    tokens = kept.tokens()
     assert 4 <= len(tokens.storage_name) <= 16
     assert tokens.storage_name.isalnum()
-    other = MemoryTokens() if isinstance(tokens, MemoryTokens) else LocalTokens(tmp_path / "other" / "tokens.json")
-    assert other.storage_name != tokens.storage_name
+    name = tokens.storage_name
+    await tokens.update(partial(add, "a"))
+    assert (tokens.storage_name, kept.tokens().storage_name) == (name, name)
+    assert other.tokens().storage_name != name
 
 
 # The file

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from tests.contract.storages import StorageUnderTest
 
-from shopfloor.adapters.memory import MemoryWatchers
 from shopfloor.ports import Watchers
 
 pytestmark = pytest.mark.anyio
@@ -16,9 +16,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=[MemoryWatchers])
-def watchers(request: pytest.FixtureRequest) -> Watchers:
-    return request.param()
+@pytest.fixture
+def watchers(kept: StorageUnderTest) -> Watchers:
+    return kept.watchers()
 
 
 async def hang_up_of(watchers: Watchers, run_id: str) -> str:

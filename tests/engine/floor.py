@@ -22,7 +22,7 @@ import anyio
 import msgspec
 
 from shopfloor.adapters.bus import LiveBus
-from shopfloor.adapters.local import LocalHost, LocalProcesses
+from shopfloor.adapters.local import LocalHost
 from shopfloor.adapters.memory import (
     MemoryAudit,
     MemoryHosts,
@@ -32,12 +32,14 @@ from shopfloor.adapters.memory import (
     MemoryQueue,
     MemoryStorage,
     MemoryStore,
+    MemoryTokens,
+    MemoryWatchers,
 )
-from shopfloor.engine import Ingest, RunEngine, StoragePorts, keep, take_over
+from shopfloor.engine import Ingest, RunEngine, keep, take_over
 from shopfloor.log import Entry, Event, Masking, RunCompleted, Verifier, decode
-from shopfloor.ports import Bus, CallResult, LogReader, Logs, RunItem, RunRequest
+from shopfloor.ports import CallResult, RunItem, RunRequest
 from shopfloor.record import Problem, Storage, read
-from shopfloor.wiring import Office, Shop, Workers, local_engine, local_office, local_shop
+from shopfloor.wiring import Office, Workers, local_engine, local_office
 
 PATIENCE = 30.0
 
@@ -107,12 +109,12 @@ class Floor(ABC):
     # Who works on it.
 
     @abstractmethod
-    def office(self) -> AbstractAsyncContextManager[Office]:
-        """The views of what is kept."""
+    def office(self, *, mask: Masking | None = None) -> AbstractAsyncContextManager[Office]:
+        """Adapters to what is kept."""
 
-    @abstractmethod
-    def shop(self, *, bus: Bus | None = None, mask: Masking | None = None) -> AbstractContextManager[Shop]:
-        """A host with its logs and processes."""
+    def host(self) -> AbstractContextManager[LocalHost]:
+        """A host, alive until the context is left."""
+        return LocalHost(self.storage, alone=False)
 
     @asynccontextmanager
     async def open(
@@ -120,17 +122,15 @@ class Floor(ABC):
         *,
         slots: int = 4,
         office_of: Callable[[Office], Office] = lambda office: office,
-        logs_of: Callable[[Logs], Logs] = lambda logs: logs,
         mask: Masking | None = None,
         **options: Any,
     ) -> AsyncGenerator[Shift]:
-        """A host at work, until the context is left; `office_of` and `logs_of` put adapters of a test around ours."""
+        """A host at work, until the context is left; `office_of` puts adapters of a test around ours."""
         workers = Workers(folders=(self.folder,), slots=slots)
         async with AsyncExitStack() as opened:
-            office = office_of(await opened.enter_async_context(self.office()))
-            shop = opened.enter_context(self.shop(bus=office.bus, mask=mask))
-            shop = msgspec.structs.replace(shop, logs=logs_of(shop.logs))
-            engine = await opened.enter_async_context(local_engine(office, workers, shop=shop, **options))
+            office = office_of(await opened.enter_async_context(self.office(mask=mask)))
+            host = opened.enter_context(self.host())
+            engine = await opened.enter_async_context(local_engine(office, workers, host=host, **options))
             await office.ingest.catch_up(everything=True)
             async with anyio.create_task_group() as tasks:
                 await take_over(engine.ports)
@@ -161,11 +161,8 @@ class FileFloor(Floor):
         for file in self.storage.database.parent.glob(f"{self.storage.database.name}*"):
             file.unlink()
 
-    def office(self) -> AbstractAsyncContextManager[Office]:
-        return local_office(self.storage)
-
-    def shop(self, *, bus: Bus | None = None, mask: Masking | None = None) -> AbstractContextManager[Shop]:
-        return local_shop(self.storage, bus=bus, alone=False, mask=mask)
+    def office(self, *, mask: Masking | None = None) -> AbstractAsyncContextManager[Office]:
+        return local_office(self.storage, mask=mask)
 
 
 class MemoryFloor(Floor):
@@ -195,37 +192,27 @@ class MemoryFloor(Floor):
         self._queue = MemoryQueue(self._store)
 
     @asynccontextmanager
-    async def office(self) -> AsyncGenerator[Office]:
+    async def office(self, *, mask: Masking | None = None) -> AsyncGenerator[Office]:
         bus = LiveBus()
-        ingest = Ingest(MemoryLogFeed(self._kept), self._store, bus)
-        yield MemoryOffice(self.storage, self._store, self._queue, ingest, bus, self._kept)
+        yield Office(
+            storage=self.storage,
+            store=self._store,
+            queue=self._queue,
+            hosts=MemoryHosts(self._kept),
+            logs=MemoryLogs(self._kept, bus, mask=mask),
+            reader=MemoryLogReader(self._kept, bus),
+            bus=bus,
+            audit=MemoryAudit(),
+            tokens=MemoryTokens(),
+            watchers=MemoryWatchers(),
+            ingest=Ingest(MemoryLogFeed(self._kept), self._store, bus),
+        )
 
     @contextmanager
-    def shop(self, *, bus: Bus | None = None, mask: Masking | None = None) -> Generator[Shop]:
+    def host(self) -> Generator[LocalHost]:
         # Of the host only its processes are real; whether it is alive is asked of memory, too.
-        with LocalHost(self.storage) as host, MemoryHosts(self._kept).register(host.id):
-            yield Shop(host.id, MemoryLogs(self._kept, bus or LiveBus(), mask=mask), LocalProcesses(host))
-
-
-class MemoryOffice(Office, frozen=True):
-    """The views of what is in memory."""
-
-    kept: MemoryStorage
-
-    @property
-    def reader(self) -> LogReader:
-        return MemoryLogReader(self.kept, self.bus)
-
-    @property
-    def ports(self) -> StoragePorts:
-        return StoragePorts(
-            store=self.store,
-            queue=self.queue,
-            hosts=MemoryHosts(self.kept),
-            logs=MemoryLogs(self.kept, self.bus),
-            reader=self.reader,
-            audit=MemoryAudit(),
-        )
+        with super().host() as host, MemoryHosts(self._kept).register(host.id):
+            yield host
 
 
 class Shift:

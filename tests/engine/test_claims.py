@@ -38,8 +38,8 @@ async def test_a_run_that_is_requested_before_the_scheduler_runs_is_executed_the
     floor.worker("says", "steps: {Say: {block: terminal, output: hello}}")
     workers = Workers(folders=(floor.folder,))
     async with floor.office() as office, anyio.create_task_group() as tasks, AsyncExitStack() as opened:
-        shop = opened.enter_context(floor.shop(bus=office.bus))
-        engine = await opened.enter_async_context(local_engine(office, workers, shop=shop, policy=ClaimPolicy.OWN))
+        host = opened.enter_context(floor.host())
+        engine = await opened.enter_async_context(local_engine(office, workers, host=host, policy=ClaimPolicy.OWN))
         shift = Shift(floor, office, engine)
         run_id = await shift.dispatch("says")
         assert [claimed for claimed, _ in await office.queue.claimed()] == [run_id]

@@ -8,6 +8,7 @@ import pytest
 from tests.engine.floor import Floor
 from tests.engine.test_waiting import waits
 
+from shopfloor.adapters.local import LocalProcesses
 from shopfloor.engine import Cancellation, CommandRequest, StepCommand, run_command, shell_argv
 from shopfloor.log import StepCompleted, UserMessage, new_run_id
 from shopfloor.ports import RunRequest
@@ -60,11 +61,11 @@ async def test_a_command_has_the_same_record_whoever_runs_it(floor: Floor, scrip
         for run_id in by_workers:
             await shift.ended(run_id)
     bare = new_run_id()
-    with floor.shop() as shop:
-        request = CommandRequest(
-            run_id=bare, command=StepCommand(argv=shell_argv(script), cwd=str(Path.cwd())), host=shop.host
-        )
-        await run_command(request, logs=shop.logs, processes=shop.processes, cancellation=Cancellation())
+    async with floor.office() as office:
+        with floor.host() as host:
+            command = StepCommand(argv=shell_argv(script), cwd=str(Path.cwd()))
+            request = CommandRequest(run_id=bare, command=command, host=host.id)
+            await run_command(request, logs=office.logs, processes=LocalProcesses(host), cancellation=Cancellation())
     records = [command_steps(floor, run_id) for run_id in (bare, *by_workers)]
     assert [event["type"] for event in records[0]][:2] == ["step.started", "message.user"]
     assert records[0] == records[1] == records[2]

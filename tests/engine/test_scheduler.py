@@ -119,6 +119,13 @@ def busy(**when: Sequence[int]):
     return office_of
 
 
+def defective(**where: Any):
+    def office_of(office: Office) -> Office:
+        return msgspec.structs.replace(office, logs=DefectiveLogs(office.logs, **where))
+
+    return office_of
+
+
 async def asked_child(floor: Floor, shift: Shift, parent: str) -> str:
     """The sub-run of `parent`, once it waits for its answer."""
 
@@ -133,7 +140,7 @@ async def asked_child(floor: Floor, shift: Shift, parent: str) -> str:
 async def test_a_defect_while_a_sub_run_is_executed_ends_it_and_its_parent_goes_on(floor: Floor):
     floor.worker("does", DOES)
     floor.worker("calls", "steps: {Call: {block: run-worker, worker: does}}")
-    async with floor.open(logs_of=lambda logs: DefectiveLogs(logs, worker="does")) as shift:
+    async with floor.open(office_of=defective(worker="does")) as shift:
         outcome = await shift.ended(await shift.dispatch("calls"))
     assert outcome.error is not None
     assert "a defect of Shopfloor: KeyError" in outcome.error.message
@@ -143,7 +150,7 @@ async def test_a_defect_while_a_sub_run_is_executed_ends_it_and_its_parent_goes_
 async def test_a_defect_before_the_log_of_a_run_is_there_fails_the_run_and_no_other(floor: Floor, times: int):
     floor.worker("does", DOES)
     # The second defect is in the way of the end itself, and of the next attempt.
-    async with floor.open(logs_of=lambda logs: DefectiveLogs(logs, times=times)) as shift:
+    async with floor.open(office_of=defective(times=times)) as shift:
         first, second = await shift.dispatch("does"), await shift.dispatch("does")
         outcomes = [await shift.ended(first), await shift.ended(second)]
         await shift.until(lambda: not shift.scheduler.busy, "the end")

@@ -30,7 +30,7 @@ from shopfloor.log import Delta, Entry, Masking, Payload, RunCompleted, ToolCall
 from shopfloor.ports import CallResult, Log, Logs, RunOrigin, RunRequest
 from shopfloor.record import Storage, last_entry, read
 from shopfloor.views import DEFINITION_CHANGED
-from shopfloor.wiring import Office, Workers, local_engine, local_office, local_shop
+from shopfloor.wiring import Office, Workers, local_engine, local_office
 
 DONE, TOO_LONG, STOPPED = 0, 3, 4
 
@@ -161,10 +161,9 @@ async def _live(life: Life) -> int:
     code, shift, trap = DONE, None, Trap(life)
     async with contextlib.AsyncExitStack() as opened:
         office = await opened.enter_async_context(local_office(storage))
-        shop = opened.enter_context(local_shop(storage, bus=office.bus, alone=False))
-        trapped = msgspec.structs.replace(shop, logs=TrappedLogs(shop.logs, trap))
+        office = msgspec.structs.replace(office, logs=TrappedLogs(office.logs, trap))
         workers = Workers(folders=(life.workers,), slots=life.slots)
-        engine = await opened.enter_async_context(local_engine(office, workers, shop=trapped))
+        engine = await opened.enter_async_context(local_engine(office, workers))
         await office.ingest.catch_up(everything=True)
         await take_over(engine.ports)
         async with anyio.create_task_group() as tasks:

@@ -47,13 +47,13 @@ async def catch_up(storage: Storage) -> None:
 async def delete(storage: Storage, run_id: str, watch: Callable[[FrameType, str, Any], None]) -> None:
     async with local_office(storage) as office:
         sys.setprofile(watch)
-        await delete_run(office.ports, run_id)
+        await delete_run(office, run_id)
 
 
 async def heal(storage: Storage) -> set[str]:
     """As a server does when it starts; gives the runs that are listed then."""
     async with local_office(storage) as office:
-        await finish_deletions(office.ports)
+        await finish_deletions(office)
         await office.ingest.catch_up(everything=True)
         return await office.store.known_runs()
 

@@ -288,7 +288,7 @@ def _gone(received: Any, count: int) -> set[str]:
 
 async def _prune(storage: Storage) -> None:
     async with local_office(storage) as office:
-        assert await prune(office.ports, before="2999-01-01T00:00:00.000Z", by="test") == 1
+        assert await prune(office, before="2999-01-01T00:00:00.000Z", by="test") == 1
 
 
 def test_the_page_is_told_of_a_pin(own_storage: Storage) -> None:

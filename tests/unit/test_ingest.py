@@ -241,7 +241,7 @@ def test_a_log_that_is_damaged_harms_nobody_but_itself(storage: Storage, find: b
     async def main() -> None:
         async with local_office(storage) as office:
             await office.ingest.catch_up(everything=True)
-            await reconcile(office.ports)  # which looks at each of them, and failed on all
+            await reconcile(office)  # which looks at each of them, and failed on all
             assert await office.store.known_runs() == {*broken, whole}
 
     anyio.run(main)

@@ -65,7 +65,7 @@ def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(
         storage.log_path(child).with_suffix(suffix).write_bytes(b"half a line")
 
     async def work(office: Office) -> None:
-        assert set(await delete_run(office.ports, root)) == {root, child, grandchild}
+        assert set(await delete_run(office, root)) == {root, child, grandchild}
         assert await rebuilt(office) == {kept}
 
     with_office(storage, work)
@@ -91,14 +91,14 @@ def test_only_what_has_ended_can_be_deleted_and_what_failed_only_by_force(storag
 
     async def work(office: Office) -> None:
         with pytest.raises(RunRunning):
-            await delete_run(office.ports, running, force=True)
+            await delete_run(office, running, force=True)
         with pytest.raises(RunRunning):
-            await delete_run(office.ports, parent_of_running)
+            await delete_run(office, parent_of_running)
         with pytest.raises(NeedsForce):
-            await delete_run(office.ports, failed)
-        assert await delete_run(office.ports, failed, force=True) == [failed]
+            await delete_run(office, failed)
+        assert await delete_run(office, failed, force=True) == [failed]
         with pytest.raises(RunNotFound):
-            await delete_run(office.ports, failed, force=True)
+            await delete_run(office, failed, force=True)
 
     with_office(storage, work)
 
@@ -109,8 +109,8 @@ def test_pruning_goes_by_when_a_run_ended_and_leaves_the_pinned_ones(storage: St
 
     async def work(office: Office) -> None:
         await office.store.pin(runs[0], pinned=True)
-        assert await prune(office.ports, before="2000-01-01T00:00:00.000Z", by="test") == 0
-        assert await prune(office.ports, before="2999-01-01T00:00:00.000Z", by="test") == 4
+        assert await prune(office, before="2000-01-01T00:00:00.000Z", by="test") == 0
+        assert await prune(office, before="2999-01-01T00:00:00.000Z", by="test") == 4
         assert await office.store.known_runs() == {runs[0], running}
         assert (await office.store.list_runs(RunFilter(), limit=9)).total == 2
 
@@ -130,12 +130,12 @@ def test_a_tree_is_pruned_as_a_whole_or_not_at_all(storage: Storage):
 
     async def work(office: Office) -> None:
         await office.store.pin(with_pin[2], pinned=True)
-        assert await prune(office.ports, before="2999-01-01T00:00:00.000Z", by="test") == 4 + 3
+        assert await prune(office, before="2999-01-01T00:00:00.000Z", by="test") == 4 + 3
         assert await office.store.known_runs() == {*with_pin, *with_open}
         assert all(not storage.log_path(run_id).exists() for run_id in (*old, *parentless))
         assert all(storage.log_path(run_id).exists() for run_id in (*with_pin, *with_open))
         await office.store.pin(with_pin[2], pinned=False)
-        assert await prune(office.ports, before="2999-01-01T00:00:00.000Z", by="test") == 4
+        assert await prune(office, before="2999-01-01T00:00:00.000Z", by="test") == 4
 
     with_office(storage, work)
 
@@ -148,15 +148,15 @@ def test_a_tree_with_a_run_that_ended_later_is_kept(storage: Storage):
     child = record(storage, parent=root)
 
     async def work(office: Office) -> None:
-        assert await prune(office.ports, before=between, by="test") == 0
+        assert await prune(office, before=between, by="test") == 0
         assert await office.store.known_runs() == {root, child}
-        assert await prune(office.ports, before="2999-01-01T00:00:00.000Z", by="test") == 2
+        assert await prune(office, before="2999-01-01T00:00:00.000Z", by="test") == 2
 
     with_office(storage, work)
 
 
 def test_an_orphan_gets_one_outcome_that_says_where_it_was(storage: Storage):
-    run_id, ports = record(storage, status=None, child=new_run_id()), memory_office(storage).ports
+    run_id, ports = record(storage, status=None, child=new_run_id()), memory_office(storage)
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(StepStarted(name="build", kind="command", try_=1), path="each.3.build", iteration=3)
         assert not anyio.run(is_orphan, ports.reader, run_id, "local-gone0000")
@@ -188,7 +188,7 @@ def test_an_orphan_whose_worker_asked_outside_of_any_step_has_a_sound_log(storag
     )
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(question, path="ask")
-    assert anyio.run(end_orphan, memory_office(storage).ports, run_id)
+    assert anyio.run(end_orphan, memory_office(storage), run_id)
     verifier = Verifier(run_id)
     with storage.log_path(run_id).open("rb") as file:
         assert [problem for line in file for problem in verifier.line(line)] == []

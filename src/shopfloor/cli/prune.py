@@ -70,7 +70,7 @@ async def _prune(args: Namespace, before: str, is_asked: bool) -> int:  # noqa: 
             count = sum([len(tree) async for tree in prunable(office.store, before=before, force=args.force)])
             if count and not _confirmed(_counted(count)):
                 return 1
-        pruned = await prune(office.ports, before=before, by=local_process(), force=args.force)
+        pruned = await prune(office, before=before, by=local_process(), force=args.force)
         print(f"{_counted(pruned)} deleted")
         return 0
 

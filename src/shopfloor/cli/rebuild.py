@@ -25,7 +25,7 @@ def run(args: Namespace) -> int:
     async def rebuild() -> tuple[int, int]:
         async with local_office(storage) as office:
             await office.store.check()
-            await finish_deletions(office.ports)
+            await finish_deletions(office)
             await office.store.clear_views()
             events = await office.ingest.catch_up(everything=True)
             await office.queue.show_queued()

@@ -11,7 +11,6 @@ import anyio
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Masking
 from shopfloor.record import Storage, refuse_shared
-from shopfloor.wiring.access import access_control
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.settings import Workers
 from shopfloor.wiring.storage import Office, local_office
@@ -43,7 +42,7 @@ async def open_api(storage: Storage) -> AsyncGenerator[Api]:
 
     async with local_office(storage) as office:
         await _look_at_files(office)
-        token = await access_control(storage).admin_token()
+        token = await office.access.admin_token()
         async with _called(create_app(office.services(), has_pages=False), token) as transport:
             yield Api(_HERE, transport=transport)
 
@@ -90,12 +89,12 @@ async def open_client(
             yield client
         return
     refuse_shared(storage.root)
-    token = await access_control(storage).admin_token()
     policy = ClaimPolicy.OWN if can_run else ClaimPolicy.CANCELLED
     async with (
-        local_office(storage) as office,
-        local_engine(office, workers or Workers(), policy=policy, alone=can_run, mask=mask) as engine,
+        local_office(storage, mask=mask) as office,
+        local_engine(office, workers or Workers(), policy=policy, alone=can_run) as engine,
     ):
+        token = await office.access.admin_token()
         await _look_at_files(office)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(engine.scheduler.run)
@@ -111,5 +110,5 @@ async def _look_at_files(office: Office) -> None:
     from shopfloor.engine import reconcile
 
     await office.ingest.catch_up()
-    if await reconcile(office.ports):
+    if await reconcile(office):
         await office.ingest.catch_up()

@@ -15,7 +15,6 @@ import msgspec
 
 from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError, storage_error
 from shopfloor.record import Storage, lock, open_for_append, refuse_shared, write_private
-from shopfloor.wiring.access import access_control
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.settings import Workers
 from shopfloor.wiring.storage import local_office, open_projects
@@ -101,7 +100,6 @@ async def serve_storage(
     lost: list[Exception] = []
 
     with the_one_server(storage):
-        token = await access_control(storage).admin_token()
         open_projects(storage).add(str(Path.cwd()))
 
         def started(url: str) -> None:
@@ -113,6 +111,7 @@ async def serve_storage(
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalogue), engine.warm_up)
 
         async with local_office(storage, is_server=True) as office, local_engine(office, workers) as engine:
+            token = await office.access.admin_token()
             await finish_deletions(engine.ports)
             await take_over(engine.ports, engine.resumption)
             await office.queue.show_queued()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shopfloor.adapters.local import (
+    LocalAudit,
     LocalBus,
     LocalHost,
     LocalHosts,
@@ -17,25 +18,26 @@ from shopfloor.adapters.local import (
     LocalLogReader,
     LocalLogs,
     LocalProcesses,
+    LocalTokens,
 )
+from shopfloor.engine import StoragePorts
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.log import Delta, Masking
-from shopfloor.ports import Bus, LogReader, Logs, Processes, Projects, Queue, Store
+from shopfloor.ports import Bus, Logs, Processes, Projects, Queue, Store, Tokens, Watchers
 from shopfloor.record import Durability, Storage
 from shopfloor.version import __version__
-from shopfloor.wiring.access import access_control, open_audit
 from shopfloor.wiring.providers import find_providers
 from shopfloor.wiring.settings import low_water_bytes, seconds_setting
 
 if TYPE_CHECKING:
-    from shopfloor.engine import Ingest, RunService, StoragePorts
-    from shopfloor.server import Services
+    from shopfloor.engine import Ingest, RunService
+    from shopfloor.server import AccessControl, Services
 
 # What only a server or a list needs is imported where it is needed: a bare run shall not wait for it.
 
 
 class Shop(msgspec.Struct, frozen=True):
-    """A host with what it works with."""
+    """What a command is recorded with, where there is no engine."""
 
     host: str
     logs: Logs
@@ -44,63 +46,45 @@ class Shop(msgspec.Struct, frozen=True):
 
 @contextmanager
 def local_shop(
-    storage: Storage,
-    *,
-    durability: Durability = Durability.GROUP,
-    mask: Masking | None = None,
-    bus: Bus | None = None,
-    alone: bool = True,
+    storage: Storage, *, durability: Durability = Durability.GROUP, mask: Masking | None = None
 ) -> Generator[Shop]:
-    """Everything on this machine, in this process. `alone`: the process is there for this host's own runs only."""
-    with LocalHost(storage, alone=alone) as host:
-        logs = LocalLogs(storage, durability=durability, mask=mask, low_water=low_water_bytes(), bus=bus)
+    """Everything on this machine, in this process, which is there for the runs of this host only."""
+    with LocalHost(storage, alone=True) as host:
+        logs = LocalLogs(storage, durability=durability, mask=mask, low_water=low_water_bytes())
         yield Shop(host.id, logs, LocalProcesses(host))
 
 
-class Office(msgspec.Struct, frozen=True):
-    """The views of a storage, and what keeps them."""
+class Office(StoragePorts, frozen=True, kw_only=True):
+    """An adapter for each port to a storage, and what keeps the views of the storage up to date."""
 
     storage: Storage
-    store: Store
-    queue: Queue
-    ingest: Ingest
+    """The folder on this machine that has the workers, the list of projects and the locks of hosts."""
     bus: Bus
+    tokens: Tokens
+    watchers: Watchers
+    ingest: Ingest
 
     @property
-    def reader(self) -> LogReader:
-        """The logs, as they are written in this process or in others."""
-        return LocalLogReader(self.storage, bus=self.bus)
+    def access(self) -> AccessControl:
+        from shopfloor.server import AccessControl
 
-    @property
-    def ports(self) -> StoragePorts:
-        """The ports to the storage. The logs are those of no host, and nothing is masked in them."""
-        from shopfloor.engine import StoragePorts
-
-        return StoragePorts(
-            store=self.store,
-            queue=self.queue,
-            hosts=LocalHosts(self.storage),
-            logs=LocalLogs(self.storage, bus=self.bus),
-            reader=self.reader,
-            audit=open_audit(self.storage),
-        )
+        return AccessControl(self.tokens)
 
     def services(self, service: RunService | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
-        from shopfloor.adapters.memory import MemoryWatchers
         from shopfloor.engine import delete_run
         from shopfloor.server import PAGE_FOLDER, Services
 
         async def delete(run_id: str, *, force: bool) -> list[str]:
-            return await delete_run(self.ports, run_id, force=force)
+            return await delete_run(self, run_id, force=force)
 
         return Services(
             store=self.store,
             logs=self.reader,
             changes=self.ingest,
-            access=access_control(self.storage),
-            watchers=MemoryWatchers(),
+            access=self.access,
+            watchers=self.watchers,
             version=__version__,
-            audit=open_audit(self.storage),
+            audit=self.audit,
             delete_run=delete,
             works=service,
             providers=find_providers,
@@ -116,10 +100,11 @@ class Office(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def local_office(storage: Storage, *, is_server: bool = False) -> AsyncGenerator[Office]:
-    """The views of a storage. The one server of it is told by other processes what they write."""
+async def local_office(
+    storage: Storage, *, is_server: bool = False, mask: Masking | None = None
+) -> AsyncGenerator[Office]:
+    """A storage in files and SQLite. The one server of it is told by other processes what they write."""
     from shopfloor.adapters.sqlite import RecordedInLogs, SqliteQueue, SqliteStore
-    from shopfloor.engine import Ingest
 
     store = await SqliteStore.open(storage.database)
     try:
@@ -127,7 +112,7 @@ async def local_office(storage: Storage, *, is_server: bool = False) -> AsyncGen
         await queue.recover()
         bus = LocalBus(storage)
         with bus.receiving(storage) if is_server else nullcontext():
-            yield Office(storage, store, queue, Ingest(LocalLogFeed(storage), store, bus), bus)
+            yield _with_files(storage, store, queue, bus, mask)
     finally:
         await store.close()
 
@@ -135,11 +120,29 @@ async def local_office(storage: Storage, *, is_server: bool = False) -> AsyncGen
 def memory_office(storage: Storage) -> Office:
     """The same with rows and queue in this process's memory; the logs are files."""
     from shopfloor.adapters.memory import MemoryQueue, MemoryStore
-    from shopfloor.engine import Ingest
 
     store = MemoryStore()
-    bus = LocalBus()
-    return Office(storage, store, MemoryQueue(store), Ingest(LocalLogFeed(storage), store, bus), bus)
+    return _with_files(storage, store, MemoryQueue(store), LocalBus())
+
+
+def _with_files(storage: Storage, store: Store, queue: Queue, bus: Bus, mask: Masking | None = None) -> Office:
+    """A storage whose logs, hosts, tokens and audit log are files of this machine."""
+    from shopfloor.adapters.memory import MemoryWatchers
+    from shopfloor.engine import Ingest
+
+    return Office(
+        storage=storage,
+        store=store,
+        queue=queue,
+        hosts=LocalHosts(storage),
+        logs=LocalLogs(storage, mask=mask, low_water=low_water_bytes(), bus=bus),
+        reader=LocalLogReader(storage, bus=bus),
+        bus=bus,
+        audit=LocalAudit(storage.audit),
+        tokens=LocalTokens(storage.tokens),
+        watchers=MemoryWatchers(),
+        ingest=Ingest(LocalLogFeed(storage), store, bus),
+    )
 
 
 def open_projects(storage: Storage) -> Projects:
