@@ -380,6 +380,7 @@ def test_a_log_without_messages_has_no_archive():
 def test_a_packed_archive_is_gzipped_json_and_unpacks_to_what_was_packed():
     entries = archive(golden("claude-code"))
     packed = pack(entries)
+    assert packed is not None
     assert msgspec.json.decode(gzip.decompress(packed), type=list[ArchiveEntry]) == entries
     assert pack(entries) == packed
 

@@ -185,9 +185,10 @@ class Ingest:
 
     async def _begin(self, *, everything: bool) -> None:
         # From what the store has: where this was cancelled before, it may have folded events that were not stored.
+        followed = [*self._followed]
         self._followed.clear()
         self._mark = await self._store.mark()
-        await self._take_up(await self._store.open_runs())
+        await self._take_up([*await self._store.open_runs(), *followed])
         # A store that has taken up nothing is new: the feed tells only of the logs that were opened last.
         if everything or not self._mark:
             known = await self._store.known_runs() | await self._store.buried()

@@ -41,8 +41,8 @@ class Log(Protocol):
         """Append an event and return its entry when the log's authority has it.
 
         The outcome and events `step.*` are durable then. `at` is the event's time, where it is not that of writing.
-        Raises `InvalidEvent`, `RunEnded`, `LogClosed`, `StorageError`, and `LogBusy` where another host has taken the log
-        over: the event is not in the log then.
+        Raises `InvalidEvent`, `RunEnded`, `LogClosed`, `StorageError`, and `LogBusy` where another host has taken the
+        log over: the event is not in the log then.
         """
         ...
 
