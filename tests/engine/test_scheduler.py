@@ -12,9 +12,9 @@ import pytest
 from tests.engine.floor import Floor, Shift
 
 from shopfloor.engine import ClaimPolicy
-from shopfloor.errors import DatabaseBusy
+from shopfloor.errors import DatabaseBusy, LogBusy
 from shopfloor.limits import LEAVING_SECONDS, STOPPED_HOST_SECONDS, STORAGE_PATIENCE_SECONDS
-from shopfloor.log import Masking, RunStarted, ToolCall
+from shopfloor.log import Masking, RunStarted, StepCompleted, ToolCall
 from shopfloor.ports import Log, Logs, Order, Queue
 from shopfloor.wiring import Office
 
@@ -86,6 +86,42 @@ class _DefectiveLog:
         return await self._log.append(payload, **where)
 
 
+class TakenOverLogs:
+    """Logs of which one is taken over by another host: from the end of a step of that name on, appends are refused."""
+
+    def __init__(self, logs: Logs, step: str) -> None:
+        self._logs = logs
+        self._step = step
+        self.taken_over: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logs, name)
+
+    @asynccontextmanager
+    async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[Any]:
+        async with self._logs.open(run_id, parent_run_id=parent_run_id) as log:
+            yield _TakenOverLog(log, self)
+
+    def look_at(self, run_id: str, payload: Any) -> None:
+        if isinstance(payload, StepCompleted) and payload.name == self._step:
+            self.taken_over.add(run_id)
+        if run_id in self.taken_over:
+            raise LogBusy(f"another host has the log of {run_id}")
+
+
+class _TakenOverLog:
+    def __init__(self, log: Log, logs: TakenOverLogs) -> None:
+        self._log = log
+        self._logs = logs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def append(self, payload: Any, **where: Any) -> Any:
+        self._logs.look_at(self._log.run_id, payload)
+        return await self._log.append(payload, **where)
+
+
 class BusyQueue:
     """A queue whose database is held by another process at some of its calls."""
 
@@ -144,6 +180,29 @@ async def test_a_defect_while_a_sub_run_is_executed_ends_it_and_its_parent_goes_
         outcome = await shift.ended(await shift.dispatch("calls"))
     assert outcome.error is not None
     assert "a defect of Shopfloor: KeyError" in outcome.error.message
+
+
+async def test_a_host_whose_run_was_taken_over_leaves_its_sub_runs_alone(floor: Floor):
+    floor.python("asks", ASKS)
+    go = floor.folder / "go"
+    wait = f"while [ ! -e {go} ]; do sleep 0.05; done"
+    both = (
+        f"{{Ask: {{Call: {{block: run-worker, worker: asks}}}}, Wait: {{Last: {{block: command, command: '{wait}'}}}}}}"
+    )
+    floor.worker("calls", f"steps: {{Both: {{block: parallel, branches: {both}}}}}")
+    taken: list[TakenOverLogs] = []
+
+    def office_of(office: Office) -> Office:
+        taken.append(TakenOverLogs(office.logs, "Last"))
+        return msgspec.structs.replace(office, logs=taken[0])
+
+    async with floor.open(office_of=office_of) as shift:
+        run_id = await shift.dispatch("calls")
+        child = await asked_child(floor, shift, run_id)
+        go.touch()
+        await shift.until(lambda: taken[0].taken_over, "the refused append")
+        await anyio.sleep(0.5)
+        assert (floor.outcome(run_id), floor.outcome(child)) == (None, None)
 
 
 @pytest.mark.parametrize("times", [1, 3])

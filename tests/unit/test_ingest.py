@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Sequence
 from random import Random
 
 import anyio
@@ -408,3 +409,41 @@ def test_a_log_whose_last_line_is_no_event_is_listed_and_taken_up_once(storage: 
         assert item.row.last_seq == 1
 
     anyio.run(main)
+
+
+class SlowStore(MemoryStore):
+    """A store whose transactions take longer than the pauses of a busy writer."""
+
+    async def apply(self, changes: Sequence[Change], *, mark: int | None = None) -> None:
+        await anyio.sleep(0.03)
+        await super().apply(changes, mark=mark)
+
+
+def test_a_log_that_is_written_all_the_time_holds_back_no_other_row(storage: Storage) -> None:
+    async def main() -> None:
+        store, busy, quick, is_done = SlowStore(), new_run_id(), new_run_id(), False
+
+        async def write() -> None:
+            async with LocalLogs(storage).open(busy) as log:
+                await log.append(RunStarted(name="busy", kind="agent", attempt=1, host="h", format=FORMAT))
+                while not is_done:
+                    text = TextBlock(fidelity="router", text="more")
+                    await log.append(AssistantMessage(blocks=[text]), path="step")
+                    await anyio.sleep(0.005)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ingest_of(storage, store).run)
+            tasks.start_soon(write)
+            await _until_row(store, busy)
+            await _write_long(LocalLogs(storage), quick, Random(1))
+            await _until_row(store, quick)
+            is_done = True
+            tasks.cancel_scope.cancel()
+
+    anyio.run(main)
+
+
+async def _until_row(store: MemoryStore, run_id: str) -> None:
+    with anyio.fail_after(PATIENCE):
+        while await store.get_run(run_id) is None:
+            await anyio.sleep(0.02)
