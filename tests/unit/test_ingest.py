@@ -429,7 +429,7 @@ def test_a_log_that_is_written_all_the_time_holds_back_no_other_row(storage: Sto
                 while not is_done:
                     text = TextBlock(fidelity="router", text="more")
                     await log.append(AssistantMessage(blocks=[text]), path="step")
-                    await anyio.sleep(0.005)
+                    await anyio.sleep(0)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ingest_of(storage, store).run)
