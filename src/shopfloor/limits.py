@@ -17,7 +17,7 @@ SUBSCRIBER_EVENTS: Final = 256
 """How many events wait for a subscriber before new ones are dropped for it."""
 BUS_EVENTS: Final = 4_096
 """How many events of all runs wait for a subscriber of all of them; then it reads the logs."""
-BUS_BYTES: Final = 16 * 1024 * 1024
+BUS_BYTES: Final = 2 * 1024 * 1024
 """And how many bytes of them."""
 BUS_RUNS: Final = 10_000
 """Of how many runs such a subscriber is told at once; more wait for its next look at all logs."""

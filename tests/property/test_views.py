@@ -1,5 +1,6 @@
 """What holds for the views of any log: they can be kept anywhere and carried on, and they stay small."""
 
+from functools import reduce
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,7 +11,7 @@ from tests.samples import RUN_ID
 
 from shopfloor.limits import TIMELINE_OPEN_CALLS
 from shopfloor.log import Event, Line, Payload, RunStarted, ToolCall, ToolResult, decode, encode, timestamp_of
-from shopfloor.views import RunRow, Spans, Timeline, TimelineRow, row_fold, spans_fold, timeline_fold
+from shopfloor.views import RunRow, Spans, Timeline, TimelineRow, Waits, row_fold, spans_fold, timeline_fold, waits_step
 
 T = TypeVar("T")
 Run = list[tuple[Payload, dict[str, Any]]]
@@ -76,7 +77,8 @@ def test_a_timeline_that_is_kept_anywhere_and_carried_on_is_the_timeline_of_all(
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
     state, first = timeline_of(events[:place])
-    state, rest = timeline_of(events[place:], kept(state))
+    waits = reduce(waits_step, events[:place], Waits())
+    state, rest = timeline_fold(kept(state), events[place:], waits)
     assert (state, first + rest) == timeline_of(events)
 
 

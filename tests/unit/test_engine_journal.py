@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import count
 
+import msgspec
 import pytest
 
 from shopfloor.engine.journal import Journal, Place
 from shopfloor.log import (
     AssistantMessage,
+    Awaits,
     Cost,
     Event,
     Note,
@@ -17,7 +19,9 @@ from shopfloor.log import (
     Session,
     StepCompleted,
     StepStarted,
+    ToolCall,
     Usage,
+    new_run_id,
 )
 
 PLACE = Place("fix")
@@ -92,3 +96,25 @@ def test_a_budget_is_held_against_what_earlier_sittings_of_the_step_have_spent()
     journal = journal_of(attempt(1), BEGUN, told(3), left(5), told(2), attempt(2), told(1))
     assert journal.spent_before(PLACE).usage == Usage(output=7)
     assert journal.spent_before(PLACE).cost_usd == pytest.approx(0.07)
+
+
+def test_a_step_that_has_ended_waits_for_no_answer_and_asks_again_when_it_is_tried_again() -> None:
+    run_id = new_run_id()
+    journal = Journal(run_id)
+    call = ToolCall(name="ask", call_id="c1", input={}, output=None, fidelity="router", awaits=Awaits(kind="question"))
+    ended = StepCompleted(name="Answer", kind="next-message", try_=1, error="the disk is nearly full")
+    for payload, path in (
+        (RunStarted(name="w", kind="worker", attempt=1, host="h"), ""),
+        (StepStarted(name="Answer", kind="next-message", try_=1), "answer"),
+        (call, "answer"),
+        (msgspec.structs.replace(call, call_id="c2", awaits=None), "answer"),
+        (ended, "answer"),
+    ):
+        seq = journal.last_seq + 1
+        journal.take(
+            Event(
+                seq=seq, run_id=run_id, type=payload.event_type, path=path, iteration=0, timestamp="", payload=payload
+            )
+        )
+    # A call that was being executed stays: whether it was done is not known.
+    assert [*journal.calls] == ["c2"]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from random import Random
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 from tests.ingests import ingest_of
@@ -429,7 +430,7 @@ def test_a_log_that_is_written_all_the_time_holds_back_no_other_row(storage: Sto
                 while not is_done:
                     text = TextBlock(fidelity="router", text="more")
                     await log.append(AssistantMessage(blocks=[text]), path="step")
-                    await anyio.sleep(0)
+                    await anyio.lowlevel.checkpoint()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ingest_of(storage, store).run)
