@@ -155,9 +155,10 @@ class Journal(msgspec.Struct):
         if place in self.steps:
             self.steps[place].done = step
             self._note_failure(place, step)
-        for call_id in [one for one, (at, call) in self.calls.items() if at == place and call.awaits is not None]:
-            # A step that has ended waits for nothing. Another try of it asks again, so that the question is seen.
-            del self.calls[call_id]
+        if step.error_code != ExecutionCancelled.code:
+            # A step that has failed waits for nothing. Another try of it asks again, so that the question is seen.
+            for call_id in [one for one, (at, call) in self.calls.items() if at == place and call.awaits is not None]:
+                del self.calls[call_id]
         if isinstance(step, StepCompleted) and step.kind == AGENT:
             self.covers = self.covers if step.covers in (None, "own") and self.covers else step.covers
             if step.session is not None and place in self.steps:
