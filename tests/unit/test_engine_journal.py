@@ -116,5 +116,6 @@ def test_a_step_that_has_ended_waits_for_no_answer_and_asks_again_when_it_is_tri
                 seq=seq, run_id=run_id, type=payload.event_type, path=path, iteration=0, timestamp="", payload=payload
             )
         )
-    # A call that was being executed stays: whether it was done is not known.
-    assert [*journal.calls] == ["c2"]
+    assert [*journal.calls] == ["c1", "c2"]
+    # A call that was being executed is not asked for again: whether it was done is not known.
+    assert journal.unasked == {"c1"}

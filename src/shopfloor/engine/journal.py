@@ -96,6 +96,8 @@ class Journal(msgspec.Struct):
     """Messages and tool calls by the place they belong to, in order."""
     calls: dict[str, tuple[Place, ToolCall]] = {}
     """The calls that have no result yet."""
+    unasked: set[str] = set()
+    """Those of them that somebody outside was asked for by a step that has ended."""
     results: dict[str, ToolResult] = {}
     failed: tuple[Place, int] | None = None
     """The step that failed last, and the `seq` of that; of steps inside each other the innermost."""
@@ -144,6 +146,7 @@ class Journal(msgspec.Struct):
             case ToolCall() as call:
                 self.said.setdefault(place, []).append(call)
                 self.calls[call.call_id] = (place, call)
+                self.unasked.discard(call.call_id)
             case ToolResult() as result:
                 self.said.setdefault(place, []).append(result)
                 self.calls.pop(result.call_id, None)
@@ -155,10 +158,8 @@ class Journal(msgspec.Struct):
         if place in self.steps:
             self.steps[place].done = step
             self._note_failure(place, step)
-        if step.error_code != ExecutionCancelled.code:
-            # A step that has failed waits for nothing. Another try of it asks again, so that the question is seen.
-            for call_id in [one for one, (at, call) in self.calls.items() if at == place and call.awaits is not None]:
-                del self.calls[call_id]
+        # A step that has ended waits for nothing: another try of it asks again, so that the question is seen.
+        self.unasked |= {one for one, (at, call) in self.calls.items() if at == place and call.awaits is not None}
         if isinstance(step, StepCompleted) and step.kind == AGENT:
             self.covers = self.covers if step.covers in (None, "own") and self.covers else step.covers
             if step.session is not None and place in self.steps:

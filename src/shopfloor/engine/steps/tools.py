@@ -111,7 +111,7 @@ class Tools:
             else:
                 await self._execute(attempt, place, use, tool)
         for n, use in enumerate(waiting):
-            if use.tool_id not in journal.calls:
+            if use.tool_id not in journal.calls or use.tool_id in journal.unasked:
                 awaits = _awaits(attempt, use.tool_name, more=len(waiting) - n - 1)
                 await attempt.append(_call(use, awaits), place)
         for use in waiting:
