@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from datetime import datetime
@@ -28,11 +29,14 @@ def _slow(env: dict[str, str]) -> None:
 
 
 def shown(process: subprocess.Popen[bytes], word: str) -> str:
-    """Reads until the word is on the screen. Gives all that is there."""
+    """Read until the word is on the screen, and return all the text up to there.
+
+    Reads the descriptor itself: `communicate` would not see what the buffer of `process.stdout` had read ahead.
+    """
     assert process.stdout is not None
     got = b""
     while not got.endswith(word.encode()):
-        byte = process.stdout.read(1)
+        byte = os.read(process.stdout.fileno(), 1)
         assert byte, got
         got += byte
     return got.decode()

@@ -16,7 +16,7 @@ from tests.samples import ROOT
 
 from shopfloor.adapters.local import LocalAudit
 from shopfloor.limits import AUDIT_TEXT_CHARS
-from shopfloor.ports import Audit
+from shopfloor.ports import Audit, audit_entry
 
 pytestmark = pytest.mark.anyio
 
@@ -50,27 +50,27 @@ async def test_an_entry_says_who_did_what_from_where_and_when(kept: StorageUnder
         "run_id": "r1",
         "detail": "ä",
     }
-    await audit.write("run.cancelled", **said)
+    await audit.write(audit_entry("run.cancelled", **said))
     (entry,) = kept.audit_entries()
     assert len(entry.pop("at")) == len("2026-01-01T00:00:00.000Z")
     assert entry == {"action": "run.cancelled", **said}
 
 
 async def test_what_is_not_known_is_left_out(kept: StorageUnderTest, audit: Audit) -> None:
-    await audit.write("login.failed", by="nobody", role=None)
+    await audit.write(audit_entry("login.failed", by="nobody", role=None))
     (entry,) = kept.audit_entries()
     assert set(entry) == {"at", "action", "by"}
 
 
 async def test_texts_that_others_choose_are_shortened(kept: StorageUnderTest, audit: Audit) -> None:
-    await audit.write("run.pinned", by="b" * 1000, client="c" * 1000, detail="d" * 1000)
+    await audit.write(audit_entry("run.pinned", by="b" * 1000, client="c" * 1000, detail="d" * 1000))
     (entry,) = kept.audit_entries()
     assert [len(entry[name]) for name in ("by", "client", "detail")] == [AUDIT_TEXT_CHARS] * 3
 
 
 async def test_entries_are_read_in_the_order_of_their_writing(kept: StorageUnderTest, audit: Audit) -> None:
     for number in range(20):
-        await audit.write("run.pinned", by="token x", run_id=str(number))
+        await audit.write(audit_entry("run.pinned", by="token x", run_id=str(number)))
     entries = kept.audit_entries()
     assert [entry["run_id"] for entry in entries] == [str(number) for number in range(20)]
     assert [entry["at"] for entry in entries] == sorted(entry["at"] for entry in entries)
@@ -78,7 +78,7 @@ async def test_entries_are_read_in_the_order_of_their_writing(kept: StorageUnder
 
 async def test_entries_of_many_tasks_are_all_there(kept: StorageUnderTest, audit: Audit) -> None:
     async def write(number: int) -> None:
-        await audit.write("run.pinned", by="token x", run_id=str(number))
+        await audit.write(audit_entry("run.pinned", by="token x", run_id=str(number)))
 
     async with anyio.create_task_group() as tasks:
         for number in range(100):
@@ -89,7 +89,7 @@ async def test_entries_of_many_tasks_are_all_there(kept: StorageUnderTest, audit
 async def test_a_request_that_is_cancelled_after_the_deed_has_its_entry(kept: StorageUnderTest, audit: Audit) -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await audit.write("run.cancelled", by="token x", run_id="r1")
+        await audit.write(audit_entry("run.cancelled", by="token x", run_id="r1"))
     assert [entry["run_id"] for entry in kept.audit_entries()] == ["r1"]
 
 
@@ -98,7 +98,7 @@ async def test_a_request_that_is_cancelled_after_the_deed_has_its_entry(kept: St
 
 @pytest.mark.req("SF-22")
 async def test_only_its_owner_can_read_the_file(path: Path) -> None:
-    await LocalAudit(path).write("run.pinned", by="token x")
+    await LocalAudit(path).write(audit_entry("run.pinned", by="token x"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [json.loads(line)["by"] for line in path.read_text().splitlines()] == ["token x"]
 
@@ -106,14 +106,14 @@ async def test_only_its_owner_can_read_the_file(path: Path) -> None:
 async def test_a_file_over_its_limit_is_rotated_once_and_a_line_that_was_cut_off_is_mended(path: Path) -> None:
     audit = LocalAudit(path, limit_bytes=1000)
     for number in range(50):
-        await audit.write("run.pinned", by="token x", run_id=str(number))
+        await audit.write(audit_entry("run.pinned", by="token x", run_id=str(number)))
     assert sorted(file.name for file in path.parent.glob("audit*.jsonl")) == ["audit.1.jsonl", "audit.jsonl"]
     kept = [int(entry["run_id"]) for entry in audit.read()]
     assert kept == list(range(kept[0], 50))
     assert sum(file.stat().st_size for file in (audit.path, audit.previous)) < 2500
     with path.open("ab") as file:
         file.write(b'{"at": "20')
-    await audit.write("run.pinned", by="token x", run_id="50")
+    await audit.write(audit_entry("run.pinned", by="token x", run_id="50"))
     assert [entry["run_id"] for entry in audit.read()][-2:] == ["49", "50"]
 
 
@@ -122,11 +122,12 @@ import sys
 from pathlib import Path
 import anyio
 from shopfloor.adapters.local import LocalAudit
+from shopfloor.ports import audit_entry
 
 async def main():
     audit = LocalAudit(Path(sys.argv[1]))
     for number in range(50):
-        await audit.write("run.pinned", by=f"process {sys.argv[2]}", run_id=f"{sys.argv[2]}-{number}")
+        await audit.write(audit_entry("run.pinned", by=f"process {sys.argv[2]}", run_id=f"{sys.argv[2]}-{number}"))
 
 anyio.run(main)
 """
@@ -140,7 +141,7 @@ async def test_entries_of_many_processes_are_all_there(path: Path) -> None:
     processes = [start_process(path, str(number)) for number in range(2)]
     audit = LocalAudit(path)
     for number in range(50):
-        await audit.write("run.pinned", by="this process", run_id=f"here-{number}")
+        await audit.write(audit_entry("run.pinned", by="this process", run_id=f"here-{number}"))
     for process in processes:
         _, complaints = process.communicate(timeout=120)
         assert (process.returncode, complaints) == (0, b"")
@@ -154,6 +155,6 @@ async def test_a_failure_is_logged_and_not_raised(path: Path, caplog: pytest.Log
     for unusable in (path, path.parent / "file" / "audit.jsonl"):
         caplog.clear()
         with caplog.at_level(logging.ERROR):
-            await LocalAudit(unusable).write("run.deleted", by="token x")
+            await LocalAudit(unusable).write(audit_entry("run.deleted", by="token x"))
         assert f"cannot write {unusable}" in caplog.text
         assert "run.deleted by token x is not in it" in caplog.text

@@ -13,7 +13,7 @@ import anyio
 from shopfloor.cli.arguments import Parser, storage_of
 from shopfloor.cli.style import safe
 from shopfloor.errors import ConflictError
-from shopfloor.ports import Session, Token
+from shopfloor.ports import Session, Token, audit_entry
 from shopfloor.record import Storage
 from shopfloor.server import AccessControl
 from shopfloor.wiring import access_control, local_process, open_audit
@@ -79,14 +79,14 @@ async def _run(args: argparse.Namespace) -> None:
     match args.part:
         case "new":
             token = await access.issue(args.role, args.name)
-            await audit.write("token.made", by=local_process(), detail=f"{args.name}, {args.role}")
+            await audit.write(audit_entry("token.made", by=local_process(), detail=f"{args.name}, {args.role}"))
             print(token)
             print(f"it is shown only here; `shopfloor tokens revoke {safe(args.name)}` revokes it", file=sys.stderr)
         case "revoke":
             for name in args.names:
                 for gone in await _revoke(access, storage, name):
                     action = "token.revoked" if gone.startswith("token") else "session.ended"
-                    await audit.write(action, by=local_process(), detail=gone)
+                    await audit.write(audit_entry(action, by=local_process(), detail=gone))
                     print(f"revoked {safe(gone)}", flush=True)
         case _:
             _list(*await access.listed(), as_json=args.json)

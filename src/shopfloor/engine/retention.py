@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
-from shopfloor.ports import RunFilter, RunItem, Store
+from shopfloor.ports import RunFilter, RunItem, Store, audit_entry
 
 _BATCH = 500
 
@@ -67,7 +67,7 @@ async def prune(ports: StoragePorts, *, before: str, by: str, force: bool = Fals
     async for tree in prunable(ports.store, before=before, force=force):
         gone = await _erase_all(ports, tree)
         for run_id in gone:
-            await ports.audit.write("run.deleted", by=by, run_id=run_id, detail=f"ended before {before}")
+            await ports.audit.write(audit_entry("run.deleted", by=by, run_id=run_id, detail=f"ended before {before}"))
         pruned += len(gone)
     if pruned:
         await ports.store.compact()

@@ -19,7 +19,7 @@ from shopfloor.ports.agents import (
     Told,
     Typed,
 )
-from shopfloor.ports.audit import Audit, AuditEntry, new_audit_entry
+from shopfloor.ports.audit import Audit, AuditEntry, audit_entry
 from shopfloor.ports.bus import Bus, RunsSubscription, Subscription
 from shopfloor.ports.hosts import Hosts
 from shopfloor.ports.logs import (
@@ -123,9 +123,9 @@ __all__ = [
     "Watchers",
     "WorkerInfo",
     "Works",
+    "audit_entry",
     "child_environment",
     "child_towards",
-    "new_audit_entry",
     "parent_of",
     "run_fields",
 ]

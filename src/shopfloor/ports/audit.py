@@ -25,15 +25,15 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str | None = None
 
 
-def new_audit_entry(
+def audit_entry(
     action: str,
     *,
     by: str,
-    role: str | None,
-    address: str | None,
-    client: str | None,
-    run_id: str | None,
-    detail: str | None,
+    role: str | None = None,
+    address: str | None = None,
+    client: str | None = None,
+    run_id: str | None = None,
+    detail: str | None = None,
 ) -> AuditEntry:
     """Make the entry of this moment. Texts that others choose are shortened."""
     return AuditEntry(
@@ -49,16 +49,6 @@ def new_audit_entry(
 
 
 class Audit(Protocol):
-    async def write(
-        self,
-        action: str,
-        *,
-        by: str,
-        role: str | None = None,
-        address: str | None = None,
-        client: str | None = None,
-        run_id: str | None = None,
-        detail: str | None = None,
-    ) -> None:
+    async def write(self, entry: AuditEntry) -> None:
         """Append an entry. Never raises: what was done is done, so a failure is logged as an error."""
         ...

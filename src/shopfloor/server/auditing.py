@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from shopfloor.ports import Audit
+from shopfloor.ports import Audit, audit_entry
 from shopfloor.server.access import Caller
 from shopfloor.server.services import Services
 
@@ -47,7 +47,7 @@ async def audit_scope(
     if log is None:
         return
     caller = caller or caller_of(scope)
-    await log.write(
+    entry = audit_entry(
         action,
         by=str(caller) if caller else NOBODY,
         role=caller.role if caller else None,
@@ -56,3 +56,4 @@ async def audit_scope(
         run_id=run_id,
         detail=detail,
     )
+    await log.write(entry)

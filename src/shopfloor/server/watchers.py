@@ -11,6 +11,7 @@ import anyio.abc
 from starlette.requests import Request
 
 from shopfloor.errors import RunEnded, RunNotFound
+from shopfloor.ports import audit_entry
 from shopfloor.server.services import Services
 from shopfloor.server.tree_requests import calls_below
 from shopfloor.views import RATE_LIMIT
@@ -76,9 +77,8 @@ class ClientTracker:
             if self._served.works is not None and not await self._waits_for_somebody(run_id):
                 await self._served.works.cancel(run_id, reason="its client has gone")
                 if self._served.audit is not None:
-                    await self._served.audit.write(
-                        "run.cancelled", by="server", run_id=run_id, detail="its client has gone"
-                    )
+                    entry = audit_entry("run.cancelled", by="server", run_id=run_id, detail="its client has gone")
+                    await self._served.audit.write(entry)
         except (RunEnded, RunNotFound):
             pass
         except Exception as error:  # noqa: BLE001 - a run that cannot be cancelled must not keep the others from it

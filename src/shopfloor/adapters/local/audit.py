@@ -16,7 +16,7 @@ import msgspec
 
 from shopfloor.decoding import decode_json
 from shopfloor.limits import AUDIT_BYTES
-from shopfloor.ports import new_audit_entry
+from shopfloor.ports import AuditEntry
 from shopfloor.record import lock_file, open_for_append
 
 _log = logging.getLogger("shopfloor.adapters")
@@ -38,25 +38,14 @@ class LocalAudit:
     def previous(self) -> Path:
         return self.path.with_suffix(f".1{self.path.suffix}")
 
-    async def write(
-        self,
-        action: str,
-        *,
-        by: str,
-        role: str | None = None,
-        address: str | None = None,
-        client: str | None = None,
-        run_id: str | None = None,
-        detail: str | None = None,
-    ) -> None:
-        entry = new_audit_entry(action, by=by, role=role, address=address, client=client, run_id=run_id, detail=detail)
+    async def write(self, entry: AuditEntry) -> None:
         try:
             # The shield keeps the entry where the request is cancelled after the deed.
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._append, msgspec.json.encode(entry), limiter=self._thread)
         except Exception as error:  # noqa: BLE001 - for example a full disk, or no thread: the deed cannot be undone
             reason = (isinstance(error, OSError) and error.strerror) or error
-            _log.error("cannot write %s: %s; %s by %s is not in it", self.path, reason, action, by)
+            _log.error("cannot write %s: %s; %s by %s is not in it", self.path, reason, entry.action, entry.by)
 
     def _append(self, line: bytes) -> None:
         descriptor = open_for_append(self.path)

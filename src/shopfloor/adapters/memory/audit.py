@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from shopfloor.limits import AUDIT_ENTRIES_IN_MEMORY
-from shopfloor.ports import AuditEntry, new_audit_entry
+from shopfloor.ports import AuditEntry
 
 
 class MemoryAudit:
@@ -18,20 +18,8 @@ class MemoryAudit:
     def __init__(self) -> None:
         self._entries: deque[AuditEntry] = deque(maxlen=AUDIT_ENTRIES_IN_MEMORY)
 
-    async def write(
-        self,
-        action: str,
-        *,
-        by: str,
-        role: str | None = None,
-        address: str | None = None,
-        client: str | None = None,
-        run_id: str | None = None,
-        detail: str | None = None,
-    ) -> None:
-        self._entries.append(
-            new_audit_entry(action, by=by, role=role, address=address, client=client, run_id=run_id, detail=detail)
-        )
+    async def write(self, entry: AuditEntry) -> None:
+        self._entries.append(entry)
 
     def read(self) -> Iterator[dict[str, Any]]:
         """The entries, oldest first."""
