@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from benchmarks.harness import Result, Side, interleave, rate, say, scratch, seconds_of, warm_memory
+from benchmarks.harness import Result, Side, interleave, log_progress, rate, scratch, seconds_of, warm_memory
 from benchmarks.sample import LINE_BYTES, STEP, event, line, started
 from shopfloor.log import Entry, new_run_id
 from shopfloor.record import Recorder, Subscription
@@ -126,7 +126,7 @@ def _compare(
     warm: bool = False,
     floor: float | None = None,
 ) -> Result:
-    say(f"append against {name}, the subscriber's turn every {burst}")
+    log_progress(f"append against {name}, the subscriber's turn every {burst}")
     with scratch() as folder, _ours(folder, events, burst) as ours, peer(folder) as call:
         if warm:
             warm_memory(folder, 2 * (rounds + 1) * events * LINE_BYTES)

@@ -11,9 +11,9 @@ from time import perf_counter
 import anyio
 import anyio.from_thread
 
-from benchmarks.harness import Result, rate, say, scratch
-from benchmarks.queues import counted, peer, until, why_no_taskiq
-from benchmarks.works import NO_STEPS, NOTHING, POLL_SECONDS, Shift, shift, write_workers
+from benchmarks.harness import Result, log_progress, rate, scratch
+from benchmarks.queues import peer, row_counter, taskiq_unavailable_reason, wait_for_count
+from benchmarks.running_engine import NO_STEPS, NOTHING, POLL_SECONDS, RunningEngine, running_engine, write_workers
 from shopfloor.log import new_run_id
 from shopfloor.ports import RunOrigin, RunRequest
 from shopfloor.record import Storage
@@ -27,19 +27,19 @@ Side = Callable[[], float]
 """One round; the seconds that one run took of it."""
 
 
-async def _runs(at_work: Shift, worker: str, count: int) -> float:
-    return await at_work.add(worker, count, "completed") / count
+async def _runs(engine: RunningEngine, worker: str, count: int) -> float:
+    return await engine.add(worker, count, "completed") / count
 
 
-async def _starts(at_work: Shift, count: int) -> list[float]:
+async def _starts(engine: RunningEngine, count: int) -> list[float]:
     """Seconds from dispatch until somebody who follows the log has its first event, one run at a time."""
-    reader = at_work.office.reader
+    reader = engine.backend.reader
     found: list[float] = []
     for _ in range(count):
         run_id = new_run_id()
         begin = perf_counter()
-        await at_work.service.dispatch(RunRequest(worker=NOTHING, input={}), RunOrigin(run_id=run_id))
-        async for batch in reader.follow(run_id, patient=True):
+        await engine.service.dispatch(RunRequest(worker=NOTHING, input={}), RunOrigin(run_id=run_id))
+        async for batch in reader.follow(run_id, wait_for_writer=True):
             if batch:
                 break
         found.append(perf_counter() - begin)
@@ -49,23 +49,23 @@ async def _starts(at_work: Shift, count: int) -> list[float]:
 
 def _check(storage: Storage) -> None:
     """Every run has its outcome and its timeline, or nothing was measured."""
-    runs = counted(storage.database, "SELECT count(*) FROM worker_runs")()
-    until(counted(storage.database, _ENDED), runs)
-    rows = counted(storage.database, "SELECT count(*) FROM worker_events")()
+    runs = row_counter(storage.database, "SELECT count(*) FROM worker_runs")()
+    wait_for_count(row_counter(storage.database, _ENDED), runs)
+    rows = row_counter(storage.database, "SELECT count(*) FROM worker_events")()
     if rows != _EVENTS * runs:
         raise RuntimeError(f"{runs:,} runs have {rows:,} rows in their timelines, not {_EVENTS} each")
 
 
 @contextmanager
-def _at_work(folder: Path) -> Iterator[tuple[Shift, anyio.from_thread.BlockingPortal]]:
+def _at_work(folder: Path) -> Iterator[tuple[RunningEngine, anyio.from_thread.BlockingPortal]]:
     """A host in a loop of its own, as `up` has it."""
     storage = Storage(folder / "storage")
     workers = write_workers(folder / "workers")
     with (
         anyio.from_thread.start_blocking_portal(backend_options={"use_uvloop": True}) as portal,
-        portal.wrap_async_context_manager(shift(storage, workers)) as at_work,
+        portal.wrap_async_context_manager(running_engine(storage, workers)) as engine,
     ):
-        yield at_work, portal
+        yield engine, portal
         _check(storage)
 
 
@@ -78,25 +78,25 @@ def in_turns(sides: dict[str, Side], rounds: int) -> list[dict[str, float]]:
     for number in range(rounds):
         turned = names[number % len(names) :] + names[: number % len(names)]
         found.append({name: sides[name]() for name in turned})
-        say(", ".join(f"{name}: {rate(1, found[-1][name], 'runs')}" for name in names))
+        log_progress(", ".join(f"{name}: {rate(1, found[-1][name], 'runs')}" for name in names))
     return found
 
 
 def run(*, quick: bool) -> list[Result]:
     runs, tasks, rounds, starts = (50, 20, 1, 10) if quick else (2_000, 200, 5, 200)
-    no_taskiq = why_no_taskiq()
+    no_taskiq = taskiq_unavailable_reason()
     if no_taskiq is not None:
-        say(f"without taskiq on Redis: {no_taskiq}")
+        log_progress(f"without taskiq on Redis: {no_taskiq}")
     with (
         scratch() as folder,
         ExitStack() as more,
         peer("dbos", folder / "dbos") as dbos,
         peer("bare", folder / "bare") as bare,
-        _at_work(folder) as (at_work, portal),
+        _at_work(folder) as (engine, portal),
     ):
         sides: dict[str, Side] = {
-            "Python": lambda: portal.call(_runs, at_work, NOTHING, runs),
-            "YAML": lambda: portal.call(_runs, at_work, NO_STEPS, runs),
+            "Python": lambda: portal.call(_runs, engine, NOTHING, runs),
+            "YAML": lambda: portal.call(_runs, engine, NO_STEPS, runs),
             "DBOS": lambda: dbos(tasks) / tasks,
             "bare": lambda: bare(runs) / runs,
         }
@@ -104,8 +104,8 @@ def run(*, quick: bool) -> list[Result]:
             taskiq = more.enter_context(peer("taskiq", folder / "taskiq"))
             sides["taskiq"] = lambda: taskiq(runs) / runs
         found = in_turns(sides, rounds)
-        say("one at a time")
-        waits = portal.call(_starts, at_work, starts)
+        log_progress("one at a time")
+        waits = portal.call(_starts, engine, starts)
 
     def against(ours: str, theirs: str, who: str, floor: float | None = None) -> Result:
         return Result(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 
-from benchmarks.harness import Result, interleave, rate, say
+from benchmarks.harness import Result, interleave, log_progress, rate
 from benchmarks.sample import event, line
 from shopfloor.log import Entry, new_run_id
 from shopfloor.record import FanOut, Subscription
@@ -98,10 +98,10 @@ def against_queues(reader: Reader, how: str, events: int, rounds: int, *, burst:
 
 def run(*, quick: bool) -> list[Result]:
     events, rounds = (256, 4) if quick else (3_200, 21)
-    say("fan-out by batch()")
+    log_progress("fan-out by batch()")
     batch = against_queues(_by_batch, "batch()", events, rounds, burst=BURST, floor=5.0)
-    say("fan-out by async for")
+    log_progress("fan-out by async for")
     single = against_queues(_by_event, "async for", events, rounds, burst=BURST, floor=None)
-    say("fan-out by batch(), one event at a time")
+    log_progress("fan-out by batch(), one event at a time")
     slow = against_queues(_by_batch, "batch()", events // 2, rounds, burst=1, floor=None)
     return [batch, single, slow]

@@ -78,7 +78,7 @@ def rate(count: int, seconds: float, unit: str) -> str:
     return f"{per_second:,.0f} {unit}/s"
 
 
-def say(text: str) -> None:
+def log_progress(text: str) -> None:
     """Progress, apart from the results."""
     print(f"    {text}", file=sys.stderr, flush=True)
 
@@ -88,8 +88,8 @@ def scratch() -> Iterator[Path]:
     """A folder for large files, in `$TMPDIR`, gone afterwards."""
     with TemporaryDirectory(prefix="shopfloor-bench-") as folder:
         if (micros := _micros_of_a_new_file(Path(folder))) > _SLOW_NEW_FILE_MICROS:
-            say(f"a new file takes {micros:.0f} µs here, so whatever makes logs looks slower than it is:")
-            say("many files were deleted a moment ago? Wait five minutes, or name another TMPDIR")
+            log_progress(f"a new file takes {micros:.0f} µs here, so whatever makes logs looks slower than it is:")
+            log_progress("many files were deleted a moment ago? Wait five minutes, or name another TMPDIR")
         yield Path(folder)
 
 

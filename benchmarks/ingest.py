@@ -14,7 +14,7 @@ from time import perf_counter
 import anyio
 import msgspec
 
-from benchmarks.harness import Result, interleave, rate, say, scratch
+from benchmarks.harness import Result, interleave, log_progress, rate, scratch
 from benchmarks.sample import STEP, event, started
 from shopfloor.adapters.local import LocalBus, LocalLogFeed
 from shopfloor.adapters.sqlite import SqliteStore
@@ -132,11 +132,11 @@ def run(*, quick: bool) -> list[Result]:
             listed = [_Table(made, "worker_runs"), _Table(made, "worker_events")]
             besides = [_Table(made, "worker_transcripts"), _Table(made, "search_pieces", "rowid, body")]
         rows = sum(len(table.rows) for table in listed)
-        say(f"{written:,} events of {runs:,} runs: {rows:,} rows")
+        log_progress(f"{written:,} events of {runs:,} runs: {rows:,} rows")
         # As `up` does; and the peer's rows are not ours to look through.
         gc.freeze()
         found = interleave(ours, lambda: _insert(fresh(), listed), rounds)
-        say("the same against archives and search besides")
+        log_progress("the same against archives and search besides")
         whole = interleave(ours, lambda: _insert(fresh(), listed + besides), rounds // 2 + 1)
     peer = f"sqlite3, {BATCH} rows per transaction"
     return [

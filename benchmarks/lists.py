@@ -15,11 +15,11 @@ import anyio
 import anyio.from_thread
 import httpx
 
-from benchmarks.harness import Comparison, Result, interleave, say, scratch, seconds_of
-from benchmarks.serving import served
+from benchmarks.harness import Comparison, Result, interleave, log_progress, scratch, seconds_of
+from benchmarks.server_process import running_server
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.client import Address
-from shopfloor.log import new_run_id, timestamp_of
+from shopfloor.log import format_timestamp, new_run_id
 from shopfloor.ports import RunFilter
 from shopfloor.record import Storage
 
@@ -98,8 +98,8 @@ class _Sample:
             choice(_CHANNELS),
             self.task(num),
             status,
-            timestamp_of(began),
-            timestamp_of(began + 61_000),
+            format_timestamp(began),
+            format_timestamp(began + 61_000),
             choice(_TYPES),
             choice(OWNERS),
             run_id,
@@ -333,15 +333,15 @@ def run(*, quick: bool) -> list[Result]:
         begin = perf_counter()
         fill(storage, runs)
         size = storage.database.stat().st_size / 1e6
-        say(f"{runs:,} runs stored, {size:,.0f} MB, in {perf_counter() - begin:.0f} s")
+        log_progress(f"{runs:,} runs stored, {size:,.0f} MB, in {perf_counter() - begin:.0f} s")
         bare = _Bare(storage)
-        with served(storage) as address:
+        with running_server(storage) as address:
             client = _Client(address)
-            say("pages over HTTP")
+            log_progress("pages over HTTP")
             results = newest(client, bare, runs, pages)
             results += [total(client, bare, runs, scans), deep(client, bare, runs, scans)]
             client.http.close()
-        say("search")
+        log_progress("search")
         results += search(storage, bare, runs, scans // 3)
         bare.connection.close()
     return results

@@ -16,17 +16,17 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from benchmarks.harness import Result, say, scratch
+from benchmarks.harness import Result, log_progress, scratch
 from benchmarks.sample import STEP, line, message, started
-from benchmarks.serving import ended
-from benchmarks.sse import END, Order, Report, clients, line_of, report_of
+from benchmarks.server_process import terminate_on_exit
+from benchmarks.sse import END, ClientTask, Report, clients, line_of, report_of
 from shopfloor.adapters.local import LocalLogs
 from shopfloor.log import RunCompleted, new_run_id
 from shopfloor.ports import Bus
 from shopfloor.record import Storage
 from shopfloor.server import create_app, serve
 from shopfloor.server.sse import log_frame
-from shopfloor.wiring import access_control, local_office
+from shopfloor.wiring import access_control, local_backend
 
 CLIENTS = 100
 EVENTS_PER_SECOND = 20
@@ -44,7 +44,7 @@ class Task(msgspec.Struct, frozen=True):
     events: int
 
 
-class Found(msgspec.Struct, frozen=True):
+class Latency(msgspec.Struct, frozen=True):
     """In seconds."""
 
     p50: float
@@ -85,15 +85,15 @@ async def _write(task: Task, bus: Bus | None = None) -> None:
 async def _serve(task: Task) -> None:
     storage = Storage(Path(task.storage))
     token = await access_control(storage).admin_token()
-    async with local_office(storage, is_server=True) as office, anyio.create_task_group() as tasks:
-        tasks.start_soon(office.ingest.run)
+    async with local_backend(storage, is_server=True) as backend, anyio.create_task_group() as tasks:
+        tasks.start_soon(backend.ingest.run)
         if task.events:
-            tasks.start_soon(_write, task, office.bus)
+            tasks.start_soon(_write, task, backend.bus)
 
         def ready(url: str) -> None:
             print(url.rpartition(":")[2], token, flush=True)
 
-        await serve(create_app(office.services()), "127.0.0.1", 0, ready)
+        await serve(create_app(backend.services()), "127.0.0.1", 0, ready)
         tasks.cancel_scope.cancel()
 
 
@@ -102,7 +102,7 @@ async def _serve(task: Task) -> None:
 
 class _Pushed:
     def __init__(self) -> None:
-        self.state = SimpleNamespace(stopping=anyio.Event())
+        self.state = SimpleNamespace(shutdown_event=anyio.Event())
         self._queues: list[asyncio.Queue[bytes | None]] = []
 
     def push(self, data: bytes | None) -> None:
@@ -157,16 +157,16 @@ def _address(lines: list[bytes]) -> tuple[int, str]:
     return int(port), token.decode()
 
 
-def _latency(server: str, folder: Path, watchers: int, events: int, *, writer: bool = False) -> Found:
+def _latency(server: str, folder: Path, watchers: int, events: int, *, writer: bool = False) -> Latency:
     """How late events came to so many clients of that server; with `writer` from a process of its own."""
     task = Task(str(folder), new_run_id(), events)
-    with ended(_start(server, msgspec.structs.replace(task, events=0) if writer else task)) as process:
+    with terminate_on_exit(_start(server, msgspec.structs.replace(task, events=0) if writer else task)) as process:
         lines = [line_of(process)] if writer else [line_of(process), line_of(process)]
         port, token = _address(lines)
-        with ended(_start("write", task) if writer else process) as writing:
+        with terminate_on_exit(_start("write", task) if writer else process) as writing:
             if writer:
                 line_of(writing)
-            asking = clients(Order(port, f"/api/runs/{task.run_id}/stream", token, watchers, stamps=True))
+            asking = clients(ClientTask(port, f"/api/runs/{task.run_id}/stream", token, watchers, stamps=True))
             line_of(asking)
             # The last that was answered reads the log up to here.
             time.sleep(_SETTLE_SECONDS)
@@ -177,17 +177,17 @@ def _latency(server: str, folder: Path, watchers: int, events: int, *, writer: b
     return found
 
 
-def _found(report: Report, expected: int) -> Found:
+def _found(report: Report, expected: int) -> Latency:
     if len(report.late) != expected:
         raise RuntimeError(f"{len(report.late):,} of {expected:,} events came")
-    return Found(statistics.median(report.late), statistics.quantiles(report.late, n=100)[98])
+    return Latency(statistics.median(report.late), statistics.quantiles(report.late, n=100)[98])
 
 
-def _middle(rounds: list[Found]) -> Found:
-    return Found(statistics.median(one.p50 for one in rounds), statistics.median(one.p99 for one in rounds))
+def _middle(rounds: list[Latency]) -> Latency:
+    return Latency(statistics.median(one.p50 for one in rounds), statistics.median(one.p99 for one in rounds))
 
 
-def _results(what: str, ours: Found, theirs: Found | None, p50: float, p99: float | None) -> list[Result]:
+def _results(what: str, ours: Latency, theirs: Latency | None, p50: float, p99: float | None) -> list[Result]:
     def row(name: str, seconds: float, limit: float) -> Result:
         measure, against = f"{what}: {name}", f"{limit * 1e3:.0f} ms"
         return Result(
@@ -210,7 +210,7 @@ def run(*, quick: bool) -> list[Result]:
     results: list[Result] = []
     with scratch() as folder:
         for watchers in (1, CLIENTS):
-            say(f"{watchers} clients, load {os.getloadavg()[0]:.1f}")
+            log_progress(f"{watchers} clients, load {os.getloadavg()[0]:.1f}")
             pairs = [
                 (
                     _latency("serve", folder / f"ours-{watchers}-{number}", watchers, events),
@@ -221,7 +221,7 @@ def run(*, quick: bool) -> list[Result]:
             ours, theirs = _middle([one for one, _ in pairs]), _middle([other for _, other in pairs])
             what = f"append to client, {watchers} client{'s' * (watchers > 1)}"
             results += _results(what, ours, theirs, _P50_SECONDS, _P99_SECONDS)
-        say(f"from another process, load {os.getloadavg()[0]:.1f}")
+        log_progress(f"from another process, load {os.getloadavg()[0]:.1f}")
         others = [_latency("serve", folder / f"other-{n}", 1, events, writer=True) for n in range(rounds)]
         results += _results("from another process's log, 1 client", _middle(others), None, _OTHER_P50_SECONDS, None)
     return results

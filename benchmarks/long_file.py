@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from benchmarks.harness import Result, interleave, say, scratch, seconds_of, warm_memory
+from benchmarks.harness import Result, interleave, log_progress, scratch, seconds_of, warm_memory
 from benchmarks.sample import LINE_BYTES, STEP, event, write_log
 from shopfloor.log import new_run_id
 from shopfloor.record import Recorder, last_entry, read
@@ -115,7 +115,7 @@ def _in_time(measure: str, seconds: float, floor: float | None) -> Result:
 
 def run(*, quick: bool) -> list[Result]:
     late = 20_000 if quick else 1_000_000
-    say(f"cost of appending at event {late:,}")
+    log_progress(f"cost of appending at event {late:,}")
     cost = cost_of_append(late, 6, 2_000) if quick else cost_of_append(late, 41, 20_000)
-    say("reading a large file")
+    log_progress("reading a large file")
     return [cost, *(reading(20_000_000, 5) if quick else reading(1_000_000_000, 21))]

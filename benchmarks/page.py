@@ -18,9 +18,9 @@ from pathlib import Path
 import anyio
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
-from benchmarks.harness import Comparison, Result, interleave, say, scratch
+from benchmarks.harness import Comparison, Result, interleave, log_progress, scratch
 from benchmarks.sample import STEP, message
-from benchmarks.serving import served
+from benchmarks.server_process import running_server
 from shopfloor.adapters.local import LocalHost
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.client import Address
@@ -36,13 +36,13 @@ from shopfloor.log import (
     ToolResult,
     Usage,
     encode,
+    format_timestamp,
     new_run_id,
-    timestamp_of,
 )
-from shopfloor.ports import Change
+from shopfloor.ports import ViewUpdate
 from shopfloor.record import Durability, Recorder, Storage
 from shopfloor.server.page_files import INDEX, PAGE_FOLDER
-from shopfloor.views import RunRow, Spending, Spent
+from shopfloor.views import RunRow, Spending, UsageTotal
 
 BUNDLE_LIMIT = 250_000
 """Bytes of scripts and styles, gzipped, that the first view may take."""
@@ -69,7 +69,7 @@ requestAnimationFrame(look);
 # What is looked at.
 
 
-def _row(number: int) -> Change:
+def _row(number: int) -> ViewUpdate:
     began, run_id = _FIRST_MS + number * 20_000, new_run_id()
     row = RunRow(
         id=run_id,
@@ -82,13 +82,13 @@ def _row(number: int) -> Change:
         channel_name=f"Channel {number % 20}",
         task=_task(number),
         status="completed",
-        started_at=timestamp_of(began),
-        completed_at=timestamp_of(began + 61_000),
+        started_at=format_timestamp(began),
+        completed_at=format_timestamp(began + 61_000),
         duration_ms=61_000,
-        spending=Spending(Spent(Usage(input=41_234, output=2_310), Cost(usd=0.0421, source="agent"))),
+        spending=Spending(UsageTotal(Usage(input=41_234, output=2_310), Cost(usd=0.0421, source="agent"))),
         last_seq=120,
     )
-    return Change(row=row, state=b"", timeline=[])
+    return ViewUpdate(row=row, state=b"", timeline=[])
 
 
 def _task(number: int) -> str:
@@ -135,7 +135,7 @@ def _write_log(storage: Storage, events: int) -> str:
                 type=kind,
                 path="" if kind.startswith("run.") else STEP,
                 iteration=0,
-                timestamp=timestamp_of(_FIRST_MS + seq * 10),
+                timestamp=format_timestamp(_FIRST_MS + seq * 10),
                 payload=payload,
             )
             file.write(encode(line) + b"\n")
@@ -204,7 +204,7 @@ def painting(folder: Path, runs: int, sizes: tuple[int, ...], rounds: int) -> li
     anyio.run(_fill, storage, runs)
     logs = {events: _write_log(storage, events) for events in sizes}
     results: list[Result] = []
-    with served(storage) as address, _browser() as browser:
+    with running_server(storage) as address, _browser() as browser:
         context = _logged_in(browser, address)
         _wait_until_listed(context, address, len(logs) + runs)
         plain = _plain(folder / "runs.html", (_task(number) for number in range(runs)))
@@ -214,7 +214,7 @@ def painting(folder: Path, runs: int, sizes: tuple[int, ...], rounds: int) -> li
         )
         results.append(_compared(f"a list of {runs:,} runs, first painted", found, "a bare table of as many rows"))
         for events, run_id in logs.items():
-            say(f"a transcript of {events:,} events")
+            log_progress(f"a transcript of {events:,} events")
             plain = _plain(folder / f"{events}.html", map(_said, range(events)))
             url = f"{home}?worker={run_id}"
             found = interleave(
@@ -284,7 +284,7 @@ class _Watched:
 def memory(folder: Path, fill: int, seconds: float) -> Result:
     storage = Storage(folder / "live")
     run_id = new_run_id()
-    with served(storage) as address, LocalHost(storage) as host, _browser() as browser:
+    with running_server(storage) as address, LocalHost(storage) as host, _browser() as browser:
         storage.announce(run_id)
         with Recorder(storage.log_path(run_id), run_id, new=True, durability=Durability.OS) as recorder:
             watched = _Watched(_logged_in(browser, address), address, recorder, host.id)
@@ -292,7 +292,9 @@ def memory(folder: Path, fill: int, seconds: float) -> Result:
                 watched.write(FILL_EVENTS, FILL_PER_SECOND)
             before, events = watched.heap(), round(seconds * EVENTS_PER_SECOND)
             size = storage.log_path(run_id).stat().st_size
-            say(f"{before / 1e6:.1f} MB after {fill:,} events; {seconds:.0f} s at {EVENTS_PER_SECOND}/s follow")
+            log_progress(
+                f"{before / 1e6:.1f} MB after {fill:,} events; {seconds:.0f} s at {EVENTS_PER_SECOND}/s follow"
+            )
             watched.write(events, EVENTS_PER_SECOND)
             after = watched.heap()
             said = storage.log_path(run_id).stat().st_size - size
@@ -311,9 +313,9 @@ def run(*, quick: bool) -> list[Result]:
     runs, sizes, rounds = (2_000, (1_000,), 2) if quick else (100_000, (1_000, 100_000), 7)
     with scratch() as folder:
         results = bundle()
-        say(f"a list of {runs:,} runs")
+        log_progress(f"a list of {runs:,} runs")
         results += painting(folder, runs, sizes, rounds)
-        say("memory while a run is followed")
+        log_progress("memory while a run is followed")
         results.append(memory(folder, 500 if quick else KEPT_EVENTS, 3 if quick else 60))
     return results
 

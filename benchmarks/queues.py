@@ -71,13 +71,13 @@ def _going(*processes: subprocess.Popen[Any]) -> Iterator[None]:
             process.send_signal(signal.SIGSTOP)
 
 
-def counted(database: Path, query: str) -> Callable[[], int]:
+def row_counter(database: Path, query: str) -> Callable[[], int]:
     """How many have ended, asked past whoever is at work, so that asking costs the same everywhere."""
     connection = sqlite3.connect(database, isolation_level=None, timeout=30)
     return lambda: int(connection.execute(query).fetchone()[0] or 0)
 
 
-def until(count: Callable[[], int], wanted: int) -> None:
+def wait_for_count(count: Callable[[], int], wanted: int) -> None:
     while count() < wanted:
         sleep(_POLL_SECONDS)
 
@@ -109,7 +109,7 @@ def _bare(folder: Path) -> Iterator[Tasks]:
     with closing(_open(database)) as connection:
         connection.execute("CREATE TABLE tasks (num INTEGER PRIMARY KEY, state INTEGER NOT NULL)")
         connection.execute("CREATE INDEX free ON tasks (num) WHERE state = 0")
-        ended = counted(database, "SELECT count(*) FROM tasks WHERE state = 2")
+        ended = row_counter(database, "SELECT count(*) FROM tasks WHERE state = 2")
         command = [sys.executable, "-m", "benchmarks.queues", "work", str(database)]
         workers = [subprocess.Popen(command) for _ in range(WORKERS)]
 
@@ -119,7 +119,7 @@ def _bare(folder: Path) -> Iterator[Tasks]:
                 begin = perf_counter()
                 for _ in range(count):
                     connection.execute("INSERT INTO tasks (state) VALUES (0)")
-                until(ended, wanted)
+                wait_for_count(ended, wanted)
                 return perf_counter() - begin
 
         try:
@@ -147,14 +147,14 @@ def _dbos(folder: Path) -> Iterator[Tasks]:
 
     dbos.launch()
     dbos.register_queue("bench", polling_interval_sec=_DBOS_POLL_SECONDS)
-    ended = counted(database, "SELECT count(*) FROM workflow_status WHERE status = 'SUCCESS'")
+    ended = row_counter(database, "SELECT count(*) FROM workflow_status WHERE status = 'SUCCESS'")
 
     def tasks(count: int) -> float:
         wanted = ended() + count
         begin = perf_counter()
         with ThreadPoolExecutor(8) as dispatchers:
             list(dispatchers.map(lambda _: dbos.enqueue_workflow("bench", nothing), range(count)))
-        until(ended, wanted)
+        wait_for_count(ended, wanted)
         return perf_counter() - begin
 
     try:
@@ -166,7 +166,7 @@ def _dbos(folder: Path) -> Iterator[Tasks]:
 # taskiq.
 
 
-def why_no_taskiq() -> str | None:
+def taskiq_unavailable_reason() -> str | None:
     """Why taskiq on Redis cannot be measured here, if it cannot."""
     if shutil.which("redis-server") is None:
         return "there is no redis-server here; apt-get install redis-server"
@@ -204,7 +204,7 @@ def _taskiq(folder: Path) -> Iterator[Tasks]:
         wanted = ended() + count
         begin = perf_counter()
         loop.run_until_complete(dispatch(count))
-        until(ended, wanted)
+        wait_for_count(ended, wanted)
         return perf_counter() - begin
 
     # One loop for all: the connections belong to it.

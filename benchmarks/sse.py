@@ -15,13 +15,13 @@ import anyio
 import msgspec
 import uvloop
 
-from benchmarks.harness import Result, interleave, rate, say, scratch
+from benchmarks.harness import Result, interleave, log_progress, rate, scratch
 from benchmarks.sample import write_log
-from benchmarks.serving import ended, port_of, served
+from benchmarks.server_process import port_of, running_server, terminate_on_exit
 from shopfloor.log import Entry, RunCompleted, new_run_id
 from shopfloor.record import Cursor, Durability, Recorder, Storage
-from shopfloor.server.serving import serve
 from shopfloor.server.sse import frame, log_frame
+from shopfloor.server.uvicorn_server import serve
 
 CLIENTS = 100
 _STAMP = re.compile(rb"written at (\d+)\.")
@@ -29,7 +29,7 @@ _LAST = b"event: end\n"
 END = frame(b"end", b"{}")
 
 
-class Order(msgspec.Struct, frozen=True):
+class ClientTask(msgspec.Struct, frozen=True):
     """What a process of clients is to do."""
 
     port: int
@@ -53,8 +53,8 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class _Client(asyncio.Protocol):
-    def __init__(self, order: Order) -> None:
-        self._order = order
+    def __init__(self, client_task: ClientTask) -> None:
+        self._order = client_task
         self._tail = b""
         self.events = 0
         self.late: list[float] = []
@@ -77,16 +77,20 @@ class _Client(asyncio.Protocol):
             self.done.set_exception(RuntimeError(f"the stream broke off: {self._tail!r}"))
 
 
-async def _ask(order: Order) -> Report:
+async def _ask(client_task: ClientTask) -> Report:
     loop = asyncio.get_running_loop()
-    made = [await loop.create_connection(lambda: _Client(order), "127.0.0.1", order.port) for _ in range(order.clients)]
+    made = [
+        await loop.create_connection(lambda: _Client(client_task), "127.0.0.1", client_task.port)
+        for _ in range(client_task.clients)
+    ]
     asked = (
-        f"GET {order.path} HTTP/1.1\r\nHost: 127.0.0.1:{order.port}\r\nAuthorization: Bearer {order.token}\r\n\r\n"
+        f"GET {client_task.path} HTTP/1.1\r\nHost: 127.0.0.1:{client_task.port}\r\n"
+        f"Authorization: Bearer {client_task.token}\r\n\r\n"
     ).encode()
     begin = time.perf_counter()
     for transport, _ in made:
         transport.write(asked)
-    if order.stamps:
+    if client_task.stamps:
         await asyncio.gather(*(client.begun.wait() for _, client in made))
         print("begun", flush=True)
     await asyncio.gather(*(client.done for _, client in made))
@@ -109,8 +113,8 @@ def line_of(process: subprocess.Popen[bytes]) -> bytes:
     return said
 
 
-def clients(order: Order) -> subprocess.Popen[bytes]:
-    return _start("clients", msgspec.json.encode(order).decode())
+def clients(client_task: ClientTask) -> subprocess.Popen[bytes]:
+    return _start("clients", msgspec.json.encode(client_task).decode())
 
 
 def report_of(process: subprocess.Popen[bytes]) -> Report:
@@ -128,7 +132,7 @@ class _Ready:
     """Sends what a log gives, in the pieces in which it is read. What it does besides is what ASGI asks for."""
 
     def __init__(self, log: Path) -> None:
-        self.state = SimpleNamespace(stopping=anyio.Event())
+        self.state = SimpleNamespace(shutdown_event=anyio.Event())
         self._pieces: list[bytes] = []
         with Cursor(log) as cursor:
             while entries := cursor.poll():
@@ -166,11 +170,11 @@ def _finished_log(storage: Storage, events: int) -> str:
 def replay(storage: Storage, events: int, rounds: int) -> Result:
     run_id = _finished_log(storage, events)
     path = f"/api/runs/{run_id}/stream"
-    with ended(_start("ready", str(storage.log_path(run_id)))) as ready, served(storage) as address:
+    with terminate_on_exit(_start("ready", str(storage.log_path(run_id)))) as ready, running_server(storage) as address:
         theirs_port = int(line_of(ready))
 
         def round_of(port: int) -> float:
-            report = report_of(clients(Order(port, path, address.token, CLIENTS)))
+            report = report_of(clients(ClientTask(port, path, address.token, CLIENTS)))
             if set(report.events) != {events + 1}:
                 raise RuntimeError(f"{min(report.events)} to {max(report.events)} events came, not {events + 1}")
             return report.seconds
@@ -189,14 +193,14 @@ def replay(storage: Storage, events: int, rounds: int) -> Result:
 def run(*, quick: bool) -> list[Result]:
     events, rounds = (500, 2) if quick else (3_000, 7)
     with scratch() as folder:
-        say(f"a log to {CLIENTS} clients")
+        log_progress(f"a log to {CLIENTS} clients")
         return [replay(Storage(folder / "replay"), events, rounds)]
 
 
 def main(what: str, *words: str) -> None:
     match what:
         case "clients":
-            report = uvloop.run(_ask(msgspec.json.decode(words[0], type=Order)))
+            report = uvloop.run(_ask(msgspec.json.decode(words[0], type=ClientTask)))
             sys.stdout.buffer.write(msgspec.json.encode(report))
         case "ready":
             anyio.run(_serve_ready, Path(words[0]), backend_options={"use_uvloop": True})

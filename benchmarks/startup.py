@@ -14,9 +14,9 @@ from time import monotonic, perf_counter, sleep
 import anyio
 import httpx
 
-from benchmarks.harness import Comparison, Result, interleave, say, scratch
+from benchmarks.harness import Comparison, Result, interleave, log_progress, scratch
 from benchmarks.ingest import write_logs
-from benchmarks.serving import ended
+from benchmarks.server_process import terminate_on_exit
 from shopfloor.adapters.local import LocalBus, LocalLogFeed
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.engine import Ingest
@@ -80,7 +80,9 @@ def first_answer(
     port = _free_port()
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     begin = perf_counter()
-    with ended(subprocess.Popen([sys.executable, *command(port)], env=env, stdout=subprocess.DEVNULL)) as process:
+    with terminate_on_exit(
+        subprocess.Popen([sys.executable, *command(port)], env=env, stdout=subprocess.DEVNULL)
+    ) as process:
         deadline = monotonic() + _PATIENCE_SECONDS
         with httpx.Client(headers=headers) as client:
             while True:
@@ -120,7 +122,7 @@ def run(*, quick: bool) -> list[Result]:
         def command(*words: str) -> Comparison:
             return interleave(_command("-m", "shopfloor", *words, env=env), _command("-c", "pass", env=env), short)
 
-        say("the command line")
+        log_progress("the command line")
         kept = ("--storage", str(folder / "commands"))
         helped = command("--help")
         hello = command("run", "hello", "-q", "-i", "NAME=Ada", *kept)
@@ -142,10 +144,10 @@ def run(*, quick: bool) -> list[Result]:
         def new() -> float:
             return first_answer(up(folder / f"storage-{next(numbers)}"), env=env)
 
-        say(f"the server, on a storage with {runs} runs")
+        log_progress(f"the server, on a storage with {runs} runs")
         known = interleave(again, bare, long)
         first_list = interleave(listing, bare, long)
-        say("the server, on a new storage")
+        log_progress("the server, on a new storage")
         first = interleave(new, bare, max(1, long // 2))
     return [
         _result("`shopfloor --help`", "`python -c pass`", helped),

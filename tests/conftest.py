@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests.samples import RUN_ID
+from tests.sample_events import RUN_ID
 
 from shopfloor.record import Recorder, Storage
 

@@ -8,7 +8,7 @@ from shopfloor.log import Event
 from shopfloor.views import StreamState, stream_step
 
 
-def silently(events: Iterable[Event], state: StreamState | None = None) -> StreamState:
+def state_after(events: Iterable[Event], state: StreamState | None = None) -> StreamState:
     """The state after these events, with nothing told."""
     state = state or StreamState()
     for event in events:

@@ -72,18 +72,18 @@ def bin_of(name: str) -> Path:
     return folder_of(name) / "bin"
 
 
-def is_there(name: str) -> bool:
+def is_installed(name: str) -> bool:
     """A folder that has its name was checked before it got it; only the Node.js may have gone away since."""
     return all((bin_of(name) / program).exists() for program in (name, "node"))
 
 
 def install(name: str) -> bool:
     """Makes sure that it is there; whether there was something to do."""
-    if is_there(name):
+    if is_installed(name):
         return False
     home = folder_of(name)
     with _alone(home), _beside(home) as draft:
-        if is_there(name):
+        if is_installed(name):
             return False
         _fill(draft, AGENTS[name])
         shutil.rmtree(home, ignore_errors=True)

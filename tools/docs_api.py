@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from shopfloor.adapters.bus import LiveBus
+from shopfloor.adapters.bus import InProcessBus
 from shopfloor.adapters.memory import (
     MemoryLogFeed,
     MemoryLogReader,
@@ -25,7 +25,7 @@ are `{"error": {"code", "message", "hint"}}`, except for `execute`, whose client
 
 
 def api_page() -> str:
-    api = described()
+    api = openapi_description()
     schemas = cast("dict[str, Any]", api["components"]["schemas"])
     parts = [_INTRO]
     for path, methods in cast("dict[str, Any]", api["paths"]).items():
@@ -35,14 +35,14 @@ def api_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def described() -> dict[str, Any]:
+def openapi_description() -> dict[str, Any]:
     """The server's OpenAPI description."""
     return _app().state.openapi()
 
 
 def _app() -> Any:
     """An app that is described and never asked."""
-    storage, store, bus = MemoryStorage(), MemoryStore(), LiveBus()
+    storage, store, bus = MemoryStorage(), MemoryStore(), InProcessBus()
     services = Services(
         store=store,
         logs=MemoryLogReader(storage, bus),

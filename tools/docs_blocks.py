@@ -10,7 +10,7 @@ from msgspec.structs import FieldInfo, fields
 
 from shopfloor.engine.workers import definition
 from shopfloor.engine.workers.definition import Condition, Definition, InputField, Retry, ToolDefinition, Variable
-from shopfloor.engine.workers.shapes import BLOCKS
+from shopfloor.engine.workers.validation import BLOCKS
 from tools.docs_blocks_text import BLOCK_EXAMPLES, FIELDS, INTRO, SUMMARIES, TOOL_EXAMPLES
 from tools.docs_markdown import code, fenced, generated, page, section, table
 

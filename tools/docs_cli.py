@@ -5,12 +5,12 @@ import os
 import subprocess
 import sys
 
-from shopfloor.cli.commands import COMMANDS
+from shopfloor.cli.main import COMMANDS
 from tools.docs_markdown import code, fenced, generated, page, section, table
 from tools.docs_source import SOURCE, calls, constant, modules
 
 COLUMNS = "100"
-MINDER = SOURCE / "adapters" / "local" / "minder.py"
+REAPER = SOURCE / "adapters" / "local" / "reaper.py"
 
 # Each variable that the source reads has a line here; one without makes the page fail.
 VARIABLES = {
@@ -36,7 +36,7 @@ VARIABLES = {
     "NO_COLOR": "Not empty: no colours, unless `--color always`.",
     "TERM": "`dumb`: no colours, unless `--color always`.",
 }
-# By the names of the constants in minder.py.
+# By the names of the constants in reaper.py.
 MARKERS = {
     "RUN_MARKER": "The id of the run that the process belongs to.",
     "CHILD_MARKER": "A mark of the command's own. What carries it ends with the command.",
@@ -53,7 +53,7 @@ def cli_page() -> str:
         section("Variables", table(("variable", "meaning"), _variable_rows())),
         section(
             "Variables that a command finds set",
-            table(("variable", "meaning"), [(code(constant(MINDER, name)), text) for name, text in MARKERS.items()]),
+            table(("variable", "meaning"), [(code(constant(REAPER, name)), text) for name, text in MARKERS.items()]),
         ),
         section("Exit codes", _EXIT_CODES),
     )

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from shopfloor import errors
-from shopfloor.errors import ShopfloorError, every_error
+from shopfloor.errors import ShopfloorError, all_error_types
 from tools.docs_markdown import code, fenced, generated, page, section, table
 from tools.docs_source import calls, modules
 
@@ -26,7 +26,7 @@ def errors_page() -> str:
         generated("`errors.py`"),
         INTRO,
         fenced("text", SAID),
-        section("The tree", fenced("text", "\n".join(drawn_tree()))),
+        section("The tree", fenced("text", "\n".join(render_tree()))),
         section("The codes", table(("code", "class", "HTTP", "exit", "meaning"), rows)),
         section(
             "Codes of runs",
@@ -38,17 +38,17 @@ def errors_page() -> str:
 
 def our_errors() -> list[type[ShopfloorError]]:
     """The tree without what somebody else may have derived from it."""
-    return [cls for cls in every_error() if cls.__module__ == errors.__name__]
+    return [cls for cls in all_error_types() if cls.__module__ == errors.__name__]
 
 
-def drawn_tree() -> list[str]:
+def render_tree() -> list[str]:
     """The lines of the tree, with what each class means."""
     return Path(__file__).with_name("errors_tree.txt").read_text(encoding="utf-8").splitlines()
 
 
 def meanings() -> dict[str, str]:
     """What the drawn tree says beside each class."""
-    matches = (_DRAWN.match(line) for line in drawn_tree())
+    matches = (_DRAWN.match(line) for line in render_tree())
     return {match["name"]: match["meaning"] or "" for match in matches if match}
 
 

@@ -8,7 +8,7 @@ from shopfloor.limits import (
     DROP_WARNING_SECONDS,
     LOG_LINE_BYTES,
     LOG_MODE,
-    MASK_HOLD_BYTES,
+    MASK_LOOKBACK_BYTES,
     SECRET_MIN_CHARS,
     SUBSCRIBER_EVENTS,
 )
@@ -98,7 +98,7 @@ def masking_section() -> str:
     kept: set[str] = constant(source, "_STRUCTURE")
     pieces = (
         "The output of a command comes in pieces, so an end of it that may be the beginning of a secret is held back "
-        f"until the rest has come, at most {MASK_HOLD_BYTES // 1024} KiB of it; elsewhere a secret torn between "
+        f"until the rest has come, at most {MASK_LOOKBACK_BYTES // 1024} KiB of it; elsewhere a secret torn between "
         "two events is not found."
     )
     limits = "\n".join(

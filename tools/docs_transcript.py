@@ -10,7 +10,7 @@ from shopfloor.log import (
     Cost,
     EndedProcess,
     FileChange,
-    Initialisation,
+    Initialization,
     Limit,
     Line,
     Note,
@@ -26,7 +26,7 @@ from tools.docs_source import SOURCE, attribute_docs, parsed, summary
 
 OBJECTS: tuple[type[msgspec.Struct], ...] = (
     *(Process, EndedProcess, Session, Usage, Cost, RunError, Awaits),
-    *(Note, Initialisation, Limit, FileChange),
+    *(Note, Initialization, Limit, FileChange),
 )
 
 INTRO = """\

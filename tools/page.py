@@ -34,7 +34,7 @@ def build() -> None:
     """Build the page, unless it is built from these sources already."""
     if is_built():
         return
-    now = made_from()
+    now = source_digest()
     _install()
     _say("building the page")
     npm("run", "--silent", "build", "--", "--logLevel", "warn")
@@ -43,10 +43,10 @@ def build() -> None:
 
 def is_built() -> bool:
     """Whether the built page is up to date with `web/`."""
-    return _stamp(MADE) == made_from() and (MADE / "index.html").is_file()
+    return _stamp(MADE) == source_digest() and (MADE / "index.html").is_file()
 
 
-def made_from() -> str:
+def source_digest() -> str:
     """What tells these sources from others."""
     return _hash(_sources())
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from shopfloor.log import PAYLOAD_TYPES, Delta
-from tools.docs_api import described
+from tools.docs_api import openapi_description
 
 _REF = "#/components/schemas/{name}"
 _HEAD = "// Made by `make types` from the server's own description; a test fails when it is stale.\n"
@@ -29,7 +29,7 @@ def write_types(target: Path, npm: Callable[..., None]) -> None:
 
 def page_description() -> dict[str, Any]:
     """The API's description, with the events that some of its answers hold."""
-    api = described()
+    api = openapi_description()
     schemas = cast("dict[str, Any]", api["components"]["schemas"])
     names, parts = msgspec.json.schema_components((*PAYLOAD_TYPES.values(), Delta), ref_template=_REF)
     events = {

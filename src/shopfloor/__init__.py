@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shopfloor.lazy import lazily as _lazily
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.version import __version__
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ __all__ = [
     "worker",
 ]
 
-__getattr__ = _lazily(
+__getattr__ = _lazy_getattr(
     __name__,
     {
         "client": ("StreamEvent", "to_sse"),

@@ -128,7 +128,7 @@ class UnsupportedOption(InputError):
     code = "unsupported_option"
 
 
-class SeveralRuns(InputError):
+class MultipleRuns(InputError):
     code = "several_runs"
 
 
@@ -286,11 +286,11 @@ class RunFailed(ShopfloorError):
     status = 502
     retryable: ClassVar[bool] = False
     """Whether the same could end well another time."""
-    remedy: ClassVar[str | None] = None
+    default_hint: ClassVar[str | None] = None
     """What can be done about any such failure, where whoever raises it knows nothing better."""
 
     def __init__(self, message: str, *, hint: str | None = None, retry_after: float | None = None) -> None:
-        super().__init__(message, hint=hint or self.remedy)
+        super().__init__(message, hint=hint or self.default_hint)
         self.retry_after = retry_after
         """Seconds until it makes sense to try again, where that is known."""
 
@@ -322,7 +322,7 @@ class ProviderUnreachable(ProviderError):
 class AuthenticationFailed(ProviderError):
     code = "authentication_error"
     retryable = False
-    remedy = "check the key or the login; `shopfloor doctor` says what each agent has"
+    default_hint = "check the key or the login; `shopfloor doctor` says what each agent has"
 
 
 class RequestRejected(ProviderError):
@@ -349,12 +349,12 @@ class AgentMissing(RunFailed):
 
 class BudgetExceeded(RunFailed):
     code = "budget_exceeded"
-    remedy = "give it more with --max-budget, and go on where it stopped with --resume"
+    default_hint = "give it more with --max-budget, and go on where it stopped with --resume"
 
 
 class TurnsExceeded(RunFailed):
     code = "max_turns_exceeded"
-    remedy = "give it more with --max-turns, and go on where it stopped with --resume"
+    default_hint = "give it more with --max-turns, and go on where it stopped with --resume"
 
 
 class OutcomeUnknown(RunFailed):
@@ -403,7 +403,7 @@ class CommandNotFound(ProcessError):
     exit_code = 127
 
 
-class MinderLost(ProcessError):
+class ReaperLost(ProcessError):
     code = "minder_lost"
 
 
@@ -441,7 +441,7 @@ def storage_error(error: OSError, doing: str, *, reading: bool = False) -> Stora
     return StorageFailed(reason, hint="check the disk and the folder that SHOPFLOOR_STORAGE names")
 
 
-def folder_gone() -> UsageError:
+def missing_working_directory() -> UsageError:
     """The error where the folder that we were started in has been deleted."""
     return UsageError("the folder that you are in is gone", hint="go to one that is there")
 
@@ -455,7 +455,7 @@ def ambiguous_run(said: str, fitting: Sequence[str]) -> AmbiguousRun:
     )
 
 
-def every_error() -> list[type[ShopfloorError]]:
+def all_error_types() -> list[type[ShopfloorError]]:
     """The tree, parents before children, in the order it is written above."""
     found: list[type[ShopfloorError]] = []
     todo: list[type[ShopfloorError]] = [ShopfloorError]
@@ -466,10 +466,10 @@ def every_error() -> list[type[ShopfloorError]]:
     return found
 
 
-def error_of(code: str) -> type[ShopfloorError]:
+def error_class(code: str) -> type[ShopfloorError]:
     """The kind of error with this code; the root of them all where it is none of ours, as for a run's own failure."""
-    return next((error for error in every_error() if error.code == code), ShopfloorError)
+    return next((error for error in all_error_types() if error.code == code), ShopfloorError)
 
 
 def exit_code_of(code: str) -> int:
-    return error_of(code).exit_code
+    return error_class(code).exit_code

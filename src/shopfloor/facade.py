@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shopfloor.client import Client, address_of, find_server
 from shopfloor.record import Storage
-from shopfloor.wiring import ServerThread, Workers
+from shopfloor.wiring import ServerThread, WorkerSettings
 
 
 class Shopfloor(Client):
@@ -31,7 +31,7 @@ class Shopfloor(Client):
             kept = Storage(Path(storage).expanduser().absolute()) if storage is not None else Storage.default()
             address = find_server(kept, named=storage is None)
             if address is None:
-                self._thread = ServerThread(kept, Workers.named([os.fspath(one) for one in workers]))
+                self._thread = ServerThread(kept, WorkerSettings.named([os.fspath(one) for one in workers]))
                 address = self._thread.start()
             base_url, api_key = address.url, api_key or address.token
         address = address_of(base_url, api_key)

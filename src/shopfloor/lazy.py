@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 
-def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+def lazy_getattr(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """The `__getattr__` of a package, from its modules' names to what they have for others."""
     home_of = {name: home for home, names in homes.items() for name in names}
 

@@ -37,7 +37,7 @@ from shopfloor.log import CallStarted, Delta, Entry, Event, RunCompleted, RunErr
 from shopfloor.ports import CallResult, RunRequest
 from shopfloor.record import Storage
 from shopfloor.views import ArchiveEntry, RequestedCall, archive
-from shopfloor.wiring import Office, Workers, local_engine, memory_office, streamed
+from shopfloor.wiring import StorageBackend, WorkerSettings, local_engine, memory_backend, subscribe_deltas
 
 __all__ = ["AsyncEngine", "Engine", "RunResult", "SyncEngine", "engine"]
 
@@ -74,13 +74,13 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 class AsyncEngine:
     """An engine at work. Made by `engine`."""
 
-    def __init__(self, service: RunService, office: Office) -> None:
+    def __init__(self, service: RunService, backend: StorageBackend) -> None:
         self._service = service
-        self._office = office
-        self._reader = office.reader
+        self._office = backend
+        self._reader = backend.reader
         self._served: set[str] = set()
         """The calls that were answered here, whether or not their log has the answer yet."""
-        self.logs = office.storage.transcripts
+        self.logs = backend.storage.transcripts
         """The folder with the logs, one `<run-id>.jsonl` per run."""
 
     async def run(
@@ -175,7 +175,7 @@ class SyncEngine:
 class Engine(AbstractContextManager[SyncEngine], AbstractAsyncContextManager[AsyncEngine]):
     """An engine that begins with `with` or `async with`, and ends with it."""
 
-    def __init__(self, workers: Workers, script: Script | None, logs: Path | None) -> None:
+    def __init__(self, workers: WorkerSettings, script: Script | None, logs: Path | None) -> None:
         self._open = partial(_opened, workers, script, logs)
         self._sync = ExitStack()
         self._async = AsyncExitStack()
@@ -213,22 +213,24 @@ def engine(
     file or its content, no model is asked: the script answers for every model. Without it, models are asked as the
     workers name them. `logs` is a folder that keeps the logs; by default they go to one that is deleted at the end.
     """
-    return Engine(Workers.named([os.fspath(one) for one in workers]), script, None if logs is None else Path(logs))
+    return Engine(
+        WorkerSettings.named([os.fspath(one) for one in workers]), script, None if logs is None else Path(logs)
+    )
 
 
 @asynccontextmanager
-async def _opened(workers: Workers, script: Script | None, logs: Path | None) -> AsyncGenerator[AsyncEngine]:
+async def _opened(workers: WorkerSettings, script: Script | None, logs: Path | None) -> AsyncGenerator[AsyncEngine]:
     with tempfile.TemporaryDirectory(prefix="shopfloor-") as folder:
         storage = Storage(Path(folder) / "storage" if logs is None else logs.expanduser().absolute())
-        office = memory_office(storage)
+        backend = memory_backend(storage)
         played = None if script is None else _script_file(script, Path(folder))
         async with (
-            local_engine(office, workers, policy=ClaimPolicy.OWN, script=played) as opened,
+            local_engine(backend, workers, policy=ClaimPolicy.OWN, script=played) as opened,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(opened.scheduler.run)
-            tasks.start_soon(office.ingest.run)
-            yield AsyncEngine(opened.service, office)
+            tasks.start_soon(backend.ingest.run)
+            yield AsyncEngine(opened.service, backend)
             tasks.cancel_scope.cancel()
 
 
@@ -243,10 +245,10 @@ def _script_file(script: Script, folder: Path) -> Path:
 class _Watch:
     """Follows a run and its sub-runs, executes the tools that there are handlers for, and notes the others."""
 
-    def __init__(self, answer: Answer, office: Office, tools: ToolHandlers, served: set[str]) -> None:
+    def __init__(self, answer: Answer, backend: StorageBackend, tools: ToolHandlers, served: set[str]) -> None:
         self._answer = answer
-        self._office = office
-        self._reader = office.reader
+        self._office = backend
+        self._reader = backend.reader
         self._tools = tools
         self._served = served
         self._more: dict[str, int] = {}
@@ -264,8 +266,8 @@ class _Watch:
     async def _one(self, run_id: str, followers: anyio.abc.TaskGroup, handlers: anyio.abc.TaskGroup) -> None:
         self.begun.add(run_id)
         deltas = self.deltas.setdefault(run_id, [])
-        with streamed(self._office, run_id) as new_deltas:
-            async for batch in self._reader.follow(run_id, patient=True):
+        with subscribe_deltas(self._office, run_id) as new_deltas:
+            async for batch in self._reader.follow(run_id, wait_for_writer=True):
                 deltas += new_deltas()
                 for item in batch:
                     if isinstance(item, Entry):

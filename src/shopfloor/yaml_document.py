@@ -13,7 +13,7 @@ import yaml
 
 from shopfloor.limits import WORKER_DEPTH, WORKER_VALUES
 
-Place = tuple[str | int, ...]
+YamlPath = tuple[str | int, ...]
 """Where a value stands: the keys and indexes that lead to it."""
 
 _TAG = "tag:yaml.org,2002:"
@@ -27,13 +27,13 @@ _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL
 _LARGEST = 2**63
 
 
-class Document(msgspec.Struct, frozen=True):
+class YamlDocument(msgspec.Struct, frozen=True):
     value: Any
-    lines: dict[Place, int]
+    lines: dict[YamlPath, int]
     problems: list[tuple[int, str]]
     """Lines and what is wrong there."""
 
-    def line_of(self, place: Place) -> int:
+    def line_of(self, place: YamlPath) -> int:
         """The line of that value, or of the nearest around it."""
         while place and place not in self.lines:
             place = place[:-1]
@@ -67,19 +67,19 @@ def _check(values: int, depth: int) -> None:
         raise _TooMuch(f"it is nested more than {WORKER_DEPTH} deep")
 
 
-def read_document(text: str) -> Document:
+def parse_yaml(text: str) -> YamlDocument:
     """Never raises: what cannot be read is a problem."""
     try:
         node = _Loader(text).get_single_node()
     except yaml.YAMLError as error:
-        return Document(None, {}, [_said_by(error)])
+        return YamlDocument(None, {}, [_said_by(error)])
     except _TooMuch as error:
-        return Document(None, {}, [(1, str(error))])
+        return YamlDocument(None, {}, [(1, str(error))])
     except ValueError as error:
         # PyYAML lets escapes such as "\UFFFFFFFF" through to `chr`.
-        return Document(None, {}, [(1, f"it has a character that cannot be: {error}")])
+        return YamlDocument(None, {}, [(1, f"it has a character that cannot be: {error}")])
     if node is None:
-        return Document(None, {}, [(1, "it is empty")])
+        return YamlDocument(None, {}, [(1, "it is empty")])
     return _Reader().document(node)
 
 
@@ -93,18 +93,18 @@ def _said_by(error: yaml.YAMLError) -> tuple[int, str]:
 
 class _Reader:
     def __init__(self) -> None:
-        self._lines: dict[Place, int] = {}
+        self._lines: dict[YamlPath, int] = {}
         self._problems: list[tuple[int, str]] = []
         self._values = 0
 
-    def document(self, node: yaml.Node) -> Document:
+    def document(self, node: yaml.Node) -> YamlDocument:
         try:
             value = self._value(node, ())
         except _TooMuch as error:
-            return Document(None, self._lines, [(node.start_mark.line + 1, str(error))])
-        return Document(value, self._lines, self._problems)
+            return YamlDocument(None, self._lines, [(node.start_mark.line + 1, str(error))])
+        return YamlDocument(value, self._lines, self._problems)
 
-    def _value(self, node: yaml.Node, place: Place) -> Any:
+    def _value(self, node: yaml.Node, place: YamlPath) -> Any:
         # Aliases give the same node again, also inside itself: what counts is what they would grow to.
         self._values += 1
         _check(self._values, len(place))
@@ -119,7 +119,7 @@ class _Reader:
             case _:
                 return self._refused(node, f"the tag `{node.tag.replace(_TAG, '!!')}` is not supported")
 
-    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, place: YamlPath) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):

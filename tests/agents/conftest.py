@@ -1,4 +1,4 @@
-"""Real agents, a scripted model, and no account: see `driven.py`."""
+"""Real agents, a scripted model, and no account: see `agent_runner.py`."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.agents.driven import Driven
+from tests.agents.agent_runner import AgentRunner
 from tests.model_server.fixtures import model_server_thread
 from tests.model_server.server import ModelServer
 
-__all__ = ["driven", "model_server_thread"]
+__all__ = ["agent_runner", "model_server_thread"]
 
-Drive = Callable[[str, str], Driven]
+MakeAgentRunner = Callable[[str, str], AgentRunner]
 
 
 @pytest.fixture
-def driven(model_server_thread: ModelServer, tmp_path: Path) -> Iterator[Drive]:
-    """An agent that is told a scenario: `driven("codex", "bash")`."""
-    made: list[Driven] = []
+def agent_runner(model_server_thread: ModelServer, tmp_path: Path) -> Iterator[MakeAgentRunner]:
+    """An agent that is told a scenario: `agent_runner("codex", "bash")`."""
+    made: list[AgentRunner] = []
 
-    def drive(provider: str, scenario: str) -> Driven:
-        made.append(Driven(provider, scenario, model_server_thread, tmp_path))
+    def drive(provider: str, scenario: str) -> AgentRunner:
+        made.append(AgentRunner(provider, scenario, model_server_thread, tmp_path))
         return made[-1]
 
     yield drive
     for one in made:
-        one.sweep()
+        one.kill_remaining()

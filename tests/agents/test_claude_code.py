@@ -7,18 +7,18 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from tests.agents.conftest import Drive
-from tests.agents.driven import PROMPT, Driven, Fields, Log
+from tests.agents.agent_runner import PROMPT, AgentRunner, Fields, Log
+from tests.agents.conftest import MakeAgentRunner
 from tests.model_server.scenarios import STALLED, SUB_TASK
-from tests.patience import wait_until
+from tests.timeouts import wait_until
 
 CALL_USD = 0.00636
 """What one call of the script costs by Claude Code's own prices."""
 
 
 @pytest.fixture
-def claude(driven: Drive) -> Callable[[str], Driven]:
-    return lambda scenario: driven("claude-code", scenario)
+def claude(agent_runner: MakeAgentRunner) -> Callable[[str], AgentRunner]:
+    return lambda scenario: agent_runner("claude-code", scenario)
 
 
 def usage(calls: int) -> Fields:
@@ -151,7 +151,7 @@ def test_a_session_that_was_killed_is_gone_on_with(claude):
     process = agent.start()
     os.killpg(agent.wait_for_tool(process).session["process"]["pid"], signal.SIGKILL)
     first = agent.end(process)
-    agent.tell("echo")
+    agent.set_scenario("echo")
     second = agent.run("--resume", first.log.run_id, prompt="And now the rest.")
     assert completed(second.log, calls=1)
     assert second.log.text.endswith("And now the rest.")
@@ -207,7 +207,7 @@ def test_a_model_that_never_answers_fails_the_run_by_its_name(claude, scenario, 
         (status, 1, 3),
         (status, 2, 3),
     ]
-    assert len(agent.model.asked()) == 3
+    assert len(agent.model.requests()) == 3
     assert ran.log.calls == []
 
 
@@ -229,7 +229,7 @@ def test_an_agent_that_is_killed_in_a_tool_leaves_the_call_open(claude):
 def test_what_it_was_saying_when_it_was_ended_is_on_record(claude, end):
     agent = claude("stalled")
     process = agent.start()
-    wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].pieces).values(), "a piece")
+    wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].partial_texts).values(), "a piece")
     (log,) = agent.logs()
     if end == "killed":
         os.killpg(log.session["process"]["pid"], signal.SIGKILL)
@@ -238,7 +238,7 @@ def test_what_it_was_saying_when_it_was_ended_is_on_record(claude, end):
     ran = agent.end(process)
     assert ran.log.outcome["status"] == {"killed": "failed", "cancelled": "cancelled"}[end]
     assert ran.log.texts == ["Well. ", STALLED]
-    assert ran.log.cut_off == [STALLED]
+    assert ran.log.interrupted_texts == [STALLED]
     shown = agent.shopfloor("show", ran.log.run_id).stdout
     assert (shown.count(STALLED.strip()), shown.count("was not completed")) == (1, 1)
 
@@ -247,7 +247,7 @@ def test_what_it_was_saying_when_it_was_ended_is_on_record(claude, end):
 def test_what_it_was_saying_when_its_host_was_killed_is_on_record(claude):
     agent = claude("stalled")
     process = agent.start()
-    wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].pieces).values(), "a piece")
+    wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].partial_texts).values(), "a piece")
     process.kill()
     process.communicate()
     (log,) = agent.logs()
@@ -306,7 +306,7 @@ def test_a_tool_that_it_may_not_use_is_not_there(claude):
     assert completed(ran.log, calls=2)
     (result,) = ran.log.results
     assert "No such tool available" in result["error"]
-    offered = {tool["name"] for tool in agent.model.asked()[0].body["tools"]}
+    offered = {tool["name"] for tool in agent.model.requests()[0].body["tools"]}
     assert offered & {"Bash", "Write", "Edit", "Read", "Grep", "Agent"} == {"Read", "Grep"}
     assert not (agent.cwd / "touched").exists()
 
@@ -323,7 +323,7 @@ def test_a_model_is_chosen(claude):
     agent = claude("text")
     ran = agent.run("--model", "claude-sonnet-4-5")
     assert ran.log.outcome["status"] == "completed"
-    assert agent.model.asked()[0].body["model"].startswith("claude-sonnet-4-5")
+    assert agent.model.requests()[0].body["model"].startswith("claude-sonnet-4-5")
 
 
 def test_a_budget_ends_it(claude):
@@ -332,7 +332,7 @@ def test_a_budget_ends_it(claude):
     assert ran.log.error["code"] == "budget_exceeded"
     assert "--max-budget" in ran.log.error["hint"]
     assert ran.log.outcome["cost"]["usd"] >= 0.01
-    assert len(agent.model.asked()) <= 4
+    assert len(agent.model.requests()) <= 4
 
 
 def test_a_limit_of_turns_ends_it(claude):
@@ -340,4 +340,4 @@ def test_a_limit_of_turns_ends_it(claude):
     ran = agent.run("--max-turns", "2")
     assert ran.log.error["code"] == "max_turns_exceeded"
     assert ran.log.outcome["usage"] == usage(2)
-    assert len(agent.model.asked()) == 2
+    assert len(agent.model.requests()) == 2

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agents.driven import PROMPT, Driven, Log
-from tests.agents.surroundings import surroundings
+from tests.agents.agent_environment import agent_environment
+from tests.agents.agent_runner import PROMPT, AgentRunner, Log
 from tests.model_server.scenarios import SUB_TASK
 from tests.model_server.script import Text, ToolUse, Turn
 from tests.model_server.server import ModelServer
@@ -59,10 +59,10 @@ output: SAID
 """
 
 
-class Sdk(Driven):
+class Sdk(AgentRunner):
     """The SDK brings Claude Code with it, which finds itself where it always does."""
 
-    def tell(self, scenario: str) -> None:
+    def set_scenario(self, scenario: str) -> None:
         self._at(self._server.scenario("claude", scenario, uuid.uuid4().hex[:8]))
 
     def tell_turns(self, *turns: Turn) -> None:
@@ -71,7 +71,7 @@ class Sdk(Driven):
 
     def _at(self, model: ModelServer) -> None:
         self.model = model
-        env = surroundings("claude-code", model.url, self._folder / "home")
+        env = agent_environment("claude-code", model.url, self._folder / "home")
         modules = self._folder / "modules"
         self.env = {
             **env,
@@ -105,7 +105,7 @@ def claude(model_server_thread: ModelServer, tmp_path: Path) -> Iterator[Callabl
 
     yield drive
     for one in made:
-        one.sweep()
+        one.kill_remaining()
     model_server_thread.say()
 
 
@@ -120,7 +120,7 @@ def completed(log: Log, calls: int) -> bool:
 
 def offered(agent: Sdk) -> set[str]:
     """The tools that the model was told of. One of them only says that there may be more later."""
-    told = {tool["name"] for asked in agent.model.asked() for tool in asked.body.get("tools", [])}
+    told = {tool["name"] for requests in agent.model.requests() for tool in requests.body.get("tools", [])}
     return told - {"DeferredToolPlaceholder"}
 
 
@@ -149,7 +149,7 @@ def test_its_system_prompt_is_claude_codes_with_ours_added(claude):
     agent = claude("text")
     log, printed = agent.work(options="system: Latin")
     assert completed(log, calls=1), printed
-    system = str(agent.model.asked()[-1].body["system"])
+    system = str(agent.model.requests()[-1].body["system"])
     assert "Speak only Latin." in system
     assert len(system) > 2000
 
@@ -206,7 +206,7 @@ def test_its_own_tools_are_called_in_its_own_process(claude):
     assert [call["name"] for call in log.calls] == ["mcp__shopfloor__add", "mcp__shopfloor__shout"]
     assert log.result_of('"a"')["output"] == '{"sum":42,"session":true}'
     assert log.result_of("hey")["output"] == "HEY!"
-    assert log.unread == []
+    assert log.unparsed_lines == []
     assert {"mcp__shopfloor__add", "mcp__shopfloor__shout"} <= offered(agent)
     assert "mcp__shopfloor__boom" not in offered(agent)
 
@@ -288,7 +288,7 @@ def test_a_sandbox_that_cannot_start_lets_nothing_run(claude):
     assert ran.code not in (0, 130)
     assert ran.log.error["code"] == "agent_error"
     assert "sandbox required but unavailable" in ran.log.error["message"].lower()
-    assert (agent.model.asked(), ran.log.calls) == ([], [])
+    assert (agent.model.requests(), ran.log.calls) == ([], [])
     assert not (agent.cwd / "touched").exists()
 
 
@@ -298,7 +298,7 @@ def test_a_budget_ends_it(claude):
     ran = agent.run("--max-budget", "0.01")
     assert ran.log.error["code"] == "budget_exceeded"
     assert ran.log.outcome["cost"]["usd"] >= 0.01
-    assert len(agent.model.asked()) <= 4
+    assert len(agent.model.requests()) <= 4
 
 
 @pytest.mark.more_agents
@@ -306,7 +306,7 @@ def test_a_limit_of_turns_ends_it(claude):
     agent = claude("loop")
     ran = agent.run("--max-turns", "2")
     assert ran.log.error["code"] == "max_turns_exceeded"
-    assert len(agent.model.asked()) == 2
+    assert len(agent.model.requests()) == 2
     assert "Traceback" not in ran.err
 
 

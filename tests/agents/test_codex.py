@@ -7,17 +7,17 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from tests.agents.conftest import Drive
-from tests.agents.driven import PROMPT, Driven, Fields, Log, Ran
+from tests.agents.agent_runner import PROMPT, AgentRunner, Fields, FinishedRun, Log
+from tests.agents.conftest import MakeAgentRunner
 from tests.model_server.scenarios import SUB_TASK
-from tests.patience import PATIENCE
+from tests.timeouts import TIMEOUT_SECONDS
 
 MODEL = ("--model", "gpt-5.5")
 
 
 @pytest.fixture
-def codex(driven: Drive) -> Callable[[str], Driven]:
-    return lambda scenario: driven("codex", scenario)
+def codex(agent_runner: MakeAgentRunner) -> Callable[[str], AgentRunner]:
+    return lambda scenario: agent_runner("codex", scenario)
 
 
 def usage(calls: int) -> Fields:
@@ -36,7 +36,7 @@ def completed(log: Log, calls: int) -> bool:
     return True
 
 
-def ran_well(agent: Driven, calls: int) -> Ran:
+def ran_well(agent: AgentRunner, calls: int) -> FinishedRun:
     ran = agent.run(*MODEL)
     assert ran.code == 0, ran.err
     assert completed(ran.log, calls)
@@ -165,7 +165,7 @@ def test_two_runs_do_not_work_in_one_session(codex):
     assert second.returncode != 0
     assert "has not ended" in second.stderr
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT_SECONDS)
 
 
 def test_a_session_that_was_killed_is_gone_on_with(codex):
@@ -173,7 +173,7 @@ def test_a_session_that_was_killed_is_gone_on_with(codex):
     process = agent.start(*MODEL)
     os.killpg(agent.wait_for_tool(process).session["process"]["pid"], signal.SIGKILL)
     first = agent.end(process)
-    agent.tell("echo")
+    agent.set_scenario("echo")
     second = agent.run(*MODEL, "--resume", first.log.run_id, prompt="And now the rest.")
     assert completed(second.log, calls=1)
     assert second.log.text.endswith("And now the rest.")
@@ -205,7 +205,7 @@ def test_a_model_that_never_answers_fails_the_run_by_its_name(codex, scenario, s
     assert (ran.log.error["code"], ran.log.error["retryable"]) == (code, retryable)
     assert code in ran.err
     assert [(note["status"], note["try"], note["tries"]) for note in ran.log.notes("retry")] == [(status, 1, 2)]
-    assert len(agent.model.asked()) == 2
+    assert len(agent.model.requests()) == 2
     assert ran.log.calls == []
 
 
@@ -254,7 +254,7 @@ def test_it_cannot_be_limited_to_some_tools(codex):
     done = agent.shopfloor("run", "--provider", "codex", PROMPT, "--cwd", str(agent.cwd), "--tools", "Read")
     assert done.returncode != 0
     assert "unsupported_option" in done.stderr
-    assert agent.model.asked() == []
+    assert agent.model.requests() == []
 
 
 def test_a_budget_that_is_spent_fails_the_run(codex):

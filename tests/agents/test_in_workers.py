@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.agents.conftest import Drive
-from tests.agents.driven import Driven, Fields, Log
+from tests.agents.agent_runner import AgentRunner, Fields, Log
+from tests.agents.conftest import MakeAgentRunner
 from tests.cli.conftest import SHOPFLOOR
-from tests.patience import PATIENCE, wait_until
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 IN_YAML = """
 input:
@@ -42,15 +42,15 @@ async def in_python(run, WORD: str):
 
 
 @pytest.fixture
-def codex(driven: Drive) -> Callable[[str], Driven]:
-    return lambda scenario: driven("codex", scenario)
+def codex(agent_runner: MakeAgentRunner) -> Callable[[str], AgentRunner]:
+    return lambda scenario: agent_runner("codex", scenario)
 
 
-def logs_of(agent: Driven) -> list[Log]:
+def logs_of(agent: AgentRunner) -> list[Log]:
     return [Log(path) for path in sorted((Path(agent.env["SHOPFLOOR_STORAGE"]) / "transcripts").glob("*.jsonl"))]
 
 
-def worker(agent: Driven, slug: str, name: str, text: str) -> str:
+def worker(agent: AgentRunner, slug: str, name: str, text: str) -> str:
     folder = agent.cwd / "workers" / slug
     folder.mkdir(parents=True)
     (folder / name).write_text(text)
@@ -70,8 +70,8 @@ def test_a_worker_in_yaml_hands_a_task_to_an_agent(codex):
     assert log.first["worker_type"] == "builtin"
 
 
-def test_every_try_has_a_session_of_its_own(driven: Drive) -> None:
-    agent = driven("claude-code", "overloaded")
+def test_every_try_has_a_session_of_its_own(agent_runner: MakeAgentRunner) -> None:
+    agent = agent_runner("claude-code", "overloaded")
     text = IN_YAML.replace("codex", "claude-code").replace("gpt-5.5", "claude-opus-5-5")
     text = text.replace("    output: SAID", "    retry: {limit: 1, delay: 0}\n    output: SAID")
     folder = worker(agent, "in-yaml", "worker.yaml", text)
@@ -95,7 +95,7 @@ def test_a_worker_in_python_goes_on_in_the_session_of_its_own_agent(codex):
 
 
 @contextmanager
-def serving(agent: Driven) -> Iterator[subprocess.Popen[bytes]]:
+def serving(agent: AgentRunner) -> Iterator[subprocess.Popen[bytes]]:
     command = [SHOPFLOOR, "up", "--port", "0"]
     nowhere = subprocess.DEVNULL
     process = subprocess.Popen(command, env=agent.env, cwd=agent.cwd, stdin=nowhere, stdout=nowhere, stderr=nowhere)
@@ -103,7 +103,7 @@ def serving(agent: Driven) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT_SECONDS)
 
 
 def told_usages(log: Log) -> list[Fields]:
@@ -114,7 +114,7 @@ def calls(log: Log) -> list[Fields]:
     return log.calls
 
 
-def killed_with_its_host(agent: Driven, model: str, until: Callable[[Log], object] = calls) -> Log:
+def killed_with_its_host(agent: AgentRunner, model: str, until: Callable[[Log], object] = calls) -> Log:
     """In the middle of a tool, when so much is on record."""
     with serving(agent) as server:
         wait_until(lambda: agent.shopfloor("list").returncode == 0, "the server")
@@ -131,8 +131,8 @@ def killed_with_its_host(agent: Driven, model: str, until: Callable[[Log], objec
     return log
 
 
-def gone_on_with(agent: Driven) -> Log:
-    agent.tell("echo")
+def gone_on_with(agent: AgentRunner) -> Log:
+    agent.set_scenario("echo")
     with serving(agent):
         wait_until(lambda: logs_of(agent)[0].events[-1]["type"] == "run.completed", "the outcome")
     (log,) = logs_of(agent)
@@ -140,8 +140,8 @@ def gone_on_with(agent: Driven) -> Log:
     return log
 
 
-def test_what_an_agent_had_spent_when_its_host_was_killed_is_not_lost(driven: Drive) -> None:
-    agent = driven("claude-code", "long")
+def test_what_an_agent_had_spent_when_its_host_was_killed_is_not_lost(agent_runner: MakeAgentRunner) -> None:
+    agent = agent_runner("claude-code", "long")
     killed = killed_with_its_host(agent, "claude-sonnet-4-5", until=told_usages)
     (told,) = told_usages(killed)
     assert (told["input"], told["output"]) == (1200, 45)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.samples import ROOT
+from tests.sample_events import ROOT
 from tools.agents import AGENTS
 
 VERSION = AGENTS["codex"].version

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.agents.conftest import Drive
-from tests.agents.driven import Driven
+from tests.agents.agent_runner import AgentRunner
+from tests.agents.conftest import MakeAgentRunner
 
 KEY = "sk-ant-0123456789abcdefghij"
 
 
-def kept(agent: Driven) -> bytes:
+def kept(agent: AgentRunner) -> bytes:
     """All that was ever recorded of it."""
     transcripts = Path(agent.env["SHOPFLOOR_STORAGE"]) / "transcripts"
     return b"".join(path.read_bytes() for path in transcripts.iterdir())
 
 
-def test_the_logs_of_sub_agents_are_masked_as_that_of_their_agent_is(driven: Drive) -> None:
-    agent = driven("claude-code", "agents")
+def test_the_logs_of_sub_agents_are_masked_as_that_of_their_agent_is(agent_runner: MakeAgentRunner) -> None:
+    agent = agent_runner("claude-code", "agents")
     agent.env["SECRET_WORD"] = "in-sub-agent"
     ran = agent.run("--mask-env", "SECRET_WORD")
     assert ran.code == 0, ran.err
@@ -26,12 +26,12 @@ def test_the_logs_of_sub_agents_are_masked_as_that_of_their_agent_is(driven: Dri
     assert b"in-sub-agent" not in kept(agent)
 
 
-def test_a_key_is_neither_on_record_nor_in_what_is_made_of_the_record(driven: Drive) -> None:
-    agent = driven("codex", "echo")
+def test_a_key_is_neither_on_record_nor_in_what_is_made_of_the_record(agent_runner: MakeAgentRunner) -> None:
+    agent = agent_runner("codex", "echo")
     ran = agent.run("--model", "gpt-5.5", "--mask-keys", prompt=f"Use {KEY} for it.")
     assert ran.code == 0, ran.err
     # The agent itself was told all of it.
-    assert KEY in str(agent.model.asked()[0].body)
+    assert KEY in str(agent.model.requests()[0].body)
     assert ran.log.first["task"] == "Use [masked] for it."
     assert ran.log.texts == ["You said: Use [masked] for it."]
     assert KEY.encode() not in kept(agent)

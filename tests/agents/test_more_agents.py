@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.agents.conftest import Drive
-from tests.agents.driven import PROMPT, Driven, Fields, Log
+from tests.agents.agent_runner import PROMPT, AgentRunner, Fields, Log
+from tests.agents.conftest import MakeAgentRunner
 
 pytestmark = pytest.mark.more_agents
 
@@ -18,8 +18,8 @@ MODELS = {"gemini": ("--model", "gemini-2.5-flash"), "copilot": (), "opencode": 
 
 
 @pytest.fixture(params=list(MODELS))
-def agent(request: pytest.FixtureRequest, driven: Drive) -> Callable[[str], Driven]:
-    return lambda scenario: driven(request.param, scenario)
+def agent(request: pytest.FixtureRequest, agent_runner: MakeAgentRunner) -> Callable[[str], AgentRunner]:
+    return lambda scenario: agent_runner(request.param, scenario)
 
 
 def usage(provider: str, calls: int) -> Fields | None:
@@ -31,7 +31,7 @@ def usage(provider: str, calls: int) -> Fields | None:
     return {**read, "output": output * calls, "reasoning": 12 * calls}
 
 
-def completed(agent: Driven, log: Log, calls: int) -> bool:
+def completed(agent: AgentRunner, log: Log, calls: int) -> bool:
     assert log.outcome["status"] == "completed", log.outcome
     assert log.outcome.get("usage") == usage(agent.provider, calls)
     return True
@@ -77,7 +77,7 @@ def test_a_rate_limit_that_passes_is_waited_for(agent):
     ran = one.run(*MODELS[one.provider])
     assert completed(one, ran.log, calls=1)
     assert ran.log.text == "Answer after one retry."
-    with_tools = [asked for asked in one.model.asked() if asked.body.get("tools")]
+    with_tools = [requests for requests in one.model.requests() if requests.body.get("tools")]
     assert len(with_tools) == 2
 
 

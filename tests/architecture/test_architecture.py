@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.samples import GOLDEN_FILES
+from tests.sample_events import GOLDEN_FILES
 from tools import docs, docs_errors, docs_record
 from tools.docs_source import ROOT, SOURCE, module_name, parsed
 
@@ -24,7 +24,6 @@ BIN = Path(sys.executable).parent
 HELP_LOADS = {
     "shopfloor",
     "shopfloor.cli",
-    "shopfloor.cli.commands",
     "shopfloor.cli.main",
     "shopfloor.errors",
     "shopfloor.lazy",
@@ -106,7 +105,7 @@ def test_decoders_are_built_in_one_place() -> None:
         ("shopfloor.errors", "shopfloor.errors"),
         ("shopfloor.record.reader", "shopfloor.record"),
         ("shopfloor.adapters.local", "shopfloor.adapters.local"),
-        ("shopfloor.adapters.local.host", "shopfloor.adapters.local"),
+        ("shopfloor.adapters.local.hosts", "shopfloor.adapters.local"),
     ],
 )
 def test_a_module_knows_its_room(module: str, room: str) -> None:
@@ -286,7 +285,7 @@ def test_the_codes_of_errors_are_unique() -> None:
 def test_the_tree_of_errors_is_drawn_as_it_grows() -> None:
     depth = {cls.__name__: len(cls.__mro__) for cls in docs_errors.our_errors()}
     root = depth["ShopfloorError"]
-    drawn = [(re.search(r"[A-Z]", line), line) for line in docs_errors.drawn_tree()]
+    drawn = [(re.search(r"[A-Z]", line), line) for line in docs_errors.render_tree()]
     as_drawn = [(line[start.start() :].split()[0], start.start() // 4) for start, line in drawn if start]
     assert as_drawn == [(name, levels - root) for name, levels in depth.items()]
 

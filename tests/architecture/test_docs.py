@@ -18,7 +18,7 @@ from tools.docs_blocks import example_workers
 
 import shopfloor.ports
 import shopfloor.testing
-from shopfloor.cli.commands import COMMANDS, find_command
+from shopfloor.cli.main import COMMANDS, find_command
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -33,7 +33,16 @@ _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (?P<title>.+)$", re.MULTILINE)
 
 
-_PARTS_OF_PORTS = {"Changes", "Child", "Log", "LogCopy", "Normaliser", "RunsSubscription", "Subscription", "Works"}
+_PARTS_OF_PORTS = {
+    "RowChanges",
+    "Child",
+    "Log",
+    "LogCopy",
+    "Normalizer",
+    "RunsSubscription",
+    "Subscription",
+    "RunService",
+}
 
 
 class Block(NamedTuple):

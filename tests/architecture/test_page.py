@@ -40,12 +40,12 @@ def test_the_lock_names_no_place_to_download_from() -> None:
 
 
 def test_the_sources_decide_whether_the_page_is_built_anew() -> None:
-    before = page.made_from()
-    assert before == page.made_from()
+    before = page.source_digest()
+    assert before == page.source_digest()
     added = ROOT / "web" / "src" / "added.ts"
     added.touch()
     try:
-        assert page.made_from() != before
+        assert page.source_digest() != before
         assert not page.is_built()
     finally:
         added.unlink()

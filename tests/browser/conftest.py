@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.browser import crowd
-from tests.browser.malice import write_malice, write_shapes
+from tests.browser import many_runs
+from tests.browser.hostile_text import write_hostile_text, write_shapes
+from tests.browser.sample_runs import SampleRuns, write_large, write_sample_runs
 from tests.browser.server import Server
-from tests.browser.stories import Stories, write_large, write_stories
-from tests.browser.tabs import PATIENCE_MS, Tabs, chromium, watched
+from tests.browser.tabs import TIMEOUT_MS, Tabs, checked_tabs, chromium
 from tests.model_server.server import ModelServer, in_thread
 
 from shopfloor.server.page_files import INDEX, PAGE_FOLDER
@@ -24,7 +24,7 @@ _FAILED = pytest.StashKey[bool]()
 def browser() -> Iterator[Browser]:
     if not (PAGE_FOLDER / INDEX).is_file():
         pytest.fail("the page is not built: make page", pytrace=False)
-    expect.set_options(timeout=PATIENCE_MS)
+    expect.set_options(timeout=TIMEOUT_MS)
     with chromium() as browser:
         yield browser
 
@@ -49,33 +49,33 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
         yield server
 
 
-class Archive(msgspec.Struct, frozen=True):
+class RecordedRuns(msgspec.Struct, frozen=True):
     """A server over logs that were there before it; no test changes them."""
 
     server: Server
-    stories: Stories
-    malice: str
+    stories: SampleRuns
+    hostile_text: str
 
 
 @pytest.fixture(scope="package")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
-    server = Server(tmp_path_factory.mktemp("archive"))
-    stories, malice = write_stories(server.storage), write_malice(server.storage)
+def recorded_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedRuns]:
+    server = Server(tmp_path_factory.mktemp("recorded_runs"))
+    stories, hostile_text = write_sample_runs(server.storage), write_hostile_text(server.storage)
     with server:
-        server.becomes(malice, "failed")
-        yield Archive(server, stories, malice)
+        server.wait_for_status(hostile_text, "failed")
+        yield RecordedRuns(server, stories, hostile_text)
 
 
 @pytest.fixture(scope="package")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def many_runs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with very many runs."""
-    server = Server(tmp_path_factory.mktemp("crowd"))
-    crowd.fill(server.storage)
+    server = Server(tmp_path_factory.mktemp("many_runs"))
+    many_runs.fill(server.storage)
     with server:
         yield server
 
 
-class Shelf(msgspec.Struct, frozen=True):
+class LargeRuns(msgspec.Struct, frozen=True):
     """A server with runs that are very large."""
 
     server: Server
@@ -85,22 +85,22 @@ class Shelf(msgspec.Struct, frozen=True):
 
 
 @pytest.fixture(scope="package")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    server = Server(tmp_path_factory.mktemp("shelf"))
+def large_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LargeRuns]:
+    server = Server(tmp_path_factory.mktemp("large_runs"))
     long, large = write_large(server.storage)
     shapes = write_shapes(server.storage)
     with server:
         for run_id in (long, large, shapes):
-            server.becomes(run_id, "done", seconds=180)
-        yield Shelf(server, long, large, shapes)
+            server.wait_for_status(run_id, "done", seconds=180)
+        yield LargeRuns(server, long, large, shapes)
 
 
 @pytest.fixture
 def tabs(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tabs]:
-    with watched(browser) as tabs:
+    with checked_tabs(browser) as tabs:
         yield tabs
         if request.node.stash.get(_FAILED, False):
-            tabs.photograph(tmp_path)
+            tabs.take_screenshot(tmp_path)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.samples import GOLDEN, RUN_ID
+from tests.sample_events import GOLDEN, RUN_ID
 
 from shopfloor.log import (
     AssistantMessage,
@@ -26,8 +26,8 @@ from shopfloor.log import (
     UserMessage,
     Verifier,
     encode,
+    format_timestamp,
     new_run_id,
-    timestamp_of,
 )
 from shopfloor.record import Storage
 
@@ -53,7 +53,7 @@ def write_log(storage: Storage, payloads: Iterable[Payload], *, step_ms: int = 1
                 type=kind,
                 path="" if kind.startswith("run.") else f"{STEP}.call" if called else STEP,
                 iteration=0,
-                timestamp=timestamp_of(began + seq * step_ms),
+                timestamp=format_timestamp(began + seq * step_ms),
                 payload=payload,
                 **called,
                 **envelope,
@@ -85,28 +85,28 @@ def agent_run(
     yield RunCompleted(name="claude-code", kind="agent", **outcome)
 
 
-FIRST_SAID = 4
+FIRST_OWN_SEQ = 4
 """The `seq` of the first event of `agent_run` that is its own."""
 
 
-def says(*blocks: Block) -> AssistantMessage:
+def assistant_message(*blocks: Block) -> AssistantMessage:
     return AssistantMessage(message_id="m", model="claude-test-1", blocks=list(blocks))
 
 
 def text(words: str) -> AssistantMessage:
-    return says(TextBlock(fidelity="agent_emitted", text=words))
+    return assistant_message(TextBlock(fidelity="agent_emitted", text=words))
 
 
 def call(name: str, call_id: str, **given: Any) -> ToolCall:
     return ToolCall(name=name, call_id=call_id, input=given, output=None, fidelity="agent_emitted")
 
 
-def gave(name: str, call_id: str, output: Any, **more: Any) -> ToolResult:
+def tool_result(name: str, call_id: str, output: Any, **more: Any) -> ToolResult:
     more = {"duration_ms": 420, **more}
     return ToolResult(name=name, call_id=call_id, input=None, output=output, fidelity="agent_emitted", **more)
 
 
-def place_golden(storage: Storage, name: str) -> str:
+def write_golden_log(storage: Storage, name: str) -> str:
     """A recorded log and those of its sub-runs, each in a file of its own; the id of the first."""
     whole = (GOLDEN / f"{name}.jsonl").read_text(encoding="utf-8").replace(RUN_ID, new_run_id())
     runs: dict[str, list[str]] = {}

@@ -12,7 +12,7 @@ from typing import Any, Self
 import httpx
 from tests.browser.workers import write_workers
 from tests.login import token_of, url_of
-from tests.patience import PATIENCE, wait_until
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 from shopfloor.record import Storage
 
@@ -56,7 +56,9 @@ class Server:
         self.url, token = url_of(line), token_of(self.storage)
         self.login = f"{self.url}/login?token={token}"
         self.port = int(self.url.rsplit(":", 1)[1])
-        self._http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE)
+        self._http = httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_SECONDS
+        )
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -69,7 +71,7 @@ class Server:
             self._http.close()
             self._http = None
             self.process.send_signal(number)
-            self.process.communicate(timeout=PATIENCE)
+            self.process.communicate(timeout=TIMEOUT_SECONDS)
             self._errors.close()
 
     def close(self) -> None:
@@ -102,17 +104,17 @@ class Server:
         assert answer.status_code == 200, answer.text
         return answer.json()["run_id"]
 
-    def becomes(self, run_id: str, *statuses: str, seconds: float = PATIENCE) -> dict[str, Any]:
+    def wait_for_status(self, run_id: str, *statuses: str, seconds: float = TIMEOUT_SECONDS) -> dict[str, Any]:
         """Waits until the run is listed in one of these states."""
         seen: list[dict[str, Any]] = []
 
-        def is_so() -> bool:
+        def condition() -> bool:
             answer = self.http.get("/api/agents/workers/detail", params={"worker_id": run_id, "transcript": False})
             if answer.status_code == 200:
                 seen[:] = [answer.json()]
             return bool(seen) and seen[0]["status"] in statuses
 
-        wait_until(is_so, f"{run_id} to be {' or '.join(statuses)}", seconds)
+        wait_until(condition, f"{run_id} to be {' or '.join(statuses)}", seconds)
         return seen[0]
 
     # What other terminals do
@@ -125,14 +127,14 @@ class Server:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
         run_id = self.storage.find(done.stderr.split()[-1])
-        self.becomes(run_id, *ENDED)
+        self.wait_for_status(run_id, *ENDED)
         return run_id
 
-    def begin(self, line: str, *words: str, owner: str) -> str:
+    def start_command(self, line: str, *words: str, owner: str) -> str:
         """Begins one in another terminal, and gives the id of its run once it is listed as running."""
         words = ("run", "-q", "--command", line, "--owner", owner, *words)
         before = {run["id"] for run in self.runs(agent_id=owner)}

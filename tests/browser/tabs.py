@@ -14,11 +14,11 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 from tests.browser.server import Server
-from tests.patience import PATIENCE
+from tests.timeouts import TIMEOUT_SECONDS
 
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
-PATIENCE_MS = 1000 * PATIENCE
+TIMEOUT_MS = 1000 * TIMEOUT_SECONDS
 
 
 @contextmanager
@@ -40,27 +40,27 @@ class Tabs:
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
         self._contexts: list[BrowserContext] = []
-        self.complaints: list[str] = []
-        self.asked: list[Request] = []
+        self.page_errors: list[str] = []
+        self.requests: list[Request] = []
         self._borne: list[str] = []
 
-    def bear(self, *patterns: str) -> None:
+    def allow_errors(self, *patterns: str) -> None:
         """Complaints with this in them are what the test is about."""
         self._borne += patterns
 
     def context(self, **options: Any) -> BrowserContext:
         given = {"viewport": DESKTOP, "reduced_motion": "reduce", "locale": "en-GB", "timezone_id": "UTC", **options}
         context = self._browser.new_context(**given)
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         self._contexts.append(context)
         return context
 
-    def timeless(self, **options: Any) -> BrowserContext:
+    def paused_clock_context(self, **options: Any) -> BrowserContext:
         """A context whose pages have a clock that stands: their timers wait for the test (`page.clock.run_for`)."""
         context = self.context(**options)
         context.clock.install()
-        context.clock.pause_at(time.time() + PATIENCE)
+        context.clock.pause_at(time.time() + TIMEOUT_SECONDS)
         return context
 
     def open(self, server: Server, path: str = "/", *, context: BrowserContext | None = None, **options: Any) -> Page:
@@ -71,46 +71,46 @@ class Tabs:
         return page
 
     def _watch(self, page: Page, origin: str) -> None:
-        def request(asked: Request) -> None:
-            self.asked.append(asked)
-            if not asked.url.startswith((f"{origin}/", "data:", f"blob:{origin}/")):
-                self.complaints.append(f"it asked for {asked.url[:200]}")
+        def request(requests: Request) -> None:
+            self.requests.append(requests)
+            if not requests.url.startswith((f"{origin}/", "data:", f"blob:{origin}/")):
+                self.page_errors.append(f"it asked for {requests.url[:200]}")
 
         def console(message: ConsoleMessage) -> None:
             if message.type in {"error", "warning"}:
-                self.complaints.append(f"console: {message.text} ({message.location.get('url', '')})")
+                self.page_errors.append(f"console: {message.text} ({message.location.get('url', '')})")
 
         page.on("request", request)
         page.on("console", console)
-        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
-        page.on("crash", lambda _: self.complaints.append("the tab crashed"))
+        page.on("pageerror", lambda error: self.page_errors.append(f"error: {error}"))
+        page.on("crash", lambda _: self.page_errors.append("the tab crashed"))
 
     def paths(self, pattern: str) -> list[str]:
         """What was asked of the server so far, where it is like this."""
         wanted = re.compile(pattern)
-        return [asked.url for asked in self.asked if wanted.search(asked.url)]
+        return [requests.url for requests in self.requests if wanted.search(requests.url)]
 
-    def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Waits for something that tabs tell of. They tell nothing to a test that sleeps otherwise."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         page = self._contexts[-1].pages[-1]
-        while not is_so():
-            assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
+        while not condition():
+            assert time.monotonic() < deadline, f"waited {TIMEOUT_SECONDS} s for {what}"
             page.wait_for_timeout(20)
 
-    def step_until(self, page: Page, is_so: Callable[[], bool], what: str) -> None:
+    def step_until(self, page: Page, condition: Callable[[], bool], what: str) -> None:
         """The same where the page's clock stands: it goes on by a millisecond at a time, and no further than needed."""
 
         def is_so_now() -> bool:
             page.clock.run_for(1)
-            return is_so()
+            return condition()
 
         self.wait_until(is_so_now, what)
 
-    def unbearable(self) -> list[str]:
-        return [one for one in self.complaints if not any(re.search(pattern, one) for pattern in self._borne)]
+    def unexpected_errors(self) -> list[str]:
+        return [one for one in self.page_errors if not any(re.search(pattern, one) for pattern in self._borne)]
 
-    def photograph(self, folder: Path) -> None:
+    def take_screenshot(self, folder: Path) -> None:
         """What was to be seen when a test failed."""
         for number, page in enumerate(page for context in self._contexts for page in context.pages):
             page.screenshot(path=folder / f"tab-{number}.png")
@@ -121,11 +121,11 @@ class Tabs:
 
 
 @contextmanager
-def watched(browser: Browser) -> Iterator[Tabs]:
+def checked_tabs(browser: Browser) -> Iterator[Tabs]:
     """Tabs for as long as the block lasts; whatever they complained of is said at its end."""
     tabs = Tabs(browser)
     try:
         yield tabs
     finally:
         tabs.close()
-    assert tabs.unbearable() == [], "the page complained:\n" + "\n".join(tabs.unbearable())
+    assert tabs.unexpected_errors() == [], "the page complained:\n" + "\n".join(tabs.unexpected_errors())

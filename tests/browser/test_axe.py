@@ -8,12 +8,24 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 from tests.browser.axe import problems
-from tests.browser.conftest import Archive
-from tests.browser.parts import button, card, cards, chosen, pill, result, row, run_list, search, timeline, transcript
+from tests.browser.conftest import RecordedRuns
+from tests.browser.page_elements import (
+    button,
+    card,
+    cards,
+    pill,
+    result,
+    row,
+    run_list,
+    search,
+    selected,
+    timeline,
+    transcript,
+)
 from tests.browser.server import Server
 from tests.browser.tabs import PHONE, Tabs
 
-pytestmark = pytest.mark.parametrize("colours", ["light", "dark"])
+pytestmark = pytest.mark.parametrize("colors", ["light", "dark"])
 
 
 def check(page: Page, state: str) -> None:
@@ -22,8 +34,8 @@ def check(page: Page, state: str) -> None:
 
 
 @pytest.mark.req("WT-73")
-def test_the_list(tabs: Tabs, archive: Archive, colours: str) -> None:
-    page = tabs.open(archive.server, "/agents/all/workers", color_scheme=colours)
+def test_the_list(tabs: Tabs, recorded_runs: RecordedRuns, colors: str) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/all/workers", color_scheme=colors)
     expect(cards(page).first).to_be_visible()
     check(page, "the list")
     button(page, "Tree").click()
@@ -33,26 +45,26 @@ def test_the_list(tabs: Tabs, archive: Archive, colours: str) -> None:
     search(page).fill("quetzalcoatl")
     expect(cards(page)).to_have_count(1)
     check(page, "a search that finds something")
-    card(page, archive.stories.everything).click()
+    card(page, recorded_runs.stories.everything).click()
     expect(row(page, 21)).to_have_attribute("aria-current", "true")
     check(page, "what a search found, opened at the hit")
     search(page).fill("nothing at all of this kind")
     expect(cards(page)).to_have_count(0)
     check(page, "a search that finds nothing")
-    page.goto(f"{archive.server.url}/agents/nobody/workers")
+    page.goto(f"{recorded_runs.server.url}/agents/nobody/workers")
     expect(page.get_by_text("No runs yet")).to_be_visible()
     check(page, "a list with nothing in it")
-    page.goto(f"{archive.server.url}/agents/stories/workers")
+    page.goto(f"{recorded_runs.server.url}/agents/stories/workers")
     pill(page, "Failed").click()
     expect(cards(page)).to_have_count(1)
     check(page, "a filter")
 
 
 @pytest.mark.req("WT-73")
-def test_a_run_that_has_ended(tabs: Tabs, archive: Archive, colours: str) -> None:
-    tabs.bear("404")
-    stories = archive.stories
-    page = tabs.open(archive.server, f"/agents/stories/workers?worker={stories.everything}", color_scheme=colours)
+def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, colors: str) -> None:
+    tabs.allow_errors("404")
+    stories = recorded_runs.stories
+    page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={stories.everything}", color_scheme=colors)
     expect(result(page)).to_be_visible()
     expect(row(page, 3)).to_be_attached()
     check(page, "a run with one of everything")
@@ -63,7 +75,7 @@ def test_a_run_that_has_ended(tabs: Tabs, archive: Archive, colours: str) -> Non
     page.get_by_role("searchbox", name="Search in this run").fill("nothing of this kind")
     expect(page.get_by_text("No hits")).to_be_visible()
     check(page, "nothing found")
-    page.goto(f"{archive.server.url}/agents/all/workers?worker={stories.everything}&event=20")
+    page.goto(f"{recorded_runs.server.url}/agents/all/workers?worker={stories.everything}&event=20")
     expect(button(page, "988 earlier lines")).to_be_visible()
     check(page, "an event, and the end of what a command printed")
     timeline(page).locator("[data-bar]").first.focus()
@@ -71,27 +83,34 @@ def test_a_run_that_has_ended(tabs: Tabs, archive: Archive, colours: str) -> Non
     button(page, "Delete").click()
     expect(page.get_by_role("dialog")).to_be_visible()
     check(page, "whether to delete")
-    for run_id in (stories.failed, stories.child, stories.bare, stories.steps, stories.agents, stories.lost_child):
-        page.goto(f"{archive.server.url}/agents/all/workers?worker={run_id}")
+    for run_id in (
+        stories.failed,
+        stories.child,
+        stories.no_messages,
+        stories.steps,
+        stories.agents,
+        stories.lost_child,
+    ):
+        page.goto(f"{recorded_runs.server.url}/agents/all/workers?worker={run_id}")
         expect(result(page)).to_be_visible()
         expect(timeline(page).locator("li[data-seq]").first).to_be_attached()
         check(page, run_id)
-    page.goto(f"{archive.server.url}/agents/all/workers?worker=5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10")
-    expect(chosen(page)).to_contain_text("This run is not here")
+    page.goto(f"{recorded_runs.server.url}/agents/all/workers?worker=5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10")
+    expect(selected(page)).to_contain_text("This run is not here")
     check(page, "a run that is not there")
 
 
 @pytest.mark.req("WT-73")
-def test_a_run_of_each_status(tabs: Tabs, server: Server, owner: str, colours: str) -> None:
+def test_a_run_of_each_status(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
     running = server.dispatch("sleeper", owner=owner)
     failed = server.dispatch("picky", owner=owner, GO="x")
     done = server.command("seq 300; echo oops >&2", "--owner", owner)
     waits = {name: server.dispatch(name, owner=owner) for name in ("asker", "chooser", "measurer")}
     for run_id in waits.values():
-        server.becomes(run_id, "waiting")
-    server.becomes(running, "running")
-    server.becomes(failed, "failed")
-    page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colours)
+        server.wait_for_status(run_id, "waiting")
+    server.wait_for_status(running, "running")
+    server.wait_for_status(failed, "failed")
+    page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colors)
     for run_id in (running, failed, done, *waits.values()):
         card(page, run_id).click()
         expect(transcript(page).locator("[data-seq]").first).to_be_visible()
@@ -108,23 +127,23 @@ def test_a_run_of_each_status(tabs: Tabs, server: Server, owner: str, colours: s
     button(page, "Cancel").click()
     check(page, "whether to cancel")
     button(page, "Really cancel?").click()
-    expect(chosen(page).locator('[data-status="cancelled"]').first).to_be_visible()
+    expect(selected(page).locator('[data-status="cancelled"]').first).to_be_visible()
     check(page, "a run that was cancelled")
 
 
 @pytest.mark.req("WT-72")
 def test_a_queued_run_and_one_that_waits_for_what_nobody_can_answer(
-    tabs: Tabs, server: Server, owner: str, colours: str
+    tabs: Tabs, server: Server, owner: str, colors: str
 ) -> None:
     run_id = server.dispatch("asker", owner=owner)
-    server.becomes(run_id, "waiting")
+    server.wait_for_status(run_id, "waiting")
     told: dict[str, Any] = {}
 
     def tell(route: Route) -> None:
         got = route.fetch()
         route.fulfill(response=got, json={**got.json(), **told})
 
-    context = tabs.context(color_scheme=colours)
+    context = tabs.context(color_scheme=colors)
     context.route("**/api/agents/workers/detail?*", tell)
     (asked,) = server.detail(run_id)["awaits"]
     text = "greet() in worker.py has changed since this run began."
@@ -139,13 +158,13 @@ def test_a_queued_run_and_one_that_waits_for_what_nobody_can_answer(
     check(page, "a wait of another kind")
     told |= {"status": "queued", "awaits": [], "waits_for": None}
     page.reload()
-    expect(chosen(page).locator('[data-status="queued"]').first).to_be_visible()
+    expect(selected(page).locator('[data-status="queued"]').first).to_be_visible()
     check(page, "a queued run")
 
 
 @pytest.mark.req("WT-73")
-def test_dialogs(tabs: Tabs, server: Server, owner: str, colours: str) -> None:
-    page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colours)
+def test_dialogs(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
+    page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colors)
     button(page, "New run").click()
     dialog = page.get_by_role("dialog", name="New run")
     dialog.get_by_role("searchbox", name="Find a worker").fill("form")
@@ -163,24 +182,24 @@ def test_dialogs(tabs: Tabs, server: Server, owner: str, colours: str) -> None:
 
 
 @pytest.mark.req("WT-73")
-def test_on_a_phone(tabs: Tabs, server: Server, archive: Archive, owner: str, colours: str) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers", color_scheme=colours, viewport=PHONE)
+def test_on_a_phone(tabs: Tabs, server: Server, recorded_runs: RecordedRuns, owner: str, colors: str) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers", color_scheme=colors, viewport=PHONE)
     expect(run_list(page)).to_be_visible()
     check(page, "the list")
-    card(page, archive.stories.everything).click()
+    card(page, recorded_runs.stories.everything).click()
     expect(row(page, 3)).to_be_attached()
     check(page, "a run")
     run_id = server.dispatch("chooser", owner=owner)
-    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", color_scheme=colours, viewport=PHONE)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", color_scheme=colors, viewport=PHONE)
     expect(button(page, "Another answer…")).to_be_visible()
     check(page, "a question")
 
 
 @pytest.mark.req("WT-73")
-def test_what_is_on_its_way_and_what_cannot_be_had(tabs: Tabs, server: Server, owner: str, colours: str) -> None:
-    tabs.bear("503", "ERR_FAILED|ERR_ABORTED")
+def test_what_is_on_its_way_and_what_cannot_be_had(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
+    tabs.allow_errors("503", "ERR_FAILED|ERR_ABORTED")
     run_id = server.command("echo here", "--owner", owner)
-    context = tabs.context(color_scheme=colours)
+    context = tabs.context(color_scheme=colors)
 
     def hold(_: Route) -> None:
         """Leaves it unanswered."""
@@ -203,9 +222,9 @@ def test_what_is_on_its_way_and_what_cannot_be_had(tabs: Tabs, server: Server, o
 
 
 @pytest.mark.req("WT-73")
-def test_pages_of_the_server_itself(tabs: Tabs, server: Server, colours: str) -> None:
+def test_pages_of_the_server_itself(tabs: Tabs, server: Server, colors: str) -> None:
     server.command("echo here")
-    page = tabs.context(color_scheme=colours).new_page()
+    page = tabs.context(color_scheme=colors).new_page()
     for address in ("/", "/login?token=wrong"):
         page.goto(f"{server.url}{address}")
         expect(page.get_by_role("heading", name="You are not logged in")).to_be_visible()

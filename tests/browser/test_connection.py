@@ -7,10 +7,10 @@ import time
 
 import pytest
 from playwright.sync_api import Page, Route, expect
-from tests.browser.parts import card, cards, chosen, row, timeline, transcript
+from tests.browser.page_elements import card, cards, row, selected, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
-from tests.patience import PATIENCE
+from tests.timeouts import TIMEOUT_SECONDS
 
 # What a browser says of requests that reach nobody.
 REFUSED = (
@@ -23,7 +23,7 @@ def not_connected(page: Page):
 
 
 def test_after_a_restart_of_the_server_the_page_catches_up_by_itself(own_server: Server, tabs: Tabs) -> None:
-    tabs.bear(REFUSED)
+    tabs.allow_errors(REFUSED)
     before = own_server.command("echo before")
     page = tabs.open(own_server, f"/agents/all/workers?worker={before}")
     expect(card(page, before)).to_be_visible()
@@ -42,7 +42,7 @@ def test_after_a_restart_of_the_server_the_page_catches_up_by_itself(own_server:
 def test_a_transcript_that_could_not_be_had_comes_by_itself_when_the_server_is_back(
     own_server: Server, tabs: Tabs
 ) -> None:
-    tabs.bear(REFUSED)
+    tabs.allow_errors(REFUSED)
     run_id = own_server.command("echo patience")
     context = tabs.context()
     context.route("**/log?*", lambda route: route.abort())
@@ -58,9 +58,9 @@ def test_a_transcript_that_could_not_be_had_comes_by_itself_when_the_server_is_b
 
 
 def test_a_run_goes_on_while_the_server_is_away_and_nothing_of_it_is_missed(own_server: Server, tabs: Tabs) -> None:
-    tabs.bear(REFUSED)
+    tabs.allow_errors(REFUSED)
     line = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo tick $i.; sleep 0.1; done"
-    run_id = own_server.begin(line, owner="o")
+    run_id = own_server.start_command(line, owner="o")
     page = tabs.open(own_server, f"/agents/all/workers?worker={run_id}", viewport={"width": 1280, "height": 3_000})
     expect(transcript(page)).to_contain_text("tick 5.")
     own_server.kill()
@@ -69,22 +69,22 @@ def test_a_run_goes_on_while_the_server_is_away_and_nothing_of_it_is_missed(own_
     expect(transcript(page)).to_contain_text("tick 60.")
     shown = [int(found) for found in re.findall(r"tick (\d+)\.", transcript(page).inner_text())]
     assert shown == list(range(1, 61))
-    expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
+    expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
 
 
 def test_a_run_that_is_chosen_while_the_server_is_away_is_said_to_be_out_of_reach(
     own_server: Server, tabs: Tabs
 ) -> None:
-    tabs.bear(REFUSED)
+    tabs.allow_errors(REFUSED)
     first, second = (own_server.command(f"echo {word}") for word in ("first", "second"))
     context = tabs.context()
     context.clock.install()
     page = tabs.open(own_server, f"/agents/all/workers?worker={first}", context=context)
     expect(transcript(page)).to_contain_text("first")
     own_server.kill()
-    page.clock.pause_at(time.time() + PATIENCE)
+    page.clock.pause_at(time.time() + TIMEOUT_SECONDS)
     card(page, second).click()
-    alert = chosen(page).get_by_role("alert")
+    alert = selected(page).get_by_role("alert")
     # At once, and not only when it has been tried often enough: by the page's own clock that takes longer.
     tabs.step_until(page, lambda: alert.count() == 1, "the page to say that it has no answer")
     expect(alert).to_contain_text("cannot be reached")
@@ -94,7 +94,7 @@ def test_a_run_that_is_chosen_while_the_server_is_away_is_said_to_be_out_of_reac
     page.clock.resume()
     own_server.start()
     expect(transcript(page)).to_contain_text("second")
-    expect(chosen(page).get_by_role("alert")).to_have_count(0)
+    expect(selected(page).get_by_role("alert")).to_have_count(0)
 
 
 def test_what_the_server_answers_in_pieces_is_said_and_the_page_goes_on_when_it_is_mended(
@@ -113,7 +113,7 @@ def test_what_the_server_answers_in_pieces_is_said_and_the_page_goes_on_when_it_
         context.route(address, cut)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     runs = page.get_by_role("region", name="Runs")
-    for place in (runs, chosen(page)):
+    for place in (runs, selected(page)):
         expect(place.get_by_role("alert")).to_contain_text("cannot be read")
         expect(place.get_by_role("alert")).to_contain_text("unreadable")
     # All of it comes by itself.
@@ -127,9 +127,9 @@ def test_what_the_server_answers_in_pieces_is_said_and_the_page_goes_on_when_it_
 def test_a_transcript_that_cannot_be_had_comes_by_itself_or_when_it_is_asked_for(
     tabs: Tabs, server: Server, owner: str, is_asked_for: bool
 ) -> None:
-    tabs.bear(REFUSED)
+    tabs.allow_errors(REFUSED)
     run_id = server.command("echo mended", "--owner", owner)
-    context = tabs.timeless()
+    context = tabs.paused_clock_context()
     is_mended = False
     context.route("**/api/runs/*/log?*", lambda route: route.continue_() if is_mended else route.abort())
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
@@ -165,7 +165,7 @@ def test_a_stream_that_tells_what_cannot_be_read_is_made_anew(tabs: Tabs, server
 
 @pytest.mark.req("WT-45")
 def test_without_a_stream_the_list_is_asked_for_every_five_seconds(tabs: Tabs, server: Server, owner: str) -> None:
-    tabs.bear(REFUSED)
+    tabs.allow_errors(REFUSED)
     context = tabs.context()
     context.clock.install()
     context.route("**/api/stream*", lambda route: route.abort())
@@ -192,7 +192,7 @@ def asked_within(page: Page, tabs: Tabs, seconds: int, pattern: str) -> int:
 def test_without_a_stream_the_timeline_of_a_running_run_is_asked_for_every_three_seconds(
     tabs: Tabs, server: Server, owner: str, tmp_path
 ) -> None:
-    tabs.bear(REFUSED)
+    tabs.allow_errors(REFUSED)
     context = tabs.context()
     context.clock.install()
     context.route("**/api/stream*", lambda route: route.abort())
@@ -203,13 +203,13 @@ def test_without_a_stream_the_timeline_of_a_running_run_is_asked_for_every_three
     assert 1 <= asked_within(page, tabs, 9, "/workers/events") <= 4
     page.clock.resume()
     go.touch()
-    expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
+    expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
     expect(transcript(page)).to_contain_text("through")
     assert asked_within(page, tabs, 9, "/workers/events") <= 1
 
 
 def test_with_a_stream_nothing_is_asked_for_again_and_again(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.begin("sleep 600", owner=owner)
+    run_id = server.start_command("sleep 600", owner=owner)
     context = tabs.context()
     context.clock.install()
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
@@ -230,7 +230,7 @@ def test_one_connection_serves_the_whole_page(tabs: Tabs, server: Server, owner:
 
 
 def test_a_list_that_cannot_be_had_says_why_and_is_tried_again(tabs: Tabs, server: Server, owner: str) -> None:
-    tabs.bear("503|500", REFUSED)
+    tabs.allow_errors("503|500", REFUSED)
     run_id = server.command("echo here", "--owner", owner)
     context = tabs.context()
     context.route("**/api/stream*", lambda route: route.abort())
@@ -265,7 +265,7 @@ def test_what_is_on_its_way_is_said_to_be(tabs: Tabs, server: Server, owner: str
 
 
 def test_logging_out_ends_the_session_of_this_browser(own_server: Server, tabs: Tabs) -> None:
-    tabs.bear(r"401|ERR_ABORTED")
+    tabs.allow_errors(r"401|ERR_ABORTED")
     run_id = own_server.command("echo private")
     page = tabs.open(own_server, f"/agents/all/workers?worker={run_id}")
     expect(transcript(page)).to_contain_text("private")

@@ -8,18 +8,18 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.browser.colours import named, rgb
-from tests.browser.conftest import Archive
-from tests.browser.parts import button, card, chosen, result, row, task, timeline, transcript
+from tests.browser.colors import color_name, rgb
+from tests.browser.conftest import RecordedRuns
+from tests.browser.page_elements import button, card, result, row, selected, task, timeline, transcript
 from tests.browser.server import Server
-from tests.browser.tabs import Tabs, watched
+from tests.browser.tabs import Tabs, checked_tabs
 
 
 @pytest.mark.req("WT-47")
-def test_the_header_tells_all_about_the_run(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+def test_the_header_tells_all_about_the_run(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     expect(task(page)).to_have_text("Find out what is wrong with the app")
-    header = chosen(page).get_by_role("banner").or_(chosen(page).locator("header")).first
+    header = selected(page).get_by_role("banner").or_(selected(page).locator("header")).first
     expect(header.locator('[data-status="done"]')).to_be_visible()
     expect(header.get_by_title("Worker type")).to_have_text("claude-code")
     expect(header.get_by_title("Model")).to_have_text("claude-test-1")
@@ -28,8 +28,8 @@ def test_the_header_tells_all_about_the_run(tabs: Tabs, archive: Archive) -> Non
     expect(header).to_contain_text(re.compile(r"\d\.\d s"))
 
 
-def test_a_sub_run_leads_to_its_parent(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.child}")
+def test_a_sub_run_leads_to_its_parent(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.child}")
     expect(task(page)).to_have_text("Do part one")
     page.get_by_role("link", name="Parent run").click()
     expect(task(page)).to_have_text("Find out what is wrong with the app")
@@ -37,10 +37,10 @@ def test_a_sub_run_leads_to_its_parent(tabs: Tabs, archive: Archive) -> None:
 
 
 def test_the_duration_ticks_while_the_run_goes_on(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.begin("sleep 600", owner=owner)
+    run_id = server.start_command("sleep 600", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(task(page)).to_have_text("sleep 600")
-    header = chosen(page).locator("header").first
+    header = selected(page).locator("header").first
     expect(header.locator('[data-status="running"]')).to_be_visible()
     took = header.locator('li[title="How long it took"]')
     expect(took).to_contain_text(re.compile(r"\d s$"))
@@ -58,7 +58,7 @@ def seconds(text: str) -> float:
 def test_a_running_run_is_cancelled_on_the_page(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("sleeper", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
-    expect(chosen(page).locator('[data-status="running"]').first).to_be_visible()
+    expect(selected(page).locator('[data-status="running"]').first).to_be_visible()
     width = button(page, "Cancel").bounding_box()
     button(page, "Cancel").dblclick()
     expect(button(page, "Really cancel?")).to_be_focused()
@@ -67,22 +67,22 @@ def test_a_running_run_is_cancelled_on_the_page(tabs: Tabs, server: Server, owne
     assert server.detail(run_id)["status"] == "running"
     button(page, "Cancel").press("Enter")
     button(page, "Really cancel?").press("Enter")
-    expect(chosen(page).locator('[data-status="cancelled"]').first).to_be_visible()
+    expect(selected(page).locator('[data-status="cancelled"]').first).to_be_visible()
     expect(card(page, run_id).locator('[data-status="cancelled"]')).to_be_visible()
     expect(button(page, "Cancel")).to_have_count(0)
     assert server.detail(run_id)["status"] == "cancelled"
     # What was open then did not fail.
     for part in (transcript(page), timeline(page)):
         expect(part.get_by_text("somebody cancelled it").first).to_be_visible()
-        assert named(rgb(part.get_by_text("somebody cancelled it").first)) != "red"
+        assert color_name(rgb(part.get_by_text("somebody cancelled it").first)) != "red"
         expect(part.get_by_text("✗")).to_have_count(0)
     expect(transcript(page)).not_to_contain_text("execution_error")
     expect(timeline(page).get_by_role("button", name=re.compile("^Sleep, step, .*, cancelled$"))).to_be_visible()
 
 
-def test_an_event_that_is_not_there_is_said_to_be_missing(tabs: Tabs, archive: Archive) -> None:
-    run_id = archive.stories.everything
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={run_id}&event=99999")
+def test_an_event_that_is_not_there_is_said_to_be_missing(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    run_id = recorded_runs.stories.everything
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}&event=99999")
     expect(page.get_by_role("status").filter(has_text="There is no event 99999 in this run")).to_be_visible()
     expect(row(page, 4)).to_be_visible()
     expect(transcript(page).locator('[aria-current="true"]')).to_have_count(0)
@@ -91,7 +91,7 @@ def test_an_event_that_is_not_there_is_said_to_be_missing(tabs: Tabs, archive: A
 def test_an_event_that_is_yet_to_come_is_waited_for(tabs: Tabs, server: Server, owner: str, tmp_path: Path) -> None:
     run_id = server.dispatch("stepper", owner=owner, GO=str(tmp_path / "go"))
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}&event=99999")
-    expect(chosen(page).locator('[data-status="running"]').first).to_be_visible()
+    expect(selected(page).locator('[data-status="running"]').first).to_be_visible()
     expect(transcript(page).locator("[data-seq]").first).to_be_visible()
     expect(transcript(page).locator('[aria-current="true"]')).to_have_count(0)
     expect(page.get_by_text("There is no event")).to_have_count(0)
@@ -100,7 +100,7 @@ def test_an_event_that_is_yet_to_come_is_waited_for(tabs: Tabs, server: Server, 
 
 
 def test_an_address_that_can_be_no_runs_leads_back(tabs: Tabs, server: Server, owner: str) -> None:
-    tabs.bear("422|400|404")
+    tabs.allow_errors("422|400|404")
     page = tabs.open(server, f"/agents/{owner}/workers?worker=abc")
     expect(page.get_by_text("This run is not here")).to_be_visible()
     expect(button(page, "Try again")).to_have_count(0)
@@ -112,17 +112,17 @@ def test_an_address_that_can_be_no_runs_leads_back(tabs: Tabs, server: Server, o
 
 
 def test_a_queued_run_is_shown_as_such_and_begins_before_ones_eyes(tmp_path: Path, browser: Browser) -> None:
-    with Server(tmp_path, SHOPFLOOR_SLOTS="1") as server, watched(browser) as tabs:
+    with Server(tmp_path, SHOPFLOOR_SLOTS="1") as server, checked_tabs(browser) as tabs:
         first = server.dispatch("sleeper")
-        server.becomes(first, "running")
+        server.wait_for_status(first, "running")
         run_id = server.dispatch("child", PART="patience", task="Wait for your turn")
         page = tabs.open(server, f"/agents/all/workers?worker={run_id}&status=queued")
         expect(task(page)).to_have_text("Wait for your turn")
-        expect(chosen(page).locator('[data-status="queued"]').first).to_be_visible()
+        expect(selected(page).locator('[data-status="queued"]').first).to_be_visible()
         expect(card(page, run_id)).to_be_visible()
         expect(timeline(page)).to_be_attached()
         server.http.post(f"/api/runs/{first}/cancel", json={})
-        expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
+        expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
         expect(transcript(page)).to_contain_text("did patience")
         expect(card(page, run_id)).to_have_count(0)
 
@@ -149,14 +149,14 @@ def test_a_run_is_pinned_and_unpinned(tabs: Tabs, server: Server, owner: str) ->
     assert server.detail(run_id)["pinned"] is False
 
 
-def test_the_downloaded_log_is_the_one_on_disk(tabs: Tabs, archive: Archive, tmp_path: Path) -> None:
-    run_id = archive.stories.everything
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={run_id}")
+def test_the_downloaded_log_is_the_one_on_disk(tabs: Tabs, recorded_runs: RecordedRuns, tmp_path: Path) -> None:
+    run_id = recorded_runs.stories.everything
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}")
     with page.expect_download() as download:
         page.get_by_role("link", name="Download log").click()
     assert download.value.suggested_filename == f"{run_id}.jsonl"
     download.value.save_as(tmp_path / "log")
-    assert (tmp_path / "log").read_bytes() == archive.server.log(run_id)
+    assert (tmp_path / "log").read_bytes() == recorded_runs.server.log(run_id)
 
 
 def test_deleting_is_asked_twice(tabs: Tabs, server: Server, owner: str) -> None:
@@ -176,7 +176,7 @@ def test_deleting_is_asked_twice(tabs: Tabs, server: Server, owner: str) -> None
 
 
 def test_a_running_run_cannot_be_deleted(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.begin("sleep 600", owner=owner)
+    run_id = server.start_command("sleep 600", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(button(page, "Cancel")).to_be_visible()
     delete = button(page, "Delete")
@@ -184,15 +184,15 @@ def test_a_running_run_cannot_be_deleted(tabs: Tabs, server: Server, owner: str)
 
 
 @pytest.mark.req("WT-54")
-def test_the_result_is_rendered_as_markdown(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+def test_the_result_is_rendered_as_markdown(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     expect(result(page).get_by_role("heading", name="The findings")).to_be_visible()
     expect(result(page).get_by_role("cell", name="good")).to_be_visible()
     expect(result(page).get_by_role("listitem").first).to_have_text("The first one")
 
 
-def test_an_error_is_shown_with_its_code_and_what_can_be_done(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.failed}")
+def test_an_error_is_shown_with_its_code_and_what_can_be_done(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.failed}")
     expect(result(page)).to_contain_text("the provider refuses for now")
     expect(result(page)).to_contain_text("rate_limit_error")
     expect(result(page)).to_contain_text("Hint: wait a minute")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
-from tests.browser.parts import button, result, task
+from tests.browser.page_elements import button, result, task
 from tests.browser.server import Server
-from tests.browser.tabs import Tabs, watched
+from tests.browser.tabs import Tabs, checked_tabs
 
 
 def form(page: Page) -> Locator:
@@ -51,7 +51,7 @@ def test_fields_have_names_for_people_and_for_programs(tabs: Tabs, server: Serve
 
 def test_a_provider_that_is_not_there_cannot_be_run(browser: Browser, tmp_path: Path) -> None:
     # Where no program is found, no agent is.
-    with Server(tmp_path, PATH=str(tmp_path)) as server, watched(browser) as tabs:
+    with Server(tmp_path, PATH=str(tmp_path)) as server, checked_tabs(browser) as tabs:
         page = tabs.open(server)
         dialog = open_form(page, "codex")
         (install,) = [one["install"] for one in server.get("/api/providers")["providers"] if one["name"] == "codex"]
@@ -85,7 +85,7 @@ def test_what_is_missing_is_said_before_anything_is_sent(tabs: Tabs, server: Ser
 
 
 def test_what_the_server_refuses_is_shown_in_the_form(tabs: Tabs, server: Server, owner: str) -> None:
-    tabs.bear("422|400|404|409")
+    tabs.allow_errors("422|400|404|409")
     page = tabs.open(server, f"/agents/{owner}/workers")
     dialog = open_form(page, "form")
     page.route("**/api/runs", lambda route: route.continue_(post_data='{"worker": "nobody", "input": {}}'))

@@ -6,11 +6,11 @@ import re
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.conftest import Archive
-from tests.browser.parts import button, card, cards, chosen, row, search, task, transcript
+from tests.browser.conftest import RecordedRuns
+from tests.browser.page_elements import button, card, cards, row, search, selected, task, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
-from tests.patience import wait_until
+from tests.timeouts import wait_until
 
 
 def focused_card(page: Page) -> str | None:
@@ -23,10 +23,10 @@ def press(page: Page, *keys: str) -> None:
         page.keyboard.press(key)
 
 
-def test_runs_are_walked_through_and_opened(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers")
+def test_runs_are_walked_through_and_opened(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     expect(cards(page).first).to_be_visible()
-    order = [run["id"] for run in archive.server.runs(agent_id="stories")]
+    order = [run["id"] for run in recorded_runs.server.runs(agent_id="stories")]
     press(page, "j", "j")
     press(page, "Enter")
     expect(page).to_have_url(re.compile("worker="))
@@ -41,8 +41,8 @@ def test_runs_are_walked_through_and_opened(tabs: Tabs, archive: Archive) -> Non
     expect(card(page, order[0])).to_have_attribute("aria-current", "true")
 
 
-def test_a_transcript_is_walked_through(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/stories/workers?worker={archive.stories.everything}")
+def test_a_transcript_is_walked_through(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={recorded_runs.stories.everything}")
     expect(row(page, 3)).to_be_visible()
     transcript(page).click(position={"x": 5, "y": 5})
     press(page, "g", "g")
@@ -59,8 +59,8 @@ def test_a_transcript_is_walked_through(tabs: Tabs, archive: Archive) -> None:
     expect(at).to_have_attribute("data-seq", str(first))
 
 
-def test_enter_opens_and_closes_an_event_and_e_all_of_them(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/stories/workers?worker={archive.stories.everything}&event=7")
+def test_enter_opens_and_closes_an_event_and_e_all_of_them(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={recorded_runs.stories.everything}&event=7")
     expect(row(page, 7)).to_have_attribute("aria-current", "true")
     head = row(page, 7).get_by_role("button").first
     expect(head).to_have_attribute("aria-expanded", "true")
@@ -76,23 +76,23 @@ def test_enter_opens_and_closes_an_event_and_e_all_of_them(tabs: Tabs, archive: 
     expect(head).to_have_attribute("aria-expanded", "false")
 
 
-def test_slash_searches_runs_and_in_a_transcript_the_transcript(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers")
+def test_slash_searches_runs_and_in_a_transcript_the_transcript(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     expect(cards(page).first).to_be_visible()
     press(page, "/")
     expect(search(page)).to_be_focused()
     page.keyboard.type("jkG?")
     expect(search(page)).to_have_value("jkG?")
     expect(page.get_by_role("dialog")).to_have_count(0)
-    page.goto(f"{archive.server.url}/agents/stories/workers?worker={archive.stories.everything}")
+    page.goto(f"{recorded_runs.server.url}/agents/stories/workers?worker={recorded_runs.stories.everything}")
     expect(row(page, 3)).to_be_visible()
     transcript(page).click(position={"x": 5, "y": 5})
     press(page, "/")
     expect(page.get_by_role("searchbox", name="Search in this run")).to_be_focused()
 
 
-def test_the_question_mark_tells_the_keys(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers")
+def test_the_question_mark_tells_the_keys(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     expect(cards(page).first).to_be_visible()
     press(page, "?")
     expect(page.get_by_role("dialog", name="Keys")).to_contain_text("gg / G")
@@ -102,9 +102,9 @@ def test_the_question_mark_tells_the_keys(tabs: Tabs, archive: Archive) -> None:
     expect(page.get_by_role("dialog", name="New run")).to_be_visible()
 
 
-def test_c_copies_the_link_to_the_chosen_event(tabs: Tabs, archive: Archive) -> None:
-    run_id = archive.stories.everything
-    page = tabs.open(archive.server, f"/agents/stories/workers?worker={run_id}&event=9")
+def test_c_copies_the_link_to_the_chosen_event(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    run_id = recorded_runs.stories.everything
+    page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={run_id}&event=9")
     expect(row(page, 9)).to_have_attribute("aria-current", "true")
     transcript(page).click(position={"x": 5, "y": 5})
     press(page, "c")
@@ -116,7 +116,7 @@ def test_c_copies_the_link_to_the_chosen_event(tabs: Tabs, archive: Archive) -> 
 
 
 def test_f_follows_and_stops_following(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.begin("seq 1 200; sleep 600", owner=owner)
+    run_id = server.start_command("seq 1 200; sleep 600", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     follow = button(page, "Follow")
     expect(follow).to_have_attribute("aria-pressed", "true")
@@ -131,7 +131,7 @@ def test_f_follows_and_stops_following(tabs: Tabs, server: Server, owner: str) -
 def test_somebody_without_a_mouse_finds_opens_reads_and_answers(tabs: Tabs, server: Server, owner: str) -> None:
     server.command("echo something else", "--owner", owner)
     run_id = server.dispatch("asker", owner=owner, task="Paint the fence")
-    server.becomes(run_id, "waiting")
+    server.wait_for_status(run_id, "waiting")
     page = tabs.open(server, f"/agents/{owner}/workers")
     expect(card(page, run_id)).to_be_visible()
     press(page, "/")
@@ -154,11 +154,11 @@ def test_somebody_without_a_mouse_finds_opens_reads_and_answers(tabs: Tabs, serv
     press(page, "Tab")
     expect(button(page, "Answer")).to_be_focused()
     press(page, "Enter")
-    expect(chosen(page)).to_contain_text("painted in white")
+    expect(selected(page)).to_contain_text("painted in white")
 
 
-def test_focus_can_be_seen(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers")
+def test_focus_can_be_seen(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     expect(cards(page).first).to_be_visible()
     for _ in range(12):
         press(page, "Tab")

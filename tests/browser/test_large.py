@@ -6,14 +6,14 @@ import re
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.conftest import Shelf
-from tests.browser.parts import chosen, row, task, timeline, transcript
-from tests.browser.stories import LONG_EVENTS, NEEDLE
+from tests.browser.conftest import LargeRuns
+from tests.browser.page_elements import row, selected, task, timeline, transcript
+from tests.browser.sample_runs import LONG_EVENTS, NEEDLE
 from tests.browser.tabs import Tabs
 
 MOST_IN_THE_PAGE = 400
 """How many rows of a transcript there may be at once."""
-PATIENCE_MS = 15_000
+TIMEOUT_MS = 15_000
 """How long the page may take to answer to a click on a busy machine: with all of it drawn it would take minutes."""
 
 
@@ -35,16 +35,16 @@ def middle_of(page: Page) -> None:
 
 def answers_at_once(page: Page) -> bool:
     """Whether the page does what a click asks for; if it does not, the wait fails."""
-    page.get_by_role("button", name="Help: keys").click(timeout=PATIENCE_MS)
+    page.get_by_role("button", name="Help: keys").click(timeout=TIMEOUT_MS)
     keys = page.get_by_role("dialog", name="Keys")
-    expect(keys).to_be_visible(timeout=PATIENCE_MS)
+    expect(keys).to_be_visible(timeout=TIMEOUT_MS)
     page.keyboard.press("Escape")
-    expect(keys).to_have_count(0, timeout=PATIENCE_MS)
+    expect(keys).to_have_count(0, timeout=TIMEOUT_MS)
     return True
 
 
-def test_a_run_of_100_000_events_opens_and_scrolls(tabs: Tabs, shelf: Shelf) -> None:
-    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}")
+def test_a_run_of_100_000_events_opens_and_scrolls(tabs: Tabs, large_runs: LargeRuns) -> None:
+    page = tabs.open(large_runs.server, f"/agents/long/workers?worker={large_runs.long}")
     expect(row(page, 3)).to_be_visible()
     assert rows_there(page) < MOST_IN_THE_PAGE
     transcript(page).click(position={"x": 5, "y": 5})
@@ -63,8 +63,8 @@ def test_a_run_of_100_000_events_opens_and_scrolls(tabs: Tabs, shelf: Shelf) -> 
     assert rows_there(page) < MOST_IN_THE_PAGE
 
 
-def test_a_word_is_found_in_100_000_events(tabs: Tabs, shelf: Shelf) -> None:
-    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}")
+def test_a_word_is_found_in_100_000_events(tabs: Tabs, large_runs: LargeRuns) -> None:
+    page = tabs.open(large_runs.server, f"/agents/long/workers?worker={large_runs.long}")
     expect(row(page, 3)).to_be_visible()
     page.get_by_role("searchbox", name="Search in this run").fill(NEEDLE)
     expect(page.get_by_text("1 of 1", exact=True)).to_be_visible()
@@ -73,8 +73,8 @@ def test_a_word_is_found_in_100_000_events(tabs: Tabs, shelf: Shelf) -> None:
     expect(found).to_be_in_viewport()
 
 
-def test_a_deep_link_into_100_000_events_arrives(tabs: Tabs, shelf: Shelf) -> None:
-    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}&event=60001")
+def test_a_deep_link_into_100_000_events_arrives(tabs: Tabs, large_runs: LargeRuns) -> None:
+    page = tabs.open(large_runs.server, f"/agents/long/workers?worker={large_runs.long}&event=60001")
     expect(row(page, 60_001)).to_have_attribute("aria-current", "true")
     expect(row(page, 60_001)).to_be_in_viewport()
     told = timeline(page).locator("li[data-seq]").filter(has=page.locator('[aria-current="true"]')).first
@@ -82,16 +82,16 @@ def test_a_deep_link_into_100_000_events_arrives(tabs: Tabs, shelf: Shelf) -> No
     assert abs(int(told.get_attribute("data-seq") or 0) - 60_001) <= 2
 
 
-def test_a_run_of_100_000_events_that_a_search_found_opens_at_the_hit(tabs: Tabs, shelf: Shelf) -> None:
-    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}&find={NEEDLE}")
+def test_a_run_of_100_000_events_that_a_search_found_opens_at_the_hit(tabs: Tabs, large_runs: LargeRuns) -> None:
+    page = tabs.open(large_runs.server, f"/agents/long/workers?worker={large_runs.long}&find={NEEDLE}")
     found = transcript(page).locator('[data-seq][aria-current="true"]')
     expect(found).to_contain_text(f"Here is the {NEEDLE}")
     expect(found).to_be_in_viewport()
 
 
 @pytest.mark.req("WT-69")
-def test_the_bars_of_100_000_events_are_few_and_leave_none_out(tabs: Tabs, shelf: Shelf) -> None:
-    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.long}")
+def test_the_bars_of_100_000_events_are_few_and_leave_none_out(tabs: Tabs, large_runs: LargeRuns) -> None:
+    page = tabs.open(large_runs.server, f"/agents/long/workers?worker={large_runs.long}")
     bars = timeline(page).get_by_role("list", name="Where the time went").locator("[data-bar]")
     expect(bars.nth(100)).to_be_attached()
     said = [one or "" for one in bars.evaluate_all("all => all.map((one) => one.title)")]
@@ -101,8 +101,8 @@ def test_the_bars_of_100_000_events_are_few_and_leave_none_out(tabs: Tabs, shelf
     assert calls + sum(one.startswith("Bash, tool") for one in said) == LONG_EVENTS // 3 - 1
 
 
-def test_a_result_of_5_megabytes_does_not_freeze_the_page(tabs: Tabs, shelf: Shelf) -> None:
-    page = tabs.open(shelf.server, f"/agents/long/workers?worker={shelf.large}")
+def test_a_result_of_5_megabytes_does_not_freeze_the_page(tabs: Tabs, large_runs: LargeRuns) -> None:
+    page = tabs.open(large_runs.server, f"/agents/long/workers?worker={large_runs.large}")
     head = row(page, 4).get_by_role("button").first
     expect(head).to_contain_text("cat big.txt")
     head.click()
@@ -114,13 +114,13 @@ def test_a_result_of_5_megabytes_does_not_freeze_the_page(tabs: Tabs, shelf: She
     assert answers_at_once(page)
 
 
-def test_a_huge_table_and_a_huge_line_do_not_freeze_the_page(tabs: Tabs, shelf: Shelf) -> None:
-    page = tabs.open(shelf.server, f"/agents/malice/workers?worker={shelf.shapes}")
+def test_a_huge_table_and_a_huge_line_do_not_freeze_the_page(tabs: Tabs, large_runs: LargeRuns) -> None:
+    page = tabs.open(large_runs.server, f"/agents/malice/workers?worker={large_runs.shapes}")
     expect(task(page)).to_have_text("Odd shapes")
     expect(row(page, 4)).to_contain_text("0")
     assert answers_at_once(page)
-    page.goto(f"{shelf.server.url}/agents/malice/workers?worker={shelf.shapes}&event=8")
-    expect(chosen(page).get_by_text("after the shapes").first).to_be_attached()
+    page.goto(f"{large_runs.server.url}/agents/malice/workers?worker={large_runs.shapes}&event=8")
+    expect(selected(page).get_by_text("after the shapes").first).to_be_attached()
     assert answers_at_once(page)
     for button in row(page, 4).get_by_role("button", name="Load all").all():
         button.click()

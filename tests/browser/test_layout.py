@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import FloatRect, Locator, Page, expect
-from tests.browser.conftest import Archive
-from tests.browser.parts import card, cards, chosen, result, run_list, task, timeline, transcript
+from tests.browser.conftest import RecordedRuns
+from tests.browser.page_elements import card, cards, result, run_list, selected, task, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import PHONE, Tabs
 
@@ -29,7 +29,7 @@ def test_the_list_is_on_the_left_and_the_chosen_run_on_the_right(tabs: Tabs, ser
     card(page, run_id).click()
     expect(task(page)).to_have_text("echo hello")
     expect(page.get_by_text(NOTHING_CHOSEN)).not_to_be_visible()
-    left, right = run_list(page).bounding_box(), chosen(page).bounding_box()
+    left, right = run_list(page).bounding_box(), selected(page).bounding_box()
     assert left
     assert right
     assert left["x"] + left["width"] <= right["x"] + 1
@@ -78,20 +78,20 @@ def test_a_deep_link_opens_the_run_also_for_who_comes_with_nothing_else(tabs: Ta
 
 
 def test_a_run_that_is_not_there_is_said_so(tabs: Tabs, server: Server) -> None:
-    tabs.bear("404")
+    tabs.allow_errors("404")
     page = tabs.open(server, "/agents/all/workers?worker=5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10")
-    expect(chosen(page)).to_contain_text("This run is not here")
+    expect(selected(page)).to_contain_text("This run is not here")
 
 
 def test_who_is_not_logged_in_is_told_how(tabs: Tabs, server: Server) -> None:
-    tabs.bear("401")
+    tabs.allow_errors("401")
     page = tabs.context().new_page()
     page.goto(server.url)
     expect(page.get_by_role("heading", name="You are not logged in")).to_be_visible()
 
 
 def test_an_address_that_leads_nowhere_leads_back(tabs: Tabs, server: Server, owner: str) -> None:
-    tabs.bear("404")
+    tabs.allow_errors("404")
     page = tabs.open(server, f"/agents/{owner}/workers")
     page.goto(f"{server.url}/agents/{owner}/nonsense")
     page.get_by_role("link").first.click()
@@ -99,7 +99,7 @@ def test_an_address_that_leads_nowhere_leads_back(tabs: Tabs, server: Server, ow
 
 
 def test_a_link_on_another_site_leads_to_the_run(tabs: Tabs, server: Server, owner: str) -> None:
-    tabs.bear("elsewhere.example")
+    tabs.allow_errors("elsewhere.example")
     run_id = server.command("echo linked", "--owner", owner)
     page = tabs.open(server)
     link = f'<a href="{server.url}/agents/all/workers?worker={run_id}&event=3">the run</a>'
@@ -147,7 +147,7 @@ def test_a_run_that_had_ended_before_shows_its_result_its_transcript_and_its_tim
     tabs: Tabs, server: Server, owner: str, size: tuple[int, int]
 ) -> None:
     run_id = server.dispatch("child", owner=owner, PART="all")
-    server.becomes(run_id, "done")
+    server.wait_for_status(run_id, "done")
     viewport = {"width": size[0], "height": size[1]}
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=viewport)
     expect(timeline(page).get_by_text("completed").first).to_be_attached()
@@ -157,9 +157,11 @@ def test_a_run_that_had_ended_before_shows_its_result_its_transcript_and_its_tim
     assert is_beside or third["y"] >= second["y"] + second["height"] - 1
 
 
-def test_the_transcript_has_most_of_the_room(tabs: Tabs, archive: Archive) -> None:
+def test_the_transcript_has_most_of_the_room(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     viewport = {"width": 1400, "height": 900}
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}", viewport=viewport)
+    page = tabs.open(
+        recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}", viewport=viewport
+    )
     expect(result(page)).to_be_visible()
     expect(timeline(page).get_by_text("completed").first).to_be_visible()
     assert box_of(transcript(page))["height"] >= 450
@@ -176,7 +178,7 @@ def test_a_timeline_is_no_higher_than_what_it_tells(tabs: Tabs, server: Server, 
 
 def test_in_a_narrow_column_names_can_be_read(tabs: Tabs, server: Server) -> None:
     run_id = server.dispatch("asker", owner="long-name-of-somebody")
-    server.becomes(run_id, "waiting")
+    server.wait_for_status(run_id, "waiting")
     page = tabs.open(server, "/agents/all/workers", viewport={"width": 820, "height": 900})
     name = card(page, run_id).get_by_text("long-name-of-somebody")
     expect(name).to_be_visible()
@@ -185,7 +187,7 @@ def test_in_a_narrow_column_names_can_be_read(tabs: Tabs, server: Server) -> Non
 
 def test_a_question_is_in_sight_on_a_phone(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("asker", owner=owner)
-    server.becomes(run_id, "waiting")
+    server.wait_for_status(run_id, "waiting")
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=PHONE)
     expect(page.get_by_role("region", name="Waiting for your answer")).to_be_in_viewport(ratio=1)
     page.keyboard.press("Escape")

@@ -6,9 +6,9 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from tests.browser.colours import background, contrast, named, rgb
-from tests.browser.conftest import Archive
-from tests.browser.parts import button, card, cards, chosen, pill, run_list, search, task
+from tests.browser.colors import background, color_name, contrast, rgb
+from tests.browser.conftest import RecordedRuns
+from tests.browser.page_elements import button, card, cards, pill, run_list, search, selected, task
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -54,22 +54,22 @@ def test_a_search_is_undone_by_going_back(tabs: Tabs, server: Server, owner: str
     expect(task(page)).to_have_text("echo the aardvark")
 
 
-def test_search_finds_what_was_said_too(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers")
+def test_search_finds_what_was_said_too(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     search(page).fill("quetzalcoatl")
     expect(cards(page)).to_have_count(1)
-    expect(card(page, archive.stories.everything)).to_contain_text("quetzalcoatl")
+    expect(card(page, recorded_runs.stories.everything)).to_contain_text("quetzalcoatl")
 
 
-def test_what_is_found_in_the_task_is_marked_there_and_not_said_twice(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers?q=nothing")
-    found = card(page, archive.stories.bare)
+def test_what_is_found_in_the_task_is_marked_there_and_not_said_twice(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers?q=nothing")
+    found = card(page, recorded_runs.stories.no_messages)
     expect(found.locator("mark")).to_have_text(["Nothing"])
     assert found.inner_text().count("Nothing was said") == 1
 
 
-def test_a_search_that_finds_nothing_says_so(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers?q=neverheardof")
+def test_a_search_that_finds_nothing_says_so(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers?q=neverheardof")
     expect(search(page)).to_have_value("neverheardof")
     expect(
         page.get_by_role("region", name="Runs")
@@ -83,7 +83,7 @@ def test_a_search_that_finds_nothing_says_so(tabs: Tabs, archive: Archive) -> No
 def test_pills_filter_by_status_and_the_count_follows(tabs: Tabs, server: Server, owner: str) -> None:
     done = server.command("echo fine", "--owner", owner)
     failed = server.command("exit 3", "--owner", owner)
-    running = server.begin("sleep 600", owner=owner)
+    running = server.start_command("sleep 600", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers")
     expect(page.get_by_text("3 runs", exact=True)).to_be_visible()
     expect(pill(page, "All")).to_have_attribute("aria-pressed", "true")
@@ -105,7 +105,7 @@ def test_runs_are_filtered_by_worker_and_by_channel(tabs: Tabs, server: Server, 
     here = server.command("echo here", "--owner", owner, "--channel", "irc:1", "--channel-name", "#tea-room")
     there = server.command("echo there", "--owner", owner, "--channel", "irc:2", "--channel-name", "#attic")
     child = server.dispatch("child", owner=owner, PART="x")
-    server.becomes(child, "done")
+    server.wait_for_status(child, "done")
     page = tabs.open(server, f"/agents/{owner}/workers")
     expect(cards(page)).to_have_count(3)
     page.get_by_role("combobox", name="Channel").select_option(label="#attic")
@@ -122,7 +122,7 @@ def test_runs_are_filtered_by_worker_and_by_channel(tabs: Tabs, server: Server, 
 
 @pytest.mark.req("WT-42")
 def test_a_card_shows_the_task_on_two_lines_status_channel_time_duration_and_cost(
-    tabs: Tabs, server: Server, archive: Archive, owner: str
+    tabs: Tabs, server: Server, recorded_runs: RecordedRuns, owner: str
 ) -> None:
     long = server.command(f"echo {'many words ' * 40}", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers")
@@ -134,8 +134,8 @@ def test_a_card_shows_the_task_on_two_lines_status_channel_time_duration_and_cos
     )
     assert lines is not None, "the task is not cut"
     assert 1.5 < lines < 2.5
-    page = tabs.open(archive.server, "/agents/stories/workers")
-    shown = card(page, archive.stories.everything)
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers")
+    shown = card(page, recorded_runs.stories.everything)
     for text in ("Find out what is wrong", "done", "#general", "1h ago", "$0.04"):
         expect(shown).to_contain_text(text)
     expect(shown.locator("time")).to_have_attribute("title", re.compile(r"20\d\d.*\d\d:\d\d:\d\d"))
@@ -147,15 +147,18 @@ def test_badges_are_amber_green_red_and_blue(tabs: Tabs, server: Server, owner: 
     runs = {
         "green": (server.command("echo fine", "--owner", owner), "done"),
         "red": (server.command("exit 3", "--owner", owner), "failed"),
-        "amber": (server.begin("sleep 600", owner=owner), "running"),
+        "amber": (server.start_command("sleep 600", owner=owner), "running"),
         "blue": (server.dispatch("asker", owner=owner), "waiting"),
     }
-    for colours in ("light", "dark"):
-        page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colours)
-        for colour, (run_id, status) in runs.items():
+    for colors in ("light", "dark"):
+        page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colors)
+        for color, (run_id, status) in runs.items():
             badge = card(page, run_id).locator(f'[data-status="{status}"]')
             expect(badge).to_contain_text(status)
-            assert (named(rgb(badge)), named(rgb(badge, "backgroundColor"))) == (colour, colour), (status, colours)
+            assert (color_name(rgb(badge)), color_name(rgb(badge, "backgroundColor"))) == (color, color), (
+                status,
+                colors,
+            )
 
 
 @pytest.mark.req("WT-44")
@@ -172,9 +175,9 @@ def test_the_chosen_run_is_highlighted(tabs: Tabs, server: Server, owner: str) -
 def test_the_chosen_card_tells_that_it_waits_and_where_it_came_from(tabs: Tabs, server: Server, owner: str) -> None:
     order = {"worker": "asker", "input": {}, "owner": owner, "channel_id": "irc:1", "channel_name": "#workshop"}
     run_id = server.http.post("/api/runs", json=order).json()["run_id"]
-    server.becomes(run_id, "waiting")
-    for colours in ("light", "dark"):
-        page = tabs.open(server, f"/agents/all/workers?of=asker&worker={run_id}", color_scheme=colours)
+    server.wait_for_status(run_id, "waiting")
+    for colors in ("light", "dark"):
+        page = tabs.open(server, f"/agents/all/workers?of=asker&worker={run_id}", color_scheme=colors)
         expect(card(page, run_id)).to_have_attribute("aria-current", "true")
         badge = card(page, run_id).locator('[data-status="waiting"]')
         assert contrast(rgb(badge), rgb(badge, "backgroundColor")) >= 4.5
@@ -196,7 +199,7 @@ def test_a_card_is_a_link_that_can_be_opened_in_another_tab(tabs: Tabs, server: 
 
 def test_the_tree_shows_sub_runs_under_the_run_that_called_them(tabs: Tabs, server: Server, owner: str) -> None:
     parent = server.dispatch("parent", owner=owner)
-    server.becomes(parent, "done")
+    server.wait_for_status(parent, "done")
     children = [run["id"] for run in server.runs(parent=parent)]
     assert len(children) == 2
     page = tabs.open(server, f"/agents/{owner}/workers")
@@ -218,7 +221,7 @@ def test_the_tree_shows_sub_runs_under_the_run_that_called_them(tabs: Tabs, serv
 
 def test_the_tree_opens_down_to_the_chosen_run(tabs: Tabs, server: Server, owner: str) -> None:
     top = server.dispatch("grandparent", owner=owner)
-    server.becomes(top, "done")
+    server.wait_for_status(top, "done")
     (parent,) = [run["id"] for run in server.runs(parent=top)]
     child, other = [run["id"] for run in server.runs(parent=parent)]
     page = tabs.open(server, f"/agents/{owner}/workers?tree=true&worker={child}")
@@ -265,7 +268,7 @@ def test_a_run_that_is_deleted_in_one_tab_is_gone_in_the_others(tabs: Tabs, serv
     button(here, "Delete").click()
     here.get_by_role("button", name="Delete for good").click()
     expect(here.get_by_text("Select a worker to view details")).to_be_visible()
-    expect(chosen(there)).to_contain_text("This run is not here")
+    expect(selected(there)).to_contain_text("This run is not here")
     for page in (here, there):
         expect(card(page, doomed)).to_have_count(0)
         expect(card(page, kept)).to_be_visible()
@@ -280,7 +283,7 @@ def test_a_list_with_nothing_in_it_says_so(own_server: Server, tabs: Tabs) -> No
     expect(cards(page)).to_have_count(0)
 
 
-def test_the_list_is_one_for_screen_readers(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers")
+def test_the_list_is_one_for_screen_readers(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     expect(run_list(page)).to_be_visible()
     expect(run_list(page).get_by_role("listitem").first).to_be_visible()

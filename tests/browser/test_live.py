@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import APIResponse, Page, Route, expect
-from tests.browser.parts import button, card, chosen, result, transcript
+from tests.browser.page_elements import button, card, result, selected, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 from tests.model_server.script import Text, Turn
 from tests.model_server.server import ModelServer
-from tests.patience import wait_until
+from tests.timeouts import wait_until
 
 WORDS = " ".join(f"word{number}" for number in range(1, 61))
 TICKS = 60
@@ -35,7 +35,7 @@ def open_before_it_is_said(tabs: Tabs, server: Server, model: ModelServer, owner
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     expect(transcript(page)).to_contain_text("Tell me of tea.")
     tabs.wait_until(lambda: tabs.paths(f"/api/stream.*{run_id}") != [], "the page to follow the run")
-    wait_until(lambda: model.asked() != [], "the model to be asked")
+    wait_until(lambda: model.requests() != [], "the model to be asked")
     model.say()
     return page, run_id
 
@@ -47,7 +47,7 @@ def test_text_appears_while_it_is_typed_and_before_the_log_has_it(
     expect(transcript(page)).to_contain_text("word1 word2 word3")
     assert b"end_turn" not in server.log(run_id)
     expect(transcript(page)).not_to_contain_text("word60")
-    expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
+    expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
     expect(transcript(page)).to_contain_text("word60")
     assert transcript(page).inner_text().count("word33 ") == 1
     expect(result(page)).to_contain_text("word60")
@@ -83,7 +83,7 @@ def test_a_message_that_was_cut_off_stays_and_says_so(
 
 
 def test_output_appears_line_by_line(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.begin(ticking(30), owner=owner)
+    run_id = server.start_command(ticking(30), owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     expect(transcript(page)).to_contain_text("tick 5.")
     expect(transcript(page)).not_to_contain_text("tick 30.")
@@ -98,7 +98,7 @@ class Printer:
         self._server = server
         self._pipe = folder / "lines"
         os.mkfifo(self._pipe)
-        self.run_id = server.begin(f"while :; do cat {self._pipe}; done", owner=owner)
+        self.run_id = server.start_command(f"while :; do cat {self._pipe}; done", owner=owner)
 
     @property
     def events(self) -> int:
@@ -121,7 +121,7 @@ def printer(server: Server, tmp_path: Path, owner: str) -> Printer:
 def test_rows_are_loaded_however_fast_events_follow_each_other(
     tabs: Tabs, server: Server, owner: str, printer: Printer
 ) -> None:
-    context = tabs.timeless(viewport=TALL)
+    context = tabs.paused_clock_context(viewport=TALL)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={printer.run_id}", context=context)
     known = transcript(page).get_by_text(f"{printer.events} events")
     tabs.step_until(page, lambda: known.count() == 1, "the page to know how long the log is")
@@ -161,7 +161,7 @@ def test_live_events_are_shown_where_the_log_is_answered_later_and_without_them(
 
 
 def test_a_reload_in_the_middle_loses_nothing_and_shows_nothing_twice(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.begin(ticking(40), owner=owner)
+    run_id = server.start_command(ticking(40), owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     expect(transcript(page)).to_contain_text("tick 5.")
     page.reload()
@@ -172,7 +172,7 @@ def test_a_reload_in_the_middle_loses_nothing_and_shows_nothing_twice(tabs: Tabs
 
 
 def test_two_tabs_see_the_same(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.begin(ticking(30), owner=owner)
+    run_id = server.start_command(ticking(30), owner=owner)
     first = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     second = tabs.open(server, f"/agents/{owner}/workers", context=first.context)
     card(second, run_id).click()
@@ -183,7 +183,7 @@ def test_two_tabs_see_the_same(tabs: Tabs, server: Server, owner: str) -> None:
 
 
 def test_the_end_is_followed_until_somebody_scrolls_away(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.begin("seq -f 'line %g.' 1 300; " + ticking(400, 0.05), owner=owner)
+    run_id = server.start_command("seq -f 'line %g.' 1 300; " + ticking(400, 0.05), owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     follow = button(page, "Follow")
     expect(follow).to_have_attribute("aria-pressed", "true")

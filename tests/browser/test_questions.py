@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from playwright.sync_api import expect
-from tests.browser.parts import button, card, chosen, result, task
+from tests.browser.page_elements import button, card, result, selected, task
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -11,10 +11,10 @@ from tests.browser.tabs import Tabs
 def test_a_question_is_answered_on_the_page_and_the_run_goes_on(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("asker", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
-    expect(chosen(page).get_by_text("Which colour shall it be?").first).to_be_visible()
+    expect(selected(page).get_by_text("Which colour shall it be?").first).to_be_visible()
     page.get_by_role("textbox", name="Your answer").fill("sea green")
     button(page, "Answer").click()
-    expect(chosen(page).locator('[data-status="done"]').first).to_be_visible()
+    expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
     expect(result(page)).to_contain_text("painted in sea green")
     expect(page.get_by_role("textbox", name="Your answer")).to_have_count(0)
 
@@ -37,7 +37,7 @@ def test_a_question_with_options_is_answered_by_a_click(tabs: Tabs, server: Serv
     if button(page, "Answer").count():
         button(page, "Answer").click()
     expect(result(page)).to_contain_text("Yes, go on")
-    assert server.becomes(run_id, "done")["result"] == "Yes, go on"
+    assert server.wait_for_status(run_id, "done")["result"] == "Yes, go on"
 
 
 def test_what_somebody_else_answered_is_asked_no_more(tabs: Tabs, server: Server, owner: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from playwright.sync_api import Page, expect
-from tests.browser.colours import rgb
-from tests.browser.conftest import Archive
-from tests.browser.parts import button, card, cards, chosen, row, run_list, task
+from tests.browser.colors import rgb
+from tests.browser.conftest import RecordedRuns
+from tests.browser.page_elements import button, card, cards, row, run_list, selected, task
 from tests.browser.tabs import PHONE, Tabs
 
 
@@ -26,27 +26,31 @@ def overflow(page: Page) -> list[str]:
     )
 
 
-def test_on_a_phone_it_is_the_list_or_the_run(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers", viewport=PHONE, has_touch=True, is_mobile=True)
+def test_on_a_phone_it_is_the_list_or_the_run(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers", viewport=PHONE, has_touch=True, is_mobile=True)
     expect(run_list(page)).to_be_visible()
-    expect(chosen(page)).not_to_be_visible()
+    expect(selected(page)).not_to_be_visible()
     assert overflow(page) == []
-    card(page, archive.stories.everything).tap()
+    card(page, recorded_runs.stories.everything).tap()
     expect(task(page)).to_have_text("Find out what is wrong with the app")
     expect(run_list(page)).not_to_be_visible()
     assert overflow(page) == []
     page.get_by_role("button", name="Back to runs").or_(page.get_by_role("link", name="Back to runs")).tap()
     expect(run_list(page)).to_be_visible()
-    expect(chosen(page)).not_to_be_visible()
+    expect(selected(page)).not_to_be_visible()
     expect(page).not_to_have_url(re.compile("worker="))
 
 
-def test_on_a_phone_nothing_of_a_transcript_hangs_over(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/stories/workers?worker={archive.stories.everything}", viewport=PHONE)
+def test_on_a_phone_nothing_of_a_transcript_hangs_over(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(
+        recorded_runs.server, f"/agents/stories/workers?worker={recorded_runs.stories.everything}", viewport=PHONE
+    )
     expect(row(page, 5)).to_be_attached()
     page.get_by_role("button", name="Expand all").click()
     for seq in (5, 7, 9, 11, 13, 19):
-        page.goto(f"{archive.server.url}/agents/stories/workers?worker={archive.stories.everything}&event={seq}")
+        page.goto(
+            f"{recorded_runs.server.url}/agents/stories/workers?worker={recorded_runs.stories.everything}&event={seq}"
+        )
         expect(row(page, seq)).to_be_in_viewport()
         assert overflow(page) == []
     page.get_by_role("button", name="New run").click()
@@ -54,11 +58,11 @@ def test_on_a_phone_nothing_of_a_transcript_hangs_over(tabs: Tabs, archive: Arch
     assert overflow(page) == []
 
 
-def test_the_dark_is_as_the_machine_says_and_can_be_chosen(tabs: Tabs, archive: Archive) -> None:
+def test_the_dark_is_as_the_machine_says_and_can_be_chosen(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     def is_dark(page: Page) -> bool:
         return sum(rgb(page.locator("body"), "backgroundColor")) < 200
 
-    page = tabs.open(archive.server, "/agents/stories/workers", color_scheme="dark")
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers", color_scheme="dark")
     expect(cards(page).first).to_be_visible()
     assert is_dark(page)
     page.emulate_media(color_scheme="light")
@@ -73,8 +77,8 @@ def test_the_dark_is_as_the_machine_says_and_can_be_chosen(tabs: Tabs, archive: 
     assert is_dark(page)
 
 
-def test_on_a_phone_a_run_that_a_search_found_opens_at_the_hit(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers?q=quetzalcoatl", viewport=PHONE)
-    card(page, archive.stories.everything).click()
+def test_on_a_phone_a_run_that_a_search_found_opens_at_the_hit(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers?q=quetzalcoatl", viewport=PHONE)
+    card(page, recorded_runs.stories.everything).click()
     expect(row(page, 21)).to_have_attribute("aria-current", "true")
     expect(row(page, 21)).to_be_in_viewport()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.conftest import Archive
-from tests.browser.parts import button, card, cards, result, row, timeline, transcript
+from tests.browser.conftest import RecordedRuns
+from tests.browser.page_elements import button, card, cards, result, row, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import PHONE, Tabs
 from tests.model_server.script import Text, Turn
 from tests.model_server.server import ModelServer
-from tests.samples import ROOT
+from tests.sample_events import ROOT
 
 KEPT = ROOT / "docs" / "images"
 
@@ -23,26 +23,28 @@ def album(tmp_path: Path) -> Path:
     return KEPT if os.environ.get("SHOPFLOOR_SCREENSHOTS") == "1" else tmp_path
 
 
-def photograph(page: Page, album: Path, name: str) -> None:
+def take_screenshot(page: Page, album: Path, name: str) -> None:
     page.mouse.move(0, 0)
     path = album / f"page-{name}.png"
     page.screenshot(path=path, animations="disabled", caret="hide")
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_a_run_that_has_ended(tabs: Tabs, archive: Archive, album: Path, colours: str) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers", color_scheme=colours)
-    card(page, archive.stories.everything).click()
+@pytest.mark.parametrize("colors", ["light", "dark"])
+def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, album: Path, colors: str) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers", color_scheme=colors)
+    card(page, recorded_runs.stories.everything).click()
     expect(result(page)).to_be_visible()
     expect(row(page, 3)).to_be_attached()
-    photograph(page, album, colours)
+    take_screenshot(page, album, colors)
 
 
-def test_a_transcript_with_tools(tabs: Tabs, archive: Archive, album: Path) -> None:
-    page = tabs.open(archive.server, f"/agents/stories/workers?worker={archive.stories.everything}&event=11")
+def test_a_transcript_with_tools(tabs: Tabs, recorded_runs: RecordedRuns, album: Path) -> None:
+    page = tabs.open(
+        recorded_runs.server, f"/agents/stories/workers?worker={recorded_runs.stories.everything}&event=11"
+    )
     expect(row(page, 11)).to_be_in_viewport()
-    photograph(page, album, "transcript")
+    take_screenshot(page, album, "transcript")
 
 
 def test_a_run_that_goes_on(tabs: Tabs, server: Server, model: ModelServer, album: Path) -> None:
@@ -50,26 +52,26 @@ def test_a_run_that_goes_on(tabs: Tabs, server: Server, model: ModelServer, albu
     run_id = server.dispatch("speaker", owner="research", TOPIC="tea", task="Tell me of tea")
     page = tabs.open(server, f"/agents/research/workers?worker={run_id}")
     expect(transcript(page)).to_contain_text("as a medicine")
-    photograph(page, album, "running")
+    take_screenshot(page, album, "running")
 
 
-def test_the_timeline(tabs: Tabs, archive: Archive, album: Path) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.bare}")
+def test_the_timeline(tabs: Tabs, recorded_runs: RecordedRuns, album: Path) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.no_messages}")
     expect(timeline(page).locator("li[data-seq]").first).to_be_visible()
-    photograph(page, album, "timeline")
+    take_screenshot(page, album, "timeline")
 
 
 def test_the_form(tabs: Tabs, server: Server, album: Path) -> None:
     page = tabs.open(server, "/agents/research/workers")
     button(page, "New run").click()
     page.get_by_role("dialog").get_by_role("combobox", name="Worker").select_option(value="form")
-    photograph(page, album, "dispatch")
+    take_screenshot(page, album, "dispatch")
 
 
-def test_a_phone(tabs: Tabs, archive: Archive, album: Path) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers", viewport=PHONE, device_scale_factor=2)
+def test_a_phone(tabs: Tabs, recorded_runs: RecordedRuns, album: Path) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers", viewport=PHONE, device_scale_factor=2)
     expect(cards(page).first).to_be_visible()
-    photograph(page, album, "phone-list")
-    card(page, archive.stories.everything).click()
+    take_screenshot(page, album, "phone-list")
+    card(page, recorded_runs.stories.everything).click()
     expect(result(page)).to_be_attached()
-    photograph(page, album, "phone-run")
+    take_screenshot(page, album, "phone-run")

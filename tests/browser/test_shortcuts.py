@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.conftest import Archive
-from tests.browser.parts import button, cards, row, transcript
+from tests.browser.conftest import RecordedRuns
+from tests.browser.page_elements import button, cards, row, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -18,9 +18,9 @@ NOT_COPIED = "what was copied before"
 
 
 @pytest.fixture
-def page(tabs: Tabs, archive: Archive) -> Page:
+def page(tabs: Tabs, recorded_runs: RecordedRuns) -> Page:
     """A run with one of everything, chosen, with an event of it."""
-    page = tabs.open(archive.server, f"/agents/stories/workers?worker={archive.stories.everything}&event=9")
+    page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={recorded_runs.stories.everything}&event=9")
     expect(row(page, 9)).to_have_attribute("aria-current", "true")
     expect(cards(page).first).to_be_visible()
     return page
@@ -127,7 +127,7 @@ def test_another_answer_is_typed_right_away(tabs: Tabs, server: Server, owner: s
     page.keyboard.type("not now, never")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("Enter")
-    assert server.becomes(run_id, "done")["result"] == "not now, never"
+    assert server.wait_for_status(run_id, "done")["result"] == "not now, never"
 
 
 def test_an_answer_that_is_only_there_does_not_take_the_focus(tabs: Tabs, server: Server, owner: str) -> None:

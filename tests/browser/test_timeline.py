@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
-from tests.browser.colours import named, rgb
-from tests.browser.conftest import Archive
-from tests.browser.parts import row, timeline, transcript
+from tests.browser.colors import color_name, rgb
+from tests.browser.conftest import RecordedRuns
+from tests.browser.page_elements import row, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -29,8 +29,8 @@ def top(locator: Locator) -> float:
 
 
 @pytest.mark.req("WT-51", "WT-52")
-def test_the_timeline_tells_statuses_tools_and_errors_in_order(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+def test_the_timeline_tells_statuses_tools_and_errors_in_order(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     expect(timeline(page)).to_be_visible()
     expect(shown_row(page, 1)).to_contain_text("starting")
     expect(shown_row(page, 2)).to_contain_text("agent")
@@ -39,16 +39,16 @@ def test_the_timeline_tells_statuses_tools_and_errors_in_order(tabs: Tabs, archi
     seqs = rows(page).evaluate_all("rows => rows.map((row) => Number(row.dataset.seq))")
     assert seqs == sorted(seqs)
     failed = rows(page).filter(has_text="the second test failed").first
-    assert named(rgb(failed.get_by_text("the second test failed").first)) == "red"
+    assert color_name(rgb(failed.get_by_text("the second test failed").first)) == "red"
     expect(rows(page).first.locator("time").or_(rows(page).first).first).to_contain_text(re.compile(r"\d\d:\d\d:\d\d"))
 
 
 @pytest.mark.req("WT-52")
-def test_the_error_of_a_run_is_red_in_its_timeline(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.failed}")
+def test_the_error_of_a_run_is_red_in_its_timeline(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.failed}")
     error = rows(page).get_by_text("the provider refuses for now").first
     expect(error).to_be_visible()
-    assert named(rgb(error)) == "red"
+    assert color_name(rgb(error)) == "red"
 
 
 @pytest.mark.req("WT-51", "WT-52")
@@ -69,14 +69,14 @@ def test_the_timeline_leads_while_the_run_goes_on_and_follows_what_it_does(
 
 
 @pytest.mark.req("WT-15")
-def test_without_a_transcript_the_timeline_leads(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.bare}")
+def test_without_a_transcript_the_timeline_leads(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.no_messages}")
     expect(rows(page).first).to_be_in_viewport()
     expect(transcript(page)).to_have_count(0)
 
 
-def test_bars_show_where_the_time_went(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+def test_bars_show_where_the_time_went(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     bars = page.get_by_role("img", name="Where the time went").or_(page.get_by_role("list", name="Where the time went"))
     expect(bars).to_be_visible()
     box = bars.bounding_box()
@@ -84,8 +84,8 @@ def test_bars_show_where_the_time_went(tabs: Tabs, archive: Archive) -> None:
     assert box["width"] > 100
 
 
-def test_clicking_a_row_goes_to_its_event(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+def test_clicking_a_row_goes_to_its_event(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     rows(page).filter(has_text="Edit").first.get_by_role("button").first.click()
     expect(page).to_have_url(re.compile(r"event=1[12]\b"))
     expect(row(page, 11)).to_have_attribute("aria-current", "true")
@@ -94,8 +94,8 @@ def test_clicking_a_row_goes_to_its_event(tabs: Tabs, archive: Archive) -> None:
     expect(page).not_to_have_url(re.compile("event="))
 
 
-def test_clicking_a_row_again_goes_to_its_event_again(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+def test_clicking_a_row_again_goes_to_its_event_again(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     edit = rows(page).filter(has_text="Edit").first.get_by_role("button").first
     edit.click()
     expect(row(page, 11)).to_be_in_viewport()
@@ -111,18 +111,20 @@ def test_clicking_a_row_again_goes_to_its_event_again(tabs: Tabs, archive: Archi
 @pytest.mark.req("WT-67")
 @pytest.mark.parametrize(("event", "told"), [(1, 1), (7, 7), (8, 8), (11, 11), (19, 19), (20, 20), (21, 20), (23, 23)])
 def test_a_deep_link_to_an_event_reveals_it_in_the_timeline(
-    tabs: Tabs, archive: Archive, event: int, told: int
+    tabs: Tabs, recorded_runs: RecordedRuns, event: int, told: int
 ) -> None:
     """What was said has no line of its own: then it is the line before."""
-    run_id = archive.stories.everything
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={run_id}&event={event}")
+    run_id = recorded_runs.stories.everything
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}&event={event}")
     expect(shown_row(page, told)).to_be_in_viewport()
     expect(shown_row(page, told).get_by_role("button")).to_have_attribute("aria-current", "true")
     expect(transcript(page).locator('[data-seq][aria-current="true"]')).to_be_in_viewport()
 
 
 @pytest.mark.req("WT-67")
-def test_a_deep_link_stays_in_sight_when_the_chart_above_is_loaded_later(tabs: Tabs, archive: Archive) -> None:
+def test_a_deep_link_stays_in_sight_when_the_chart_above_is_loaded_later(
+    tabs: Tabs, recorded_runs: RecordedRuns
+) -> None:
     context = tabs.context()
     held: list[Route] = []
 
@@ -130,8 +132,8 @@ def test_a_deep_link_stays_in_sight_when_the_chart_above_is_loaded_later(tabs: T
         held.append(route)
 
     context.route("**/spans", hold)
-    run_id = archive.stories.everything
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={run_id}&event=20", context=context)
+    run_id = recorded_runs.stories.everything
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}&event=20", context=context)
     expect(shown_row(page, 20)).to_be_in_viewport()
     for route in held:
         route.continue_()
@@ -142,21 +144,21 @@ def test_a_deep_link_stays_in_sight_when_the_chart_above_is_loaded_later(tabs: T
 
 def test_a_deep_link_into_a_run_that_goes_on_stays_at_its_event(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("stepper", owner=owner, GO="/nonexistent")
-    server.becomes(run_id, "running")
+    server.wait_for_status(run_id, "running")
     page = tabs.open(
         server, f"/agents/{owner}/workers?worker={run_id}&event=2", viewport={"width": 1280, "height": 500}
     )
     expect(rows(page).filter(has_text="Wait").first).to_be_attached()
     expect(shown_row(page, 2)).to_be_in_viewport()
     server.http.post(f"/api/runs/{run_id}/cancel", json={})
-    server.becomes(run_id, "cancelled")
+    server.wait_for_status(run_id, "cancelled")
 
 
 def test_bars_show_what_was_only_waited_for(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("asker", owner=owner)
-    (question,) = server.becomes(run_id, "waiting")["awaits"]
+    (question,) = server.wait_for_status(run_id, "waiting")["awaits"]
     server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": question["call_id"], "answer": "blue"})
-    server.becomes(run_id, "done")
+    server.wait_for_status(run_id, "done")
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     bars = timeline(page).get_by_role("list", name="Where the time went").locator("[data-bar]")
     waits = timeline(page).get_by_role("button", name=re.compile("ask, waiting, "))
@@ -168,9 +170,9 @@ def test_bars_show_what_was_only_waited_for(tabs: Tabs, server: Server, owner: s
 
 
 @pytest.mark.parametrize(("zone", "clock"), [("UTC", "10:30:00"), ("Asia/Tokyo", "19:30:00")])
-def test_times_are_in_the_readers_zone(tabs: Tabs, archive: Archive, zone: str, clock: str) -> None:
-    path = f"/agents/all/workers?worker={archive.stories.steps}"
-    page = tabs.open(archive.server, path, timezone_id=zone)
+def test_times_are_in_the_readers_zone(tabs: Tabs, recorded_runs: RecordedRuns, zone: str, clock: str) -> None:
+    path = f"/agents/all/workers?worker={recorded_runs.stories.steps}"
+    page = tabs.open(recorded_runs.server, path, timezone_id=zone)
     time = shown_row(page, 1).locator("time")
     expect(time).to_have_text(clock)
     expect(time).to_have_attribute("title", re.compile(f"15 November 2026.*{clock}"))

@@ -6,9 +6,9 @@ import re
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.colours import background, named, rgb
-from tests.browser.conftest import Archive
-from tests.browser.parts import button, card, cards, result, row, search, timeline, transcript
+from tests.browser.colors import background, color_name, rgb
+from tests.browser.conftest import RecordedRuns
+from tests.browser.page_elements import button, card, cards, result, row, search, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -16,12 +16,14 @@ TALL = {"width": 1280, "height": 3_000}
 
 
 @pytest.fixture
-def page(tabs: Tabs, archive: Archive) -> Page:
+def page(tabs: Tabs, recorded_runs: RecordedRuns) -> Page:
     """The run that has one of everything, on a screen that holds most of it, once all of it is loaded.
 
     What is loaded late moves what is below it: a click between two of its places would be none.
     """
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}", viewport=TALL)
+    page = tabs.open(
+        recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}", viewport=TALL
+    )
     expect(timeline(page).locator("li[data-seq]").first).to_be_attached()
     expect(transcript(page).locator("strong").first).to_be_visible()
     return page
@@ -94,8 +96,8 @@ def test_a_failed_tool_call_is_open_and_marked(page: Page) -> None:
 def test_the_output_of_a_shell_has_its_colours(page: Page) -> None:
     head(page, 7).click()
     red, green = (row(page, 7).get_by_text(text, exact=True) for text in ("red alert", "bold green"))
-    assert named(rgb(red)) == "red"
-    assert named(rgb(green)) == "green"
+    assert color_name(rgb(red)) == "red"
+    assert color_name(rgb(green)) == "green"
     assert int(green.evaluate("element => getComputedStyle(element).fontWeight")) >= 600
     expect(row(page, 7)).not_to_contain_text("[31m")
 
@@ -108,7 +110,7 @@ def test_an_edit_is_shown_as_a_difference(page: Page) -> None:
     added = row(page, 11).get_by_text("return 42").first
     expect(removed).to_be_visible()
     expect(added).to_be_visible()
-    assert (named(background(removed)), named(background(added))) == ("red", "green")
+    assert (color_name(background(removed)), color_name(background(added))) == ("red", "green")
 
 
 def test_a_picture_is_shown(page: Page) -> None:
@@ -129,18 +131,18 @@ def test_what_the_program_says_of_itself_is_shown(page: Page) -> None:
     expect(row(page, 16)).to_contain_text("the model is overloaded")
 
 
-def test_a_sub_run_is_shown_where_it_was_called(page: Page, archive: Archive) -> None:
+def test_a_sub_run_is_shown_where_it_was_called(page: Page, recorded_runs: RecordedRuns) -> None:
     called = row(page, 17)
     expect(called).to_contain_text("helper")
     expect(called.get_by_text("This is said in the sub-run.")).to_have_count(0)
     head(page, 17).click()
     expect(called.get_by_text("This is said in the sub-run.")).to_be_visible()
-    expect(called.locator(f'a[href*="{archive.stories.child}"]').first).to_be_visible()
+    expect(called.locator(f'a[href*="{recorded_runs.stories.child}"]').first).to_be_visible()
 
 
-def test_a_sub_run_whose_log_is_gone_is_no_reason_to_break(tabs: Tabs, archive: Archive) -> None:
-    tabs.bear("404")
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.lost_child}")
+def test_a_sub_run_whose_log_is_gone_is_no_reason_to_break(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    tabs.allow_errors("404")
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.lost_child}")
     expect(row(page, 5)).to_contain_text("helper")
     head(page, 5).click()
     expect(row(page, 5).get_by_role("alert")).to_contain_text(re.compile("no (log|run)|not there|gone", re.IGNORECASE))
@@ -154,8 +156,8 @@ def test_long_arguments_and_results_are_loaded_when_they_are_opened(page: Page, 
     assert tabs.paths(r"/log\?(?!.*brief=true)") != []
 
 
-def test_what_is_cut_is_marked_and_can_be_had_whole(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.wordy}")
+def test_what_is_cut_is_marked_and_can_be_had_whole(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.long_text}")
     said = row(page, 4)
     expect(said).to_contain_text(re.compile(r"Cut: 3\d KB in all"))
     expect(said).not_to_contain_text("and an end.")
@@ -194,16 +196,16 @@ def test_words_are_found_in_the_run(page: Page) -> None:
     expect(page.get_by_text(re.compile(r"^1 of [2-9]$"))).to_be_visible()
 
 
-def test_a_deep_link_to_an_event_opens_what_hides_it(tabs: Tabs, archive: Archive) -> None:
-    run_id = archive.stories.everything
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={run_id}&event=8")
+def test_a_deep_link_to_an_event_opens_what_hides_it(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    run_id = recorded_runs.stories.everything
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}&event=8")
     expect(row(page, 7)).to_have_attribute("aria-current", "true")
     expect(row(page, 7).get_by_text("red alert")).to_be_in_viewport()
 
 
 @pytest.mark.req("WT-48")
-def test_a_recorded_session_of_claude_code_is_shown(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.claude}", viewport=TALL)
+def test_a_recorded_session_of_claude_code_is_shown(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.claude}", viewport=TALL)
     write = transcript(page).get_by_role("button").filter(has_text="Write").first
     expect(write).to_contain_text("note.txt")
     if write.get_attribute("aria-expanded") == "false":
@@ -216,26 +218,26 @@ def test_what_a_command_printed_is_shown_with_its_streams(tabs: Tabs, server: Se
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     leaf = transcript(page).get_by_text("green leaf", exact=True)
     expect(leaf).to_be_visible()
-    assert named(rgb(leaf)) == "green"
+    assert color_name(rgb(leaf)) == "green"
     expect(transcript(page)).to_contain_text("oops")
 
 
 @pytest.mark.req("WT-15", "WT-48")
-def test_without_anything_said_there_is_no_transcript(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.bare}")
+def test_without_anything_said_there_is_no_transcript(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.no_messages}")
     expect(page.get_by_role("region", name="Event timeline").locator("li[data-seq]").first).to_be_visible()
     expect(transcript(page)).to_have_count(0)
 
 
 def test_where_nothing_folds_there_is_nothing_to_expand(
-    tabs: Tabs, server: Server, archive: Archive, owner: str
+    tabs: Tabs, server: Server, recorded_runs: RecordedRuns, owner: str
 ) -> None:
     run_id = server.command("echo plain", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(transcript(page)).to_contain_text("plain")
     expect(button(page, "Expand all")).to_be_disabled()
     expect(button(page, "Expand all")).to_have_attribute("title", re.compile("no tool calls"))
-    page = tabs.open(archive.server, f"/agents/all/workers?worker={archive.stories.everything}")
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     expect(button(page, "Expand all")).to_be_enabled()
 
 
@@ -278,9 +280,11 @@ def test_the_result_of_a_command_is_shown_from_its_end(tabs: Tabs, server: Serve
         ("said the quetzal", "said the quetzal"),
     ],
 )
-def test_a_run_that_a_search_found_opens_at_the_hit(tabs: Tabs, archive: Archive, words: str, found: str) -> None:
-    run_id = archive.stories.everything
-    page = tabs.open(archive.server, "/agents/stories/workers")
+def test_a_run_that_a_search_found_opens_at_the_hit(
+    tabs: Tabs, recorded_runs: RecordedRuns, words: str, found: str
+) -> None:
+    run_id = recorded_runs.stories.everything
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     # Also where it was open already.
     card(page, run_id).click()
     expect(row(page, 3)).to_be_visible()
@@ -302,17 +306,17 @@ def test_a_run_that_a_search_found_opens_at_the_hit(tabs: Tabs, archive: Archive
     expect(field).to_have_value("nothing of the kind")
 
 
-def test_a_run_that_is_walked_to_in_a_search_opens_at_the_hit(tabs: Tabs, archive: Archive) -> None:
-    page = tabs.open(archive.server, "/agents/stories/workers?q=quetzalcoatl")
+def test_a_run_that_is_walked_to_in_a_search_opens_at_the_hit(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers?q=quetzalcoatl")
     expect(cards(page)).to_have_count(1)
     page.keyboard.press("j")
     expect(row(page, 21)).to_have_attribute("aria-current", "true")
     expect(row(page, 21)).to_be_in_viewport()
 
 
-def test_what_a_search_found_by_its_id_opens_as_always(tabs: Tabs, archive: Archive) -> None:
-    run_id = archive.stories.everything
-    page = tabs.open(archive.server, f"/agents/stories/workers?q={run_id[:8]}")
+def test_what_a_search_found_by_its_id_opens_as_always(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    run_id = recorded_runs.stories.everything
+    page = tabs.open(recorded_runs.server, f"/agents/stories/workers?q={run_id[:8]}")
     card(page, run_id).click()
     expect(row(page, 3)).to_be_visible()
     expect(page.get_by_role("searchbox", name="Search in this run")).to_have_value("")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import TIMEOUT_SECONDS
 
 SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
 
@@ -29,7 +29,7 @@ def shopfloor(env: dict[str, str]) -> Cli:
         settings: dict[str, object] = {
             "text": True,
             "capture_output": True,
-            "timeout": 2 * PATIENCE,
+            "timeout": 2 * TIMEOUT_SECONDS,
             "env": env,
             **options,
         }

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from tests.cli.conftest import SHOPFLOOR
-from tests.patience import PATIENCE
+from tests.timeouts import TIMEOUT_SECONDS
 
 
 class Terminal:
@@ -29,7 +29,7 @@ class Terminal:
         os.close(inside)
         self.shown = ""
 
-    def wait_for(self, text: str, seconds: float = PATIENCE) -> None:
+    def wait_for(self, text: str, seconds: float = TIMEOUT_SECONDS) -> None:
         deadline = time.monotonic() + seconds
         while text not in self.shown:
             assert time.monotonic() < deadline, f"waited {seconds} s for {text!r} in {self.shown!r}"
@@ -38,7 +38,7 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._side, text.encode())
 
-    def end(self, seconds: float = PATIENCE) -> int:
+    def end(self, seconds: float = TIMEOUT_SECONDS) -> int:
         deadline = time.monotonic() + seconds
         while self._read() and time.monotonic() < deadline:
             pass

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.cli.terminal import Terminal
 from tests.cli.test_server import server
-from tests.patience import PATIENCE, wait_until
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 from shopfloor.adapters.local import LocalAudit
 
@@ -41,8 +41,8 @@ def test_access_is_given_listed_revoked_and_audited(server, shopfloor, workers, 
     link = shopfloor("login").stdout.strip()
     assert link.startswith(f"{up.url}/login?code=")
     with (
-        httpx.Client(base_url=up.url, headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE) as ci,
-        httpx.Client(base_url=up.url, timeout=PATIENCE) as browser,
+        httpx.Client(base_url=up.url, headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_SECONDS) as ci,
+        httpx.Client(base_url=up.url, timeout=TIMEOUT_SECONDS) as browser,
     ):
         assert browser.get(link).status_code == 303
         run_id = ci.post("/api/runs", json={"worker": "measurer"}).json()["run_id"]

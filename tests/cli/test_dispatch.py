@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.test_run import events_of, only
+from tests.cli.test_run import events_of, only_path
 from tests.cli.test_server import Server
-from tests.patience import PATIENCE, wait_until
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 TWO_QUESTIONS = """
 description: Waits for two tools at once.
@@ -83,7 +83,7 @@ def test_leaving_a_dispatched_run_does_nothing_to_it(shopfloor, server, start, t
     while b"shopfloor answer" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == 130
     wait_until(lambda: [one["status"] for one in up.runs()] == ["waiting"], "the row")
     follower = start("result", "last", "--wait")
@@ -127,7 +127,7 @@ def test_a_call_may_be_answered_with_an_error(shopfloor, server, transcripts):
     shopfloor("run", "-q", "research-assistant", "-i", "TOPIC=tea")
     assert shopfloor("answer", "last", "--error", "no network").returncode == 0
     assert "no network" in shopfloor("result", "last", "--wait").stdout
-    results = [event["payload"] for event in events_of(only(transcripts())) if event["type"] == "tool.result"]
+    results = [event["payload"] for event in events_of(only_path(transcripts())) if event["type"] == "tool.result"]
     assert results[0]["error"] == "no network"
 
 
@@ -135,7 +135,7 @@ def test_cancel_waits_until_the_run_has_ended(shopfloor, transcripts):
     shopfloor("run", "-q", "research-assistant", "-i", "TOPIC=tea")
     done = shopfloor("cancel", "last", "--reason", "wrong topic")
     assert done.stdout.startswith("shopfloor: cancelled"), done.stderr
-    assert events_of(only(transcripts()))[-1]["payload"]["error"]["message"] == "wrong topic"
+    assert events_of(only_path(transcripts()))[-1]["payload"]["error"]["message"] == "wrong topic"
     result = shopfloor("result", "last")
     assert (result.stderr, result.returncode) == ("error[cancelled]: wrong topic\n", 1)
     again = shopfloor("cancel", "last")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.test_normalize import FIXTURES, fake
-from tests.cli.test_run import events_of, only
+from tests.cli.test_run import events_of, only_path
 
 Transcripts = Callable[[], list[Path]]
 
@@ -61,7 +61,7 @@ def test_a_process_that_outlived_a_command_is_on_record(
     pid = int(done.stdout)
     assert (done.returncode, is_gone(pid)) == (0, True)
     assert "ended 1 process that outlived it" in done.stderr
-    (step,) = steps_of(events_of(only(transcripts())))
+    (step,) = steps_of(events_of(only_path(transcripts())))
     assert step["ended_processes"] == [{"pid": pid, "command": argv[0], "args": argv[1:], "signal": signal}]
     assert "error" not in step
     shown = shopfloor("show", "last").stdout
@@ -74,7 +74,7 @@ def test_a_process_that_outlived_a_command_is_on_record(
 def test_a_command_that_leaves_nothing_behind_names_nobody(shopfloor: Cli, transcripts: Transcripts) -> None:
     done = shopfloor("run", "--command", "sleep 0.1 & echo hi")
     assert "outlived" not in done.stderr
-    (step,) = steps_of(events_of(only(transcripts())))
+    (step,) = steps_of(events_of(only_path(transcripts())))
     assert "ended_processes" not in step
     assert "outlived" not in shopfloor("show", "last").stdout
 
@@ -89,7 +89,7 @@ def test_a_process_that_outlived_a_step_of_a_worker_is_on_record(
     (folder / "worker.yaml").write_text(WORKER.format(line=f"sleep 304 {QUIET} & echo $!{more}"))
     done = shopfloor("run", "leaves", "--workers", str(folder.parent))
     assert (done.returncode == 0) is (exit_code == 0)
-    (step,) = steps_of(events_of(only(transcripts())))
+    (step,) = steps_of(events_of(only_path(transcripts())))
     assert step["result"]["exit_code"] == exit_code
     (ended,) = step["ended_processes"]
     assert (ended["command"], ended["args"], ended["signal"]) == ("sleep", ["304"], "SIGTERM")
@@ -116,7 +116,7 @@ def test_a_process_that_outlived_an_agent_is_on_record(
     path = f"{tmp_path}:{os.environ['PATH']}"
     done = shopfloor("run", "--provider", provider, "hello", env={**env, "PATH": path})
     assert done.returncode == 0, done.stderr
-    (step,) = steps_of(events_of(only(transcripts())))
+    (step,) = steps_of(events_of(only_path(transcripts())))
     ended = {one["command"]: one for one in step["ended_processes"]}
     assert set(ended) == {"sh", "sleep"}
     assert ended["sleep"]["args"] == ["305"]

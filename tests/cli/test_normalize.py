@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import SHOPFLOOR, Cli
-from tests.samples import GOLDEN
+from tests.sample_events import GOLDEN
 
 from shopfloor.limits import RUN_ID_LINES
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import TIMEOUT_SECONDS
 
 WORKER = """\
 description: {0}
@@ -63,7 +63,7 @@ def test_a_server_serves_the_workers_of_two_projects_each_in_its_folder(shopfloo
 
 
 def _ended(client: httpx.Client, run_id: str) -> dict:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         asked = {"worker_id": run_id, "transcript": "false"}
         detail = client.get("/api/agents/workers/detail", params=asked).json()

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE, wait_until
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -20,7 +20,7 @@ def events_of(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
 
 
-def only(paths: list[Path]) -> Path:
+def only_path(paths: list[Path]) -> Path:
     assert len(paths) == 1
     return paths[0]
 
@@ -61,7 +61,7 @@ def test_output_and_exit_code_are_those_of_the_command(shopfloor):
 def test_the_transcript_has_the_shape_of_the_worked_example(shopfloor, transcripts):
     command = "printf 'hello\\n'; echo oops >&2; exit 3"
     shopfloor("run", "--command", command)
-    path = only(transcripts())
+    path = only_path(transcripts())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     made, example = events_of(path), events_of(GOLDEN / "command.jsonl")
     assert {event["run_id"] for event in made} == {path.stem}
@@ -89,7 +89,7 @@ def test_the_command_runs_in_the_folder_it_is_given(shopfloor, tmp_path):
 
 def test_owner_and_channel_are_on_record(shopfloor, transcripts):
     shopfloor("run", "--command", "true", "--owner", "ada", "--channel", "discord:1:2", "--channel-name", "#general")
-    payload = events_of(only(transcripts()))[0]["payload"]
+    payload = events_of(only_path(transcripts()))[0]["payload"]
     assert (payload["agent_id"], payload["channel_id"], payload["channel_name"]) == ("ada", "discord:1:2", "#general")
 
 
@@ -97,7 +97,7 @@ def test_both_pipes_full_at_once_do_not_deadlock_and_nothing_is_lost(shopfloor, 
     script = "head -c 5000000 /dev/zero | tr '\\0' e >&2 & head -c 5000000 /dev/zero | tr '\\0' o; wait"
     done = shopfloor("run", "-q", "--command", script)
     assert (len(done.stdout), len(done.stderr)) == (5_000_000, 5_000_000)
-    events = events_of(only(transcripts()))
+    events = events_of(only_path(transcripts()))
     assert (output_of(events, "stdout"), output_of(events, "stderr")) == ("o" * 5_000_000, "e" * 5_000_000)
     pieces = [event for event in events if event["type"] == "message.assistant"]
     assert all(sum(len(block["text"]) for block in event["payload"]["blocks"]) <= 16384 for event in pieces)
@@ -107,7 +107,7 @@ def test_both_pipes_full_at_once_do_not_deadlock_and_nothing_is_lost(shopfloor, 
 def test_output_appears_in_the_log_while_the_command_runs(start, transcripts):
     process = start("run", "--command", "echo first; sleep 60")
     assert process.stdout.readline() == b"first\n"
-    assert output_of(events_of(only(transcripts())), "stdout") == "first\n"
+    assert output_of(events_of(only_path(transcripts())), "stdout") == "first\n"
 
 
 @pytest.mark.req("TR-4")
@@ -118,7 +118,7 @@ def test_bytes_that_are_hard_to_write_down_are_kept(shopfloor, transcripts):
     octal = "".join(f"\\{byte:03o}" for byte in nasty)
     done = shopfloor("run", "-q", "--command", f"printf '{octal}'", text=False)
     assert done.stdout == nasty
-    events = events_of(only(transcripts()))
+    events = events_of(only_path(transcripts()))
     blocks = [b for e in events if e["type"] == "message.assistant" for b in e["payload"]["blocks"]]
     assert "".join(block["text"] for block in blocks) == nasty.decode("utf-8", "replace")
     kept = b"".join(base64.b64decode(b["raw"]) if "raw" in b else b["text"].encode() for b in blocks)
@@ -128,13 +128,13 @@ def test_bytes_that_are_hard_to_write_down_are_kept(shopfloor, transcripts):
 def test_a_character_torn_between_two_pieces_is_whole_in_the_log(shopfloor, transcripts):
     done = shopfloor("run", "-q", "--command", "printf '\\342\\202'; sleep 0.2; printf '\\254 done'")
     assert done.stdout == "€ done"
-    assert output_of(events_of(only(transcripts())), "stdout") == "€ done"
+    assert output_of(events_of(only_path(transcripts())), "stdout") == "€ done"
 
 
 def test_a_command_killed_by_a_signal_says_so(shopfloor, transcripts):
     done = shopfloor("run", "--command", "kill -SEGV $$")
     assert done.returncode == 128 + signal.SIGSEGV
-    events = events_of(only(transcripts()))
+    events = events_of(only_path(transcripts()))
     assert events[-2]["payload"]["result"] == {"exit_code": 139, "signal": "SIGSEGV"}
     assert events[-1]["payload"]["error"]["message"] == "killed by SIGSEGV"
 
@@ -152,10 +152,10 @@ def test_a_signal_cancels_and_leaves_a_whole_transcript(start, shopfloor, transc
     process = start("run", "--command", script)
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(number)
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == 128 + number
     assert processes_with(env["SF_TEST"]) == []
-    last = events_of(only(transcripts()))[-1]
+    last = events_of(only_path(transcripts()))[-1]
     assert last["payload"]["status"] == "cancelled"
     assert last["payload"]["error"] == {
         "code": "cancelled",
@@ -172,8 +172,8 @@ def test_what_the_command_says_when_it_is_asked_to_stop_is_recorded(start, trans
     )
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=PATIENCE)[0] == b"cleaning up\n"
-    assert "cleaning up" in events_of(only(transcripts()))[-1]["payload"]["result"]
+    assert process.communicate(timeout=TIMEOUT_SECONDS)[0] == b"cleaning up\n"
+    assert "cleaning up" in events_of(only_path(transcripts()))[-1]["payload"]["result"]
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_grace(start, transcripts, env):
@@ -185,18 +185,18 @@ def test_a_second_ctrl_c_does_not_wait_for_the_grace(start, transcripts, env):
     assert process.stdout.readline() == b"not yet\n"
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == 130
     assert processes_with(env["SF_TEST"]) == []
-    assert events_of(only(transcripts()))[-1]["payload"]["status"] == "cancelled"
+    assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "cancelled"
 
 
 def test_a_command_that_ignores_term_is_killed_after_the_grace(start, transcripts):
     process = start("run", "--grace", "0.2", "--command", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=PATIENCE)
-    events = events_of(only(transcripts()))
+    process.communicate(timeout=TIMEOUT_SECONDS)
+    events = events_of(only_path(transcripts()))
     assert events[-2]["payload"]["result"] == {"exit_code": 137, "signal": "SIGKILL"}
     assert events[-1]["payload"]["status"] == "cancelled"
 
@@ -205,8 +205,8 @@ def test_a_reader_that_stopped_reading_cannot_keep_a_cancelled_run_alive(start, 
     process = start("run", "--command", "yes")
     wait_until(lambda: transcripts() and transcripts()[0].stat().st_size > 50_000, "output on record")
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=PATIENCE) == 130
-    assert events_of(only(transcripts()))[-1]["payload"]["status"] == "cancelled"
+    assert process.wait(timeout=TIMEOUT_SECONDS) == 130
+    assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "cancelled"
 
 
 def test_a_broken_pipe_ends_the_command_as_in_a_shell(env, transcripts):
@@ -220,7 +220,7 @@ def test_a_broken_pipe_ends_the_command_as_in_a_shell(env, transcripts):
         timeout=60,
     )
     assert done.stdout == "y\n141\n"
-    assert events_of(only(transcripts()))[-1]["payload"]["status"] == "cancelled"
+    assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "cancelled"
 
 
 def test_what_a_command_leaves_behind_is_ended_with_the_run(shopfloor, env, transcripts):
@@ -229,7 +229,7 @@ def test_what_a_command_leaves_behind_is_ended_with_the_run(shopfloor, env, tran
     assert done.returncode == 0
     assert done.stdout == "main is done\n"
     assert processes_with(env["SF_TEST"]) == []
-    assert events_of(only(transcripts()))[-1]["payload"]["status"] == "completed"
+    assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "completed"
 
 
 def test_late_output_of_a_background_process_is_still_heard(shopfloor):
@@ -240,7 +240,7 @@ def test_late_output_of_a_background_process_is_still_heard(shopfloor):
 def test_nothing_is_masked_by_default(shopfloor, env, transcripts):
     env["SECRET_WORD"] = "correct-horse-battery"
     shopfloor("run", "--command", "echo $SECRET_WORD")
-    assert "correct-horse-battery" in only(transcripts()).read_text()
+    assert "correct-horse-battery" in only_path(transcripts()).read_text()
 
 
 @pytest.mark.req("TR-55")
@@ -251,7 +251,7 @@ def test_a_masked_variable_is_nowhere_in_the_transcript(shopfloor, env, transcri
         "run", "--mask-env", "SECRET_WORD", "--mask-keys", "--command", f"echo correct-horse-battery {key}"
     )
     assert done.stdout == f"correct-horse-battery {key}\n"
-    text = only(transcripts()).read_text()
+    text = only_path(transcripts()).read_text()
     assert "correct-horse" not in text
     assert key not in text
     assert "[masked] [masked]" in text
@@ -264,7 +264,7 @@ def test_a_masked_value_that_is_printed_in_two_pieces_is_masked_too(shopfloor, e
         "run", "-q", "--mask-env", "SECRET_WORD", "--command", script.replace("correct-ho", "correct-''ho")
     )
     assert done.stdout == "it is correct-horse-battery."
-    assert output_of(events_of(only(transcripts())), "stdout") == "it is [masked]."
+    assert output_of(events_of(only_path(transcripts())), "stdout") == "it is [masked]."
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import SHOPFLOOR, Cli
 from tests.cli.terminal import Terminal
-from tests.cli.test_run import events_of, only
+from tests.cli.test_run import events_of, only_path
 
 LARGE = 100 * 1024 * 1024
 RUN = ("run", "-q", "--command")
@@ -76,7 +76,7 @@ def test_input_that_the_command_does_not_read_holds_up_nobody(env: dict[str, str
     done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, timeout=60)
     # 141: whoever wrote it was told that nobody reads any more.
     assert done.stdout == "done\n141 0\n", done.stderr
-    assert events_of(only(transcripts()))[-1]["payload"]["status"] == "completed"
+    assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "completed"
 
 
 def test_the_command_of_a_worker_reads_nothing(env: dict[str, str], tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import SHOPFLOOR
 from tests.cli.terminal import Terminal
-from tests.cli.test_run import events_of, only
+from tests.cli.test_run import events_of, only_path
 from tests.cli.test_server import Server
-from tests.patience import PATIENCE, wait_until
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 ASKS = '''
 from shopfloor import worker
@@ -123,11 +123,11 @@ def test_what_a_worker_says_goes_to_stdout_and_all_else_to_stderr(shopfloor, tra
     assert done.stdout.endswith("\n")
     lines = done.stderr.splitlines()
     assert [line.split(" · ")[0] for line in lines[:3]] == ["✓ Begin a thread", "✓ Ask for a greeting", "✓ Greet"]
-    run_id = only(transcripts()).stem
+    run_id = only_path(transcripts()).stem
     assert lines[3].startswith("shopfloor: completed in ")
     assert lines[3].endswith(f" · shopfloor show {run_id[:8]}")
     assert "\x1b" not in done.stderr
-    outcome = events_of(only(transcripts()))[-1]["payload"]
+    outcome = events_of(only_path(transcripts()))[-1]["payload"]
     assert (outcome["status"], outcome["result"] + "\n") == ("completed", done.stdout)
 
 
@@ -143,7 +143,7 @@ def test_json_gives_every_event_of_the_stream_on_a_line(shopfloor, transcripts):
     assert kinds[:2] == ["start", "worker-start"]
     assert kinds[-2:] == ["worker-result", "finish"]
     assert {"block-start", "text-start", "text-delta", "text-end", "block-end", "usage"} <= set(kinds)
-    assert {event["workerId"] for event in events if "workerId" in event} == {only(transcripts()).stem}
+    assert {event["workerId"] for event in events if "workerId" in event} == {only_path(transcripts()).stem}
     assert done.stderr.startswith("shopfloor: completed in ")
 
 
@@ -169,7 +169,7 @@ def test_whoever_stops_reading_cancels_the_run(env, transcripts):
     script = f"{SHOPFLOOR} run -q --json hello -i NAME=Ada | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.splitlines()[1:] == ["141"]
-    assert events_of(only(transcripts()))[-1]["payload"]["error"]["message"] == "the output was closed"
+    assert events_of(only_path(transcripts()))[-1]["payload"]["error"]["message"] == "the output was closed"
 
 
 # What a worker is given
@@ -178,14 +178,14 @@ def test_whoever_stops_reading_cancels_the_run(env, transcripts):
 def test_values_become_what_the_worker_takes(shopfloor, transcripts, tmp_path):
     (tmp_path / "name.txt").write_text("notes.txt")
     shopfloor("run", "file-report", "-i", "FILE=@name.txt", "-i", "LINES=2", cwd=tmp_path)
-    assert events_of(only(transcripts()))[0]["payload"]["input"] == {"FILE": "notes.txt", "LINES": 2}
+    assert events_of(only_path(transcripts()))[0]["payload"]["input"] == {"FILE": "notes.txt", "LINES": 2}
 
 
 def test_input_may_be_one_json_object(shopfloor, transcripts):
     words = ("--owner", "ada", "--channel", "chat:1", "--channel-name", "#general", "--task", "say hello")
     done = shopfloor("run", "-q", "hello", "--input-json", '{"NAME": "Ada"}', *words)
     assert done.returncode == 0, done.stderr
-    payload = events_of(only(transcripts()))[0]["payload"]
+    payload = events_of(only_path(transcripts()))[0]["payload"]
     assert payload["input"] == {"NAME": "Ada"}
     said = (payload["agent_id"], payload["channel_id"], payload["channel_name"], payload["task"])
     assert said == ("ada", "chat:1", "#general", "say hello")
@@ -293,7 +293,7 @@ def test_at_a_terminal_somebody_is_asked_for_the_result_of_a_tool(terminal, tran
     assert seen.end() == 0, seen.shown
     assert "tea houses" in seen.shown
     assert "\r\x1b[K" in seen.shown
-    results = [event["payload"] for event in events_of(only(transcripts())) if event["type"] == "tool.result"]
+    results = [event["payload"] for event in events_of(only_path(transcripts())) if event["type"] == "tool.result"]
     assert results[0]["output"] == {"found": ["tea houses"]}
 
 
@@ -326,7 +326,7 @@ def test_ctrl_c_cancels_the_run(start, env, transcripts):
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"shopfloor: cancelled in " in said
-    outcome = events_of(only(transcripts()))[-1]["payload"]
+    outcome = events_of(only_path(transcripts()))[-1]["payload"]
     assert (outcome["status"], outcome["error"]["message"]) == ("cancelled", "cancelled by SIGINT")
 
 
@@ -335,7 +335,7 @@ def test_ctrl_c_at_a_question_cancels_the_run(terminal, workers, transcripts):
     seen.wait_for("empty to leave it waiting: ")
     os.kill(seen.process.pid, signal.SIGINT)
     assert seen.end() == 130
-    assert events_of(only(transcripts()))[-1]["payload"]["status"] == "cancelled"
+    assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "cancelled"
 
 
 def test_a_second_ctrl_c_leaves_at_once(start, workers, shopfloor):
@@ -346,7 +346,7 @@ def test_a_second_ctrl_c_leaves_at_once(start, workers, shopfloor):
     while b"cancelling" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == 130
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.terminal import Terminal
 from tests.cli.test_run import events_of
 from tests.login import token_of, url_of
-from tests.patience import PATIENCE, wait_until
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 from shopfloor.log import Verifier
 from shopfloor.record import Storage
@@ -28,7 +28,9 @@ class Server:
         self.url = url_of(self.line)
         token = token_of(Storage(Path(env["SHOPFLOOR_STORAGE"])))
         self.login = f"{self.url}/login?token={token}"
-        self.http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE)
+        self.http = httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_SECONDS
+        )
 
     def get(self, path: str, **params) -> dict:
         answer = self.http.get(path, params=params)
@@ -63,7 +65,7 @@ def test_a_run_of_another_terminal_appears_while_it_runs_and_when_it_ends(server
     detail = up.get("/api/agents/workers/detail", worker_id=row["id"])
     assert (detail["transcript"], detail["status"]) == (None, "running")
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=PATIENCE)
+    run.communicate(timeout=TIMEOUT_SECONDS)
     wait_until(lambda: [one["status"] for one in up.runs()] == ["cancelled"], "the row of an ended run")
     detail = up.get("/api/agents/workers/detail", worker_id=row["id"])
     assert detail["transcript"][0] == {"role": "user", "content": [{"type": "text", "text": "echo first; sleep 60"}]}
@@ -80,7 +82,7 @@ def test_two_runs_and_a_server_on_one_storage(server, start, shopfloor, transcri
         start("run", "-q", "--command", f"for i in 1 2 3 4 5; do echo {name} $i; sleep 0.05; done") for name in "ab"
     ]
     for run in runs:
-        run.communicate(timeout=PATIENCE)
+        run.communicate(timeout=TIMEOUT_SECONDS)
     wait_until(lambda: len(up.runs(status="done")) == 2, "both rows")
     for path in transcripts():
         verifier = Verifier(path.stem)
@@ -150,7 +152,7 @@ def test_a_server_killed_while_runs_write_has_every_row_right_after_its_restart(
     wait_until(lambda: up.get("/api/agents/workers", status="done")["total"] == 50, "all rows")
     kept = views_of(up)
     up.process.send_signal(signal.SIGTERM)
-    up.process.communicate(timeout=PATIENCE)
+    up.process.communicate(timeout=TIMEOUT_SECONDS)
     assert up.process.returncode == 0
     assert shopfloor("rebuild").stdout.startswith("50 runs from ")
     assert views_of(server()) == kept
@@ -174,7 +176,7 @@ def test_the_stream_of_a_running_run_is_its_log(server, start, transcripts):
     with up.http.stream("GET", f"/api/runs/{run_id}/stream") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         text = "".join(answer.iter_text())
-    run.communicate(timeout=PATIENCE)
+    run.communicate(timeout=TIMEOUT_SECONDS)
     data = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith('data: {"seq"')]
     assert "\n".join(data) + "\n" == transcripts()[0].read_text()
     assert "event: end" in text
@@ -182,7 +184,7 @@ def test_the_stream_of_a_running_run_is_its_log(server, start, transcripts):
 
 def test_the_login_link_gives_a_cookie_that_opens_the_api(server):
     up = server()
-    with httpx.Client(base_url=up.url, timeout=PATIENCE) as browser:
+    with httpx.Client(base_url=up.url, timeout=TIMEOUT_SECONDS) as browser:
         assert browser.get("/api/agents/workers").status_code == 401
         answer = browser.get(up.link)
         assert answer.status_code == 303
@@ -192,7 +194,7 @@ def test_the_login_link_gives_a_cookie_that_opens_the_api(server):
         token = up.login.split("token=")[1]
         assert token not in up.link
         assert token not in answer.headers["set-cookie"]
-    with httpx.Client(base_url=up.url, timeout=PATIENCE) as other:
+    with httpx.Client(base_url=up.url, timeout=TIMEOUT_SECONDS) as other:
         assert other.get(up.link).status_code == 401
 
 
@@ -231,7 +233,7 @@ def test_examples_are_recorded_once(server, env):
     wait_until(lambda: stand() == ["done", "done", "done", "failed", "waiting"], "the examples")
     count = len(up.runs())
     up.process.send_signal(signal.SIGINT)
-    up.process.communicate(timeout=PATIENCE)
+    up.process.communicate(timeout=TIMEOUT_SECONDS)
     again = server("--examples")
     wait_until(lambda: len(again.runs()) == count, "the same examples")
 
@@ -243,7 +245,7 @@ def test_rebuild_gives_the_same_rows_even_where_the_database_was_lost(server, sh
     wait_until(lambda: len(up.runs()) == 4, "the rows")
     kept = views_of(up)
     up.process.send_signal(signal.SIGTERM)
-    up.process.communicate(timeout=PATIENCE)
+    up.process.communicate(timeout=TIMEOUT_SECONDS)
     for path in Path(env["SHOPFLOOR_STORAGE"]).glob("shopfloor.db*"):
         path.unlink()
     assert shopfloor("rebuild").stdout.startswith("4 runs from ")
@@ -286,7 +288,7 @@ def test_prune_deletes_what_ended_long_ago_and_keeps_what_is_pinned(server, shop
     old, pinned = up.runs()
     assert up.http.post(f"/api/runs/{pinned['id']}/pin", json={"pinned": True}).status_code == 200
     up.process.send_signal(signal.SIGTERM)
-    up.process.communicate(timeout=PATIENCE)
+    up.process.communicate(timeout=TIMEOUT_SECONDS)
     assert shopfloor("prune", "--older-than", "1h", "--yes").stdout == "0 runs deleted\n"
     dropped = shopfloor("prune", "--older-than", "0s", "--archives-only", "--yes")
     assert dropped.stdout == "1 archived transcripts deleted\n"
@@ -369,7 +371,7 @@ def test_a_locked_database_does_not_hold_up_a_run_and_the_rows_catch_up(server, 
     with sqlite3.connect(path, isolation_level=None) as connection:
         connection.execute("BEGIN IMMEDIATE")
         run = start("run", "-q", "--command", "echo through")
-        assert run.communicate(timeout=PATIENCE)[0] == b"through\n"
+        assert run.communicate(timeout=TIMEOUT_SECONDS)[0] == b"through\n"
         assert up.runs() == []
         connection.execute("COMMIT")
     connection.close()
@@ -466,7 +468,7 @@ def test_a_server_elsewhere_is_asked_for_all_that_files_here_would_tell(
     assert run.stdout.readline() == b"1\n"
     wait_until(lambda: len(up.runs()) == 2, "the second row")
     followed = shopfloor("tail", "last", "--json", env=elsewhere, text=False).stdout
-    run.communicate(timeout=PATIENCE)
+    run.communicate(timeout=TIMEOUT_SECONDS)
     assert followed == next(one for one in transcripts() if one != path).read_bytes()
     # It was no agent's run; that it is refused by its whole id tells that it was found.
     assert (

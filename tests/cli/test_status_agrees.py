@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_server import Server
-from tests.patience import PATIENCE, wait_until
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 WORKERS = '''
 import asyncio
@@ -105,7 +105,7 @@ def test_the_commands_agree_on_the_status_of_a_run_also_when_its_server_was_kill
     }
 
     up.process.kill()
-    up.process.communicate(timeout=PATIENCE)
+    up.process.communicate(timeout=TIMEOUT_SECONDS)
     assert {name: agreed(shopfloor, run_id) for name, run_id in runs.items()} == {
         "sleeps": "interrupted",
         "asks": "waiting",
@@ -161,7 +161,7 @@ def test_an_answer_that_a_run_cannot_take_up_yet_is_no_open_question_anywhere(sh
     asks = shopfloor("dispatch", "-q", "asks").stdout.strip()
     wait_until(lambda: [run["status"] for run in up.runs()] == ["waiting"], "the question")
     up.process.kill()
-    up.process.communicate(timeout=PATIENCE)
+    up.process.communicate(timeout=TIMEOUT_SECONDS)
     (tmp_path / "workers.py").write_text(WORKERS.replace('"it is "', '"it was "'))
     up = server()
     first = shopfloor("answer", asks, "red")
@@ -188,7 +188,7 @@ def test_an_answer_is_no_second_attempt_and_a_killed_server_is_one(shopfloor, se
     sleeps = shopfloor("dispatch", "-q", "sleeps").stdout.strip()
     wait_until(lambda: {run["status"] for run in up.runs()} == {"waiting", "running"}, "both to be at it")
     up.process.kill()
-    up.process.communicate(timeout=PATIENCE)
+    up.process.communicate(timeout=TIMEOUT_SECONDS)
     up = server()
     wait_until(lambda: len(up.runs(status="done")) == 1, "the sleeper")
     call_id = up.get("/api/agents/workers/detail", worker_id=asks)["awaits"][0]["call_id"]

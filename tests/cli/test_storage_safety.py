@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Cli
 
 from shopfloor.errors import StorageUnsafe
-from shopfloor.record import refuse_shared
+from shopfloor.record import require_private_folder
 
 EVERYBODY = 0o777
 NOBODY = 65534
@@ -45,9 +45,9 @@ def test_who_may_write_a_storage(tmp_path: Path, mode: int, group: int | None, i
     folder.chmod(mode)
     if is_refused:
         with pytest.raises(StorageUnsafe, match="can be written by"):
-            refuse_shared(folder)
+            require_private_folder(folder)
     else:
-        refuse_shared(folder)
+        require_private_folder(folder)
 
 
 @pytest.mark.req("SF-9")

@@ -18,20 +18,20 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def kept(kind: str, tmp_path: Path) -> StorageUnderTest:
+def storage_under_test(kind: str, tmp_path: Path) -> StorageUnderTest:
     """An empty storage of each kind."""
     return STORAGES[kind](tmp_path)
 
 
 @pytest.fixture
 def other(kind: str, tmp_path: Path) -> StorageUnderTest:
-    """Another storage of the same kind as `kept`."""
+    """Another storage of the same kind as `storage_under_test`."""
     return STORAGES[kind](tmp_path / "other")
 
 
 @pytest.fixture
-async def rows(kept: StorageUnderTest) -> AsyncIterator[tuple[Store, Queue]]:
-    async with kept.rows() as opened:
+async def rows(storage_under_test: StorageUnderTest) -> AsyncIterator[tuple[Store, Queue]]:
+    async with storage_under_test.rows() as opened:
         yield opened
 
 
@@ -46,15 +46,15 @@ def queue(rows: tuple[Store, Queue]) -> Queue:
 
 
 @pytest.fixture
-def logs(kept: StorageUnderTest) -> Logs:
-    return kept.logs()
+def logs(storage_under_test: StorageUnderTest) -> Logs:
+    return storage_under_test.logs()
 
 
 @pytest.fixture
-def reader(kept: StorageUnderTest) -> LogReader:
-    return kept.reader
+def reader(storage_under_test: StorageUnderTest) -> LogReader:
+    return storage_under_test.reader
 
 
 @pytest.fixture
-def feed(kept: StorageUnderTest) -> LogFeed:
-    return kept.feed
+def feed(storage_under_test: StorageUnderTest) -> LogFeed:
+    return storage_under_test.feed

@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 
 import anyio
 import anyio.to_thread
-from tests.samples import ROOT, started
+from tests.sample_events import ROOT, started
 
-from shopfloor.adapters.bus import LiveBus
+from shopfloor.adapters.bus import InProcessBus
 from shopfloor.adapters.local import (
     LocalAudit,
     LocalBus,
@@ -44,9 +44,9 @@ from shopfloor.log import Entry, Masking
 from shopfloor.ports import Audit, Bus, Hosts, LogFeed, LogReader, Logs, Queue, Store, Tokens, Watchers
 from shopfloor.record import Storage, read
 
-PATIENCE: Final = 30.0
+TIMEOUT_SECONDS: Final = 30.0
 """How many seconds a test waits for what has to happen."""
-LOOK_SECONDS: Final = 0.02
+POLL_INTERVAL_SECONDS: Final = 0.02
 """How soon a follower looks again that nobody has woken: soon, so that no test waits for it."""
 
 
@@ -119,7 +119,7 @@ class StorageUnderTest(HostsUnderTest, Protocol):
         """Have a process write the first event of a log, and be killed while the log is open."""
         ...
 
-    def lose_end(self, run_id: str, last_seq: int) -> None:
+    def truncate_log(self, run_id: str, last_seq: int) -> None:
         """Have a log end with the event `last_seq`, as a power cut can."""
         ...
 
@@ -130,7 +130,7 @@ from pathlib import Path
 import anyio
 from shopfloor.adapters.local import LocalLogs
 from shopfloor.record import Storage
-from tests.samples import started
+from tests.sample_events import started
 async def main():
     async with LocalLogs(Storage(Path(sys.argv[1]))).open(sys.argv[2]) as log:
         await log.append(started())
@@ -146,7 +146,7 @@ from shopfloor.record import Storage
 def interrupted(*_):
     Path(sys.argv[2]).touch()
 signal.signal(signal.SIGTERM, interrupted)
-with LocalHost(Storage(Path(sys.argv[1])), alone=sys.argv[3] == "True") as host:
+with LocalHost(Storage(Path(sys.argv[1])), dedicated=sys.argv[3] == "True") as host:
     print(host.id, flush=True)
     sys.stdin.read()
 """
@@ -174,7 +174,7 @@ class LocalStorage:
         self._storage = Storage(folder / "storage")
         self._folder = folder
         self.bus = LocalBus(self._storage)
-        self.reader = LocalLogReader(self._storage, bus=self.bus, look_seconds=LOOK_SECONDS)
+        self.reader = LocalLogReader(self._storage, bus=self.bus, poll_seconds=POLL_INTERVAL_SECONDS)
         self.feed = LocalLogFeed(self._storage)
         self.hosts = LocalHosts(self._storage)
         self.audit = LocalAudit(self._storage.audit)
@@ -215,7 +215,7 @@ class LocalStorage:
             yield _LocalProcess((await process.stdout.receive()).decode().strip(), interrupted, process)
             await process.stdin.aclose()
 
-    def lose_end(self, run_id: str, last_seq: int) -> None:
+    def truncate_log(self, run_id: str, last_seq: int) -> None:
         path = self._storage.log_path(run_id)
         kept = [entry for entry in self.stored(run_id) if entry.seq <= last_seq]
         os.truncate(path, sum(len(entry.raw) + 1 for entry in kept))
@@ -239,8 +239,8 @@ class MemoryOnly:
 
     def __init__(self, folder: Path) -> None:
         self._storage = MemoryStorage()
-        self.bus = LiveBus()
-        self.reader = MemoryLogReader(self._storage, self.bus, look_seconds=LOOK_SECONDS)
+        self.bus = InProcessBus()
+        self.reader = MemoryLogReader(self._storage, self.bus, poll_seconds=POLL_INTERVAL_SECONDS)
         self.feed = MemoryLogFeed(self._storage)
         self.hosts = MemoryHosts(self._storage)
         self.audit = MemoryAudit()
@@ -278,7 +278,7 @@ class MemoryOnly:
         with self.hosts.register(**given) as process.name:
             yield process
 
-    def lose_end(self, run_id: str, last_seq: int) -> None:
+    def truncate_log(self, run_id: str, last_seq: int) -> None:
         del self._storage.logs[run_id].entries[last_seq:]
 
 
@@ -287,8 +287,8 @@ STORAGES: Final[dict[str, Callable[[Path], StorageUnderTest]]] = {"memory": Memo
 
 async def until(true: Callable[[], bool], what: str) -> None:
     """Wait until something holds."""
-    with anyio.move_on_after(PATIENCE):
+    with anyio.move_on_after(TIMEOUT_SECONDS):
         while not true():
             await anyio.sleep(0.01)
         return
-    raise AssertionError(f"{what} did not happen in {PATIENCE:g} s")
+    raise AssertionError(f"{what} did not happen in {TIMEOUT_SECONDS:g} s")

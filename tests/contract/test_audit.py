@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.contract.storages import StorageUnderTest
-from tests.samples import ROOT
+from tests.sample_events import ROOT
 
 from shopfloor.adapters.local import LocalAudit
 from shopfloor.limits import AUDIT_TEXT_CHARS
@@ -32,16 +32,18 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def audit(kept: StorageUnderTest) -> Audit:
-    return kept.audit
+def audit(storage_under_test: StorageUnderTest) -> Audit:
+    return storage_under_test.audit
 
 
-async def test_at_first_there_is_no_entry(kept: StorageUnderTest) -> None:
-    assert kept.audit_entries() == []
+async def test_at_first_there_is_no_entry(storage_under_test: StorageUnderTest) -> None:
+    assert storage_under_test.audit_entries() == []
 
 
 @pytest.mark.req("SF-22")
-async def test_an_entry_says_who_did_what_from_where_and_when(kept: StorageUnderTest, audit: Audit) -> None:
+async def test_an_entry_says_who_did_what_from_where_and_when(
+    storage_under_test: StorageUnderTest, audit: Audit
+) -> None:
     said = {
         "by": "token ci",
         "role": "operator",
@@ -51,46 +53,50 @@ async def test_an_entry_says_who_did_what_from_where_and_when(kept: StorageUnder
         "detail": "ä",
     }
     await audit.write(audit_entry("run.cancelled", **said))
-    (entry,) = kept.audit_entries()
+    (entry,) = storage_under_test.audit_entries()
     assert len(entry.pop("at")) == len("2026-01-01T00:00:00.000Z")
     assert entry == {"action": "run.cancelled", **said}
 
 
-async def test_what_is_not_known_is_left_out(kept: StorageUnderTest, audit: Audit) -> None:
+async def test_what_is_not_known_is_left_out(storage_under_test: StorageUnderTest, audit: Audit) -> None:
     await audit.write(audit_entry("login.failed", by="nobody", role=None))
-    (entry,) = kept.audit_entries()
+    (entry,) = storage_under_test.audit_entries()
     assert set(entry) == {"at", "action", "by"}
 
 
-async def test_texts_that_others_choose_are_shortened(kept: StorageUnderTest, audit: Audit) -> None:
+async def test_texts_that_others_choose_are_shortened(storage_under_test: StorageUnderTest, audit: Audit) -> None:
     await audit.write(audit_entry("run.pinned", by="b" * 1000, client="c" * 1000, detail="d" * 1000))
-    (entry,) = kept.audit_entries()
+    (entry,) = storage_under_test.audit_entries()
     assert [len(entry[name]) for name in ("by", "client", "detail")] == [AUDIT_TEXT_CHARS] * 3
 
 
-async def test_entries_are_read_in_the_order_of_their_writing(kept: StorageUnderTest, audit: Audit) -> None:
+async def test_entries_are_read_in_the_order_of_their_writing(
+    storage_under_test: StorageUnderTest, audit: Audit
+) -> None:
     for number in range(20):
         await audit.write(audit_entry("run.pinned", by="token x", run_id=str(number)))
-    entries = kept.audit_entries()
+    entries = storage_under_test.audit_entries()
     assert [entry["run_id"] for entry in entries] == [str(number) for number in range(20)]
     assert [entry["at"] for entry in entries] == sorted(entry["at"] for entry in entries)
 
 
-async def test_entries_of_many_tasks_are_all_there(kept: StorageUnderTest, audit: Audit) -> None:
+async def test_entries_of_many_tasks_are_all_there(storage_under_test: StorageUnderTest, audit: Audit) -> None:
     async def write(number: int) -> None:
         await audit.write(audit_entry("run.pinned", by="token x", run_id=str(number)))
 
     async with anyio.create_task_group() as tasks:
         for number in range(100):
             tasks.start_soon(write, number)
-    assert sorted(int(entry["run_id"]) for entry in kept.audit_entries()) == list(range(100))
+    assert sorted(int(entry["run_id"]) for entry in storage_under_test.audit_entries()) == list(range(100))
 
 
-async def test_a_request_that_is_cancelled_after_the_deed_has_its_entry(kept: StorageUnderTest, audit: Audit) -> None:
+async def test_a_request_that_is_cancelled_after_the_deed_has_its_entry(
+    storage_under_test: StorageUnderTest, audit: Audit
+) -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
         await audit.write(audit_entry("run.cancelled", by="token x", run_id="r1"))
-    assert [entry["run_id"] for entry in kept.audit_entries()] == ["r1"]
+    assert [entry["run_id"] for entry in storage_under_test.audit_entries()] == ["r1"]
 
 
 # The file
@@ -108,9 +114,9 @@ async def test_a_file_over_its_limit_is_rotated_once_and_a_line_that_was_cut_off
     for number in range(50):
         await audit.write(audit_entry("run.pinned", by="token x", run_id=str(number)))
     assert sorted(file.name for file in path.parent.glob("audit*.jsonl")) == ["audit.1.jsonl", "audit.jsonl"]
-    kept = [int(entry["run_id"]) for entry in audit.read()]
-    assert kept == list(range(kept[0], 50))
-    assert sum(file.stat().st_size for file in (audit.path, audit.previous)) < 2500
+    storage_under_test = [int(entry["run_id"]) for entry in audit.read()]
+    assert storage_under_test == list(range(storage_under_test[0], 50))
+    assert sum(file.stat().st_size for file in (audit.path, audit.rotated_path)) < 2500
     with path.open("ab") as file:
         file.write(b'{"at": "20')
     await audit.write(audit_entry("run.pinned", by="token x", run_id="50"))

@@ -14,13 +14,13 @@ from shopfloor.log import Delta, Entry, Gap, new_run_id
 from shopfloor.ports import Bus, RunsSubscription, Subscription
 
 pytestmark = pytest.mark.anyio
-PATIENCE = 20.0
+TIMEOUT_SECONDS = 20.0
 RUN, OTHER = new_run_id(), new_run_id()
 
 
 @pytest.fixture
-def bus(kept: StorageUnderTest) -> Bus:
-    return kept.bus
+def bus(storage_under_test: StorageUnderTest) -> Bus:
+    return storage_under_test.bus
 
 
 def entry(seq: int, event_type: str = "message.assistant") -> Entry:
@@ -42,8 +42,8 @@ def runs_shown(runs: dict[str, list[Entry]]) -> dict[str, list[int]]:
 async def woken(live: Subscription | RunsSubscription) -> bool:
     """Whether a wait ends because of news, long before its own end."""
     began = time.monotonic()
-    await live.wait(PATIENCE)
-    return time.monotonic() - began < PATIENCE / 2
+    await live.wait(TIMEOUT_SECONDS)
+    return time.monotonic() - began < TIMEOUT_SECONDS / 2
 
 
 async def is_silent(live: Subscription | RunsSubscription) -> bool:
@@ -178,11 +178,11 @@ async def test_a_publisher_in_another_thread_wakes_those_who_wait(bus: Bus) -> N
 
         writer = threading.Thread(target=write)
         writer.start()
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             while 199 not in got:
-                await live.wait(PATIENCE)
+                await live.wait(TIMEOUT_SECONDS)
                 got += shown(live.drain())
-            await all_runs.wait(PATIENCE)
+            await all_runs.wait(TIMEOUT_SECONDS)
         writer.join()
         assert got == list(range(1, 200))
         assert runs_shown(all_runs.drain()) == {RUN: list(range(1, 200))}
@@ -208,7 +208,7 @@ async def test_a_wait_that_is_given_up_can_be_begun_again(bus: Bus) -> None:
     with bus.subscribe(RUN) as live:
         for _ in range(3):
             with anyio.move_on_after(0.01):
-                await live.wait(PATIENCE)
+                await live.wait(TIMEOUT_SECONDS)
         assert await is_silent(live)
         bus.publish(RUN, entry(1))
         assert await woken(live)

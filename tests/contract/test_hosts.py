@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.architecture.test_docs import files_of
 from tests.contract.storages import STORAGES, HostsUnderTest, until
-from tests.samples import ROOT
+from tests.sample_events import ROOT
 
 from shopfloor.errors import StorageError
 
@@ -34,16 +34,16 @@ def documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture(params=[*STORAGES, "documented"])
-def kept(request: pytest.FixtureRequest, tmp_path: Path) -> HostsUnderTest:
+def hosts_under_test(request: pytest.FixtureRequest, tmp_path: Path) -> HostsUnderTest:
     if request.param == "documented":
         return request.getfixturevalue("documented")
     return STORAGES[request.param](tmp_path)
 
 
-async def test_hosts_are_alive_from_their_start_to_their_end(kept: HostsUnderTest) -> None:
-    hosts = kept.hosts
-    async with kept.host(is_dedicated=False) as one:
-        async with kept.host(is_dedicated=True) as other:
+async def test_hosts_are_alive_from_their_start_to_their_end(hosts_under_test: HostsUnderTest) -> None:
+    hosts = hosts_under_test.hosts
+    async with hosts_under_test.host(is_dedicated=False) as one:
+        async with hosts_under_test.host(is_dedicated=True) as other:
             assert one.name != other.name
             assert await hosts.is_alive(one.name)
             assert await hosts.is_alive(other.name)
@@ -55,17 +55,17 @@ async def test_hosts_are_alive_from_their_start_to_their_end(kept: HostsUnderTes
 
 
 @pytest.mark.parametrize("name", ["local-00000000", "", "../hosts/x", "x" * 5_000, "ünï", "\0"])
-async def test_what_is_no_host_is_not_alive_and_cannot_be_ended(kept: HostsUnderTest, name: str) -> None:
-    hosts = kept.hosts
+async def test_what_is_no_host_is_not_alive_and_cannot_be_ended(hosts_under_test: HostsUnderTest, name: str) -> None:
+    hosts = hosts_under_test.hosts
     assert not await hosts.is_alive(name)
     assert not await hosts.is_dedicated(name)
     await hosts.interrupt(name)
     await hosts.kill(name)
 
 
-async def test_a_dedicated_host_is_interrupted_and_goes_on_until_it_is_killed(kept: HostsUnderTest) -> None:
-    hosts = kept.hosts
-    async with kept.host(is_dedicated=True) as host, kept.host(is_dedicated=True) as other:
+async def test_a_dedicated_host_is_interrupted_and_goes_on_until_it_is_killed(hosts_under_test: HostsUnderTest) -> None:
+    hosts = hosts_under_test.hosts
+    async with hosts_under_test.host(is_dedicated=True) as host, hosts_under_test.host(is_dedicated=True) as other:
         await hosts.interrupt(host.name)
         await until(lambda: host.is_interrupted, "the interruption")
         assert await hosts.is_alive(host.name)
@@ -80,13 +80,13 @@ async def test_a_dedicated_host_is_interrupted_and_goes_on_until_it_is_killed(ke
         await hosts.kill(host.name)
 
 
-async def test_a_host_that_others_need_cannot_be_ended(kept: HostsUnderTest) -> None:
-    hosts = kept.hosts
-    async with kept.host(is_dedicated=False) as host:
+async def test_a_host_that_others_need_cannot_be_ended(hosts_under_test: HostsUnderTest) -> None:
+    hosts = hosts_under_test.hosts
+    async with hosts_under_test.host(is_dedicated=False) as host:
         await hosts.interrupt(host.name)
         await hosts.kill(host.name)
         # Whoever comes after is ended for sure, so these had their time.
-        async with kept.host(is_dedicated=True) as other:
+        async with hosts_under_test.host(is_dedicated=True) as other:
             await hosts.kill(other.name)
             await until(lambda: other.is_killed, "the end of another")
         assert not host.is_interrupted

@@ -17,7 +17,7 @@ from tests.contract.test_queue import answer, dispatch, statuses
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import DatabaseLost, StoreError
 from shopfloor.limits import INTAKE_BYTES
-from shopfloor.ports import Order, QueuedRun
+from shopfloor.ports import ControlMessage, QueuedRun
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ class Logs:
     def __init__(self, runs: Collection[str] = ()) -> None:
         self._runs = runs
 
-    def has(self, entry: QueuedRun | Order) -> bool:
+    def has(self, entry: QueuedRun | ControlMessage) -> bool:
         return entry.run_id in self._runs
 
     def keyed(self) -> list[QueuedRun]:
@@ -89,7 +89,7 @@ async def test_a_deleted_run_does_not_come_back_with_the_intake(tmp_path: Path) 
     gone, stays = dispatch("gone"), dispatch("stays")
     await queue.dispatch(gone)
     await queue.dispatch(stays)
-    await store.bury(gone.run_id)
+    await store.add_tombstone(gone.run_id)
     await store.close()
     lose_database(tmp_path)
     queue, store = await opened(tmp_path)
@@ -308,7 +308,7 @@ async def test_a_lost_database_loses_no_pin(tmp_path: Path) -> None:
         await queue.dispatch(order)
         assert await store.pin(order.run_id, pinned=True)
     assert await store.pin(let_go.run_id, pinned=False)
-    await store.bury(deleted.run_id)
+    await store.add_tombstone(deleted.run_id)
     await store.close()
     lose_database(tmp_path)
     for _ in range(2):
@@ -340,7 +340,7 @@ async def test_content_that_only_one_connection_has_wrong_is_no_damage(tmp_path:
         if kept_wrong == "mark":
             assert await store.mark() == 38
         else:
-            assert await queue.claim_one(order.run_id, "h", instead_of="nobody") is None
+            assert await queue.claim_one(order.run_id, "h", previous_host="nobody") is None
         os.pwrite(file.fileno(), sound, offset)
         assert await queue.recover() == 0
         assert await queue.claim("h", 9) == [order]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.contract.storages import StorageUnderTest
-from tests.samples import RUN_ID, completed, said, started
+from tests.sample_events import RUN_ID, assistant_message, completed, started
 
 from shopfloor.adapters.local import LocalLogFeed, LocalLogs
 from shopfloor.errors import LogBusy
 from shopfloor.log import Entry, Reset, new_run_id
-from shopfloor.ports import LogFeed, LogNews, Logs
+from shopfloor.ports import LogFeed, Logs, LogUpdate
 from shopfloor.record import Storage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SF-38")]
@@ -27,7 +27,9 @@ async def write(logs: Logs, count: int, run_id: str | None = None) -> tuple[str,
     run_id = run_id or new_run_id()
     async with logs.open(run_id) as log:
         entries = [await log.append(started())] if not log.seq else []
-        return run_id, entries + [await log.append(said(str(one)), path="s") for one in range(count - len(entries))]
+        return run_id, entries + [
+            await log.append(assistant_message(str(one)), path="s") for one in range(count - len(entries))
+        ]
 
 
 async def test_every_run_that_has_begun_is_named_the_oldest_first(logs: Logs, feed: LogFeed) -> None:
@@ -54,33 +56,33 @@ async def test_news_are_the_events_after_each_place(logs: Logs, feed: LogFeed) -
     one, first = await write(logs, 4)
     other, second = await write(logs, 2)
     missing = new_run_id()
-    news = await feed.news({one: 1, other: 0, missing: 0}, limit=100)
-    assert news == {
-        one: LogNews(entries=first[1:]),
-        other: LogNews(entries=second),
-        missing: LogNews(is_missing=True),
+    updates = await feed.updates({one: 1, other: 0, missing: 0}, limit=100)
+    assert updates == {
+        one: LogUpdate(entries=first[1:]),
+        other: LogUpdate(entries=second),
+        missing: LogUpdate(is_missing=True),
     }
-    assert await feed.news({one: 4, other: 2}, limit=100) == {one: LogNews(), other: LogNews()}
+    assert await feed.updates({one: 4, other: 2}, limit=100) == {one: LogUpdate(), other: LogUpdate()}
     _, more = await write(logs, 1, other)
-    assert await feed.news({one: 4, other: 2}, limit=100) == {one: LogNews(), other: LogNews(entries=more)}
-    assert await feed.news({}, limit=100) == {}
+    assert await feed.updates({one: 4, other: 2}, limit=100) == {one: LogUpdate(), other: LogUpdate(entries=more)}
+    assert await feed.updates({}, limit=100) == {}
 
 
 async def test_news_say_whether_somebody_writes_the_log(logs: Logs, feed: LogFeed) -> None:
     async with logs.open(RUN_ID) as log:
-        assert await feed.news({RUN_ID: 0}, limit=9) == {RUN_ID: LogNews(is_written=True)}
+        assert await feed.updates({RUN_ID: 0}, limit=9) == {RUN_ID: LogUpdate(has_writer=True)}
         entry = await log.append(started())
-        assert await feed.news({RUN_ID: 0}, limit=9) == {RUN_ID: LogNews(entries=[entry], is_written=True)}
-        assert await feed.news({RUN_ID: 1}, limit=9) == {RUN_ID: LogNews(is_written=True)}
-    assert await feed.news({RUN_ID: 0}, limit=9) == {RUN_ID: LogNews(entries=[entry])}
-    assert await feed.news({RUN_ID: 1}, limit=9) == {RUN_ID: LogNews()}
+        assert await feed.updates({RUN_ID: 0}, limit=9) == {RUN_ID: LogUpdate(entries=[entry], has_writer=True)}
+        assert await feed.updates({RUN_ID: 1}, limit=9) == {RUN_ID: LogUpdate(has_writer=True)}
+    assert await feed.updates({RUN_ID: 0}, limit=9) == {RUN_ID: LogUpdate(entries=[entry])}
+    assert await feed.updates({RUN_ID: 1}, limit=9) == {RUN_ID: LogUpdate()}
 
 
 async def test_all_news_of_a_long_log_are_read_a_chunk_at_a_time(logs: Logs, feed: LogFeed) -> None:
     run_id, entries = await write(logs, 5_000)
     read: list[Entry] = []
     rounds = 0
-    while chunk := (await feed.news({run_id: len(read)}, limit=4_000))[run_id].entries:
+    while chunk := (await feed.updates({run_id: len(read)}, limit=4_000))[run_id].entries:
         read += chunk
         rounds += 1
     assert read == entries
@@ -92,11 +94,11 @@ async def test_runs_are_left_out_once_there_are_enough_events(logs: Logs, feed: 
     places = dict.fromkeys(logs_of, 0)
     seen: dict[str, list[Entry]] = {run_id: [] for run_id in logs_of}
     rounds = 0
-    while news := {run_id: one for run_id, one in (await feed.news(places, limit=15)).items() if one.entries}:
+    while updates := {run_id: one for run_id, one in (await feed.updates(places, limit=15)).items() if one.entries}:
         # Enough, and about as many: a log more than that at most.
-        assert 15 <= sum(len(one.entries) for one in news.values()) <= 25 or len(news) == len(places)
+        assert 15 <= sum(len(one.entries) for one in updates.values()) <= 25 or len(updates) == len(places)
         rounds += 1
-        for run_id, one in news.items():
+        for run_id, one in updates.items():
             seen[run_id] += one.entries
             # Who has been read goes to the end of the line.
             del places[run_id]
@@ -106,48 +108,48 @@ async def test_runs_are_left_out_once_there_are_enough_events(logs: Logs, feed: 
 
 
 async def test_a_log_that_ends_before_the_place_says_where_it_ends(
-    kept: StorageUnderTest, logs: Logs, feed: LogFeed
+    storage_under_test: StorageUnderTest, logs: Logs, feed: LogFeed
 ) -> None:
     _, entries = await write(logs, 5, RUN_ID)
-    kept.lose_end(RUN_ID, 3)
-    assert await feed.news({RUN_ID: 5}, limit=9) == {RUN_ID: LogNews(reset=Reset(3))}
-    assert await feed.news({RUN_ID: 3}, limit=9) == {RUN_ID: LogNews()}
-    assert await feed.news({RUN_ID: 1}, limit=9) == {RUN_ID: LogNews(entries=entries[1:3])}
-    kept.lose_end(RUN_ID, 0)
-    assert await feed.news({RUN_ID: 5}, limit=9) == {RUN_ID: LogNews(reset=Reset(0))}
-    assert await feed.news({RUN_ID: 0}, limit=9) == {RUN_ID: LogNews()}
+    storage_under_test.truncate_log(RUN_ID, 3)
+    assert await feed.updates({RUN_ID: 5}, limit=9) == {RUN_ID: LogUpdate(reset=Reset(3))}
+    assert await feed.updates({RUN_ID: 3}, limit=9) == {RUN_ID: LogUpdate()}
+    assert await feed.updates({RUN_ID: 1}, limit=9) == {RUN_ID: LogUpdate(entries=entries[1:3])}
+    storage_under_test.truncate_log(RUN_ID, 0)
+    assert await feed.updates({RUN_ID: 5}, limit=9) == {RUN_ID: LogUpdate(reset=Reset(0))}
+    assert await feed.updates({RUN_ID: 0}, limit=9) == {RUN_ID: LogUpdate()}
 
 
 async def test_a_log_that_was_deleted_is_missing_wherever_its_views_are(logs: Logs, feed: LogFeed) -> None:
     await write(logs, 3, RUN_ID)
     await logs.delete(RUN_ID)
     for seq in (0, 3):
-        assert await feed.news({RUN_ID: seq}, limit=9) == {RUN_ID: LogNews(is_missing=True)}
+        assert await feed.updates({RUN_ID: seq}, limit=9) == {RUN_ID: LogUpdate(is_missing=True)}
 
 
 # Openings
 
 
 async def test_runs_are_named_whose_logs_were_opened_or_deleted_after_a_mark(logs: Logs, feed: LogFeed) -> None:
-    assert (await feed.opened(0))[0] == []
+    assert (await feed.opened_logs(0))[0] == []
     one, _ = await write(logs, 1)
-    named, first = await feed.opened(0)
+    named, first = await feed.opened_logs(0)
     assert set(named) == {one}
     assert first > 0
     async with logs.open(RUN_ID):
         # From its opening on, before there is an event.
-        named, second = await feed.opened(first)
+        named, second = await feed.opened_logs(first)
         assert set(named) == {RUN_ID}
-    assert set((await feed.opened(0))[0]) == {one, RUN_ID}
-    assert await feed.opened(second) == ([], second)
+    assert set((await feed.opened_logs(0))[0]) == {one, RUN_ID}
+    assert await feed.opened_logs(second) == ([], second)
     await write(logs, 1, one)
-    named, third = await feed.opened(second)
+    named, third = await feed.opened_logs(second)
     assert set(named) == {one}
     await logs.delete(RUN_ID)
     # Its row is still to be deleted: nobody is told yet.
-    assert await feed.opened(third) == ([], third)
+    assert await feed.opened_logs(third) == ([], third)
     await logs.announce_deletion(RUN_ID)
-    named, fourth = await feed.opened(third)
+    named, fourth = await feed.opened_logs(third)
     assert set(named) == {RUN_ID}
     assert 0 < first < second < third < fourth
 
@@ -156,16 +158,16 @@ async def test_a_run_whose_deletion_is_announced_is_named_also_where_it_never_ha
     logs: Logs, feed: LogFeed
 ) -> None:
     await logs.announce_deletion(RUN_ID)
-    assert set((await feed.opened(0))[0]) == {RUN_ID}
+    assert set((await feed.opened_logs(0))[0]) == {RUN_ID}
 
 
 async def test_a_run_is_there_when_it_is_named(logs: Logs, feed: LogFeed) -> None:
     mark = 0
     for _ in range(20):
         async with logs.open(new_run_id()) as log:
-            named, mark = await feed.opened(mark)
+            named, mark = await feed.opened_logs(mark)
             assert set(named) == {log.run_id}
-            assert await feed.news({log.run_id: 0}, limit=9) == {log.run_id: LogNews(is_written=True)}
+            assert await feed.updates({log.run_id: 0}, limit=9) == {log.run_id: LogUpdate(has_writer=True)}
 
 
 async def test_a_log_that_somebody_was_refused_is_still_being_written(logs: Logs, feed: LogFeed) -> None:
@@ -174,50 +176,50 @@ async def test_a_log_that_somebody_was_refused_is_still_being_written(logs: Logs
         with pytest.raises(LogBusy):
             async with logs.open(RUN_ID):
                 pass
-        assert await feed.news({RUN_ID: 0}, limit=9) == {RUN_ID: LogNews(entries=[entry], is_written=True)}
+        assert await feed.updates({RUN_ID: 0}, limit=9) == {RUN_ID: LogUpdate(entries=[entry], has_writer=True)}
 
 
 async def test_after_a_mark_that_no_feed_of_this_storage_gave_every_run_is_named(logs: Logs, feed: LogFeed) -> None:
     runs = {(await write(logs, 1))[0] for _ in range(3)}
-    _, mark = await feed.opened(0)
-    named, again = await feed.opened(mark + 1_000_000)
+    _, mark = await feed.opened_logs(0)
+    named, again = await feed.opened_logs(mark + 1_000_000)
     assert (set(named), again) == (runs, mark)
 
 
 async def test_what_was_taken_up_can_be_forgotten(logs: Logs, feed: LogFeed) -> None:
     for _ in range(3):
         await write(logs, 1)
-    _, mark = await feed.opened(0)
-    mark = await feed.forget_opened(mark)
+    _, mark = await feed.opened_logs(0)
+    mark = await feed.forget_opened_logs(mark)
     assert mark > 0
-    assert await feed.opened(mark) == ([], mark)
-    assert (await feed.opened(0))[0] == []
+    assert await feed.opened_logs(mark) == ([], mark)
+    assert (await feed.opened_logs(0))[0] == []
     run_id, _ = await write(logs, 1)
-    named, after = await feed.opened(mark)
+    named, after = await feed.opened_logs(mark)
     assert set(named) == {run_id}
     assert after > mark
 
 
 async def test_nothing_is_forgotten_that_came_after_the_mark(logs: Logs, feed: LogFeed) -> None:
     await write(logs, 1)
-    _, mark = await feed.opened(0)
+    _, mark = await feed.opened_logs(0)
     late, _ = await write(logs, 1)
-    mark = await feed.forget_opened(mark)
-    named, mark = await feed.opened(mark)
+    mark = await feed.forget_opened_logs(mark)
+    named, mark = await feed.opened_logs(mark)
     assert late in named
-    assert await feed.forget_opened(mark) > 0
+    assert await feed.forget_opened_logs(mark) > 0
 
 
 async def test_there_is_nothing_to_forget_where_nothing_was_opened(feed: LogFeed) -> None:
-    _, mark = await feed.opened(0)
-    assert (await feed.opened(await feed.forget_opened(mark)))[0] == []
+    _, mark = await feed.opened_logs(0)
+    assert (await feed.opened_logs(await feed.forget_opened_logs(mark)))[0] == []
 
 
 async def test_an_outcome_is_news_like_any_event(logs: Logs, feed: LogFeed) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
         outcome = await log.append(completed())
-    assert await feed.news({RUN_ID: 1}, limit=9) == {RUN_ID: LogNews(entries=[outcome])}
+    assert await feed.updates({RUN_ID: 1}, limit=9) == {RUN_ID: LogUpdate(entries=[outcome])}
 
 
 # The files
@@ -228,4 +230,4 @@ async def test_a_log_that_cannot_be_read_is_left_out_and_the_others_are_not(tmp_
     feed = LocalLogFeed(storage)
     run_id, entries = await write(LocalLogs(storage), 2)
     storage.log_path(RUN_ID).mkdir()
-    assert await feed.news({RUN_ID: 0, run_id: 0}, limit=9) == {run_id: LogNews(entries=entries)}
+    assert await feed.updates({RUN_ID: 0, run_id: 0}, limit=9) == {run_id: LogUpdate(entries=entries)}

@@ -12,13 +12,13 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from tests.contract.storages import PATIENCE, StorageUnderTest
-from tests.samples import PARENT_ID, RUN_ID, completed, said, started
+from tests.contract.storages import TIMEOUT_SECONDS, StorageUnderTest
+from tests.sample_events import PARENT_ID, RUN_ID, assistant_message, completed, started
 
-from shopfloor.adapters.bus import LiveBus
+from shopfloor.adapters.bus import InProcessBus
 from shopfloor.errors import RunNotFound
 from shopfloor.log import AssistantMessage, Delta, Entry, Masking, Reset, TextBlock, new_run_id
-from shopfloor.ports import Log, LogReader, Logs, Subscription, child_towards, parent_of
+from shopfloor.ports import Log, LogReader, Logs, Subscription, child_on_path_to, parent_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SF-38")]
 
@@ -35,7 +35,7 @@ async def write(logs: Logs, count: int, run_id: str = RUN_ID, *, ends: bool = Fa
     async with logs.open(run_id) as log:
         entries = [await log.append(started())]
         for number in range(2, count + 1 - ends):
-            entries.append(await log.append(said(f"event {number}"), path="s"))
+            entries.append(await log.append(assistant_message(f"event {number}"), path="s"))
         return [*entries, await log.append(completed())] if ends else entries
 
 
@@ -76,10 +76,10 @@ async def test_a_page_of_what_is_being_written_has_what_was_acknowledged(logs: L
 
 
 async def test_a_log_that_has_lost_its_end_has_pages_up_to_there(
-    kept: StorageUnderTest, logs: Logs, reader: LogReader
+    storage_under_test: StorageUnderTest, logs: Logs, reader: LogReader
 ) -> None:
     entries = await write(logs, 6)
-    kept.lose_end(RUN_ID, 4)
+    storage_under_test.truncate_log(RUN_ID, 4)
     assert await reader.page(RUN_ID, limit=99) == entries[:4]
     assert await reader.page(RUN_ID, after=3, limit=99) == entries[3:4]
     assert await reader.page(RUN_ID, after=5, limit=99) == []
@@ -97,8 +97,8 @@ async def test_the_family_of_a_run_is_read_from_its_logs(logs: Logs, reader: Log
         child,
         None,
     ]
-    assert await child_towards(reader, PARENT_ID, below) == child
-    assert await child_towards(reader, below, PARENT_ID) is None
+    assert await child_on_path_to(reader, PARENT_ID, below) == child
+    assert await child_on_path_to(reader, below, PARENT_ID) is None
 
 
 # Who writes
@@ -114,29 +114,29 @@ async def test_a_log_is_there_from_its_first_opening_until_it_is_deleted(logs: L
 
 
 async def test_a_log_is_written_while_somebody_has_it_open(logs: Logs, reader: LogReader) -> None:
-    assert not await reader.is_written(RUN_ID)
+    assert not await reader.has_writer(RUN_ID)
     for attempt in (1, 2):
         async with logs.open(RUN_ID) as log:
-            assert await reader.is_written(RUN_ID)
+            assert await reader.has_writer(RUN_ID)
             await log.append(started(attempt))
-            assert await reader.is_written(RUN_ID)
-        assert not await reader.is_written(RUN_ID)
+            assert await reader.has_writer(RUN_ID)
+        assert not await reader.has_writer(RUN_ID)
 
 
 async def test_a_run_is_attended_while_its_log_is_written_or_its_host_is_alive(
-    kept: StorageUnderTest, logs: Logs, reader: LogReader
+    storage_under_test: StorageUnderTest, logs: Logs, reader: LogReader
 ) -> None:
-    assert not await reader.is_attended(RUN_ID, None)
+    assert not await reader.has_active_host(RUN_ID, None)
     async with logs.open(RUN_ID):
-        assert await reader.is_attended(RUN_ID, None)
-        assert await reader.is_attended(RUN_ID, "gone-1")
-    async with kept.host(is_dedicated=False) as host:
-        assert await reader.is_attended(RUN_ID, host.name)
-        assert not await reader.is_attended(RUN_ID, "gone-1")
-        assert not await reader.is_attended(RUN_ID, None)
+        assert await reader.has_active_host(RUN_ID, None)
+        assert await reader.has_active_host(RUN_ID, "gone-1")
+    async with storage_under_test.host(is_dedicated=False) as host:
+        assert await reader.has_active_host(RUN_ID, host.name)
+        assert not await reader.has_active_host(RUN_ID, "gone-1")
+        assert not await reader.has_active_host(RUN_ID, None)
     # A log can name anything as its host.
     for name in (host.name, "", "../x", "x" * 5_000, "\0"):
-        assert not await reader.is_attended(RUN_ID, name)
+        assert not await reader.has_active_host(RUN_ID, name)
 
 
 # Batches and copies
@@ -146,7 +146,7 @@ async def test_batches_have_every_event_once_and_in_order(logs: Logs, reader: Lo
     async with logs.open(RUN_ID) as log:
         entries = [await log.append(started())]
         for number in range(2, 3_000):
-            entries.append(await log.append(said("x" * 200), path="s", iteration=number))
+            entries.append(await log.append(assistant_message("x" * 200), path="s", iteration=number))
     for after in (0, 1, 1_500, 2_998, 2_999, 9_999):
         batches = [batch async for batch in reader.batches(RUN_ID, after=after)]
         assert [entry for batch in batches for entry in batch] == entries[after:]
@@ -164,9 +164,9 @@ async def test_a_copy_has_the_bytes_of_the_log_at_one_moment(logs: Logs, reader:
     assert await reader.copy(RUN_ID) is None
     async with logs.open(RUN_ID) as log:
         empty = await reader.copy(RUN_ID)
-        entries = [await log.append(started()), await log.append(said("x" * 1_000_000), path="s")]
+        entries = [await log.append(started()), await log.append(assistant_message("x" * 1_000_000), path="s")]
         copy = await reader.copy(RUN_ID)
-        await log.append(said("later"), path="s")
+        await log.append(assistant_message("later"), path="s")
     assert empty is not None
     assert (empty.size, [piece async for piece in empty.pieces()]) == (0, [])
     assert copy is not None
@@ -201,7 +201,7 @@ class Following:
         """How many batches were empty."""
 
     async def until(self, done: Callable[[], bool]) -> None:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             while not done():
                 batch = await anext(self._batches)
                 self.quiet += not batch
@@ -218,19 +218,22 @@ class Following:
 
     async def rest(self) -> list[Any]:
         """All that it was given, once it has come to its end."""
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             async for batch in self._batches:
                 self.got += map(shown, batch)
         return self.got
 
 
-@pytest.mark.parametrize("patient", [False, True], ids=["", "patient"])
+@pytest.mark.parametrize("wait_for_writer", [False, True], ids=["", "wait_for_writer"])
 async def test_a_log_that_has_ended_is_given_whole_and_that_is_the_end(
-    logs: Logs, reader: LogReader, patient: bool
+    logs: Logs, reader: LogReader, wait_for_writer: bool
 ) -> None:
     await write(logs, 5, ends=True)
     for after in range(6):
-        assert await Following(reader.follow(RUN_ID, after=after, patient=patient)).rest() == [1, 2, 3, 4, 5][after:]
+        assert (
+            await Following(reader.follow(RUN_ID, after=after, wait_for_writer=wait_for_writer)).rest()
+            == [1, 2, 3, 4, 5][after:]
+        )
 
 
 async def test_what_nobody_writes_any_more_is_given_up_to_its_end(logs: Logs, reader: LogReader) -> None:
@@ -250,7 +253,7 @@ async def test_events_come_as_they_are_written_and_the_outcome_is_the_end(logs: 
         following, late = Following(reader.follow(RUN_ID)), Following(reader.follow(RUN_ID, after=6))
         for number in range(2, 12):
             await following.has(*range(1, number))
-            await log.append(said(str(number)), path="s")
+            await log.append(assistant_message(str(number)), path="s")
             if number % 3 == 0:
                 await following.is_quiet()
         await log.append(completed())
@@ -272,25 +275,25 @@ async def test_following_ends_when_whoever_wrote_is_gone_without_an_outcome(logs
     async def follow() -> None:
         got.extend(await Following(reader.follow(RUN_ID)).rest())
 
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(TIMEOUT_SECONDS):
         async with anyio.create_task_group() as tasks, logs.open(RUN_ID) as log:
             await log.append(started())
             tasks.start_soon(follow)
             await anyio.sleep(0.05)
-            await log.append(said("the last"), path="s")
+            await log.append(assistant_message("the last"), path="s")
     assert got == [1, 2]
 
 
 async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with_it(
-    kept: StorageUnderTest, reader: LogReader
+    storage_under_test: StorageUnderTest, reader: LogReader
 ) -> None:
-    following = Following(reader.follow(RUN_ID, deltas=True, patient=True))
+    following = Following(reader.follow(RUN_ID, deltas=True, wait_for_writer=True))
     await following.is_quiet()
-    async with kept.logs().open(RUN_ID) as log:
+    async with storage_under_test.logs().open(RUN_ID) as log:
         await log.append(started())
         await following.has(1)
     await following.is_quiet()
-    async with kept.logs().open(RUN_ID) as log:
+    async with storage_under_test.logs().open(RUN_ID) as log:
         await log.append(started(2))
         log.publish_delta(piece(2, "again"))
         await following.has(1, 2, "again")
@@ -300,7 +303,7 @@ async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with
 
 async def test_a_patient_follower_does_not_wait_for_a_log_that_is_deleted(logs: Logs, reader: LogReader) -> None:
     await write(logs, 2)
-    following = Following(reader.follow(RUN_ID, patient=True))
+    following = Following(reader.follow(RUN_ID, wait_for_writer=True))
     await following.has(1, 2)
     await logs.delete(RUN_ID)
     assert await following.rest() == [1, 2]
@@ -308,17 +311,17 @@ async def test_a_patient_follower_does_not_wait_for_a_log_that_is_deleted(logs: 
 
 @pytest.mark.parametrize("after", [2, 5], ids=["live", "from the start"])
 async def test_a_follower_of_a_log_that_has_lost_its_end_is_told_and_goes_on_from_there(
-    kept: StorageUnderTest, logs: Logs, reader: LogReader, after: int
+    storage_under_test: StorageUnderTest, logs: Logs, reader: LogReader, after: int
 ) -> None:
     entries = await write(logs, 5)
-    following = Following(reader.follow(RUN_ID, after=after, patient=True))
+    following = Following(reader.follow(RUN_ID, after=after, wait_for_writer=True))
     if after == 2:
         await following.has(3, 4, 5)
     given = list(following.got)
-    kept.lose_end(RUN_ID, 3)
+    storage_under_test.truncate_log(RUN_ID, 3)
     await following.has(*given, Reset(3))
     async with logs.open(RUN_ID) as log:
-        again = await log.append(said("again"), path="s")
+        again = await log.append(assistant_message("again"), path="s")
         assert again != entries[3]
         await log.append(completed())
     assert await following.rest() == [*given, Reset(3), 4, 5]
@@ -332,7 +335,7 @@ async def test_events_that_come_faster_than_they_are_read_all_come_and_none_twic
         following = Following(reader.follow(RUN_ID, deltas=True))
         await following.has(1)
         for number in range(2, 2_000):
-            await log.append(said(str(number)), path="s")
+            await log.append(assistant_message(str(number)), path="s")
         await log.append(completed())
     assert await following.rest() == list(range(1, 2_001))
 
@@ -343,8 +346,8 @@ async def test_followers_in_several_threads_all_get_everything_in_order(logs: Lo
 
     async def follow(number: int) -> None:
         got[number] = []
-        with anyio.fail_after(2 * PATIENCE):
-            async for batch in reader.follow(RUN_ID, deltas=number > 0, patient=True):
+        with anyio.fail_after(2 * TIMEOUT_SECONDS):
+            async for batch in reader.follow(RUN_ID, deltas=number > 0, wait_for_writer=True):
                 got[number] += batch
 
     threads = [threading.Thread(target=anyio.run, args=(follow, number)) for number in range(4)]
@@ -415,8 +418,10 @@ async def test_pieces_are_not_stored(logs: Logs, reader: LogReader) -> None:
     assert b"Hel" not in b"".join([data async for data in copy.pieces()])
 
 
-async def test_where_something_is_masked_no_pieces_are_given(kept: StorageUnderTest, reader: LogReader) -> None:
-    async with kept.logs(mask=Masking(["hunter22"])).open(RUN_ID) as log:
+async def test_where_something_is_masked_no_pieces_are_given(
+    storage_under_test: StorageUnderTest, reader: LogReader
+) -> None:
+    async with storage_under_test.logs(mask=Masking(["hunter22"])).open(RUN_ID) as log:
         await log.append(started())
         following = Following(reader.follow(RUN_ID, deltas=True))
         await following.has(1)
@@ -428,10 +433,10 @@ async def test_where_something_is_masked_no_pieces_are_given(kept: StorageUnderT
 
 
 async def test_a_follower_that_leaves_leaves_nothing_behind(
-    kept: StorageUnderTest, logs: Logs, monkeypatch: pytest.MonkeyPatch
+    storage_under_test: StorageUnderTest, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscriptions: list[Subscription] = []
-    subscribe = kept.bus.subscribe
+    subscribe = storage_under_test.bus.subscribe
 
     @contextmanager
     def remembered(run_id: str, *, deltas: bool = False) -> Generator[Subscription]:
@@ -439,28 +444,28 @@ async def test_a_follower_that_leaves_leaves_nothing_behind(
             subscriptions.append(live)
             yield live
 
-    monkeypatch.setattr(kept.bus, "subscribe", remembered)
+    monkeypatch.setattr(storage_under_test.bus, "subscribe", remembered)
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        batches = kept.reader.follow(RUN_ID, deltas=True)
+        batches = storage_under_test.reader.follow(RUN_ID, deltas=True)
         async with aclosing(batches):  # type: ignore[type-var]
             await anext(batches)
         (left,) = subscriptions
         left.drain()
         log.publish_delta(piece(1, "nobody"))
-        await log.append(said("nobody"), path="s")
+        await log.append(assistant_message("nobody"), path="s")
         # Twice: after a notification the first is empty.
         assert [left.drain(), left.drain()] == [[], []]
 
 
-async def test_a_follower_gets_what_a_writer_publishes_on_another_bus(kept: StorageUnderTest) -> None:
+async def test_a_follower_gets_what_a_writer_publishes_on_another_bus(storage_under_test: StorageUnderTest) -> None:
     """As a process on another machine does."""
-    async with kept.logs(bus=LiveBus()).open(RUN_ID) as log:
+    async with storage_under_test.logs(bus=InProcessBus()).open(RUN_ID) as log:
         await log.append(started())
-        following = Following(kept.reader.follow(RUN_ID))
+        following = Following(storage_under_test.reader.follow(RUN_ID))
         await following.has(1)
         await following.is_quiet()
-        await log.append(said("x"), path="s")
+        await log.append(assistant_message("x"), path="s")
         await following.has(1, 2)
         await following.is_quiet()
         await log.append(completed())

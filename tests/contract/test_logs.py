@@ -14,9 +14,19 @@ import anyio.to_thread
 import msgspec
 import pytest
 from tests.contract.storages import StorageUnderTest
-from tests.samples import CHILD_ID, PARENT_ID, PAYLOADS, RUN_ID, called, completed, place_of, said, started
+from tests.sample_events import (
+    CHILD_ID,
+    PARENT_ID,
+    PAYLOADS,
+    RUN_ID,
+    assistant_message,
+    completed,
+    location_of,
+    started,
+    tool_call,
+)
 
-from shopfloor.adapters.bus import LiveBus
+from shopfloor.adapters.bus import InProcessBus
 from shopfloor.adapters.local import LocalLogs
 from shopfloor.errors import InvalidEvent, InvalidRunId, LogBusy, LogClosed, RunEnded, StorageError
 from shopfloor.log import MASK, Entry, Event, Line, Masking, Payload, Status, UserMessage, decode, encode, new_run_id
@@ -50,7 +60,7 @@ async def events(reader: LogReader, run_id: str = RUN_ID) -> list[Event]:
 async def begin(log: Log, *texts: str) -> None:
     await log.append(started())
     for text in texts:
-        await log.append(said(text), path="s")
+        await log.append(assistant_message(text), path="s")
 
 
 # Events
@@ -64,7 +74,7 @@ async def test_a_new_log_is_there_and_empty(log: Log, reader: LogReader) -> None
 async def test_an_event_can_be_read_as_it_was_acknowledged_when_append_returns(log: Log, reader: LogReader) -> None:
     acknowledged = [await log.append(started())]
     for number in range(2, 30):
-        acknowledged.append(await log.append(said(str(number)), path=f"s.{number}", iteration=number))
+        acknowledged.append(await log.append(assistant_message(str(number)), path=f"s.{number}", iteration=number))
         assert log.seq == number
         assert await reader.page(RUN_ID, limit=99) == acknowledged
     assert [entry.seq for entry in acknowledged] == list(range(1, 30))
@@ -77,7 +87,7 @@ async def test_every_kind_of_event_is_stored_as_it_was_given_and_as_the_format_w
     payload = PAYLOADS[name]
     if name != "run.started":
         await log.append(started())
-    entry = await log.append(payload, **place_of(payload))
+    entry = await log.append(payload, **location_of(payload))
     event = decode(entry.raw, entry.type)
     assert (event.payload, event.problems, entry.type) == (payload, (), name)
     line = Line(**{field: getattr(event, field) for field in Line.__struct_fields__})
@@ -87,20 +97,23 @@ async def test_every_kind_of_event_is_stored_as_it_was_given_and_as_the_format_w
 
 async def test_text_that_utf8_cannot_carry_is_stored_with_replacement_characters(log: Log, reader: LogReader) -> None:
     await log.append(started())
-    await log.append(said("half a pair: \ud83d."), path="s")
+    await log.append(assistant_message("half a pair: \ud83d."), path="s")
     (_, event) = await events(reader)
-    assert event.payload == said("half a pair: \ufffd.")
+    assert event.payload == assistant_message("half a pair: \ufffd.")
 
 
 async def test_a_large_event_is_stored_whole(log: Log, reader: LogReader) -> None:
     await begin(log, "x" * 3_000_000, "after")
-    assert [event.payload for event in await events(reader)][1:] == [said("x" * 3_000_000), said("after")]
+    assert [event.payload for event in await events(reader)][1:] == [
+        assistant_message("x" * 3_000_000),
+        assistant_message("after"),
+    ]
 
 
 @pytest.mark.parametrize("payload", [payload for name, payload in PAYLOADS.items() if name != "run.started"])
 async def test_a_log_begins_with_run_started(log: Log, reader: LogReader, payload: Payload) -> None:
     with pytest.raises(InvalidEvent, match=r"begins with run\.started"):
-        await log.append(payload, **place_of(payload))
+        await log.append(payload, **location_of(payload))
     assert (log.seq, await reader.page(RUN_ID, limit=9)) == (0, [])
     await log.append(started())
     assert log.seq == 1
@@ -109,39 +122,39 @@ async def test_a_log_begins_with_run_started(log: Log, reader: LogReader, payloa
 @pytest.mark.parametrize(
     ("payload", "place"),
     [
-        pytest.param(said("x"), {"path": "s", "iteration": -1}, id="iteration"),
-        pytest.param(said("x"), {"path": "s", "child_run_id": CHILD_ID}, id="link"),
+        pytest.param(assistant_message("x"), {"path": "s", "iteration": -1}, id="iteration"),
+        pytest.param(assistant_message("x"), {"path": "s", "child_run_id": CHILD_ID}, id="link"),
         pytest.param(PAYLOADS["step.call_workflow.started"], {"path": "s"}, id="no link"),
         pytest.param(PAYLOADS["step.started"], {}, id="no path"),
-        pytest.param(called(object()), {"path": "s"}, id="not JSON"),
+        pytest.param(tool_call(object()), {"path": "s"}, id="not JSON"),
         pytest.param(completed("lost"), {}, id="status"),  # type: ignore[arg-type]
         pytest.param(UnknownKind(blocks=[]), {"path": "s"}, id="kind"),
     ],
 )
 async def test_an_event_that_is_refused_uses_up_no_seq_and_nobody_sees_it(
-    kept: StorageUnderTest, log: Log, payload: Any, place: dict[str, Any]
+    storage_under_test: StorageUnderTest, log: Log, payload: Any, place: dict[str, Any]
 ) -> None:
     await log.append(started())
-    with kept.bus.subscribe(RUN_ID) as live:
+    with storage_under_test.bus.subscribe(RUN_ID) as live:
         with pytest.raises(InvalidEvent):
             await log.append(payload, **place)
         assert live.drain() == []
-        entry = await log.append(said("next"), path="s")
+        entry = await log.append(assistant_message("next"), path="s")
     assert entry.seq == log.seq == 2
-    assert len(await events(kept.reader)) == 2
+    assert len(await events(storage_under_test.reader)) == 2
 
 
-async def test_an_event_is_published_after_it_is_stored(kept: StorageUnderTest) -> None:
+async def test_an_event_is_published_after_it_is_stored(storage_under_test: StorageUnderTest) -> None:
     found: list[tuple[Entry, list[Entry]]] = []
 
-    class LookingBus(LiveBus):
+    class LookingBus(InProcessBus):
         def publish(self, run_id: str, entry: Entry) -> None:
-            found.append((entry, kept.stored(run_id)))
+            found.append((entry, storage_under_test.stored(run_id)))
 
-    async with kept.logs(bus=LookingBus()).open(RUN_ID) as log:
+    async with storage_under_test.logs(bus=LookingBus()).open(RUN_ID) as log:
         first = await log.append(started())
-        second = await log.append(said("x"), path="s")
-        third = log.append_now(called({}))
+        second = await log.append(assistant_message("x"), path="s")
+        third = log.append_now(tool_call({}))
         last = await log.append(completed())
     acknowledged = [first, second, third, last]
     assert found == [(entry, acknowledged[: entry.seq]) for entry in acknowledged]
@@ -153,9 +166,9 @@ async def test_an_event_is_published_after_it_is_stored(kept: StorageUnderTest) 
 async def test_times_never_run_backwards_and_no_clock_is_trusted_beyond_reason(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started(), at=EARLY)
-        await log.append(said("ahead"), path="s", at=LATE)
-        await log.append(said("behind"), path="s", at=EARLY)
-        await log.append(said("our own"), path="s")
+        await log.append(assistant_message("ahead"), path="s", at=LATE)
+        await log.append(assistant_message("behind"), path="s", at=EARLY)
+        await log.append(assistant_message("our own"), path="s")
     async with logs.open(RUN_ID) as log:
         await log.append(started(2))
     got = await events(reader)
@@ -178,7 +191,7 @@ async def test_nothing_follows_the_outcome_not_even_once_the_log_is_opened_again
         await begin(log)
         await log.append(completed(status))
         with pytest.raises(RunEnded):
-            await log.append(said("more"), path="s")
+            await log.append(assistant_message("more"), path="s")
     async with logs.open(RUN_ID) as log:
         for payload in (started(2), completed(status)):
             with pytest.raises(RunEnded):
@@ -192,7 +205,7 @@ async def test_what_was_appended_is_durable_once_that_is_asked_for_and_an_outcom
     await begin(log, "one", "two")
     await log.make_durable()
     assert log.is_durable
-    await log.append(said("three"), path="s")
+    await log.append(assistant_message("three"), path="s")
     await log.append(completed())
     assert log.is_durable
 
@@ -200,19 +213,19 @@ async def test_what_was_appended_is_durable_once_that_is_asked_for_and_an_outcom
 # One writer
 
 
-async def test_a_log_has_one_writer(kept: StorageUnderTest, logs: Logs) -> None:
+async def test_a_log_has_one_writer(storage_under_test: StorageUnderTest, logs: Logs) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        for others in (logs, kept.logs()):
+        for others in (logs, storage_under_test.logs()):
             with pytest.raises(LogBusy) as refused:
                 async with others.open(RUN_ID):
                     pass
             assert refused.value.hint
         # Whoever was refused has changed nothing, and other runs are none of its business.
-        await log.append(said("still ours"), path="s")
-        async with kept.logs().open(new_run_id()) as other:
+        await log.append(assistant_message("still ours"), path="s")
+        async with storage_under_test.logs().open(new_run_id()) as other:
             await other.append(started())
-    async with kept.logs().open(RUN_ID) as log:
+    async with storage_under_test.logs().open(RUN_ID) as log:
         assert log.seq == 2
         await log.append(completed())
 
@@ -224,20 +237,22 @@ async def test_a_log_is_closed_also_by_an_error(logs: Logs, reader: LogReader) -
             await log.append(started())
             raise ZeroDivisionError
     assert log is not None
-    assert not await reader.is_written(RUN_ID)
+    assert not await reader.has_writer(RUN_ID)
     with pytest.raises(LogClosed):
-        await log.append(said("late"), path="s")
+        await log.append(assistant_message("late"), path="s")
     with pytest.raises(LogClosed):
         log.append_now(completed())
     assert len(await events(reader)) == 1
 
 
-async def test_a_log_that_is_opened_again_goes_on_where_it_was(kept: StorageUnderTest, reader: LogReader) -> None:
+async def test_a_log_that_is_opened_again_goes_on_where_it_was(
+    storage_under_test: StorageUnderTest, reader: LogReader
+) -> None:
     for attempt in range(1, 5):
-        async with kept.logs().open(RUN_ID) as log:
+        async with storage_under_test.logs().open(RUN_ID) as log:
             assert log.seq == 2 * (attempt - 1)
             await log.append(started(attempt))
-            await log.append(said(str(attempt)), path="s")
+            await log.append(assistant_message(str(attempt)), path="s")
     assert [event.seq for event in await events(reader)] == list(range(1, 9))
 
 
@@ -246,13 +261,13 @@ async def test_tasks_and_threads_that_append_at_once_leave_whole_events_and_no_g
 
     async def task(name: int) -> None:
         for number in range(20):
-            await log.append(said(f"{name}:{number}"), path="s")
+            await log.append(assistant_message(f"{name}:{number}"), path="s")
             if number % 5 == 0:
                 await anyio.lowlevel.checkpoint()
 
     def thread(name: int) -> None:
         for number in range(20):
-            log.append_now(said(f"{name}:{number}"))
+            log.append_now(assistant_message(f"{name}:{number}"))
 
     threads = [threading.Thread(target=thread, args=(name,)) for name in range(4)]
     for one in threads:
@@ -302,27 +317,29 @@ async def test_only_a_run_id_names_a_run_or_its_parent(logs: Logs, reader: LogRe
         with pytest.raises(InvalidRunId):
             async with logs.open(RUN_ID, parent_run_id=bad):
                 pass
-        assert not await reader.is_written(RUN_ID)
+        assert not await reader.has_writer(RUN_ID)
 
 
 # Masking
 
 
-async def test_a_secret_is_in_no_event_that_is_stored_acknowledged_or_published(kept: StorageUnderTest) -> None:
+async def test_a_secret_is_in_no_event_that_is_stored_acknowledged_or_published(
+    storage_under_test: StorageUnderTest,
+) -> None:
     mask = Masking(["hunter22"])
-    logs = kept.logs(mask=mask)
+    logs = storage_under_test.logs(mask=mask)
     async with logs.open(RUN_ID) as log:
         assert log.mask is mask
-        with kept.bus.subscribe(RUN_ID) as live:
+        with storage_under_test.bus.subscribe(RUN_ID) as live:
             await log.append(started())
-            entry = await log.append(said("it is hunter22."), path="s")
-            log.append_now(called({"hunter22": ["hunter22"]}))
+            entry = await log.append(assistant_message("it is hunter22."), path="s")
+            log.append_now(tool_call({"hunter22": ["hunter22"]}))
             published = live.drain()
-    stored = await kept.reader.page(RUN_ID, limit=9)
+    stored = await storage_under_test.reader.page(RUN_ID, limit=9)
     assert stored is not None
     assert stored == published
     assert stored[1] == entry
-    assert decode(entry.raw).payload == said(f"it is {MASK}.")
+    assert decode(entry.raw).payload == assistant_message(f"it is {MASK}.")
     assert not any(b"hunter22" in one.raw for one in stored)
     assert logs.masks
 
@@ -330,7 +347,7 @@ async def test_a_secret_is_in_no_event_that_is_stored_acknowledged_or_published(
 async def test_without_a_mask_nothing_is_masked(logs: Logs, log: Log, reader: LogReader) -> None:
     assert (logs.masks, log.mask) == (False, None)
     await begin(log, "sk-ant-REDACTED")
-    assert (await events(reader))[1].payload == said("sk-ant-REDACTED")
+    assert (await events(reader))[1].payload == assistant_message("sk-ant-REDACTED")
 
 
 # Deleting
@@ -353,44 +370,44 @@ async def test_a_deleted_log_is_gone_and_its_id_can_be_used_anew(logs: Logs, rea
 
 
 async def test_nobody_is_told_that_an_outcome_is_stored_in_a_log_that_was_deleted(
-    kept: StorageUnderTest, logs: Logs, log: Log
+    storage_under_test: StorageUnderTest, logs: Logs, log: Log
 ) -> None:
     await begin(log)
     await logs.delete(RUN_ID)
-    with kept.bus.subscribe(RUN_ID) as live:
+    with storage_under_test.bus.subscribe(RUN_ID) as live:
         with pytest.raises(StorageError):
             await log.append(completed())
         assert live.drain() == []
-    assert not await kept.reader.has_log(RUN_ID)
+    assert not await storage_under_test.reader.has_log(RUN_ID)
 
 
 # What is left of a crash
 
 
-async def test_a_log_that_has_lost_its_end_goes_on_from_there(kept: StorageUnderTest, logs: Logs) -> None:
+async def test_a_log_that_has_lost_its_end_goes_on_from_there(storage_under_test: StorageUnderTest, logs: Logs) -> None:
     async with logs.open(RUN_ID, parent_run_id=PARENT_ID) as log:
         await begin(log, "one", "two")
         await log.append(completed())
-    kept.lose_end(RUN_ID, 2)
-    async with kept.logs().open(RUN_ID) as log:
+    storage_under_test.truncate_log(RUN_ID, 2)
+    async with storage_under_test.logs().open(RUN_ID) as log:
         assert log.seq == 2
-        await log.append(said("again"), path="s")
-    assert [event.seq for event in await events(kept.reader)] == [1, 2, 3]
-    assert {event.parent_run_id for event in await events(kept.reader)} == {PARENT_ID}
-    kept.lose_end(RUN_ID, 0)
-    async with kept.logs().open(RUN_ID) as log:
+        await log.append(assistant_message("again"), path="s")
+    assert [event.seq for event in await events(storage_under_test.reader)] == [1, 2, 3]
+    assert {event.parent_run_id for event in await events(storage_under_test.reader)} == {PARENT_ID}
+    storage_under_test.truncate_log(RUN_ID, 0)
+    async with storage_under_test.logs().open(RUN_ID) as log:
         assert log.seq == 0
         with pytest.raises(InvalidEvent):
-            await log.append(said("no beginning"), path="s")
+            await log.append(assistant_message("no beginning"), path="s")
 
 
-async def test_the_log_of_a_process_that_was_killed_is_free_and_goes_on(kept: StorageUnderTest) -> None:
-    await kept.crash_writer(RUN_ID)
-    assert not await kept.reader.is_written(RUN_ID)
-    async with kept.logs().open(RUN_ID) as log:
+async def test_the_log_of_a_process_that_was_killed_is_free_and_goes_on(storage_under_test: StorageUnderTest) -> None:
+    await storage_under_test.crash_writer(RUN_ID)
+    assert not await storage_under_test.reader.has_writer(RUN_ID)
+    async with storage_under_test.logs().open(RUN_ID) as log:
         assert log.seq == 1
         await log.append(completed())
-    assert [event.type for event in await events(kept.reader)] == ["run.started", "run.completed"]
+    assert [event.type for event in await events(storage_under_test.reader)] == ["run.started", "run.completed"]
 
 
 # The files
@@ -398,4 +415,4 @@ async def test_the_log_of_a_process_that_was_killed_is_free_and_goes_on(kept: St
 
 def test_there_is_room_for_what_the_disk_has_above_its_low_water_mark(tmp_path: Path) -> None:
     storage = Storage(tmp_path / "storage")
-    assert LocalLogs(storage, low_water=2**60).room() < 0 < LocalLogs(storage, low_water=0).room()
+    assert LocalLogs(storage, low_water=2**60).headroom_bytes() < 0 < LocalLogs(storage, low_water=0).headroom_bytes()

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.model_server.asking import Asking, answered, said
+from tests.model_server.model_client import ModelClient, assistant_message, user_message
 from tests.model_server.script import Failure, Text, Thinking, Tokens, ToolUse, Turn
 from tests.model_server.server import ModelServer
 
-from shopfloor.adapters.models import LocalModels
+from shopfloor.adapters.models import ModelRouter
 from shopfloor.errors import RateLimited, RequestRejected, UnknownModel
 from shopfloor.log import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from shopfloor.ports import Reply, ReplyDelta, ToolSpec
@@ -32,8 +32,8 @@ CITY = {
 
 
 @pytest.fixture(params=["script", "anthropic", "openai", "google", "compatible"])
-def asking(request: pytest.FixtureRequest, model_server: ModelServer, tmp_path: Path) -> Asking:
-    return Asking(request.param, model_server, tmp_path)
+def model_client(request: pytest.FixtureRequest, model_server: ModelServer, tmp_path: Path) -> ModelClient:
+    return ModelClient(request.param, model_server, tmp_path)
 
 
 def joined(deltas: list[ReplyDelta]) -> dict[int, str]:
@@ -55,9 +55,9 @@ def words_of(block: Block) -> object:
             raise AssertionError(block)
 
 
-def test_a_reply_is_the_text_that_was_said(asking: Asking) -> None:
-    asking.will_say(Turn(say=[Text(text="Grüße aus der Werkstatt, mit 🔧 und allem.")]))
-    deltas, reply = asking.ask(said("Hello"), system="Be kind.")
+def test_a_reply_is_the_text_that_was_said(model_client: ModelClient) -> None:
+    model_client.set_turns(Turn(say=[Text(text="Grüße aus der Werkstatt, mit 🔧 und allem.")]))
+    deltas, reply = model_client.ask(user_message("Hello"), system="Be kind.")
     assert reply.blocks == [
         TextBlock(text="Grüße aus der Werkstatt, mit 🔧 und allem.", fidelity="agent_emitted"),
     ]
@@ -65,16 +65,16 @@ def test_a_reply_is_the_text_that_was_said(asking: Asking) -> None:
     assert {delta.kind for delta in deltas} == {"text"}
 
 
-def test_the_reply_names_who_answered_and_why_it_ended(asking: Asking) -> None:
-    asking.will_say(Turn(say=[Text(text="Done.")]))
-    _, reply = asking.ask(said("Hello"))
-    assert reply.model in {asking.model, asking.model.partition("/")[2]}
+def test_the_reply_names_who_answered_and_why_it_ended(model_client: ModelClient) -> None:
+    model_client.set_turns(Turn(say=[Text(text="Done.")]))
+    _, reply = model_client.ask(user_message("Hello"))
+    assert reply.model in {model_client.model, model_client.model.partition("/")[2]}
     ends = {"script": "end_turn", "anthropic": "end_turn", "openai": "completed", "google": "STOP"}
-    assert reply.stop_reason == ends.get(asking.provider, "stop")
+    assert reply.stop_reason == ends.get(model_client.provider, "stop")
 
 
-def test_deltas_joined_by_block_are_the_reply(asking: Asking) -> None:
-    asking.will_say(
+def test_deltas_joined_by_block_are_the_reply(model_client: ModelClient) -> None:
+    model_client.set_turns(
         Turn(
             say=[
                 Thinking(thinking="First I look it up, and then I tell what I found."),
@@ -83,7 +83,7 @@ def test_deltas_joined_by_block_are_the_reply(asking: Asking) -> None:
             ]
         )
     )
-    deltas, reply = asking.ask(said("How does one weld?"), tools=[SEARCH], thinking="low")
+    deltas, reply = model_client.ask(user_message("How does one weld?"), tools=[SEARCH], thinking="low")
     pieces = joined(deltas)
     assert [type(reply.blocks[place]) for place in sorted(pieces)] == [ThinkingBlock, TextBlock, ToolUseBlock]
     for place, text in pieces.items():
@@ -96,51 +96,51 @@ def test_deltas_joined_by_block_are_the_reply(asking: Asking) -> None:
     assert [delta.block for delta in deltas] == sorted(delta.block for delta in deltas)
 
 
-def test_a_tool_call_goes_out_and_its_result_comes_back(asking: Asking) -> None:
-    asking.will_say(
+def test_a_tool_call_goes_out_and_its_result_comes_back(model_client: ModelClient) -> None:
+    model_client.set_turns(
         Turn(say=[ToolUse(name="web-search", input={"query": "welding"})]),
         Turn(say=[Text(text="Two plates and heat.")], replies_before=1),
     )
-    question = said("How does one weld?")
-    _, first = asking.ask(question, tools=[SEARCH])
+    question = user_message("How does one weld?")
+    _, first = model_client.ask(question, tools=[SEARCH])
     call = first.blocks[-1]
     assert isinstance(call, ToolUseBlock)
     assert (call.tool_name, call.tool_input) == ("web-search", {"query": "welding"})
     told = ToolResultBlock(tool_id=call.tool_id, tool_content={"hits": ["welding.example"]}, fidelity="router")
-    result = said("")
+    result = user_message("")
     result = type(result)(role="user", blocks=[told])
-    _, second = asking.ask(question, answered(*first.blocks), result, tools=[SEARCH])
+    _, second = model_client.ask(question, assistant_message(*first.blocks), result, tools=[SEARCH])
     assert second.blocks == [TextBlock(text="Two plates and heat.", fidelity="agent_emitted")]
-    if not asking.is_script:
-        sent = json.dumps(asking.server.asked()[-1].body)
+    if not model_client.is_script:
+        sent = json.dumps(model_client.server.requests()[-1].body)
         assert "welding.example" in sent
         assert call.tool_id in sent
 
 
-def test_a_call_that_failed_is_told_as_a_failure(asking: Asking) -> None:
-    asking.will_say(
+def test_a_call_that_failed_is_told_as_a_failure(model_client: ModelClient) -> None:
+    model_client.set_turns(
         Turn(say=[ToolUse(name="web-search", input={"query": "welding"})]),
         Turn(say=[Text(text="Then I do not know.")]),
     )
-    _, first = asking.ask(said("How?"), tools=[SEARCH])
+    _, first = model_client.ask(user_message("How?"), tools=[SEARCH])
     call = first.blocks[-1]
     assert isinstance(call, ToolUseBlock)
     told = ToolResultBlock(tool_id=call.tool_id, tool_content={"error": "no network"}, fidelity="router")
-    result = type(said(""))(role="user", blocks=[told])
-    _, second = asking.ask(said("How?"), answered(*first.blocks), result, tools=[SEARCH])
+    result = type(user_message(""))(role="user", blocks=[told])
+    _, second = model_client.ask(user_message("How?"), assistant_message(*first.blocks), result, tools=[SEARCH])
     assert second.blocks == [TextBlock(text="Then I do not know.", fidelity="agent_emitted")]
-    if asking.is_script:
+    if model_client.is_script:
         return
-    sent = asking.server.asked()[-1].body
+    sent = model_client.server.requests()[-1].body
     assert "no network" in json.dumps(sent)
-    if asking.provider == "anthropic":
+    if model_client.provider == "anthropic":
         assert sent["messages"][-1]["content"][0]["is_error"] is True
     else:
         assert "error" in json.dumps(sent)
 
 
-def test_a_thought_comes_first_and_goes_back_to_whoever_had_it(asking: Asking) -> None:
-    asking.will_say(
+def test_a_thought_comes_first_and_goes_back_to_whoever_had_it(model_client: ModelClient) -> None:
+    model_client.set_turns(
         Turn(
             say=[
                 Thinking(thinking="I should look.", signature="c2lnbmVk"),
@@ -149,52 +149,52 @@ def test_a_thought_comes_first_and_goes_back_to_whoever_had_it(asking: Asking) -
         ),
         Turn(say=[Text(text="Found.")]),
     )
-    _, first = asking.ask(said("Look"), tools=[SEARCH], thinking="high")
+    _, first = model_client.ask(user_message("Look"), tools=[SEARCH], thinking="high")
     thought, *_, call = first.blocks
     assert isinstance(thought, ThinkingBlock)
     assert thought.thinking == "I should look."
     assert isinstance(call, ToolUseBlock)
     told = ToolResultBlock(tool_id=call.tool_id, tool_content="found", fidelity="router")
-    result = type(said(""))(role="user", blocks=[told])
-    asking.ask(said("Look"), answered(*first.blocks), result, tools=[SEARCH], thinking="high")
-    if asking.provider in {"anthropic", "openai", "google"}:
-        assert "c2lnbmVk" in json.dumps(asking.server.asked()[-1].body)
+    result = type(user_message(""))(role="user", blocks=[told])
+    model_client.ask(user_message("Look"), assistant_message(*first.blocks), result, tools=[SEARCH], thinking="high")
+    if model_client.provider in {"anthropic", "openai", "google"}:
+        assert "c2lnbmVk" in json.dumps(model_client.server.requests()[-1].body)
 
 
-def test_an_answer_of_a_schema_is_json_in_the_one_text_block(asking: Asking) -> None:
+def test_an_answer_of_a_schema_is_json_in_the_one_text_block(model_client: ModelClient) -> None:
     answer = {"city": "Essen", "people": 580_000}
-    by_tool = asking.provider == "compatible"
+    by_tool = model_client.provider == "compatible"
     text = Text(text=json.dumps(answer))
-    asking.will_say(Turn(say=[ToolUse(name="answer", input=answer) if by_tool else text]))
-    deltas, reply = asking.ask(said("Name a city"), schema=CITY)
+    model_client.set_turns(Turn(say=[ToolUse(name="answer", input=answer) if by_tool else text]))
+    deltas, reply = model_client.ask(user_message("Name a city"), schema=CITY)
     (block,) = [block for block in reply.blocks if not isinstance(block, ThinkingBlock)]
     assert isinstance(block, TextBlock)
-    if asking.is_script:
+    if model_client.is_script:
         assert json.loads(block.text).keys() == answer.keys()
     else:
         assert json.loads(block.text) == answer
-        assert "people" in json.dumps(asking.server.asked()[0].body)
+        assert "people" in json.dumps(model_client.server.requests()[0].body)
     assert {delta.kind for delta in deltas} == {"text"}
     assert "".join(delta.text for delta in deltas) == block.text
 
 
-def test_usage_is_told(asking: Asking) -> None:
-    asking.will_say(
+def test_usage_is_told(model_client: ModelClient) -> None:
+    model_client.set_turns(
         Turn(say=[Text(text="Done with it.")], usage=Tokens(input=1000, output=50, cache_read=300, reasoning=10))
     )
-    _, reply = asking.ask(said("one two three"), system="four five")
+    _, reply = model_client.ask(user_message("one two three"), system="four five")
     assert reply.usage.input > 0
     assert reply.usage.output > 0
-    if not asking.is_script:
+    if not model_client.is_script:
         assert (reply.usage.input, reply.usage.output, reply.usage.cache_read) == (700, 50, 300)
-    if asking.provider in {"openai", "google", "compatible"}:
+    if model_client.provider in {"openai", "google", "compatible"}:
         assert reply.usage.reasoning == 10
 
 
-def test_a_cost_is_told_where_a_price_is_known(asking: Asking) -> None:
-    asking.will_say(Turn(say=[Text(text="Done.")], usage=Tokens(input=1000, output=50)))
-    _, reply = asking.ask(said("Hello"))
-    if asking.provider in {"script", "compatible"}:
+def test_a_cost_is_told_where_a_price_is_known(model_client: ModelClient) -> None:
+    model_client.set_turns(Turn(say=[Text(text="Done.")], usage=Tokens(input=1000, output=50)))
+    _, reply = model_client.ask(user_message("Hello"))
+    if model_client.provider in {"script", "compatible"}:
         assert reply.cost is None
     else:
         assert reply.cost is not None
@@ -203,62 +203,64 @@ def test_a_cost_is_told_where_a_price_is_known(asking: Asking) -> None:
         assert reply.cost.prices
 
 
-def test_a_rate_limit_says_when_to_come_again(asking: Asking) -> None:
+def test_a_rate_limit_says_when_to_come_again(model_client: ModelClient) -> None:
     slow_down = Failure(status=429, type="rate_limit_error", message="slow down, please", headers={"retry-after": "7"})
-    asking.will_say(Turn(fail=slow_down, times=0))
+    model_client.set_turns(Turn(fail=slow_down, times=0))
     with pytest.raises(RateLimited, match="slow down, please") as raised:
-        asking.ask(said("Hello"))
+        model_client.ask(user_message("Hello"))
     assert raised.value.retry_after == 7
     assert raised.value.retryable
-    if not asking.is_script:
-        assert len(asking.server.asked()) == 1
+    if not model_client.is_script:
+        assert len(model_client.server.requests()) == 1
 
 
-def test_a_request_that_is_rejected_is_not_one_to_try_again(asking: Asking) -> None:
-    asking.will_say(Turn(fail=Failure(status=400, type="invalid_request_error", message="too long a thread"), times=0))
+def test_a_request_that_is_rejected_is_not_one_to_try_again(model_client: ModelClient) -> None:
+    model_client.set_turns(
+        Turn(fail=Failure(status=400, type="invalid_request_error", message="too long a thread"), times=0)
+    )
     with pytest.raises(RequestRejected, match="too long a thread") as raised:
-        asking.ask(said("Hello"))
+        model_client.ask(user_message("Hello"))
     assert not raised.value.retryable
 
 
-def test_leaving_in_the_middle_closes_the_connection(asking: Asking) -> None:
-    asking.will_say(Turn(say=[Text(text="word " * 200)], pause=0.05, times=0))
-    asking.env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "50"
+def test_leaving_in_the_middle_closes_the_connection(model_client: ModelClient) -> None:
+    model_client.set_turns(Turn(say=[Text(text="word " * 200)], pause=0.05, times=0))
+    model_client.env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "50"
 
-    async def leave(models: LocalModels) -> None:
-        replies = models.reply(asking.request(said("Hello")))
+    async def leave(models: ModelRouter) -> None:
+        replies = models.reply(model_client.request(user_message("Hello")))
         async with aclosing(replies):  # pyright: ignore[reportArgumentType]
             async for piece in replies:
                 assert isinstance(piece, ReplyDelta)
                 break
-        if not asking.is_script:
-            assert await anyio.to_thread.run_sync(asking.server.wait_for_end) == "left"
+        if not model_client.is_script:
+            assert await anyio.to_thread.run_sync(model_client.server.wait_for_end) == "left"
 
-    asking.run(leave)
+    model_client.run(leave)
 
 
-def test_being_cancelled_while_nothing_comes_closes_the_connection(asking: Asking) -> None:
-    asking.will_say(Turn(say=[Text(text="word " * 200)], hang_after=2, pause=0.05))
-    asking.env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "50"
+def test_being_cancelled_while_nothing_comes_closes_the_connection(model_client: ModelClient) -> None:
+    model_client.set_turns(Turn(say=[Text(text="word " * 200)], hang_after=2, pause=0.05))
+    model_client.env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "50"
 
-    async def be_cancelled(models: LocalModels) -> list[ReplyDelta | Reply]:
+    async def be_cancelled(models: ModelRouter) -> list[ReplyDelta | Reply]:
         got: list[ReplyDelta | Reply] = []
         with anyio.CancelScope() as scope:
-            async for piece in models.reply(asking.request(said("Hello"))):
+            async for piece in models.reply(model_client.request(user_message("Hello"))):
                 got.append(piece)
                 scope.deadline = min(scope.deadline, anyio.current_time() + 0.2)
         assert scope.cancelled_caught
-        if not asking.is_script:
-            assert await anyio.to_thread.run_sync(asking.server.wait_for_end) == "left"
+        if not model_client.is_script:
+            assert await anyio.to_thread.run_sync(model_client.server.wait_for_end) == "left"
         return got
 
-    asking.run(be_cancelled)
+    model_client.run(be_cancelled)
 
 
-def test_a_name_that_nobody_answers_to_is_unknown(asking: Asking) -> None:
-    models = asking.models()
-    asking.will_say(Turn(say=[Text(text="Here.")]))
-    models.check(asking.model)
+def test_a_name_that_nobody_answers_to_is_unknown(model_client: ModelClient) -> None:
+    models = model_client.models()
+    model_client.set_turns(Turn(say=[Text(text="Here.")]))
+    models.check(model_client.model)
     for name in ("gpt", "nobody/model", "/model", "anthropic/", "script/nowhere", "script/../secret"):
         with pytest.raises(UnknownModel) as raised:
             models.check(name)

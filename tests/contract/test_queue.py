@@ -9,13 +9,13 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.contract.folding import at, pieces, run, said
+from tests.contract.view_changes import assistant_message, at, batched_changes, run
 
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import ConflictError
 from shopfloor.log import RunStarted, new_run_id
-from shopfloor.ports import Change, Channel, Order, Queue, QueuedRun, RunFilter, Store
-from shopfloor.views import RunRow, Waits
+from shopfloor.ports import Channel, ControlMessage, Queue, QueuedRun, RunFilter, Store, ViewUpdate
+from shopfloor.views import RunRow, WaitState
 
 pytestmark = pytest.mark.anyio
 
@@ -46,8 +46,8 @@ def dispatch(task: str = "build it", **more: Any) -> QueuedRun:
     return QueuedRun(run_id=run_id, started=RunStarted(**fields | more))
 
 
-def answer(run_id: str, call_id: str = "c1", result: Any = "yes") -> Order:
-    return Order(
+def answer(run_id: str, call_id: str = "c1", result: Any = "yes") -> ControlMessage:
+    return ControlMessage(
         id=f"answer:{call_id}",
         run_id=run_id,
         kind="answer",
@@ -89,7 +89,7 @@ async def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
     await queue.release([])
     await queue.done([])
     await queue.forget([])
-    await queue.show_queued()
+    await queue.restore_queued_rows()
 
 
 async def test_claims_that_are_made_at_once_never_give_a_run_twice(queue: Queue) -> None:
@@ -132,7 +132,7 @@ async def test_only_the_claim_of_the_named_host_is_released(queue: Queue) -> Non
     await queue.claim("gone", 2)
     claims = await queue.claimed()
     # Another process is faster with one of them.
-    assert await queue.claim_one(first.run_id, "alive", instead_of="gone") == first
+    assert await queue.claim_one(first.run_id, "alive", previous_host="gone") == first
     await queue.release(claims)
     assert await queue.claimed() == [(first.run_id, "alive")]
     assert await queue.claim("other", 9) == [second]
@@ -144,8 +144,8 @@ async def test_one_run_can_be_claimed_by_name_if_nobody_has_it(queue: Queue) -> 
     assert await queue.claim_one(second.run_id, "h2") is None
     assert await queue.claim("h2", 9) == [first]
     assert await queue.claim_one(first.run_id, "h1") is None
-    assert await queue.claim_one(first.run_id, "h3", instead_of="h1") is None
-    assert await queue.claim_one(first.run_id, "h3", instead_of="h2") == first
+    assert await queue.claim_one(first.run_id, "h3", previous_host="h1") is None
+    assert await queue.claim_one(first.run_id, "h3", previous_host="h2") == first
     assert dict(await queue.claimed()) == {first.run_id: "h3", second.run_id: "h1"}
     assert await queue.find(first.run_id) == first
     await queue.started([first.run_id])
@@ -247,7 +247,9 @@ async def test_the_first_events_of_a_run_replace_its_queued_row_and_leave_its_nu
     await queue.dispatch(order)
     await queue.dispatch(other)
     before = await store.get_run(order.run_id)
-    first, *_, last = changes = pieces(run("polish the brass", said("all done"), run_id=order.run_id, second=9))
+    first, *_, last = changes = batched_changes(
+        run("polish the brass", assistant_message("all done"), run_id=order.run_id, second=9)
+    )
     await store.apply([first])
     assert await statuses(store) == {order.run_id: "running", other.run_id: "queued"}
     await store.apply(changes[1:])
@@ -265,9 +267,9 @@ async def test_what_is_queued_is_listed_again_after_a_rebuild(queue: Queue, stor
     await queue.dispatch(waiting)
     await store.clear_views()
     assert await statuses(store) == {}
-    await store.apply(pieces(run(run_id=started.run_id, status=None)))
+    await store.apply(batched_changes(run(run_id=started.run_id, status=None)))
     for _ in range(2):
-        await queue.show_queued()
+        await queue.restore_queued_rows()
         assert await statuses(store) == {started.run_id: "running", waiting.run_id: "queued"}
         assert await statuses(store, search="brass") == {waiting.run_id: "queued"}
 
@@ -299,12 +301,12 @@ async def test_thousands_of_dispatches_at_once_are_all_kept(queue: Queue, store:
 
 async def test_a_run_that_waits_tells_which_of_its_calls_are_answered(queue: Queue, store: Store) -> None:
     run_id, other = new_run_id(), new_run_id()
-    waits = Waits(calls={"c1": "ask", "c2": "ask"})
+    waits = WaitState(calls={"c1": "ask", "c2": "ask"})
     for one in (run_id, other):
         row = RunRow(id=one, status="waiting", started_at=at(0), waits=waits, last_seq=3)
-        await store.apply([Change(row=row, state=b"", timeline=[])])
+        await store.apply([ViewUpdate(row=row, state=b"", timeline=[])])
     await queue.put(answer(run_id, "c2"))
-    await queue.put(Order(id="cancel", run_id=run_id, kind="cancel", body={}, created_at=at(0)))
+    await queue.put(ControlMessage(id="cancel", run_id=run_id, kind="cancel", body={}, created_at=at(0)))
     seen, unseen = await store.get_run(run_id), await store.get_run(other)
     assert (seen and seen.answered, unseen and unseen.answered) == (("c2",), ())
     await queue.done([number for number, _ in await queue.orders()])
@@ -329,7 +331,7 @@ async def test_orders_come_oldest_first_and_once(queue: Queue) -> None:
 
 async def test_an_order_that_is_done_is_gone_and_numbers_only_grow(queue: Queue) -> None:
     run_id = new_run_id()
-    cancel = Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": "enough"}, created_at=at(1))
+    cancel = ControlMessage(id="cancel", run_id=run_id, kind="cancel", body={"reason": "enough"}, created_at=at(1))
     await queue.put(answer(run_id))
     await queue.put(cancel)
     (_, _), (last, kept) = await queue.orders()

@@ -10,14 +10,26 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.contract.folding import Fold, asked, at, called, gave, golden, pieces, run, said, steps, whole
-from tests.samples import GOLDEN_FILES, PARENT_ID, RUN_ID
+from tests.contract.view_changes import (
+    Fold,
+    assistant_message,
+    at,
+    batched_changes,
+    golden,
+    run,
+    single_change,
+    steps,
+    tool_call,
+    tool_result,
+    user_message,
+)
+from tests.sample_events import GOLDEN_FILES, PARENT_ID, RUN_ID
 
 from shopfloor.errors import InvalidParameter
-from shopfloor.limits import SEARCH_PIECE_CHARS
+from shopfloor.limits import SEARCH_CHUNK_CHARS
 from shopfloor.log import Awaits, CallStarted, Cost, Event, RunError, Session, StepStarted, Usage, new_run_id
-from shopfloor.ports import Change, Channel, RunFilter, RunItem, RunPage, Store
-from shopfloor.views import HIT_BEGIN, HIT_END, SearchPiece
+from shopfloor.ports import Channel, RunFilter, RunItem, RunPage, Store, ViewUpdate
+from shopfloor.views import HIT_BEGIN, HIT_END, SearchChunk
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +49,7 @@ def short(value: object) -> str:
 
 async def keep(store: Store, *runs: Sequence[Event]) -> list[str]:
     """Applies the runs one after the other, each at once, and gives their ids."""
-    await store.apply([whole(events) for events in runs])
+    await store.apply([single_change(events) for events in runs])
     return [events[0].run_id for events in runs]
 
 
@@ -80,13 +92,13 @@ async def test_a_run_that_is_not_there_is_nothing_anywhere(store: Store) -> None
     await store.delete(RUN_ID)
     await store.drop_archive(RUN_ID)
     assert await store.list_runs(ALL, limit=10) == RunPage(items=[], total=0)
-    assert (await store.known_runs(), await store.open_runs(), await store.buried()) == (set(), [], set())
+    assert (await store.known_runs(), await store.open_runs(), await store.deleted_run_ids()) == (set(), [], set())
 
 
 @pytest.mark.req("WT-17")
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
 async def test_what_is_kept_of_a_run_is_what_its_log_folds_to(store: Store, name: str) -> None:
-    change = whole(golden(name))
+    change = single_change(golden(name))
     await store.apply([change])
     item, timeline, archive = await views_of(store, change.row.id)
     assert item.row == change.row
@@ -100,7 +112,7 @@ async def test_what_is_kept_of_a_run_is_what_its_log_folds_to(store: Store, name
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
 async def test_a_run_that_comes_in_pieces_is_the_run_that_comes_at_once(store: Store, name: str, size: int) -> None:
     events = golden(name)
-    for change in pieces(events, size):
+    for change in batched_changes(events, size):
         await store.apply([change])
     in_pieces = await views_of(store, events[0].run_id)
     await store.delete(events[0].run_id)
@@ -109,7 +121,7 @@ async def test_a_run_that_comes_in_pieces_is_the_run_that_comes_at_once(store: S
 
 
 async def test_a_log_without_messages_has_no_transcript(store: Store) -> None:
-    quiet, talking = await keep(store, run("a", *steps(2)), run("b", said("hello")))
+    quiet, talking = await keep(store, run("a", *steps(2)), run("b", assistant_message("hello")))
     assert (await item_of(store, quiet)).has_transcript is False
     assert await store.archive(quiet) is None
     assert (await item_of(store, talking)).has_transcript is True
@@ -120,18 +132,20 @@ async def test_a_log_without_messages_has_no_transcript(store: Store) -> None:
     "text", ["\0 zero", "a\u2028b\r\n", "😀 \x1b[31m", "' OR 1=1 --", '"%_\\', "é" * 100_000], ids=short
 )
 async def test_any_text_comes_back_as_it_went_in(store: Store, text: str) -> None:
-    events = run(text, called("c", {text: [text]}), said(text), result=text, channel_id=text, channel_name=text)
+    events = run(
+        text, tool_call("c", {text: [text]}), assistant_message(text), result=text, channel_id=text, channel_name=text
+    )
     (run_id,) = await keep(store, events)
     item, timeline, _ = await views_of(store, run_id)
-    assert item.row == whole(events).row
+    assert item.row == single_change(events).row
     assert item.channel_name == text
-    assert [data for _, _, data, _ in timeline] == [told.data for told in whole(events).timeline]
+    assert [data for _, _, data, _ in timeline] == [told.data for told in single_change(events).timeline]
     assert await shown(store, channel_id=text) == [run_id]
 
 
 async def test_a_waiting_run_says_what_it_waits_for(store: Store) -> None:
-    events = run("ask", called("q1", {}, awaits=Awaits(kind="question")), gave("q1", "yes"), status=None)
-    asking, answered = pieces(events[:2], 2)[0], pieces(events, 3)[0]
+    events = run("ask", tool_call("q1", {}, awaits=Awaits(kind="question")), tool_result("q1", "yes"), status=None)
+    asking, answered = batched_changes(events[:2], 2)[0], batched_changes(events, 3)[0]
     await store.apply([asking])
     assert (await item_of(store, asking.row.id)).row.awaits == ("q1",)
     assert await shown(store, statuses=("waiting",)) == [asking.row.id]
@@ -141,19 +155,21 @@ async def test_a_waiting_run_says_what_it_waits_for(store: Store) -> None:
 
 
 async def test_a_waiting_run_says_for_what_kind_of_answer(store: Store) -> None:
-    events = run("ask", called("q1", {}, awaits=Awaits(kind="question")), gave("q1", "yes"), status=None)
-    await store.apply([whole(events[:2])])
+    events = run("ask", tool_call("q1", {}, awaits=Awaits(kind="question")), tool_result("q1", "yes"), status=None)
+    await store.apply([single_change(events[:2])])
     (item,) = (await store.list_runs(ALL, limit=1)).items
     assert item.row.waits_for == ["question"]
     assert (await item_of(store, item.row.id)).row.waits_for == ["question"]
-    await store.apply([whole(events)])
+    await store.apply([single_change(events)])
     assert (await item_of(store, item.row.id)).row.waits_for is None
 
 
 async def test_a_run_that_goes_on_says_what_it_has_spent_so_far(store: Store) -> None:
-    spoken = msgspec.structs.replace(said("hi"), usage=Usage(input=5, output=1), cost=Cost(usd=0.5, source="agent"))
+    spoken = msgspec.structs.replace(
+        assistant_message("hi"), usage=Usage(input=5, output=1), cost=Cost(usd=0.5, source="agent")
+    )
     events = run("a", StepStarted(name="s", kind="agent", try_=1), spoken, spoken, status=None)
-    await store.apply([whole(events)])
+    await store.apply([single_change(events)])
     (listed,) = (await store.list_runs(ALL, limit=1)).items
     (folded,) = (await store.folded([listed.row.id])).values()
     for row in (listed.row, (await item_of(store, listed.row.id)).row, folded.row):
@@ -167,7 +183,7 @@ async def test_a_run_that_goes_on_says_what_it_has_spent_so_far(store: Store) ->
 async def test_a_run_says_what_powers_it_and_how_many_runs_it_called(store: Store) -> None:
     child = CallStarted(name="c", kind="call_workflow", try_=1)
     step = StepStarted(name="s", kind="agent", try_=1, session=Session(provider="codex"))
-    spoken = msgspec.structs.replace(said("hi"), model="gpt-5.5")
+    spoken = msgspec.structs.replace(assistant_message("hi"), model="gpt-5.5")
     await keep(store, run("a", step, spoken, child, child))
     (item,) = (await store.list_runs(ALL, limit=1)).items
     assert (item.row.provider, item.row.model, item.row.children) == ("codex", "gpt-5.5", 2)
@@ -192,7 +208,7 @@ async def test_a_timeline_is_paged_by_id_oldest_first(store: Store) -> None:
 
 async def test_ids_of_timelines_grow_over_the_whole_store(store: Store) -> None:
     one, other = run("one", *steps(3)), run("other", *steps(3))
-    for changes in zip(pieces(one), pieces(other), strict=True):
+    for changes in zip(batched_changes(one), batched_changes(other), strict=True):
         await store.apply(changes)
     told = [*await store.timeline(one[0].run_id, limit=99), *await store.timeline(other[0].run_id, limit=99)]
     assert len({item.id for item in told}) == len(told) == 10
@@ -213,7 +229,7 @@ async def test_an_id_of_a_timeline_is_never_used_again(store: Store) -> None:
 
 
 async def test_a_change_that_is_applied_twice_is_applied_once(store: Store) -> None:
-    for change in pieces(golden("claude-code"), 4):
+    for change in batched_changes(golden("claude-code"), 4):
         await store.apply([change])
         before = await views_of(store, change.row.id)
         await store.apply([change])
@@ -225,11 +241,11 @@ async def test_a_change_that_the_row_is_past_changes_nothing(store: Store) -> No
     events = golden("claude-code")
     await keep(store, events)
     before = await views_of(store, events[0].run_id)
-    for old in pieces(events, 3):
+    for old in batched_changes(events, 3):
         await store.apply([old])
-    stranger = msgspec.structs.replace(whole(events[:2]).row, channel_id="elsewhere", status="waiting")
-    unasked = [SearchPiece(1, "stranger")]
-    await store.apply([Change(row=stranger, state=b"", timeline=[], archive=b"x", search=unasked)])
+    stranger = msgspec.structs.replace(single_change(events[:2]).row, channel_id="elsewhere", status="waiting")
+    unasked = [SearchChunk(1, "stranger")]
+    await store.apply([ViewUpdate(row=stranger, state=b"", timeline=[], archive=b"x", search=unasked)])
     assert await views_of(store, events[0].run_id) == before
     assert await shown(store, search="stranger") == []
     assert "elsewhere" not in {channel.id for channel in await store.channels()}
@@ -237,9 +253,9 @@ async def test_a_change_that_the_row_is_past_changes_nothing(store: Store) -> No
 
 async def test_a_change_that_begins_before_the_row_adds_only_what_is_new(store: Store) -> None:
     events = golden("parent")
-    await store.apply([whole(events[:5])])
-    await store.apply([whole(events[:9])])
-    await store.apply([whole(events)])
+    await store.apply([single_change(events[:5])])
+    await store.apply([single_change(events[:9])])
+    await store.apply([single_change(events)])
     before = await views_of(store, events[0].run_id)
     await store.delete(events[0].run_id)
     await keep(store, events)
@@ -248,7 +264,7 @@ async def test_a_change_that_begins_before_the_row_adds_only_what_is_new(store: 
 
 async def test_several_changes_of_one_run_may_come_together(store: Store) -> None:
     events, other = golden("claude-code"), golden("command")
-    one, two = pieces(events), pieces(other)
+    one, two = batched_changes(events), batched_changes(other)
     await store.apply([change for pair in zip(one, two, strict=False) for change in pair] + one[len(two) :])
     assert (await item_of(store, events[0].run_id)).row == one[-1].row
     assert (await item_of(store, events[0].run_id)).event_count == sum(len(change.timeline) for change in one)
@@ -262,17 +278,17 @@ async def test_no_change_at_all_is_fine(store: Store) -> None:
 
 async def test_a_run_keeps_its_number_as_it_goes_on(store: Store) -> None:
     first, second = run("first", *steps(2)), run("second", *steps(2))
-    await store.apply([pieces(first)[0], pieces(second)[0]])
+    await store.apply([batched_changes(first)[0], batched_changes(second)[0]])
     before = [(await item_of(store, events[0].run_id)).number for events in (first, second)]
-    await store.apply(pieces(first)[1:])
-    await store.apply(pieces(second)[1:])
+    await store.apply(batched_changes(first)[1:])
+    await store.apply(batched_changes(second)[1:])
     assert [(await item_of(store, events[0].run_id)).number for events in (first, second)] == before
     assert before[0] < before[1]
 
 
 async def test_totals_follow_a_run_through_its_states(store: Store) -> None:
     events = run("a", *steps(1), agent_id="ada")
-    for change, (running, done) in zip(pieces(events), [(1, 0), (1, 0), (0, 1)], strict=True):
+    for change, (running, done) in zip(batched_changes(events), [(1, 0), (1, 0), (0, 1)], strict=True):
         await store.apply([change])
         totals = [
             (await store.list_runs(RunFilter(agent_id="ada", statuses=(status,)), limit=1)).total
@@ -294,8 +310,10 @@ async def test_a_fold_is_carried_on_from_where_it_was_kept(store: Store) -> None
         fold = Fold(known.row, known.state) if known else Fold()
         await store.apply([fold.take([event])])
     item, timeline, _ = await views_of(store, events[0].run_id)
-    assert item.row == whole(events).row
-    assert timeline == [(told.seq, told.event_type, told.data, told.created_at) for told in whole(events).timeline]
+    assert item.row == single_change(events).row
+    assert timeline == [
+        (told.seq, told.event_type, told.data, told.created_at) for told in single_change(events).timeline
+    ]
 
 
 async def test_an_ended_run_still_says_how_far_it_is(store: Store) -> None:
@@ -303,17 +321,17 @@ async def test_an_ended_run_still_says_how_far_it_is(store: Store) -> None:
     await keep(store, events)
     known = (await store.folded([events[0].run_id])).get(events[0].run_id)
     assert known is not None
-    assert known.row == whole(events).row
+    assert known.row == single_change(events).row
 
 
 async def test_open_runs_are_those_without_an_end(store: Store) -> None:
-    waiting = run("w", called("q", {}, awaits=Awaits(kind="question")), status=None)
+    waiting = run("w", tool_call("q", {}, awaits=Awaits(kind="question")), status=None)
     ended, failed, running = run("e"), run("f", status="failed"), run("r", status=None)
     await keep(store, ended, failed, running, waiting)
     assert set(await store.open_runs()) == {running[0].run_id, waiting[0].run_id}
     assert await store.known_runs() == {events[0].run_id for events in (ended, failed, running, waiting)}
     root = running[0].run_id
-    assert (await store.open_in_tree(root), await store.open_in_tree(ended[0].run_id)) == (1, 0)
+    assert (await store.count_open_in_tree(root), await store.count_open_in_tree(ended[0].run_id)) == (1, 0)
 
 
 # Lists
@@ -512,10 +530,10 @@ async def test_a_list_is_of_what_fits_every_filter(store: Store, wanted: dict[st
 async def test_words_are_found_in_task_result_messages_and_tools(store: Store) -> None:
     events = run(
         "sharpen the saw",
-        asked("with patience"),
-        said("I will begin"),
-        called("c", {"command": "grindstone --fast", "depth": [{"angle": "shallow"}]}),
-        gave("c", {"lines": ["sparks everywhere"]}),
+        user_message("with patience"),
+        assistant_message("I will begin"),
+        tool_call("c", {"command": "grindstone --fast", "depth": [{"angle": "shallow"}]}),
+        tool_result("c", {"lines": ["sparks everywhere"]}),
         result="gleaming edge",
     )
     run_id, _ = await keep(store, events, run("something else"))
@@ -659,7 +677,7 @@ async def test_what_means_something_to_a_search_engine_is_words_and_punctuation_
 
 async def test_a_snippet_shows_where_the_words_stand(store: Store) -> None:
     long = " ".join(["hay"] * 2000)
-    await keep(store, run("find it", said(f"{long} the Needle in {long}")))
+    await keep(store, run("find it", assistant_message(f"{long} the Needle in {long}")))
     (item,) = (await store.list_runs(RunFilter(search="needle"), limit=5)).items
     assert item.snippet is not None
     assert f"{HIT_BEGIN}Needle{HIT_END}" in item.snippet
@@ -672,7 +690,7 @@ async def test_a_snippet_shows_where_the_words_stand(store: Store) -> None:
     [("task", "task"), ("WORD", "word"), ("outcome", "Outcome"), ("größe", "Größe"), ("outc", "Outcome")],
 )
 async def test_a_snippet_is_of_any_text_of_the_run(store: Store, query: str, hit: str) -> None:
-    await keep(store, run("the task", said("a word of Größe"), result="Outcome good"))
+    await keep(store, run("the task", assistant_message("a word of Größe"), result="Outcome good"))
     (item,) = (await store.list_runs(RunFilter(search=query), limit=5)).items
     assert f"{HIT_BEGIN}{hit}{HIT_END}" in (item.snippet or "")
 
@@ -685,7 +703,7 @@ async def test_a_snippet_keeps_the_brackets_of_the_text_and_has_no_marks_but_its
 
 
 async def test_a_run_is_found_by_how_its_id_begins(store: Store) -> None:
-    a, b, c = await keep(store, run("x"), run("y"), run("z", said(f"look at {RUN_ID}")))
+    a, b, c = await keep(store, run("x"), run("y"), run("z", assistant_message(f"look at {RUN_ID}")))
     for begin in (a[:8], a[:13], a, f" {a[:8].upper()} "):
         assert await shown(store, search=begin) == [a], begin
     (item,) = (await store.list_runs(RunFilter(search=a[:8]), limit=5)).items
@@ -731,8 +749,8 @@ async def test_a_search_is_paged_by_cursor_and_by_offset(store: Store) -> None:
 
 
 async def test_a_run_that_has_not_ended_is_found_by_its_task(store: Store) -> None:
-    events = run("sharpen the saw", said("hello"), result="gleaming")
-    for change in pieces(events):
+    events = run("sharpen the saw", assistant_message("hello"), result="gleaming")
+    for change in batched_changes(events):
         await store.apply([change])
         assert await shown(store, search="saw") == [change.row.id]
     assert await shown(store, search="saw hello gleaming") == [events[0].run_id]
@@ -775,21 +793,23 @@ async def test_a_run_that_has_not_ended_is_found_by_its_task(store: Store) -> No
 async def test_words_and_phrases_are_found_in_all_that_is_no_task(store: Store, query: str, found: bool) -> None:
     text = "The quick, brown fox; jumps! Äpfel 北京市 42 snake_case"
     runs = {
-        "message": run("-", said(text)),
+        "message": run("-", assistant_message(text)),
         "result": run("-", result=text),
-        "tool": run("-", called("c", {"deep": [{"er": text}]})),
-        "output": run("-", called("c", 1), gave("c", text)),
+        "tool": run("-", tool_call("c", {"deep": [{"er": text}]})),
+        "output": run("-", tool_call("c", 1), tool_result("c", text)),
         "error": run("-", status="failed", error=RunError(code="x", message=text)),
-        "open": run("-", said(text), status=None),
+        "open": run("-", assistant_message(text), status=None),
     }
     kept = await keep(store, *runs.values())
     assert await shown(store, search=query) == (kept[::-1] if found else [])
 
 
 async def test_the_terms_of_a_query_may_stand_far_apart_in_a_run(store: Store) -> None:
-    filler = " ".join(["hay"] * SEARCH_PIECE_CHARS)
+    filler = " ".join(["hay"] * SEARCH_CHUNK_CHARS)
     texts = ["needle one", filler, "needle two", filler, "thread"]
-    run_id, other = await keep(store, run("sew", *map(said, texts)), run("knit", *map(said, texts[:-1])))
+    run_id, other = await keep(
+        store, run("sew", *map(assistant_message, texts)), run("knit", *map(assistant_message, texts[:-1]))
+    )
     assert await shown(store, search="needle") == [other, run_id]
     for query in ("thread needle", 'sew "needle one" "needle two" thread', "sew hay thread"):
         assert await shown(store, search=query) == [run_id], query
@@ -798,9 +818,14 @@ async def test_the_terms_of_a_query_may_stand_far_apart_in_a_run(store: Store) -
 
 @pytest.mark.req("WT-57")
 async def test_a_long_run_is_found_by_what_it_said_last_and_while_it_goes_on(store: Store) -> None:
-    filler = " ".join(["hay"] * SEARCH_PIECE_CHARS)
-    events = run("sew", *(said(f"needle{number} {filler}") for number in range(5)), said("the very last"), status=None)
-    for number, change in enumerate(pieces(events)):
+    filler = " ".join(["hay"] * SEARCH_CHUNK_CHARS)
+    events = run(
+        "sew",
+        *(assistant_message(f"needle{number} {filler}") for number in range(5)),
+        assistant_message("the very last"),
+        status=None,
+    )
+    for number, change in enumerate(batched_changes(events)):
         await store.apply([change])
         words = [f"needle{one}" for one in range(5) if await shown(store, search=f"needle{one}")]
         assert words == [f"needle{one}" for one in range(min(number, 5))]
@@ -811,12 +836,12 @@ async def test_a_long_run_is_found_by_what_it_said_last_and_while_it_goes_on(sto
 
 @pytest.mark.req("WT-57")
 async def test_where_indexing_stopped_is_kept_with_the_run(store: Store) -> None:
-    (whole_run, _) = await keep(store, run("a", said("x")), run("b"))
-    long = Change(
-        row=whole(events := run("c", said("y"), said("z"))).row,
+    (whole_run, _) = await keep(store, run("a", assistant_message("x")), run("b"))
+    long = ViewUpdate(
+        row=single_change(events := run("c", assistant_message("y"), assistant_message("z"))).row,
         state=b"",
         timeline=[],
-        search=[SearchPiece(1, "y")],
+        search=[SearchChunk(1, "y")],
         search_stopped_at=3,
     )
     await store.apply([long])
@@ -834,7 +859,7 @@ async def test_where_indexing_stopped_is_kept_with_the_run(store: Store) -> None
 @pytest.mark.req("WT-62")
 async def test_terminal_colours_are_no_part_of_what_is_searched(store: Store) -> None:
     coloured = "\x1b[1;31mred\x1b[0ms \x1b]8;;https://example.org\x07link\x1b]8;;\x07s \x1b(Bplain"
-    runs = [run(f"t{coloured}"), run("-", said(coloured)), run("-", result=coloured)]
+    runs = [run(f"t{coloured}"), run("-", assistant_message(coloured)), run("-", result=coloured)]
     kept = await keep(store, *runs)
     for query in ("reds", "links", "plain", '"reds links plain"'):
         assert await shown(store, search=query) == ([*kept[:0:-1], kept[0]]), query
@@ -846,8 +871,8 @@ async def test_terminal_colours_are_no_part_of_what_is_searched(store: Store) ->
 
 async def test_a_task_that_changes_is_found_by_what_it_is_now(store: Store) -> None:
     events = run("second thoughts", status=None)
-    queued = msgspec.structs.replace(whole(events[:1]).row, task="first thoughts", last_seq=0, status="queued")
-    await store.apply([Change(row=queued, state=b"", timeline=[])])
+    queued = msgspec.structs.replace(single_change(events[:1]).row, task="first thoughts", last_seq=0, status="queued")
+    await store.apply([ViewUpdate(row=queued, state=b"", timeline=[])])
     assert await shown(store, search="irst thou") == [queued.id]
     await keep(store, events)
     assert (await shown(store, search="irst"), await shown(store, search="econ")) == ([], [queued.id])
@@ -898,7 +923,7 @@ async def test_what_ended_at_that_very_time_has_not_expired(store: Store) -> Non
 
 
 async def test_an_archive_can_be_dropped_by_itself(store: Store) -> None:
-    run_id, other = await keep(store, run("a", said("hello")), run("b", said("hello")))
+    run_id, other = await keep(store, run("a", assistant_message("hello")), run("b", assistant_message("hello")))
     before = await item_of(store, run_id)
     await store.drop_archive(run_id)
     await store.drop_archive(run_id)
@@ -943,18 +968,20 @@ async def test_channels_are_told_apart_by_their_ids(store: Store) -> None:
 
 
 async def test_a_tombstone_by_itself_takes_nothing_away(store: Store) -> None:
-    run_id, other = await keep(store, run("a", said("hello")), run("b"))
+    run_id, other = await keep(store, run("a", assistant_message("hello")), run("b"))
     before = await views_of(store, run_id)
-    await store.bury(run_id)
-    await store.bury(run_id)
-    assert await store.buried() == {run_id}
+    await store.add_tombstone(run_id)
+    await store.add_tombstone(run_id)
+    assert await store.deleted_run_ids() == {run_id}
     assert await views_of(store, run_id) == before
     assert await shown(store) == [other, run_id]
 
 
 @pytest.mark.req("WT-24")
 async def test_what_is_deleted_is_gone_from_everywhere(store: Store) -> None:
-    run_id, other = await keep(store, run("alpha", said("hello")), run("alpha", said("hello")))
+    run_id, other = await keep(
+        store, run("alpha", assistant_message("hello")), run("alpha", assistant_message("hello"))
+    )
     await store.delete(run_id)
     await store.delete(run_id)
     assert await store.get_run(run_id) is None
@@ -970,31 +997,31 @@ async def test_what_is_deleted_is_gone_from_everywhere(store: Store) -> None:
 
 
 async def test_a_buried_run_never_comes_back(store: Store) -> None:
-    events = run("a", said("hello"), channel_id="grave", channel_name="#grave")
-    early, late = pieces(events, 2)
+    events = run("a", assistant_message("hello"), channel_id="grave", channel_name="#grave")
+    early, late = batched_changes(events, 2)
     await store.apply([early])
-    await store.bury(early.row.id)
+    await store.add_tombstone(early.row.id)
     await store.apply([late])
     assert (await item_of(store, early.row.id)).row == early.row
     await store.delete(early.row.id)
     stranger = run("b", channel_id="other")
-    await store.apply([early, whole(stranger), late])
+    await store.apply([early, single_change(stranger), late])
     assert await store.known_runs() == {stranger[0].run_id}
-    assert await store.buried() == {early.row.id}
+    assert await store.deleted_run_ids() == {early.row.id}
 
 
 async def test_a_buried_run_leaves_no_channel(store: Store) -> None:
     events = run("a", channel_id="grave")
-    await store.bury(events[0].run_id)
+    await store.add_tombstone(events[0].run_id)
     await keep(store, events)
     assert await store.channels() == []
 
 
 async def test_a_rebuild_gives_the_same_views_and_keeps_what_is_no_view(store: Store) -> None:
-    runs = [golden(name) for name in GOLDEN_NAMES] + [run("open", said("x"), status=None, channel_id="c")]
+    runs = [golden(name) for name in GOLDEN_NAMES] + [run("open", assistant_message("x"), status=None, channel_id="c")]
     pinned, *_, gone = kept = await keep(store, *runs, run("gone"))
     await store.pin(pinned, pinned=True)
-    await store.bury(gone)
+    await store.add_tombstone(gone)
     await store.delete(gone)
     before = [await views_of(store, run_id) for run_id in kept[:-1]]
     channels = await store.channels()
@@ -1004,7 +1031,7 @@ async def test_a_rebuild_gives_the_same_views_and_keeps_what_is_no_view(store: S
     assert (await store.known_runs(), await store.open_runs()) == (set(), [])
     assert await store.timeline(pinned, limit=9) == []
     assert await store.archive(pinned) is None
-    assert (await store.buried(), await store.channels()) == ({gone}, channels)
+    assert (await store.deleted_run_ids(), await store.channels()) == ({gone}, channels)
     await keep(store, *runs, run("gone", run_id=gone))
     assert [await views_of(store, run_id) for run_id in kept[:-1]] == before
     assert (await item_of(store, pinned)).pinned is True
@@ -1012,13 +1039,13 @@ async def test_a_rebuild_gives_the_same_views_and_keeps_what_is_no_view(store: S
 
 
 async def test_only_views_that_are_past_the_end_of_a_log_are_taken_back(store: Store) -> None:
-    first, second = run("one", *steps(3), said("hello")), run("two", *steps(3))
+    first, second = run("one", *steps(3), assistant_message("hello")), run("two", *steps(3))
     kept = await keep(store, first, second)
     await store.pin(kept[0], pinned=True)
     before = await views_of(store, kept[1])
-    await store.take_back(kept[1], second[-1].seq)
+    await store.truncate_views(kept[1], second[-1].seq)
     assert await views_of(store, kept[1]) == before
-    await store.take_back(kept[0], 2)
+    await store.truncate_views(kept[0], 2)
     assert (await store.get_run(kept[0]), await store.timeline(kept[0], limit=9)) == (None, [])
     assert await shown(store, search="hello") == []
     await keep(store, first[:2])
@@ -1043,7 +1070,7 @@ async def test_a_rebuild_begins_at_the_first_place(store: Store) -> None:
 
 
 async def test_compacting_changes_nothing_that_can_be_read(store: Store) -> None:
-    kept = await keep(store, *(run("the task", said("x" * 10_000)) for _ in range(20)))
+    kept = await keep(store, *(run("the task", assistant_message("x" * 10_000)) for _ in range(20)))
     for run_id in kept[::2]:
         await store.delete(run_id)
     before = [await store.get_run(run_id) for run_id in kept]
@@ -1054,10 +1081,10 @@ async def test_compacting_changes_nothing_that_can_be_read(store: Store) -> None
 
 
 async def test_many_may_write_and_read_at_once(store: Store) -> None:
-    runs = [run(f"task {n}", *steps(5), said("hello"), second=n) for n in range(20)]
+    runs = [run(f"task {n}", *steps(5), assistant_message("hello"), second=n) for n in range(20)]
 
     async def work(events: list[Event]) -> None:
-        for change in pieces(events, 2):
+        for change in batched_changes(events, 2):
             await store.apply([change])
             page = await store.list_runs(ALL, limit=100)
             assert len(page.items) == page.total
@@ -1072,15 +1099,15 @@ async def test_many_may_write_and_read_at_once(store: Store) -> None:
     assert await shown(store) == [events[0].run_id for events in reversed(runs)]
     for events in runs:
         item, timeline, _ = await views_of(store, events[0].run_id)
-        assert item.row == whole(events).row
-        assert item.event_count == len(timeline) == len(whole(events).timeline)
+        assert item.row == single_change(events).row
+        assert item.event_count == len(timeline) == len(single_change(events).timeline)
 
 
 async def test_two_who_keep_the_views_of_one_run_do_not_count_it_twice(store: Store) -> None:
     events = golden("claude-code")
 
     async def work(size: int) -> None:
-        for change in pieces(events, size):
+        for change in batched_changes(events, size):
             await store.apply([change])
 
     async with anyio.create_task_group() as tasks:

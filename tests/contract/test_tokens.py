@@ -17,7 +17,7 @@ import anyio
 import msgspec
 import pytest
 from tests.contract.storages import StorageUnderTest
-from tests.samples import ROOT
+from tests.sample_events import ROOT
 
 from shopfloor.adapters.local import LocalTokens
 from shopfloor.errors import ConflictError, StorageError, StorageFailed, StorageLost
@@ -37,8 +37,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tokens(kept: StorageUnderTest) -> Tokens:
-    return kept.tokens()
+def tokens(storage_under_test: StorageUnderTest) -> Tokens:
+    return storage_under_test.tokens()
 
 
 def token(name: str) -> Token:
@@ -51,7 +51,7 @@ def add(name: str, access: Access) -> tuple[Access, int]:
 
 
 async def names(tokens: Tokens) -> list[str | None]:
-    return [kept.name for kept in (await tokens.read()).tokens]
+    return [storage_under_test.name for storage_under_test in (await tokens.read()).tokens]
 
 
 async def test_at_first_nobody_has_access(tokens: Tokens) -> None:
@@ -109,13 +109,15 @@ async def test_a_change_that_raises_changes_nothing(tokens: Tokens) -> None:
     assert await tokens.update(partial(add, "b")) == 2
 
 
-async def test_the_name_of_a_storage_is_short_and_stays(kept: StorageUnderTest, other: StorageUnderTest) -> None:
-    tokens = kept.tokens()
+async def test_the_name_of_a_storage_is_short_and_stays(
+    storage_under_test: StorageUnderTest, other: StorageUnderTest
+) -> None:
+    tokens = storage_under_test.tokens()
     assert 4 <= len(tokens.storage_name) <= 16
     assert tokens.storage_name.isalnum()
     name = tokens.storage_name
     await tokens.update(partial(add, "a"))
-    assert (tokens.storage_name, kept.tokens().storage_name) == (name, name)
+    assert (tokens.storage_name, storage_under_test.tokens().storage_name) == (name, name)
     assert other.tokens().storage_name != name
 
 
@@ -134,8 +136,8 @@ async def test_reading_makes_no_file(path: Path) -> None:
 async def test_only_its_owner_can_read_the_file(path: Path) -> None:
     await LocalTokens(path).update(partial(add, "a"))
     assert mode(path) == 0o600
-    (kept,) = json.loads(path.read_text())["tokens"]
-    assert set(kept) == {"role", "sha256", "name"}
+    (storage_under_test,) = json.loads(path.read_text())["tokens"]
+    assert set(storage_under_test) == {"role", "sha256", "name"}
 
 
 async def test_another_process_gives_the_same_storage_the_same_name(path: Path, tmp_path: Path) -> None:

@@ -17,21 +17,21 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def watchers(kept: StorageUnderTest) -> Watchers:
-    return kept.watchers()
+def watchers(storage_under_test: StorageUnderTest) -> Watchers:
+    return storage_under_test.watchers()
 
 
 async def hang_up_of(watchers: Watchers, run_id: str) -> str:
-    hang_up = await watchers.leave(run_id)
-    assert hang_up is not None
-    return hang_up
+    disconnect_id = await watchers.leave(run_id)
+    assert disconnect_id is not None
+    return disconnect_id
 
 
 async def test_the_last_client_that_leaves_abandons_its_run_once(watchers: Watchers) -> None:
     await watchers.enter("r1")
-    hang_up = await hang_up_of(watchers, "r1")
-    assert await watchers.is_abandoned("r1", hang_up)
-    assert not await watchers.is_abandoned("r1", hang_up)
+    disconnect_id = await hang_up_of(watchers, "r1")
+    assert await watchers.is_abandoned("r1", disconnect_id)
+    assert not await watchers.is_abandoned("r1", disconnect_id)
 
 
 async def test_a_run_with_a_client_left_is_not_abandoned(watchers: Watchers) -> None:
@@ -75,9 +75,9 @@ async def test_a_run_that_is_released_may_be_left(watchers: Watchers) -> None:
 
 async def test_a_run_that_is_released_in_its_grace_is_not_abandoned(watchers: Watchers) -> None:
     await watchers.enter("r1")
-    hang_up = await hang_up_of(watchers, "r1")
+    disconnect_id = await hang_up_of(watchers, "r1")
     await watchers.release("r1")
-    assert not await watchers.is_abandoned("r1", hang_up)
+    assert not await watchers.is_abandoned("r1", disconnect_id)
 
 
 async def test_an_abandoned_run_is_no_longer_bound(watchers: Watchers) -> None:
@@ -104,9 +104,9 @@ async def test_of_many_clients_at_once_one_is_the_last(watchers: Watchers) -> No
     async def client() -> None:
         await watchers.enter("r1")
         await inside.wait()
-        hang_up = await watchers.leave("r1")
-        if hang_up is not None:
-            hang_ups.append(hang_up)
+        disconnect_id = await watchers.leave("r1")
+        if disconnect_id is not None:
+            hang_ups.append(disconnect_id)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(50):

@@ -1,7 +1,7 @@
 """Model steps against a model server on loopback, over real HTTP: answers, tools, shapes, limits, and what goes wrong."""
 
 import pytest
-from tests.engine.floor import Floor
+from tests.engine.harness import EngineHarness
 from tests.model_server.script import Failure, Text, ToolUse, Turn
 from tests.model_server.server import ModelServer
 
@@ -39,91 +39,93 @@ def provider(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Mode
     ],
 )
 async def test_what_a_provider_refuses_is_told_as_what_it_is(
-    floor: Floor, provider: ModelServer, failure: Failure, code: str, retryable: bool
+    harness: EngineHarness, provider: ModelServer, failure: Failure, code: str, retryable: bool
 ):
-    floor.worker("asks", ASKS)
+    harness.worker("asks", ASKS)
     provider.say(Turn(fail=failure, times=0))
-    async with floor.open() as shift:
-        outcome = await shift.ended(await shift.dispatch("asks"))
+    async with harness.open() as engine:
+        outcome = await engine.ended(await engine.dispatch("asks"))
     assert outcome.status == "failed"
     assert outcome.error is not None
     assert (outcome.error.code, outcome.error.retryable) == (code, retryable)
 
 
-async def test_what_passes_is_asked_again_and_what_does_not_is_not(floor: Floor, provider: ModelServer):
-    floor.worker("asks", ASKS.replace("limit: 0", "limit: 2, delay: 0.01"))
+async def test_what_passes_is_asked_again_and_what_does_not_is_not(harness: EngineHarness, provider: ModelServer):
+    harness.worker("asks", ASKS.replace("limit: 0", "limit: 2, delay: 0.01"))
     provider.say(Turn(fail=Failure(status=500), times=2), Turn(say=[Text(text="third time")]))
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("asks")
-        assert (await shift.ended(run_id)).result == "third time"
-        assert len(provider.asked()) == 3
-        tries = [event.payload.try_ for event in floor.events(run_id) if isinstance(event.payload, StepStarted)]
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("asks")
+        assert (await engine.ended(run_id)).result == "third time"
+        assert len(provider.requests()) == 3
+        tries = [event.payload.try_ for event in harness.events(run_id) if isinstance(event.payload, StepStarted)]
         assert max(tries) == 3
         provider.say(Turn(fail=Failure(status=401), times=0))
-        assert (await shift.ended(await shift.dispatch("asks"))).status == "failed"
-        assert len(provider.asked()) == 1
+        assert (await engine.ended(await engine.dispatch("asks"))).status == "failed"
+        assert len(provider.requests()) == 1
 
 
-async def test_a_rate_limit_is_waited_for_and_burns_no_retries(floor: Floor, provider: ModelServer):
-    floor.worker("asks", ASKS)
+async def test_a_rate_limit_is_waited_for_and_burns_no_retries(harness: EngineHarness, provider: ModelServer):
+    harness.worker("asks", ASKS)
     limited = Failure(status=429, type="rate_limit_error", headers={"Retry-After": "0"})
     provider.say(Turn(fail=limited, times=3), Turn(say=[Text(text="at last")]))
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("asks")
-        assert (await shift.ended(run_id)).result == "at last"
-    tries = [event.payload.try_ for event in floor.events(run_id) if isinstance(event.payload, StepStarted)]
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("asks")
+        assert (await engine.ended(run_id)).result == "at last"
+    tries = [event.payload.try_ for event in harness.events(run_id) if isinstance(event.payload, StepStarted)]
     assert set(tries) == {1}
-    assert len(provider.asked()) == 4
+    assert len(provider.requests()) == 4
 
 
-async def test_a_rate_limit_is_seen_as_waiting_and_lasts_over_a_restart(floor: Floor, provider: ModelServer):
-    floor.worker("asks", ASKS)
+async def test_a_rate_limit_is_seen_as_waiting_and_lasts_over_a_restart(harness: EngineHarness, provider: ModelServer):
+    harness.worker("asks", ASKS)
     limited = Failure(status=429, type="rate_limit_error", headers={"Retry-After": "3"})
     provider.say(Turn(fail=limited), Turn(say=[Text(text="at last")]))
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("asks")
-        await shift.row(run_id, "waiting")
-        (call,) = [event.payload for event in floor.events(run_id) if isinstance(event.payload, ToolCall)]
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("asks")
+        await engine.row(run_id, "waiting")
+        (call,) = [event.payload for event in harness.events(run_id) if isinstance(event.payload, ToolCall)]
         assert call.awaits is not None
         assert (call.name, call.awaits.kind) == ("rate_limit", "rate_limit")
         assert call.awaits.until is not None
-    assert len(provider.asked()) == 1
-    async with floor.open() as shift:
-        assert (await shift.ended(run_id)).result == "at last"
-    calls = [event.payload for event in floor.events(run_id) if isinstance(event.payload, ToolCall)]
+    assert len(provider.requests()) == 1
+    async with harness.open() as engine:
+        assert (await engine.ended(run_id)).result == "at last"
+    calls = [event.payload for event in harness.events(run_id) if isinstance(event.payload, ToolCall)]
     assert len(calls) == 1
-    results = [event for event in floor.events(run_id) if isinstance(event.payload, ToolResult)]
+    results = [event for event in harness.events(run_id) if isinstance(event.payload, ToolResult)]
     assert results[0].timestamp >= call.awaits.until
-    assert len(provider.asked()) == 2
+    assert len(provider.requests()) == 2
 
 
-async def test_a_limit_that_lasts_too_long_is_told_with_when_to_come_back(floor: Floor, provider: ModelServer):
-    floor.worker("asks", ASKS)
+async def test_a_limit_that_lasts_too_long_is_told_with_when_to_come_back(
+    harness: EngineHarness, provider: ModelServer
+):
+    harness.worker("asks", ASKS)
     provider.say(Turn(fail=Failure(status=429, type="rate_limit_error", headers={"Retry-After": "7200"}), times=0))
-    async with floor.open() as shift:
-        outcome = await shift.ended(await shift.dispatch("asks"))
+    async with harness.open() as engine:
+        outcome = await engine.ended(await engine.dispatch("asks"))
     assert outcome.error is not None
     assert (outcome.error.code, outcome.error.retry_after) == ("rate_limit_error", 7200.0)
-    assert len(provider.asked()) == 1
+    assert len(provider.requests()) == 1
 
 
-async def test_the_backup_answers_where_the_model_cannot(floor: Floor, provider: ModelServer):
-    floor.worker("asks", ASKS.replace(CLAUDE, f"{CLAUDE}, backupModel: openai/gpt-5"))
+async def test_the_backup_answers_where_the_model_cannot(harness: EngineHarness, provider: ModelServer):
+    harness.worker("asks", ASKS.replace(CLAUDE, f"{CLAUDE}, backupModel: openai/gpt-5"))
     provider.say(Turn(path="messages", fail=Failure(status=529), times=0), Turn(say=[Text(text="from the backup")]))
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("asks")
-        assert (await shift.ended(run_id)).result == "from the backup"
-    models = [event.payload.model for event in floor.events(run_id) if isinstance(event.payload, AssistantMessage)]
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("asks")
+        assert (await engine.ended(run_id)).result == "from the backup"
+    models = [event.payload.model for event in harness.events(run_id) if isinstance(event.payload, AssistantMessage)]
     assert models[-1] is not None
     assert "gpt" in models[-1]
 
 
 async def test_a_model_calls_tools_of_the_server_and_of_the_client_and_then_answers(
-    floor: Floor, provider: ModelServer
+    harness: EngineHarness, provider: ModelServer
 ):
-    (floor.folder / "both").mkdir(parents=True)
-    (floor.folder / "both" / "sums.py").write_text("def add(given):\n    return given['a'] + given['b']\n")
-    floor.worker(
+    (harness.folder / "both").mkdir(parents=True)
+    (harness.folder / "both" / "sums.py").write_text("def add(given):\n    return given['a'] + given['b']\n")
+    harness.worker(
         "both",
         f"""
         tools:
@@ -148,25 +150,25 @@ async def test_a_model_calls_tools_of_the_server_and_of_the_client_and_then_answ
         ),
         Turn(say=[Text(text="all found")]),
     )
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("both")
-        row = await shift.row(run_id, "waiting")
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("both")
+        row = await engine.row(run_id, "waiting")
         assert set(row.row.awaits) == {"toolu_1", "toolu_3"}
-        await shift.answer(run_id, "toolu_1", "a satellite")
-        await shift.answer(run_id, "toolu_3", "a star")
-        assert (await shift.ended(run_id)).result == "all found"
-    events = [event.payload for event in floor.events(run_id)]
+        await engine.answer(run_id, "toolu_1", "a satellite")
+        await engine.answer(run_id, "toolu_3", "a star")
+        assert (await engine.ended(run_id)).result == "all found"
+    events = [event.payload for event in harness.events(run_id)]
     assert sorted(one.call_id for one in events if isinstance(one, ToolCall)) == [f"toolu_{n}" for n in (1, 2, 3, 4)]
     results = {one.call_id: (one.output, one.error) for one in events if isinstance(one, ToolResult)}
     assert results["toolu_2"] == (5, None)
     assert results["toolu_4"] == (None, "there is no tool 'nonsense'")
-    told = provider.asked()[1].body
+    told = provider.requests()[1].body
     assert "a satellite" in str(told)
     assert "a star" in str(told)
 
 
-async def test_a_model_that_goes_on_calling_tools_is_stopped(floor: Floor, provider: ModelServer):
-    floor.worker(
+async def test_a_model_that_goes_on_calling_tools_is_stopped(harness: EngineHarness, provider: ModelServer):
+    harness.worker(
         "endless",
         f"""
         steps:
@@ -177,51 +179,51 @@ async def test_a_model_that_goes_on_calling_tools_is_stopped(floor: Floor, provi
         """,
     )
     provider.say(Turn(say=[ToolUse(name="update_summary", input={"summary": "on and on"})], times=0))
-    async with floor.open() as shift:
-        outcome = await shift.ended(await shift.dispatch("endless"))
+    async with harness.open() as engine:
+        outcome = await engine.ended(await engine.dispatch("endless"))
     assert outcome.error is not None
     assert outcome.error.code == "execution_error"
     assert "3 turns" in outcome.error.message
-    assert len(provider.asked()) == 3
+    assert len(provider.requests()) == 3
 
 
-async def test_an_answer_has_the_shape_that_was_asked_for(floor: Floor, provider: ModelServer):
+async def test_an_answer_has_the_shape_that_was_asked_for(harness: EngineHarness, provider: ModelServer):
     schema = "{type: object, properties: {n: {type: integer}}, required: [n], additionalProperties: false}"
-    floor.worker(
+    harness.worker(
         "shaped", ASKS.replace("output: SAID,", f"output: SAID, schema: {schema},").replace(CLAUDE, "openai/gpt-5")
     )
     provider.say(Turn(say=[Text(text='{"n": 7}')]))
-    async with floor.open() as shift:
-        assert await shift.result("shaped") == {"n": 7}
+    async with harness.open() as engine:
+        assert await engine.result("shaped") == {"n": 7}
         provider.say(Turn(say=[Text(text='{"n": "seven"}')]))
-        failed = await shift.ended(await shift.dispatch("shaped"))
+        failed = await engine.ended(await engine.dispatch("shaped"))
     assert failed.error is not None
     assert "shape" in failed.error.message
 
 
 @pytest.mark.req("SDK-32")
-async def test_a_tool_that_fails_is_a_tool_error(floor: Floor):
-    (floor.folder / "breaks").mkdir(parents=True)
-    (floor.folder / "breaks" / "bad.py").write_text("def bad(given):\n    raise ValueError('no such luck')\n")
-    floor.worker(
+async def test_a_tool_that_fails_is_a_tool_error(harness: EngineHarness):
+    (harness.folder / "breaks").mkdir(parents=True)
+    (harness.folder / "breaks" / "bad.py").write_text("def bad(given):\n    raise ValueError('no such luck')\n")
+    harness.worker(
         "breaks",
         """
         tools: {bad: {description: Fails., handler: 'bad.py:bad'}}
         steps: {Call: {block: tool-call, tool: bad}}
         """,
     )
-    async with floor.open() as shift:
-        outcome = await shift.ended(await shift.dispatch("breaks"))
+    async with harness.open() as engine:
+        outcome = await engine.ended(await engine.dispatch("breaks"))
     assert outcome.error is not None
     assert outcome.error.code == "tool_error"
     assert "no such luck" in outcome.error.message
 
 
 @pytest.mark.req("SDK-33")
-async def test_a_step_that_fails_is_an_execution_error(floor: Floor):
-    floor.worker("fails", "steps: {Do: {block: command, command: 'exit 7'}}")
-    async with floor.open() as shift:
-        outcome = await shift.ended(await shift.dispatch("fails"))
+async def test_a_step_that_fails_is_an_execution_error(harness: EngineHarness):
+    harness.worker("fails", "steps: {Do: {block: command, command: 'exit 7'}}")
+    async with harness.open() as engine:
+        outcome = await engine.ended(await engine.dispatch("fails"))
     assert outcome.error is not None
     assert outcome.error.code == "execution_error"
     assert "exit code 7" in outcome.error.message

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.engine.floor import Floor
+from tests.engine.harness import EngineHarness
 
 from shopfloor.engine import attempt
 from shopfloor.errors import InvalidWorker
@@ -12,8 +12,8 @@ from shopfloor.log import StepStarted, ToolCall
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_function_is_a_worker_and_its_steps_are_on_record(floor: Floor):
-    floor.python(
+async def test_a_function_is_a_worker_and_its_steps_are_on_record(harness: EngineHarness):
+    harness.python(
         "adds",
         """
         import asyncio
@@ -42,21 +42,21 @@ async def test_a_function_is_a_worker_and_its_steps_are_on_record(floor: Floor):
                     "other": other, "doubled": doubled}
         """,
     )
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("adds", NUMBERS=[1, 2, 3])
-        result = (await shift.ended(run_id)).result
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("adds", NUMBERS=[1, 2, 3])
+        result = (await engine.ended(run_id)).result
     assert (result["total"], result["printed"], result["exit"], result["doubled"]) == (6, "here\n", 0, 12)
     assert result["said"].startswith("hello")
     assert result["other"].startswith("Hello, Ada!")
-    events = floor.events(run_id)
+    events = harness.events(run_id)
     begun = [(event.path, event.iteration) for event in events if isinstance(event.payload, StepStarted)]
     assert begun[:4] == [("add", 0), ("add", 1), ("add", 2), ("print", 0)]
     called = [event.payload.name for event in events if isinstance(event.payload, ToolCall)]
     assert called == ["update_summary", "log_question", "double"]
 
 
-async def test_what_a_worker_raises_is_why_its_run_failed(floor: Floor):
-    floor.python(
+async def test_what_a_worker_raises_is_why_its_run_failed(harness: EngineHarness):
+    harness.python(
         "raises",
         """
         from shopfloor import Run, worker
@@ -66,16 +66,16 @@ async def test_what_a_worker_raises_is_why_its_run_failed(floor: Floor):
             raise KeyError("nothing there")
         """,
     )
-    async with floor.open() as shift:
-        outcome = await shift.ended(await shift.dispatch("raises"))
+    async with harness.open() as engine:
+        outcome = await engine.ended(await engine.dispatch("raises"))
     assert outcome.error is not None
     assert outcome.error.code == "execution_error"
     assert outcome.error.message == "KeyError: 'nothing there' (worker.py:6)"
 
 
 @pytest.mark.parametrize("what", ["sys.exit(3)", "raise KeyboardInterrupt", "await run.step('leave', sys.exit, 3)"])
-async def test_what_would_end_a_program_ends_only_its_run(floor: Floor, what: str):
-    floor.python(
+async def test_what_would_end_a_program_ends_only_its_run(harness: EngineHarness, what: str):
+    harness.python(
         "leaves",
         f"""
         import sys
@@ -86,14 +86,14 @@ async def test_what_would_end_a_program_ends_only_its_run(floor: Floor, what: st
             {what}
         """,
     )
-    async with floor.open() as shift:
-        outcome = await shift.ended(await shift.dispatch("leaves"))
+    async with harness.open() as engine:
+        outcome = await engine.ended(await engine.dispatch("leaves"))
         assert outcome.status == "failed"
-        assert (await shift.ended(await shift.dispatch("hello", NAME="Ada"))).status == "completed"
+        assert (await engine.ended(await engine.dispatch("hello", NAME="Ada"))).status == "completed"
 
 
-async def test_a_step_has_no_steps_inside_it(floor: Floor):
-    floor.python(
+async def test_a_step_has_no_steps_inside_it(harness: EngineHarness):
+    harness.python(
         "nests",
         """
         from shopfloor import Run, worker
@@ -105,15 +105,15 @@ async def test_a_step_has_no_steps_inside_it(floor: Floor):
             await run.step("outside", inside)
         """,
     )
-    async with floor.open(slots=1) as shift:
-        outcome = await shift.ended(await shift.dispatch("nests"))
+    async with harness.open(slots=1) as engine:
+        outcome = await engine.ended(await engine.dispatch("nests"))
     assert outcome.error is not None
     assert "'outside' cannot have the step 'hello' inside it" in outcome.error.message
 
 
-@pytest.mark.floors("memory", "files")
-async def test_what_is_too_large_to_be_recorded_fails_the_run(floor: Floor):
-    floor.python(
+@pytest.mark.storages("memory", "files")
+async def test_what_is_too_large_to_be_recorded_fails_the_run(harness: EngineHarness):
+    harness.python(
         "large",
         """
         from shopfloor import Run, worker
@@ -123,14 +123,14 @@ async def test_what_is_too_large_to_be_recorded_fails_the_run(floor: Floor):
             return "x" * (65 * 1024 * 1024)
         """,
     )
-    async with floor.open() as shift:
-        outcome = await shift.ended(await shift.dispatch("large"))
+    async with harness.open() as engine:
+        outcome = await engine.ended(await engine.dispatch("large"))
     assert outcome.error is not None
     assert "cannot be recorded" in outcome.error.message
 
 
-async def test_a_step_that_gives_what_is_no_json_fails_and_says_so(floor: Floor):
-    floor.python(
+async def test_a_step_that_gives_what_is_no_json_fails_and_says_so(harness: EngineHarness):
+    harness.python(
         "odd",
         """
         from shopfloor import Run, worker
@@ -140,21 +140,21 @@ async def test_a_step_that_gives_what_is_no_json_fails_and_says_so(floor: Floor)
             await run.step("look", lambda: object())
         """,
     )
-    async with floor.open() as shift:
-        outcome = await shift.ended(await shift.dispatch("odd"))
+    async with harness.open() as engine:
+        outcome = await engine.ended(await engine.dispatch("odd"))
     assert outcome.error is not None
     assert "'look' gave what is no JSON" in outcome.error.message
 
 
-async def test_a_kind_of_its_own_is_a_step_like_any_other(floor: Floor):
-    home = floor.folder / "scores"
+async def test_a_kind_of_its_own_is_a_step_like_any_other(harness: EngineHarness):
+    home = harness.folder / "scores"
     home.mkdir(parents=True)
     (home / "kinds.py").write_text(
         "async def score(run, text, bonus=0):\n"
         "    size = await run.step('measure', lambda: len(text))\n"
         "    return {'score': size + bonus}\n"
     )
-    floor.worker(
+    harness.worker(
         "scores",
         """
         input: {TEXT: {type: string}}
@@ -163,17 +163,17 @@ async def test_a_kind_of_its_own_is_a_step_like_any_other(floor: Floor):
         output: RATED
         """,
     )
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("scores", TEXT="abc")
-        assert (await shift.ended(run_id)).result == {"score": 13}
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("scores", TEXT="abc")
+        assert (await engine.ended(run_id)).result == {"score": 13}
     steps = [
-        (event.path, event.payload.kind) for event in floor.events(run_id) if isinstance(event.payload, StepStarted)
+        (event.path, event.payload.kind) for event in harness.events(run_id) if isinstance(event.payload, StepStarted)
     ]
     assert steps == [("rate", "score"), ("rate.measure", "step")]
 
 
-async def test_a_further_try_of_such_a_step_does_not_repeat_what_is_done_in_it(floor: Floor, tmp_path):
-    home = floor.folder / "charges"
+async def test_a_further_try_of_such_a_step_does_not_repeat_what_is_done_in_it(harness: EngineHarness, tmp_path):
+    home = harness.folder / "charges"
     home.mkdir(parents=True)
     (home / "kinds.py").write_text(
         f"from pathlib import Path\n"
@@ -184,15 +184,15 @@ async def test_a_further_try_of_such_a_step_does_not_repeat_what_is_done_in_it(f
         f"    await run.step('charge', charge)\n"
         f"    await run.step('confirm', lambda: 1 / 0)\n"
     )
-    floor.worker(
+    harness.worker(
         "charges",
         """
         kinds: {pay: 'kinds.py:pay'}
         steps: {Pay: {block: pay, retry: {limit: 2, delay: 0}}}
         """,
     )
-    async with floor.open() as shift:
-        outcome = await shift.ended(await shift.dispatch("charges"))
+    async with harness.open() as engine:
+        outcome = await engine.ended(await engine.dispatch("charges"))
     assert outcome.status == "failed"
     assert (tmp_path / "charged").read_text() == "x"
 
@@ -231,36 +231,36 @@ PANICS = """
 
 
 @pytest.mark.parametrize("how", ["here", "step", "tool", "leaves", "mute"])
-async def test_whatever_a_worker_raises_ends_its_run_and_nothing_else(floor: Floor, how: str):
-    floor.python("panics", PANICS)
-    async with floor.open() as shift:
-        outcome = await shift.ended(await shift.dispatch("panics", HOW=how))
+async def test_whatever_a_worker_raises_ends_its_run_and_nothing_else(harness: EngineHarness, how: str):
+    harness.python("panics", PANICS)
+    async with harness.open() as engine:
+        outcome = await engine.ended(await engine.dispatch("panics", HOW=how))
         code = "tool_error" if how == "tool" else "execution_error"
         assert (outcome.status, outcome.error and outcome.error.code) == ("failed", code)
-        hello = await shift.ended(await shift.dispatch("hello", NAME="Ada"))
+        hello = await engine.ended(await engine.dispatch("hello", NAME="Ada"))
     assert hello.status == "completed"
 
 
-async def test_a_worker_that_panics_when_it_is_loaded_hides_no_other(floor: Floor):
-    floor.python("panics", "class Panic(BaseException): ...\nraise Panic('at once')\n")
-    async with floor.open() as shift:
-        assert "hello" in [worker.slug for worker in shift.service.workers()]
+async def test_a_worker_that_panics_when_it_is_loaded_hides_no_other(harness: EngineHarness):
+    harness.python("panics", "class Panic(BaseException): ...\nraise Panic('at once')\n")
+    async with harness.open() as engine:
+        assert "hello" in [worker.slug for worker in engine.service.workers()]
         with pytest.raises(InvalidWorker, match="Panic: at once"):
-            await shift.dispatch("panics")
+            await engine.dispatch("panics")
 
 
-@pytest.mark.floors("memory", "files")
+@pytest.mark.storages("memory", "files")
 async def test_a_run_whose_log_is_lost_is_not_begun_a_second_time(
-    floor: Floor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # No room is made on this disk: nobody has to wait for it.
-    monkeypatch.setattr(attempt, "STORAGE_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(attempt, "STORAGE_FULL_TIMEOUT_SECONDS", 0.5)
     ran = tmp_path / "ran"
-    floor.worker("effect", f"steps: {{One: {{block: command, command: 'echo ran >> {ran}; sleep 1', output: A}}}}")
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("effect")
-        await shift.until(ran.exists, "the command")
-        floor.lose_log(run_id)
-        outcome = await shift.ended(run_id)
+    harness.worker("effect", f"steps: {{One: {{block: command, command: 'echo ran >> {ran}; sleep 1', output: A}}}}")
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("effect")
+        await engine.wait_until(ran.exists, "the command")
+        harness.delete_log(run_id)
+        outcome = await engine.ended(run_id)
     assert (outcome.status, outcome.error and outcome.error.code) == ("failed", "outcome_unknown")
     assert ran.read_text() == "ran\n"

@@ -1,7 +1,7 @@
 """What a further try does: it really tries again."""
 
 import pytest
-from tests.engine.floor import Floor
+from tests.engine.harness import EngineHarness
 from tests.model_server.script import Text, Turn
 from tests.model_server.server import ModelServer
 
@@ -10,7 +10,7 @@ from shopfloor.log import StepStarted, ToolCall, UserMessage
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_tool_that_failed_is_called_again(floor: Floor, tmp_path):
+async def test_a_tool_that_failed_is_called_again(harness: EngineHarness, tmp_path):
     tools = tmp_path / "flaky_tools.py"
     tools.write_text(
         f"""
@@ -23,7 +23,7 @@ def flaky(given):
     return "at last"
 """
     )
-    floor.worker(
+    harness.worker(
         "flaky",
         f"""
         tools: {{flaky: {{description: '', handler: '{tools}:flaky'}}}}
@@ -31,21 +31,21 @@ def flaky(given):
         output: GOT
         """,
     )
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("flaky")
-        assert (await shift.ended(run_id)).result == "at last"
-    payloads = [event.payload for event in floor.events(run_id)]
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("flaky")
+        assert (await engine.ended(run_id)).result == "at last"
+    payloads = [event.payload for event in harness.events(run_id)]
     assert len({one.call_id for one in payloads if isinstance(one, ToolCall)}) == 3
     assert [one.try_ for one in payloads if isinstance(one, StepStarted)] == [1, 2, 3]
 
 
 async def test_a_model_whose_answer_has_the_wrong_shape_is_told_and_asked_again(
-    floor: Floor, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ):
     for key, value in model_server.env.items():
         monkeypatch.setenv(key, value)
     model_server.say(Turn(say=[Text(text='{"n": "no"}')]), Turn(say=[Text(text='{"n": 7}')]))
-    floor.worker(
+    harness.worker(
         "shaped",
         """
         steps:
@@ -59,9 +59,9 @@ async def test_a_model_whose_answer_has_the_wrong_shape_is_told_and_asked_again(
         output: GOT
         """,
     )
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("shaped")
-        assert (await shift.ended(run_id)).result == {"n": 7}
-    assert len(model_server.asked()) == 2
-    said = [event.payload for event in floor.events(run_id) if isinstance(event.payload, UserMessage)]
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("shaped")
+        assert (await engine.ended(run_id)).result == {"n": 7}
+    assert len(model_server.requests()) == 2
+    said = [event.payload for event in harness.events(run_id) if isinstance(event.payload, UserMessage)]
     assert len(said) == 2

@@ -9,14 +9,14 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.engine.floor import Floor, Shift
+from tests.engine.harness import EngineHarness, RunningEngine
 
 from shopfloor.engine import ClaimPolicy
 from shopfloor.errors import DatabaseBusy, LogBusy
-from shopfloor.limits import LEAVING_SECONDS, STOPPED_HOST_SECONDS, STORAGE_PATIENCE_SECONDS
+from shopfloor.limits import ABANDON_SECONDS, CANCEL_KILL_SECONDS, STORAGE_FULL_TIMEOUT_SECONDS
 from shopfloor.log import Masking, RunStarted, StepCompleted, ToolCall
-from shopfloor.ports import Log, Logs, Order, Queue
-from shopfloor.wiring import Office
+from shopfloor.ports import ControlMessage, Log, Logs, Queue
+from shopfloor.wiring import StorageBackend
 
 pytestmark = pytest.mark.anyio
 
@@ -58,8 +58,8 @@ class DefectiveLogs:
     async def announce_deletion(self, run_id: str) -> None:
         await self._logs.announce_deletion(run_id)
 
-    def room(self) -> int:
-        return self._logs.room()
+    def headroom_bytes(self) -> int:
+        return self._logs.headroom_bytes()
 
     def look_at(self, payload: Any) -> None:
         if isinstance(payload, RunStarted):
@@ -138,7 +138,7 @@ class BusyQueue:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    async def put(self, order: Order) -> bool:
+    async def put(self, order: ControlMessage) -> bool:
         self._count("put")
         return await self._queue.put(order)
 
@@ -149,127 +149,127 @@ class BusyQueue:
 
 
 def busy(**when: Sequence[int]):
-    def office_of(office: Office) -> Office:
-        return msgspec.structs.replace(office, queue=BusyQueue(office.queue, **when))
+    def wrap_adapters(backend: StorageBackend) -> StorageBackend:
+        return msgspec.structs.replace(backend, queue=BusyQueue(backend.queue, **when))
 
-    return office_of
+    return wrap_adapters
 
 
 def defective(**where: Any):
-    def office_of(office: Office) -> Office:
-        return msgspec.structs.replace(office, logs=DefectiveLogs(office.logs, **where))
+    def wrap_adapters(backend: StorageBackend) -> StorageBackend:
+        return msgspec.structs.replace(backend, logs=DefectiveLogs(backend.logs, **where))
 
-    return office_of
+    return wrap_adapters
 
 
-async def asked_child(floor: Floor, shift: Shift, parent: str) -> str:
+async def asked_child(harness: EngineHarness, engine: RunningEngine, parent: str) -> str:
     """The sub-run of `parent`, once it waits for its answer."""
 
     def find() -> str | None:
-        children = [event.child_run_id for event in floor.events(parent) if event.child_run_id]
-        asked = children and any(isinstance(event.payload, ToolCall) for event in floor.events(children[0]))
+        children = [event.child_run_id for event in harness.events(parent) if event.child_run_id]
+        asked = children and any(isinstance(event.payload, ToolCall) for event in harness.events(children[0]))
         return children[0] if asked else None
 
-    return await shift.until(find, "the question")
+    return await engine.wait_until(find, "the question")
 
 
-async def test_a_defect_while_a_sub_run_is_executed_ends_it_and_its_parent_goes_on(floor: Floor):
-    floor.worker("does", DOES)
-    floor.worker("calls", "steps: {Call: {block: run-worker, worker: does}}")
-    async with floor.open(office_of=defective(worker="does")) as shift:
-        outcome = await shift.ended(await shift.dispatch("calls"))
+async def test_a_defect_while_a_sub_run_is_executed_ends_it_and_its_parent_goes_on(harness: EngineHarness):
+    harness.worker("does", DOES)
+    harness.worker("calls", "steps: {Call: {block: run-worker, worker: does}}")
+    async with harness.open(wrap_adapters=defective(worker="does")) as engine:
+        outcome = await engine.ended(await engine.dispatch("calls"))
     assert outcome.error is not None
     assert "a defect of Shopfloor: KeyError" in outcome.error.message
 
 
-async def test_a_host_whose_run_was_taken_over_leaves_its_sub_runs_alone(floor: Floor):
-    floor.python("asks", ASKS)
-    go = floor.folder / "go"
+async def test_a_host_whose_run_was_taken_over_leaves_its_sub_runs_alone(harness: EngineHarness):
+    harness.python("asks", ASKS)
+    go = harness.folder / "go"
     wait = f"while [ ! -e {go} ]; do sleep 0.05; done"
     both = (
         f"{{Ask: {{Call: {{block: run-worker, worker: asks}}}}, Wait: {{Last: {{block: command, command: '{wait}'}}}}}}"
     )
-    floor.worker("calls", f"steps: {{Both: {{block: parallel, branches: {both}}}}}")
+    harness.worker("calls", f"steps: {{Both: {{block: parallel, branches: {both}}}}}")
     taken: list[TakenOverLogs] = []
 
-    def office_of(office: Office) -> Office:
-        taken.append(TakenOverLogs(office.logs, "Last"))
-        return msgspec.structs.replace(office, logs=taken[0])
+    def wrap_adapters(backend: StorageBackend) -> StorageBackend:
+        taken.append(TakenOverLogs(backend.logs, "Last"))
+        return msgspec.structs.replace(backend, logs=taken[0])
 
-    async with floor.open(office_of=office_of) as shift:
-        run_id = await shift.dispatch("calls")
-        child = await asked_child(floor, shift, run_id)
+    async with harness.open(wrap_adapters=wrap_adapters) as engine:
+        run_id = await engine.dispatch("calls")
+        child = await asked_child(harness, engine, run_id)
         go.touch()
-        await shift.until(lambda: taken[0].taken_over, "the refused append")
+        await engine.wait_until(lambda: taken[0].taken_over, "the refused append")
         await anyio.sleep(0.5)
-        assert (floor.outcome(run_id), floor.outcome(child)) == (None, None)
+        assert (harness.outcome(run_id), harness.outcome(child)) == (None, None)
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_a_defect_before_the_log_of_a_run_is_there_fails_the_run_and_no_other(floor: Floor, times: int):
-    floor.worker("does", DOES)
+async def test_a_defect_before_the_log_of_a_run_is_there_fails_the_run_and_no_other(harness: EngineHarness, times: int):
+    harness.worker("does", DOES)
     # The second defect is in the way of the end itself, and of the next attempt.
-    async with floor.open(office_of=defective(times=times)) as shift:
-        first, second = await shift.dispatch("does"), await shift.dispatch("does")
-        outcomes = [await shift.ended(first), await shift.ended(second)]
-        await shift.until(lambda: not shift.scheduler.busy, "the end")
-        assert await shift.office.queue.claimed() == []
+    async with harness.open(wrap_adapters=defective(times=times)) as engine:
+        first, second = await engine.dispatch("does"), await engine.dispatch("does")
+        outcomes = [await engine.ended(first), await engine.ended(second)]
+        await engine.wait_until(lambda: not engine.scheduler.busy, "the end")
+        assert await engine.backend.queue.claimed() == []
     assert sorted(one.status for one in outcomes) == ["completed", "failed"]
     (failed,) = [one for one in outcomes if one.error is not None]
     assert failed.error is not None
     assert failed.error.code == "unexpected"
 
 
-@pytest.mark.floors("memory", "files")
+@pytest.mark.storages("memory", "files")
 @pytest.mark.parametrize("busy_at", [2, 3])
 async def test_a_database_that_is_busy_for_a_moment_does_not_keep_a_tree_from_being_cancelled(
-    floor: Floor, busy_at: int
+    harness: EngineHarness, busy_at: int
 ):
-    floor.python("asks", ASKS)
-    floor.worker("calls", CALLS_ASKS)
-    async with floor.open(office_of=busy(puts=[busy_at]), idle_seconds=0.1) as shift:
-        parent = await shift.dispatch("calls")
-        child = await asked_child(floor, shift, parent)
-        await shift.until(lambda: not shift.scheduler.busy, "both to be suspended")
-        await shift.cancel(parent, "enough")
-        assert (await shift.ended(parent)).status == "cancelled"
-        assert (await shift.ended(child)).status == "cancelled"
+    harness.python("asks", ASKS)
+    harness.worker("calls", CALLS_ASKS)
+    async with harness.open(wrap_adapters=busy(puts=[busy_at]), idle_seconds=0.1) as engine:
+        parent = await engine.dispatch("calls")
+        child = await asked_child(harness, engine, parent)
+        await engine.wait_until(lambda: not engine.scheduler.busy, "both to be suspended")
+        await engine.cancel(parent, "enough")
+        assert (await engine.ended(parent)).status == "cancelled"
+        assert (await engine.ended(child)).status == "cancelled"
 
 
 @pytest.mark.parametrize("policy", [ClaimPolicy.QUEUED, ClaimPolicy.CANCELLED])
 async def test_cancelling_a_sub_run_does_not_resume_a_parent_that_must_not_be_resumed(
-    floor: Floor, policy: ClaimPolicy
+    harness: EngineHarness, policy: ClaimPolicy
 ):
-    floor.python("asks", ASKS)
-    floor.worker("calls", CALLS_ASKS)
-    async with floor.open(policy=ClaimPolicy.OWN, mask=Masking(["hunter2hunter2"])) as shift:
-        parent = await shift.dispatch("calls")
-        child = await asked_child(floor, shift, parent)
-    before = floor.events(parent)
-    async with floor.open(policy=policy) as shift:
-        await shift.cancel(child, "only this one")
-        assert (await shift.ended(child)).status == "cancelled"
-        await shift.until(lambda: not shift.scheduler.busy, "the end")
+    harness.python("asks", ASKS)
+    harness.worker("calls", CALLS_ASKS)
+    async with harness.open(policy=ClaimPolicy.OWN, mask=Masking(["hunter2hunter2"])) as engine:
+        parent = await engine.dispatch("calls")
+        child = await asked_child(harness, engine, parent)
+    before = harness.events(parent)
+    async with harness.open(policy=policy) as engine:
+        await engine.cancel(child, "only this one")
+        assert (await engine.ended(child)).status == "cancelled"
+        await engine.wait_until(lambda: not engine.scheduler.busy, "the end")
         await anyio.sleep(0.5)
-    assert floor.events(parent) == before
+    assert harness.events(parent) == before
 
 
-@pytest.mark.floors("memory", "files")
-async def test_a_run_starts_although_a_word_of_its_first_event_is_masked(floor: Floor):
-    floor.worker("does", DOES)
-    async with floor.open(policy=ClaimPolicy.OWN, mask=Masking(["caller"])) as shift:
-        assert (await shift.ended(await shift.dispatch("does"))).status == "completed"
+@pytest.mark.storages("memory", "files")
+async def test_a_run_starts_although_a_word_of_its_first_event_is_masked(harness: EngineHarness):
+    harness.worker("does", DOES)
+    async with harness.open(policy=ClaimPolicy.OWN, mask=Masking(["caller"])) as engine:
+        assert (await engine.ended(await engine.dispatch("does"))).status == "completed"
 
 
 def test_a_host_is_not_killed_while_a_worker_may_still_be_leaving():
-    assert STOPPED_HOST_SECONDS > LEAVING_SECONDS + STORAGE_PATIENCE_SECONDS
+    assert CANCEL_KILL_SECONDS > ABANDON_SECONDS + STORAGE_FULL_TIMEOUT_SECONDS
 
 
-@pytest.mark.floors("memory", "files")
-async def test_what_the_queue_could_not_delete_is_deleted_later(floor: Floor):
-    floor.worker("does", DOES)
-    async with floor.open(office_of=busy(deletions=[1])) as shift:
-        await shift.ended(await shift.dispatch("does"))
+@pytest.mark.storages("memory", "files")
+async def test_what_the_queue_could_not_delete_is_deleted_later(harness: EngineHarness):
+    harness.worker("does", DOES)
+    async with harness.open(wrap_adapters=busy(deletions=[1])) as engine:
+        await engine.ended(await engine.dispatch("does"))
         with anyio.fail_after(30):
-            while await shift.office.queue.claimed():
+            while await engine.backend.queue.claimed():
                 await anyio.sleep(0.05)

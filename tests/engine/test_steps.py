@@ -1,21 +1,21 @@
 """Workers in YAML, on a real host: what each kind of step does."""
 
 import pytest
-from tests.engine.floor import Floor
-from tests.engine.test_waiting import waits
+from tests.engine.harness import EngineHarness
+from tests.engine.test_waiting_runs import waits
 
 from shopfloor.log import AssistantMessage, StepCompleted, StepStarted, UserMessage
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_failure_keeps_its_hint_also_where_a_sub_run_failed(floor: Floor):
+async def test_a_failure_keeps_its_hint_also_where_a_sub_run_failed(harness: EngineHarness):
     forever = "block: while, while: {value: 1, not: 2}, maxRounds: 1, steps: {Do: {block: command, command: 'true'}}"
-    floor.worker("lost", f"steps:\n  Round: {{{forever}}}")
-    floor.worker("caller", "steps:\n  Call: {block: run-worker, worker: lost}")
-    floor.worker("plain", "steps:\n  Fail: {block: command, command: exit 3}")
-    async with floor.open() as shift:
-        outcomes = {slug: await shift.ended(await shift.dispatch(slug)) for slug in ("lost", "caller", "plain")}
+    harness.worker("lost", f"steps:\n  Round: {{{forever}}}")
+    harness.worker("caller", "steps:\n  Call: {block: run-worker, worker: lost}")
+    harness.worker("plain", "steps:\n  Fail: {block: command, command: exit 3}")
+    async with harness.open() as engine:
+        outcomes = {slug: await engine.ended(await engine.dispatch(slug)) for slug in ("lost", "caller", "plain")}
     errors = {slug: outcome.error for slug, outcome in outcomes.items() if outcome.error}
     assert {slug: error.hint or None for slug, error in errors.items()} == {
         "lost": "raise `maxRounds`",
@@ -24,8 +24,8 @@ async def test_a_failure_keeps_its_hint_also_where_a_sub_run_failed(floor: Floor
     }
 
 
-async def test_a_failed_step_has_its_hint_again_when_the_run_is_gone_on_with(floor: Floor):
-    floor.python(
+async def test_a_failed_step_has_its_hint_again_when_the_run_is_gone_on_with(harness: EngineHarness):
+    harness.python(
         "stubborn",
         """
         from shopfloor import Run, worker
@@ -44,23 +44,23 @@ async def test_a_failed_step_has_its_hint_again_when_the_run_is_gone_on_with(flo
             return said
         """,
     )
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("stubborn")
-        call_id = await waits(shift, run_id)
-    async with floor.open() as shift:
-        await shift.answer(run_id, call_id, "yes")
-        assert (await shift.ended(run_id)).result == "open it first"
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("stubborn")
+        call_id = await waits(engine, run_id)
+    async with harness.open() as engine:
+        await engine.answer(run_id, call_id, "yes")
+        assert (await engine.ended(run_id)).result == "open it first"
     (ended,) = [
         event.payload
-        for event in floor.events(run_id)
+        for event in harness.events(run_id)
         if isinstance(event.payload, StepCompleted) and event.payload.name == "try"
     ]
     assert (ended.error, ended.error_code, ended.error_hint) == ("it is shut", "execution_error", "open it first")
 
 
 @pytest.mark.req("SDK-4")
-async def test_steps_are_done_one_after_another_and_the_output_is_given(floor: Floor):
-    floor.worker(
+async def test_steps_are_done_one_after_another_and_the_output_is_given(harness: EngineHarness):
+    harness.worker(
         "two",
         """
         input: {NAME: {type: string}}
@@ -70,11 +70,11 @@ async def test_steps_are_done_one_after_another_and_the_output_is_given(floor: F
         output: {one: '{{ONE}}', two: '{{TWO}}'}
         """,
     )
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("two", NAME="Ada; rm -rf /")
-        outcome = await shift.ended(run_id)
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("two", NAME="Ada; rm -rf /")
+        outcome = await engine.ended(run_id)
     assert outcome.result == {"one": "one Ada; rm -rf /", "two": "two\nafter one Ada; rm -rf /"}
-    steps = [(type(event.payload).__name__, event.path) for event in floor.events(run_id) if event.path]
+    steps = [(type(event.payload).__name__, event.path) for event in harness.events(run_id) if event.path]
     assert [path for kind, path in steps if kind in ("StepStarted", "StepCompleted")] == [
         "first",
         "first",
@@ -83,8 +83,8 @@ async def test_steps_are_done_one_after_another_and_the_output_is_given(floor: F
     ]
 
 
-async def test_a_thread_is_told_its_prompts_and_the_model_answers(floor: Floor):
-    floor.worker(
+async def test_a_thread_is_told_its_prompts_and_the_model_answers(harness: EngineHarness):
+    harness.worker(
         "talk",
         """
         input: {NAME: {type: string}}
@@ -98,13 +98,13 @@ async def test_a_thread_is_told_its_prompts_and_the_model_answers(floor: Floor):
         about="You repeat {{NAME}}.",
         greeting="Hello {{NAME}}",
     )
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("talk", NAME="Ada")
-        outcome = await shift.ended(run_id)
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("talk", NAME="Ada")
+        outcome = await engine.ended(run_id)
     assert "Hello Ada" in outcome.result["answer"]
     assert outcome.result["whole"].startswith("## system\n\nYou repeat Ada.\n\n## user\n\nHello Ada\n\n## assistant")
     said = [
-        event.payload for event in floor.events(run_id) if isinstance(event.payload, UserMessage | AssistantMessage)
+        event.payload for event in harness.events(run_id) if isinstance(event.payload, UserMessage | AssistantMessage)
     ]
     first = said[0]
     assert isinstance(first, UserMessage)
@@ -113,16 +113,16 @@ async def test_a_thread_is_told_its_prompts_and_the_model_answers(floor: Floor):
     assert outcome.usage.output > 0
 
 
-@pytest.mark.floors("memory", "files")
-async def test_branches_go_on_at_the_same_time_and_write_one_whole_log(floor: Floor):
+@pytest.mark.storages("memory", "files")
+async def test_branches_go_on_at_the_same_time_and_write_one_whole_log(harness: EngineHarness):
     branches = "\n".join(
         f"      b{n}: {{Do: {{block: command, command: 'sleep 0.1; echo {n}', output: R{n}}}}}" for n in range(8)
     )
-    floor.worker("wide", f"steps:\n  Wide:\n    block: parallel\n    branches:\n{branches}\noutput: '{{{{R7}}}}'")
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("wide")
-        assert (await shift.ended(run_id)).result == "7"
-    events = floor.events(run_id)
+    harness.worker("wide", f"steps:\n  Wide:\n    block: parallel\n    branches:\n{branches}\noutput: '{{{{R7}}}}'")
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("wide")
+        assert (await engine.ended(run_id)).result == "7"
+    events = harness.events(run_id)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     begun = [event.seq for event in events if isinstance(event.payload, StepStarted) and event.path.endswith(".do")]
     done = [event.seq for event in events if isinstance(event.payload, StepCompleted) and event.path.endswith(".do")]
@@ -130,8 +130,8 @@ async def test_branches_go_on_at_the_same_time_and_write_one_whole_log(floor: Fl
     assert max(begun[:2]) < min(done), "at least two were at it together"
 
 
-async def test_loops_name_their_rounds_and_collect_what_each_made(floor: Floor):
-    floor.worker(
+async def test_loops_name_their_rounds_and_collect_what_each_made(harness: EngineHarness):
+    harness.worker(
         "loops",
         """
         variables: {COUNT: {type: any, default: '0'}}
@@ -158,11 +158,13 @@ async def test_loops_name_their_rounds_and_collect_what_each_made(floor: Floor):
         output: {rows: '{{ROWS}}', count: '{{COUNT}}'}
         """,
     )
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("loops")
-        outcome = await shift.ended(run_id)
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("loops")
+        outcome = await engine.ended(run_id)
     assert outcome.result == {"rows": [["a1", "a2"], ["b1", "b2"]], "count": "3"}
-    places = {(event.path, event.iteration) for event in floor.events(run_id) if event.path.endswith(("join", "count"))}
+    places = {
+        (event.path, event.iteration) for event in harness.events(run_id) if event.path.endswith(("join", "count"))
+    }
     assert places == {
         ("each.0.inner.0.join", 0),
         ("each.0.inner.1.join", 1),
@@ -174,8 +176,8 @@ async def test_loops_name_their_rounds_and_collect_what_each_made(floor: Floor):
     }
 
 
-async def test_a_terminal_step_ends_the_run_where_its_condition_holds(floor: Floor):
-    floor.worker(
+async def test_a_terminal_step_ends_the_run_where_its_condition_holds(harness: EngineHarness):
+    harness.worker(
         "stops",
         """
         input: {HOW: {type: string}}
@@ -189,34 +191,34 @@ async def test_a_terminal_step_ends_the_run_where_its_condition_holds(floor: Flo
         output: all the way
         """,
     )
-    async with floor.open() as shift:
-        assert await shift.result("stops", HOW="early") == "stopped early"
-        assert await shift.result("stops", HOW="no") == "all the way"
-        failed = await shift.ended(await shift.dispatch("stops", HOW="badly"))
+    async with harness.open() as engine:
+        assert await engine.result("stops", HOW="early") == "stopped early"
+        assert await engine.result("stops", HOW="no") == "all the way"
+        failed = await engine.ended(await engine.dispatch("stops", HOW="badly"))
     assert failed.status == "failed"
     assert failed.error is not None
     assert failed.error.message == "at 1"
 
 
-async def test_a_sub_run_is_linked_both_ways_and_gives_its_output_to_its_parent(floor: Floor):
-    floor.worker(
+async def test_a_sub_run_is_linked_both_ways_and_gives_its_output_to_its_parent(harness: EngineHarness):
+    harness.worker(
         "child",
         "input: {X: {type: string}}\nsteps: {Do: {block: command, command: 'echo got {{X}}', output: Y}}\noutput: Y",
     )
-    floor.worker(
+    harness.worker(
         "parent",
         "steps: {Call: {block: run-worker, worker: child, input: {X: seven}, output: Z}}\noutput: 'child {{Z}}'",
     )
-    async with floor.open(slots=1) as shift:
-        run_id = await shift.dispatch("parent")
-        assert (await shift.ended(run_id)).result == "child got seven"
-    call = next(event for event in floor.events(run_id) if event.child_run_id is not None)
-    child = floor.events(call.child_run_id or "")
+    async with harness.open(slots=1) as engine:
+        run_id = await engine.dispatch("parent")
+        assert (await engine.ended(run_id)).result == "child got seven"
+    call = next(event for event in harness.events(run_id) if event.child_run_id is not None)
+    child = harness.events(call.child_run_id or "")
     assert {event.parent_run_id for event in child} == {run_id}
 
 
-async def test_a_failed_step_is_tried_again_as_its_rule_says(floor: Floor, tmp_path):
-    floor.worker(
+async def test_a_failed_step_is_tried_again_as_its_rule_says(harness: EngineHarness, tmp_path):
+    harness.worker(
         "flaky",
         f"""
         steps:
@@ -227,8 +229,8 @@ async def test_a_failed_step_is_tried_again_as_its_rule_says(floor: Floor, tmp_p
         output: all done
         """,
     )
-    async with floor.open() as shift:
-        run_id = await shift.dispatch("flaky")
-        assert (await shift.ended(run_id)).result == "all done"
-    tries = [event.payload.try_ for event in floor.events(run_id) if isinstance(event.payload, StepStarted)]
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("flaky")
+        assert (await engine.ended(run_id)).result == "all done"
+    tries = [event.payload.try_ for event in harness.events(run_id) if isinstance(event.payload, StepStarted)]
     assert tries == [1, 2, 3]

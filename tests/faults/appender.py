@@ -12,14 +12,14 @@ from shopfloor.record import Durability, Recorder
 
 
 def append_until_killed(path: Path, level: Durability, seed: int, acknowledged: Connection) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     recorder = Recorder(path, path.stem, durability=level)
     entry = recorder.append(RunStarted(name="appender", kind="command", attempt=recorder.seq + 1, host="test"))
     while True:
         os.write(acknowledged.fileno(), entry.seq.to_bytes(8, "big"))
         # Long lines are what a kill can tear: they are written page by page.
-        size = dice.choice((10, 600, 9_000, 300_000))
-        if dice.random() < 0.2:
+        size = rng.choice((10, 600, 9_000, 300_000))
+        if rng.random() < 0.2:
             step = StepStarted(name="s", kind="command", try_=entry.seq)
             entry = recorder.append(step, path="s")
         else:

@@ -19,23 +19,23 @@ from typing import Any, Literal
 import anyio
 import httpx  # noqa: F401 - loaded once, for all the processes that are forked from here
 import msgspec
-from tests.patience import PATIENCE
+from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters import sqlite  # noqa: F401 - as above
-from shopfloor.adapters.models import remote  # noqa: F401 - as above
+from shopfloor.adapters.models import pydantic_ai_models  # noqa: F401 - as above
 from shopfloor.engine import RunEngine
-from shopfloor.engine.keeper import keep, reconcile, take_over
+from shopfloor.engine.maintenance import reconcile, requeue_abandoned, run_maintenance
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.log import Delta, Entry, Masking, Payload, RunCompleted, ToolCall, ToolResult, decode
 from shopfloor.ports import CallResult, Log, Logs, RunOrigin, RunRequest
 from shopfloor.record import Storage, last_entry, read
 from shopfloor.views import DEFINITION_CHANGED
-from shopfloor.wiring import Office, Workers, local_engine, local_office
+from shopfloor.wiring import StorageBackend, WorkerSettings, local_backend, local_engine
 
 DONE, TOO_LONG, STOPPED = 0, 3, 4
 
 
-class Life(msgspec.Struct, frozen=True, kw_only=True):
+class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a host does from its start to its end."""
 
     storage: Path
@@ -51,17 +51,17 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     """True where that event is not to be written any more."""
     answers: bool = True
     """Whether somebody is there who answers what is asked."""
-    held_seconds: float | None = None
+    hold_seconds: float | None = None
     """Ends so long after the run was seen to wait for its definition, and not at the run's end."""
     env: dict[str, str] = {}
-    patience: float = PATIENCE
+    patience: float = TIMEOUT_SECONDS
 
 
-class Trap:
+class FaultPoint:
     """Counts the events that are written, and acts at the one that it was told."""
 
-    def __init__(self, life: Life) -> None:
-        self._life = life
+    def __init__(self, plan: HostPlan) -> None:
+        self._life = plan
         self._count = 0
         self.act: Callable[[], None] = lambda: None
 
@@ -76,12 +76,12 @@ class Trap:
         return entry
 
 
-class TrappedLog:
+class FaultPointLog:
     """A log as the engine sees it, with a trap in it."""
 
-    def __init__(self, log: Log, trap: Trap) -> None:
+    def __init__(self, log: Log, fault_point: FaultPoint) -> None:
         self._log = log
-        self._trap = trap
+        self._trap = fault_point
 
     @property
     def run_id(self) -> str:
@@ -123,17 +123,17 @@ class TrappedLog:
         return await self._trap.around(write)
 
 
-class TrappedLogs:
+class FaultPointLogs:
     """The logs of a host, with a trap in them."""
 
-    def __init__(self, logs: Logs, trap: Trap) -> None:
+    def __init__(self, logs: Logs, fault_point: FaultPoint) -> None:
         self._logs = logs
-        self._trap = trap
+        self._trap = fault_point
 
     @contextlib.asynccontextmanager
-    async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[TrappedLog]:
+    async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[FaultPointLog]:
         async with self._logs.open(run_id, parent_run_id=parent_run_id) as log:
-            yield TrappedLog(log, self._trap)
+            yield FaultPointLog(log, self._trap)
 
     @property
     def masks(self) -> bool:
@@ -145,55 +145,55 @@ class TrappedLogs:
     async def announce_deletion(self, run_id: str) -> None:
         await self._logs.announce_deletion(run_id)
 
-    def room(self) -> int:
-        return self._logs.room()
+    def headroom_bytes(self) -> int:
+        return self._logs.headroom_bytes()
 
 
-def live(life: Life) -> None:
-    os.environ.update(life.env)
+def host_main(plan: HostPlan) -> None:
+    os.environ.update(plan.env)
     # As in a process of its own: what a test makes an error of is none here.
     warnings.resetwarnings()
-    sys.exit(anyio.run(_live, life))
+    sys.exit(anyio.run(_live, plan))
 
 
-async def _live(life: Life) -> int:
-    storage = Storage(life.storage)
-    code, shift, trap = DONE, None, Trap(life)
+async def _live(plan: HostPlan) -> int:
+    storage = Storage(plan.storage)
+    code, shift, fault_point = DONE, None, FaultPoint(plan)
     async with contextlib.AsyncExitStack() as opened:
-        office = await opened.enter_async_context(local_office(storage))
-        office = msgspec.structs.replace(office, logs=TrappedLogs(office.logs, trap))
-        workers = Workers(folders=(life.workers,), slots=life.slots)
-        engine = await opened.enter_async_context(local_engine(office, workers))
-        await office.ingest.catch_up(everything=True)
-        await take_over(engine.ports)
+        backend = await opened.enter_async_context(local_backend(storage))
+        backend = msgspec.structs.replace(backend, logs=FaultPointLogs(backend.logs, fault_point))
+        workers = WorkerSettings(folders=(plan.workers,), slots=plan.slots)
+        engine = await opened.enter_async_context(local_engine(backend, workers))
+        await backend.ingest.catch_up(everything=True)
+        await requeue_abandoned(engine.ports)
         async with anyio.create_task_group() as tasks:
-            shift = _Shift(life, storage, office, engine, tasks.cancel_scope)
-            trap.act = shift.act
+            shift = _Shift(plan, storage, backend, engine, tasks.cancel_scope)
+            fault_point.act = shift.act
 
             async def keeper() -> None:
-                await keep(engine.ports, office.ingest, engine.resumption)
+                await run_maintenance(engine.ports, backend.ingest, engine.resumption)
 
             tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(keeper)
-            with anyio.move_on_after(life.patience) as patience:
+            with anyio.move_on_after(plan.patience) as patience:
                 await shift.until_the_end()
                 tasks.cancel_scope.cancel()
             if patience.cancelled_caught:
                 code = TOO_LONG
                 tasks.cancel_scope.cancel()
-        await office.ingest.catch_up()
+        await backend.ingest.catch_up()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    (life.storage / "peak").write_text(str(peak))
+    (plan.storage / "peak").write_text(str(peak))
     return STOPPED if shift is not None and shift.stopped else code
 
 
 class _Shift:
     def __init__(
-        self, life: Life, storage: Storage, office: Office, engine: RunEngine, scope: anyio.CancelScope
+        self, plan: HostPlan, storage: Storage, backend: StorageBackend, engine: RunEngine, scope: anyio.CancelScope
     ) -> None:
-        self._life = life
+        self._life = plan
         self._storage = storage
-        self._office = office
+        self._office = backend
         self._engine = engine
         self._scope = scope
         self._loop: Any = None
@@ -234,7 +234,7 @@ class _Shift:
                 if self._life.answers:
                     await self._answer_all(answered)
                 await anyio.sleep(0.01)
-            await anyio.sleep(self._life.held_seconds or 0)
+            await anyio.sleep(self._life.hold_seconds or 0)
             tasks.cancel_scope.cancel()
 
     async def _cancel_when_told(self) -> None:
@@ -243,7 +243,7 @@ class _Shift:
             await self._engine.service.cancel(self._life.run_id, reason="told to")
 
     def _over(self) -> bool:
-        if self._life.held_seconds is not None:
+        if self._life.hold_seconds is not None:
             payloads = [event.payload for event in _events(self._storage.log_path(self._life.run_id))]
             return any(isinstance(one, ToolCall) and one.name == DEFINITION_CHANGED for one in payloads)
         logs = list(self._storage.transcripts.glob("*.jsonl"))
@@ -268,24 +268,24 @@ def _has_outcome(path: Path) -> bool:
 
 
 def _events(path: Path) -> list[Any]:
-    return [decode(entry.raw) for entry in read(path, report=lambda problem: None)]
+    return [decode(entry.raw) for entry in read(path, on_problem=lambda problem: None)]
 
 
-forks = multiprocessing.get_context("forkserver")
+fork_context = multiprocessing.get_context("forkserver")
 """Makes processes in which all that is imported here is loaded already."""
-forks.set_forkserver_preload([__name__])
+fork_context.set_forkserver_preload([__name__])
 _asking = threading.Lock()
 
 
-def lived(life: Life) -> int:
+def run_host(plan: HostPlan) -> int:
     """Lives it in a process of its own; the exit code, below 0 where a signal ended it."""
-    process = forks.Process(target=live, args=(life,))
+    process = fork_context.Process(target=host_main, args=(plan,))
     # A start asks all processes for their exit codes. Where two threads ask for one at once, one of them gets it, and
     # the other one makes it 255.
     with _asking:
         process.start()
     # On a busy machine it may take long until it lives, and until it is gone.
-    hangs = not multiprocessing.connection.wait([process.sentinel], 2 * life.patience)
+    hangs = not multiprocessing.connection.wait([process.sentinel], 2 * plan.patience)
     with _asking:
         if hangs:
             process.kill()
@@ -293,6 +293,6 @@ def lived(life: Life) -> int:
         code = process.exitcode
         process.close()
     # Not to be taken for one that died when it was told to.
-    assert not hangs, f"it did not end in {2 * life.patience:g} s"
+    assert not hangs, f"it did not end in {2 * plan.patience:g} s"
     assert code is not None
     return code

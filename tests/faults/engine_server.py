@@ -17,7 +17,7 @@ import httpx
 from tests.cli.test_run import processes_with
 from tests.login import token_of, url_of
 from tests.model_server.script import Text, Turn
-from tests.patience import PATIENCE, wait_until
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 from shopfloor.log import Event, RunCompleted, ToolCall, ToolResult, Verifier, decode
 from shopfloor.record import Storage, read
@@ -92,7 +92,7 @@ MODEL = [Turn(say=[Text(text="half of it")], chunk=4, hang_after=1), Turn(times=
 """It says nothing more in the middle of its first answer."""
 
 
-class Shop:
+class Deployment:
     """A folder with workers and a storage; servers come and go."""
 
     def __init__(self, folder: Path, **env: str) -> None:
@@ -133,16 +133,16 @@ class Shop:
 
     def events(self, run_id: str) -> list[Event]:
         path = self.storage.log_path(run_id)
-        return [decode(entry.raw) for entry in read(path, report=lambda problem: None)] if path.exists() else []
+        return [decode(entry.raw) for entry in read(path, on_problem=lambda problem: None)] if path.exists() else []
 
     def outcome(self, run_id: str) -> RunCompleted | None:
         last = [event.payload for event in self.events(run_id)[-1:]]
         return last[0] if last and isinstance(last[0], RunCompleted) else None
 
-    def noted(self) -> Counter[str]:
+    def note_counts(self) -> Counter[str]:
         return Counter(self.notes.read_text().splitlines()) if self.notes.exists() else Counter()
 
-    def all_ended(self, seconds: float = 60) -> dict[str, RunCompleted]:
+    def wait_until_all_ended(self, seconds: float = 60) -> dict[str, RunCompleted]:
         """Every run's outcome, when each has one, the logs are whole and nobody is left."""
         wait_until(lambda: all(self.outcome(one) for one in self.runs()), "every outcome", seconds)
         for run_id in self.runs():
@@ -156,7 +156,7 @@ class Shop:
 
     def children(self) -> list[str]:
         """What runs of ours have started and is still there."""
-        return [line for line in processes_with(self.mark) if SHOPFLOOR not in line and "minder.py" not in line]
+        return [line for line in processes_with(self.mark) if SHOPFLOOR not in line and "reaper.py" not in line]
 
     def open_calls(self, run_id: str) -> list[str]:
         payloads = [event.payload for event in self.events(run_id)]
@@ -167,15 +167,15 @@ class Shop:
 class Server:
     """`shopfloor up`, as a user starts it."""
 
-    def __init__(self, shop: Shop, *words: str) -> None:
-        self.shop = shop
-        command = [SHOPFLOOR, "up", "--port", "0", "--workers", str(shop.folder / "workers"), *words]
-        self.process = subprocess.Popen(command, env=shop.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def __init__(self, deployment: Deployment, *words: str) -> None:
+        self.deployment = deployment
+        command = [SHOPFLOOR, "up", "--port", "0", "--workers", str(deployment.folder / "workers"), *words]
+        self.process = subprocess.Popen(command, env=deployment.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
         assert line.startswith("Shopfloor is up: "), line + self.process.communicate()[1].decode()
-        headers = {"Authorization": f"Bearer {token_of(Storage(Path(shop.env['SHOPFLOOR_STORAGE'])))}"}
-        self.http = httpx.Client(base_url=url_of(line), headers=headers, timeout=PATIENCE)
+        headers = {"Authorization": f"Bearer {token_of(Storage(Path(deployment.env['SHOPFLOOR_STORAGE'])))}"}
+        self.http = httpx.Client(base_url=url_of(line), headers=headers, timeout=TIMEOUT_SECONDS)
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
         answer = self.http.post(path, json=body)
@@ -183,23 +183,23 @@ class Server:
         return answer.json()
 
     def dispatch(self, worker: str, **given: Any) -> str:
-        values = {"NOTES": str(self.shop.notes), "GO": str(self.shop.go), **given}
+        values = {"NOTES": str(self.deployment.notes), "GO": str(self.deployment.go), **given}
         return self.post("/api/runs", worker=worker, input=values)["run_id"]
 
     def start_all(self) -> dict[str, str]:
         """A run in the middle of each; by the state."""
         runs = {state: self.dispatch(state) for state in STATES}
         wanted = {f"before {state}" for state in STATES} | {"reading", "acting", "before inner", "one", "loop a1"}
-        wait_until(lambda: wanted <= set(self.shop.noted()), f"{wanted} to be noted")
+        wait_until(lambda: wanted <= set(self.deployment.note_counts()), f"{wanted} to be noted")
         for state in WAITING:
-            wait_until(lambda state=state: self.shop.open_calls(runs[state]), f"{state} to wait")
-        wait_until(lambda: self.shop.noted()["reading"] == 2, "the sub-run to be in the middle too")
-        wait_until(self.shop.children, "the command to run")
+            wait_until(lambda state=state: self.deployment.open_calls(runs[state]), f"{state} to wait")
+        wait_until(lambda: self.deployment.note_counts()["reading"] == 2, "the sub-run to be in the middle too")
+        wait_until(self.deployment.children, "the command to run")
         return runs
 
     def answer_all(self, runs: dict[str, str]) -> None:
         for state in WAITING:
-            for call_id in self.shop.open_calls(runs[state]):
+            for call_id in self.deployment.open_calls(runs[state]):
                 self.post(f"/api/runs/{runs[state]}/answer", call_id=call_id, answer="answered")
 
     def kill(self) -> None:
@@ -208,7 +208,7 @@ class Server:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=PATIENCE)
+        self.process.communicate(timeout=TIMEOUT_SECONDS)
         return self.process.returncode
 
     def close(self) -> None:

@@ -258,16 +258,16 @@ _GRAMMAR: dict[str, tuple[str, ...]] = {
 _DEEPEST = 6
 
 
-def program(dice: random.Random, symbol: str = "script", depth: int = 0) -> str:
+def program(rng: random.Random, symbol: str = "script", depth: int = 0) -> str:
     """A random shell program. Deep down the choices become simple, so that it ends."""
     choices = _GRAMMAR[symbol]
-    text = dice.choice(choices[:2] if depth > _DEEPEST else choices)
+    text = rng.choice(choices[:2] if depth > _DEEPEST else choices)
     made = ""
     while "<" in text:
         before, _, rest = text.partition("<")
         name, closed, after = rest.partition(">")
         if closed and name in _GRAMMAR:
-            made += before + program(dice, name, depth + 1)
+            made += before + program(rng, name, depth + 1)
             text = after
         else:
             made += before + "<"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.faults.engine_server import SHOPFLOOR, Server, Shop
-from tests.patience import PATIENCE, wait_until
+from tests.faults.engine_server import SHOPFLOOR, Deployment, Server
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 SLOTS = ("--slots", "2")
 SEED = 20260731
@@ -22,12 +22,14 @@ CODES = {"database_damaged", "database_lost", "storage_lost"}
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
+def deployment(tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path)
 
 
-def command(shop: Shop, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([SHOPFLOOR, *words], env=shop.env, capture_output=True, text=True, timeout=120, check=False)
+def command(deployment: Deployment, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SHOPFLOOR, *words], env=deployment.env, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def overwrite(path: Path, offset: int, size: int) -> None:
@@ -89,9 +91,11 @@ class Load:
             thread.start()
 
     def _dispatch(self) -> None:
-        shop = self._server.shop
-        body = {"worker": "reading", "input": {"NOTES": str(shop.notes), "GO": str(shop.go)}}
-        http = httpx.Client(base_url=self._server.http.base_url, headers=self._server.http.headers, timeout=PATIENCE)
+        deployment = self._server.deployment
+        body = {"worker": "reading", "input": {"NOTES": str(deployment.notes), "GO": str(deployment.go)}}
+        http = httpx.Client(
+            base_url=self._server.http.base_url, headers=self._server.http.headers, timeout=TIMEOUT_SECONDS
+        )
         with http:
             while not self._stop.is_set():
                 try:
@@ -115,13 +119,15 @@ FAULTS = [damage_middle, delete, *([damage_header, damage_wal, truncate, replace
 
 @pytest.mark.req("SF-7")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_what_was_acknowledged_survives_the_loss_of_the_database(shop: Shop, fault: Callable[[Path], None]) -> None:
-    with shop.up(*SLOTS) as server:
+def test_what_was_acknowledged_survives_the_loss_of_the_database(
+    deployment: Deployment, fault: Callable[[Path], None]
+) -> None:
+    with deployment.up(*SLOTS) as server:
         asking = server.dispatch("question")
-        wait_until(lambda: shop.open_calls(asking), "the question")
+        wait_until(lambda: deployment.open_calls(asking), "the question")
         load = Load(server)
         wait_until(lambda: len(load.acknowledged) >= 25, "dispatches")
-        fault(shop.storage.database)
+        fault(deployment.storage.database)
         # Whatever is asked of the server now is done, or refused with a reason that says what to do.
         wait_until(
             lambda: load.refused or server.process.poll() is not None or len(load.acknowledged) > 120, "refusals"
@@ -134,7 +140,7 @@ def test_what_was_acknowledged_survives_the_loss_of_the_database(shop: Shop, fau
             assert "shopfloor rebuild" in problem["hint"]
         # What is being executed goes on to its end; then the server ends with the reason.
         assert server.process.poll() is None
-        shop.go.touch()
+        deployment.go.touch()
         if load.refused:
             _, said = server.process.communicate(timeout=60)
             assert server.process.returncode == 6
@@ -144,82 +150,82 @@ def test_what_was_acknowledged_survives_the_loss_of_the_database(shop: Shop, fau
             assert "ExceptionGroup" not in said.decode()
         else:
             server.stop()
-    rebuilt = command(shop, "rebuild")
+    rebuilt = command(deployment, "rebuild")
     assert rebuilt.returncode == 0, rebuilt.stderr
-    with shop.up() as server:
+    with deployment.up() as server:
         server.answer_all(dict.fromkeys(("client-tool", "question", "branches"), asking))
         acknowledged = {*load.acknowledged, asking}
-        wait_until(lambda: acknowledged <= set(shop.runs()), "every run that was acknowledged")
-        outcomes = shop.all_ended(120)
+        wait_until(lambda: acknowledged <= set(deployment.runs()), "every run that was acknowledged")
+        outcomes = deployment.wait_until_all_ended(120)
         assert {outcomes[run_id].status for run_id in acknowledged} == {"completed"}
         server.stop()
     # Nothing was done twice: each run has noted its beginning once.
-    assert shop.noted()["before reading"] == len(shop.runs()) - 1
+    assert deployment.note_counts()["before reading"] == len(deployment.runs()) - 1
 
 
 @pytest.mark.req("SF-7")
-def test_what_was_asked_without_a_server_survives_too(shop: Shop) -> None:
-    workers = ("--workers", str(shop.folder / "workers"))
-    given = ("-i", f"NOTES={shop.notes}", "-i", f"GO={shop.go}")
-    with shop.up() as server:
+def test_what_was_asked_without_a_server_survives_too(deployment: Deployment) -> None:
+    workers = ("--workers", str(deployment.folder / "workers"))
+    given = ("-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}")
+    with deployment.up() as server:
         answered, unanswered = server.dispatch("question"), server.dispatch("question")
-        wait_until(lambda: shop.open_calls(answered) and shop.open_calls(unanswered), "the questions")
+        wait_until(lambda: deployment.open_calls(answered) and deployment.open_calls(unanswered), "the questions")
         server.stop()
-    said = command(shop, "answer", answered, "yes")
+    said = command(deployment, "answer", answered, "yes")
     assert said.returncode == 0, said.stderr
-    dispatched = command(shop, "dispatch", "reading", *given, *workers, "-q").stdout.strip()
+    dispatched = command(deployment, "dispatch", "reading", *given, *workers, "-q").stdout.strip()
     assert dispatched, "the id of the run"
-    delete(shop.storage.database)
-    shop.go.touch()
+    delete(deployment.storage.database)
+    deployment.go.touch()
     # No rebuild: a new database takes in what the intake has, whoever opens it first.
-    listed = command(shop, "list", "--json").stdout
+    listed = command(deployment, "list", "--json").stdout
     assert all(run_id in listed for run_id in (answered, unanswered, dispatched))
-    with shop.up() as server:
-        wait_until(lambda: shop.outcome(answered) and shop.outcome(dispatched), "what was asked for")
-        assert shop.open_calls(unanswered)
+    with deployment.up() as server:
+        wait_until(lambda: deployment.outcome(answered) and deployment.outcome(dispatched), "what was asked for")
+        assert deployment.open_calls(unanswered)
         server.stop()
 
 
 @pytest.mark.req("SF-9")
-def test_a_deleted_storage_folder_ends_the_server_with_the_reason(shop: Shop) -> None:
-    with shop.up(*SLOTS) as server:
+def test_a_deleted_storage_folder_ends_the_server_with_the_reason(deployment: Deployment) -> None:
+    with deployment.up(*SLOTS) as server:
         load = Load(server)
         wait_until(lambda: len(load.acknowledged) >= 5, "dispatches")
-        moved = shop.folder / "moved"
-        shop.storage.root.rename(moved)
+        moved = deployment.folder / "moved"
+        deployment.storage.root.rename(moved)
         shutil.rmtree(moved)
         _, said = server.process.communicate(timeout=60)
         load.end()
         assert server.process.returncode == 6
         assert "error[storage_lost]" in said.decode()
-        assert str(shop.storage.root) in said.decode()
+        assert str(deployment.storage.root) in said.decode()
         assert "Traceback" not in said.decode()
         assert {answer.status_code for answer in load.refused} <= {httpx.codes.SERVICE_UNAVAILABLE}
         assert len(said.decode().splitlines()) < 200
 
 
-def test_a_running_server_keeps_rebuild_out(shop: Shop) -> None:
-    with shop.up() as server:
-        refused = command(shop, "rebuild")
+def test_a_running_server_keeps_rebuild_out(deployment: Deployment) -> None:
+    with deployment.up() as server:
+        refused = command(deployment, "rebuild")
         assert (refused.returncode, "error[server_running]" in refused.stderr) == (5, True)
         server.stop()
 
 
 @pytest.mark.req("SF-11")
-def test_a_run_without_a_readable_beginning_does_not_wait_for_an_answer(shop: Shop) -> None:
-    with shop.up() as server:
+def test_a_run_without_a_readable_beginning_does_not_wait_for_an_answer(deployment: Deployment) -> None:
+    with deployment.up() as server:
         run_id = server.dispatch("question")
-        wait_until(lambda: shop.open_calls(run_id), "the question")
-        (call_id,) = shop.open_calls(run_id)
-        overwrite(shop.storage.log_path(run_id), 0, 40)
+        wait_until(lambda: deployment.open_calls(run_id), "the question")
+        (call_id,) = deployment.open_calls(run_id)
+        overwrite(deployment.storage.log_path(run_id), 0, 40)
         refused = server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": call_id, "answer": "yes"})
         assert refused.json()["error"]["code"] == "transcript_broken"
         assert f"shopfloor cancel {run_id}" in refused.json()["error"]["hint"]
         server.kill()
-    rebuilt = command(shop, "rebuild")
+    rebuilt = command(deployment, "rebuild")
     assert rebuilt.returncode == 0, rebuilt.stderr
-    assert "waiting" not in command(shop, "list", "--json").stdout
-    outcome = shop.outcome(run_id)
+    assert "waiting" not in command(deployment, "list", "--json").stdout
+    outcome = deployment.outcome(run_id)
     assert outcome is not None
     assert outcome.error is not None
     assert outcome.error.code == "transcript_broken"

@@ -14,12 +14,12 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.faults.engine_server import Shop
+from tests.faults.engine_server import Deployment
 
 from shopfloor.engine import delete_run, finish_deletions
 from shopfloor.log import RunCompleted, RunStarted, new_run_id
 from shopfloor.record import Recorder, Storage
-from shopfloor.wiring import local_office
+from shopfloor.wiring import local_backend
 
 WATCHED = (
     "engine/retention.py",
@@ -40,22 +40,22 @@ def write_run(storage: Storage, run_id: str, parent: str | None = None) -> None:
 
 
 async def catch_up(storage: Storage) -> None:
-    async with local_office(storage) as office:
-        await office.ingest.catch_up(everything=True)
+    async with local_backend(storage) as backend:
+        await backend.ingest.catch_up(everything=True)
 
 
 async def delete(storage: Storage, run_id: str, watch: Callable[[FrameType, str, Any], None]) -> None:
-    async with local_office(storage) as office:
+    async with local_backend(storage) as backend:
         sys.setprofile(watch)
-        await delete_run(office, run_id)
+        await delete_run(backend, run_id)
 
 
 async def heal(storage: Storage) -> set[str]:
     """As a server does when it starts; gives the runs that are listed then."""
-    async with local_office(storage) as office:
-        await finish_deletions(office)
-        await office.ingest.catch_up(everything=True)
-        return await office.store.known_runs()
+    async with local_backend(storage) as backend:
+        await finish_deletions(backend)
+        await backend.ingest.catch_up(everything=True)
+        return await backend.store.known_runs()
 
 
 def in_child(storage: Storage, run_id: str, point: int) -> int:
@@ -105,16 +105,16 @@ def test_a_kill_at_any_point_of_a_delete_leaves_whole_runs_or_none(tmp_path: Pat
 
 @pytest.mark.req("SF-8")
 def test_a_restart_finishes_a_delete_that_was_cut_off(tmp_path: Path) -> None:
-    shop = Shop(tmp_path)
+    deployment = Deployment(tmp_path)
     cut_off, other = new_run_id(), new_run_id()
     for run_id in (cut_off, other):
-        write_run(shop.storage, run_id)
-    anyio.run(catch_up, shop.storage)
-    shop.storage.log_path(cut_off).unlink()
-    with sqlite3.connect(shop.storage.database) as connection:
+        write_run(deployment.storage, run_id)
+    anyio.run(catch_up, deployment.storage)
+    deployment.storage.log_path(cut_off).unlink()
+    with sqlite3.connect(deployment.storage.database) as connection:
         connection.execute("INSERT INTO tombstones VALUES (?)", (cut_off,))
     connection.close()
-    with shop.up() as server:
+    with deployment.up() as server:
         listed = server.http.get("/api/agents/workers").json()
         assert [run["id"] for run in listed["workers"]] == [other]
         assert server.stop() == 0

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from tests.cli.test_run import processes_with
 from tests.login import token_of, url_of
-from tests.patience import PATIENCE, wait_until
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 from shopfloor.record import Storage
 
@@ -64,11 +64,13 @@ class Server:
         assert line.startswith("Shopfloor is up: "), line + self.process.communicate()[1].decode()
         self.url = url_of(line)
         self.token = token_of(self.storage)
-        self.http = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=PATIENCE)
+        self.http = httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=TIMEOUT_SECONDS
+        )
 
     def connect(self, data: bytes = b"") -> socket.socket:
         host, _, port = self.url.removeprefix("http://").partition(":")
-        made = socket.create_connection((host, int(port)), timeout=PATIENCE)
+        made = socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS)
         if data:
             with contextlib.suppress(OSError):
                 made.sendall(data)
@@ -99,7 +101,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield server
     server.http.close()
     server.process.terminate()
-    server.process.communicate(timeout=PATIENCE)
+    server.process.communicate(timeout=TIMEOUT_SECONDS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -107,7 +109,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_clients_that_take_every_connection_fail_no_run(up: Server, tmp_path: Path) -> None:
     go = tmp_path / "go"
     runs = [up.dispatch(go) for _ in range(RUNS)]
-    wait_until(lambda: all(up.status(one) == "running" for one in runs), "all runs to run", PATIENCE)
+    wait_until(lambda: all(up.status(one) == "running" for one in runs), "all runs to run", TIMEOUT_SECONDS)
     head = f"Host: {up.url.removeprefix('http://')}\r\nAuthorization: Bearer {up.token}\r\n\r\n"
     streams = [up.connect(f"GET /api/runs/{runs[0]}/stream HTTP/1.1\r\n{head}".encode()) for _ in range(100)]
     for one in streams:
@@ -115,7 +117,7 @@ def test_clients_that_take_every_connection_fail_no_run(up: Server, tmp_path: Pa
     half_sent = [up.connect(b"GET / HTTP/1.1\r\nHost:") for _ in range(1100)]
     # The steps that follow start new processes while the server has as many connections as it takes.
     go.touch()
-    wait_until(lambda: all(up.status(one) == "done" for one in runs), "all runs to end well", PATIENCE)
+    wait_until(lambda: all(up.status(one) == "done" for one in runs), "all runs to end well", TIMEOUT_SECONDS)
     for one in streams:
         data = b""
         while b"event: end" not in data:
@@ -128,7 +130,7 @@ def test_clients_that_take_every_connection_fail_no_run(up: Server, tmp_path: Pa
             while one.recv(65536):
                 pass
         one.close()
-    wait_until(lambda: up.descriptors() < 100, "the connections to be gone", PATIENCE)
+    wait_until(lambda: up.descriptors() < 100, "the connections to be gone", TIMEOUT_SECONDS)
 
 
 @pytest.mark.req("SF-16")
@@ -151,7 +153,7 @@ def test_a_process_that_has_no_descriptor_left_does_not_spin_and_recovers(up: Se
             return up.http.get("/api/health").status_code == 200
         return False
 
-    wait_until(answers, "the server to answer again", PATIENCE)
+    wait_until(answers, "the server to answer again", TIMEOUT_SECONDS)
 
 
 @pytest.mark.req("SF-16")
@@ -168,13 +170,13 @@ def test_the_soft_limit_is_raised_for_the_server_and_not_for_its_children(tmp_pa
         url = url_of(server.stdout.readline().decode())
         assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE)[0] > 512
         headers = {"Authorization": f"Bearer {token_of(Storage(tmp_path / 'storage'))}"}
-        answer = httpx.post(f"{url}/api/runs", headers=headers, json={"worker": "limits"}, timeout=PATIENCE)
+        answer = httpx.post(f"{url}/api/runs", headers=headers, json={"worker": "limits"}, timeout=TIMEOUT_SECONDS)
         assert answer.status_code == 200, answer.text
-        wait_until((tmp_path / "done").exists, "the command to run", PATIENCE)
+        wait_until((tmp_path / "done").exists, "the command to run", TIMEOUT_SECONDS)
         assert (tmp_path / "limit").read_text() == "512\n"
     finally:
         server.terminate()
-        server.communicate(timeout=PATIENCE)
+        server.communicate(timeout=TIMEOUT_SECONDS)
 
 
 @pytest.mark.req("SF-17")
@@ -192,7 +194,7 @@ def test_a_limit_that_is_too_small_is_said_and_nothing_is_started(
 ) -> None:
     env = {**os.environ, "SHOPFLOOR_STORAGE": str(tmp_path / "storage")}
     server = limited(["up", "--port", "0"], env, **limits)
-    said, complaint = server.communicate(timeout=PATIENCE)
+    said, complaint = server.communicate(timeout=TIMEOUT_SECONDS)
     assert (server.returncode, said) == (8, b"")
     assert complaint.decode().startswith("error[resource_limit]: "), complaint.decode()
     assert reason in complaint.decode()
@@ -213,13 +215,13 @@ def test_a_cancelled_run_leaves_no_process_although_no_descriptor_is_left(up: Se
     worker.parent.mkdir()
     worker.write_text(f"steps: {{Leave: {{block: command, command: sh {script}}}}}\n")
     run_id = up.http.post("/api/runs", json={"worker": "family"}).json()["run_id"]
-    wait_until(lambda: go.exists() and len(processes_with(mark)) >= 2, "the family to be there", PATIENCE)
+    wait_until(lambda: go.exists() and len(processes_with(mark)) >= 2, "the family to be there", TIMEOUT_SECONDS)
     before = resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE)
     assert up.http.post(f"/api/runs/{run_id}/cancel").status_code == 200
     try:
         # They ignore TERM, so there is time until they are to be killed.
         resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE, (3, before[1]))
-        wait_until(lambda: processes_with(mark) == [], "the family to be gone", PATIENCE)
+        wait_until(lambda: processes_with(mark) == [], "the family to be gone", TIMEOUT_SECONDS)
     finally:
         resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE, before)
-    wait_until(lambda: up.status(run_id) == "cancelled", "the run to be listed as cancelled", PATIENCE)
+    wait_until(lambda: up.status(run_id) == "cancelled", "the run to be listed as cancelled", TIMEOUT_SECONDS)

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.faults.engine_process import DONE, Life, lived
-from tests.faults.engine_server import SHOPFLOOR, Server, Shop
-from tests.patience import wait_until
+from tests.faults.engine_process import DONE, HostPlan, run_host
+from tests.faults.engine_server import SHOPFLOOR, Deployment, Server
+from tests.timeouts import wait_until
 
 from shopfloor.log import (
     Event,
@@ -69,7 +69,7 @@ def checked(storage: Storage, run_id: str) -> list[Event]:
     path = storage.log_path(run_id)
     verifier = Verifier(run_id)
     assert [problem for line in path.read_bytes().splitlines(keepends=True) for problem in verifier.line(line)] == []
-    events = [decode(entry.raw) for entry in read(path, report=lambda problem: None)]
+    events = [decode(entry.raw) for entry in read(path, on_problem=lambda problem: None)]
     waits = {call.call_id for call in waits_of(events)}
     assert len(waits) <= 1
     results = Counter(event.payload.call_id for event in events if isinstance(event.payload, ToolResult))
@@ -77,11 +77,13 @@ def checked(storage: Storage, run_id: str) -> list[Event]:
     return events
 
 
-def shown(shop: Shop, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([SHOPFLOOR, *words], env=shop.env, capture_output=True, text=True, timeout=60, check=False)
+def shown(deployment: Deployment, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SHOPFLOOR, *words], env=deployment.env, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
-def held(shop: Shop, server: Server, run_id: str) -> None:
+def held(deployment: Deployment, server: Server, run_id: str) -> None:
     """Waits until the list shows that the run waits for its definition."""
 
     def is_held() -> bool:
@@ -93,71 +95,71 @@ def held(shop: Shop, server: Server, run_id: str) -> None:
 
 @pytest.mark.req("TR-72")
 def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_goes_on_once(tmp_path: Path):
-    shop = Shop(tmp_path)
+    deployment = Deployment(tmp_path)
     write(tmp_path / "workers", ASKS)
-    with shop.up() as server:
+    with deployment.up() as server:
         run_id = server.dispatch("asks")
-        wait_until(lambda: shop.open_calls(run_id), "the question")
-        (question,) = shop.open_calls(run_id)
+        wait_until(lambda: deployment.open_calls(run_id), "the question")
+        (question,) = deployment.open_calls(run_id)
         server.kill()
     write(tmp_path / "workers", CHANGED)
-    with shop.up() as server:
+    with deployment.up() as server:
         server.post(f"/api/runs/{run_id}/resume")
-        held(shop, server, run_id)
+        held(deployment, server, run_id)
         server.kill()
-    (wait,) = waits_of(shop.events(run_id))
-    before = len(shop.events(run_id))
-    with shop.up() as server:
+    (wait,) = waits_of(deployment.events(run_id))
+    before = len(deployment.events(run_id))
+    with deployment.up() as server:
         # What is answered meanwhile is kept; the wait itself cannot be answered.
         server.post(f"/api/runs/{run_id}/answer", call_id=question, answer="yes")
         refused = server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": wait.call_id, "answer": "yes"})
         assert refused.status_code == 409, refused.text
-        said = shown(shop, "status", run_id).stdout
+        said = shown(deployment, "status", run_id).stdout
         assert "waiting" in said
         assert "`note` of the worker `asks` changed" in said
-        assert "`note` of the worker `asks` changed" in shown(shop, "show", run_id).stdout
-        listed = json.loads(shown(shop, "list", "--json").stdout)["workers"][0]
+        assert "`note` of the worker `asks` changed" in shown(deployment, "show", run_id).stdout
+        listed = json.loads(shown(deployment, "list", "--json").stdout)["workers"][0]
         assert (listed["status"], listed["waits_for"]) == ("waiting", ["definition_changed", "question"])
-        assert "definition" in shown(shop, "answer", run_id, wait.call_id, "yes").stderr
+        assert "definition" in shown(deployment, "answer", run_id, wait.call_id, "yes").stderr
         time.sleep(1.5)
         server.kill()
-    with shop.up() as server:
+    with deployment.up() as server:
         time.sleep(1.5)
-        held(shop, server, run_id)
+        held(deployment, server, run_id)
         server.kill()
-    assert len(shop.events(run_id)) == before
-    assert shown(shop, "rebuild").returncode == 0
-    listed = json.loads(shown(shop, "list", "--json").stdout)["workers"][0]
+    assert len(deployment.events(run_id)) == before
+    assert shown(deployment, "rebuild").returncode == 0
+    listed = json.loads(shown(deployment, "list", "--json").stdout)["workers"][0]
     assert (listed["status"], listed["waits_for"][0]) == ("waiting", "definition_changed")
     write(tmp_path / "workers", ASKS)
-    with shop.up() as server:
+    with deployment.up() as server:
         # Killed in the middle of the step, its outcome would not be known.
-        wait_until(lambda: has_done(shop.events(run_id), "after"), "the run to go on")
+        wait_until(lambda: has_done(deployment.events(run_id), "after"), "the run to go on")
         server.kill()
-    with shop.up():
-        (outcome,) = shop.all_ended().values()
+    with deployment.up():
+        (outcome,) = deployment.wait_until_all_ended().values()
     assert (outcome.status, outcome.result) == ("completed", ["yes", "after"])
-    assert shop.noted() == {"before": 1, "after": 1}
-    checked(shop.storage, run_id)
+    assert deployment.note_counts() == {"before": 1, "after": 1}
+    checked(deployment.storage, run_id)
 
 
 @pytest.mark.req("TR-71")
 def test_a_run_in_the_foreground_says_that_it_waits_for_its_definition_and_leaves(tmp_path: Path):
-    shop = Shop(tmp_path)
+    deployment = Deployment(tmp_path)
     write(tmp_path / "workers", ASKS)
-    with shop.up("--slots", "1") as server:
+    with deployment.up("--slots", "1") as server:
         server.dispatch("command")
-        wait_until(shop.children, "the only slot to be taken")
-        words = [SHOPFLOOR, "run", "asks", "-i", f"NOTES={shop.notes}"]
+        wait_until(deployment.children, "the only slot to be taken")
+        words = [SHOPFLOOR, "run", "asks", "-i", f"NOTES={deployment.notes}"]
         # With the URL of a server, that server executes the run.
-        address = json.loads(shop.storage.server_address.read_bytes())
-        env = {**shop.env, "SHOPFLOOR_URL": address["url"], "SHOPFLOOR_TOKEN": address["token"]}
+        address = json.loads(deployment.storage.server_address.read_bytes())
+        env = {**deployment.env, "SHOPFLOOR_URL": address["url"], "SHOPFLOOR_TOKEN": address["token"]}
         with subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True) as run:
             wait_until(lambda: _queued(server) == ["asks"], "the run to be queued")
             write(tmp_path / "workers", CHANGED)
             # Only with the next order does the server look at the file again.
             server.dispatch("asks")
-            shop.go.touch()
+            deployment.go.touch()
             _, said = run.communicate(timeout=60)
         assert run.returncode == 75, said
         assert "waits for its definition: `note` of the worker `asks` changed since this run began" in said
@@ -180,7 +182,7 @@ class Matrix:
         write(folder / "changed-workers", CHANGED)
         given = {"NOTES": str(folder / "begun" / "notes")}
         # run.started, step.started, step.completed, tool.call
-        begun = Life(
+        begun = HostPlan(
             storage=folder / "begun" / "storage",
             workers=folder / "asks-workers",
             run_id=self.run_id,
@@ -189,11 +191,11 @@ class Matrix:
             at=4,
             answers=False,
         )
-        assert lived(begun) == KILLED
+        assert run_host(begun) == KILLED
 
-    def life(self, case: Path, workers: str, **life: object) -> int:
-        return lived(
-            Life(storage=case / "storage", workers=self.folder / f"{workers}-workers", run_id=self.run_id, **life)  # pyright: ignore[reportArgumentType]
+    def plan(self, case: Path, workers: str, **plan: object) -> int:
+        return run_host(
+            HostPlan(storage=case / "storage", workers=self.folder / f"{workers}-workers", run_id=self.run_id, **plan)  # pyright: ignore[reportArgumentType]
         )
 
     def case(self, name: str) -> Path:
@@ -207,29 +209,29 @@ class Matrix:
 def test_a_host_that_dies_at_any_event_around_the_wait_leaves_a_run_that_waits_once_and_ends_once(tmp_path: Path):
     matrix = Matrix(tmp_path)
     # Longer than it takes to see to runs that have no host.
-    held = {"held_seconds": 1.2}
+    held = {"hold_seconds": 1.2}
 
     def dies_waiting(at: int) -> Path:
         """The worker has changed: dies at that event, then lives on for a while, then the worker is back."""
         case = matrix.case(f"waiting-{at}")
-        code = matrix.life(case, "changed", act="kill", at=at, before=True, **held)
+        code = matrix.plan(case, "changed", act="kill", at=at, before=True, **held)
         # Whether the answer is a third event, or comes only when the worker is back, is a matter of moments.
         assert code == KILLED or (code, at) == (DONE, 3)
-        assert matrix.life(case, "changed", **held) == DONE
+        assert matrix.plan(case, "changed", **held) == DONE
         events = checked(Storage(case / "storage"), matrix.run_id)
         assert len(waits_of(events)) == 1
-        assert matrix.life(case, "changed", **held) == DONE
+        assert matrix.plan(case, "changed", **held) == DONE
         assert len(checked(Storage(case / "storage"), matrix.run_id)) == len(events)
-        assert matrix.life(case, "asks") == DONE
+        assert matrix.plan(case, "asks") == DONE
         return case
 
     def dies_going_on(at: int) -> Path:
         """The worker is back: dies at that event, and lives on."""
         case = matrix.case(f"back-{at}")
-        assert matrix.life(case, "changed", **held) == DONE
-        code = matrix.life(case, "asks", act="kill", at=at, before=True)
+        assert matrix.plan(case, "changed", **held) == DONE
+        code = matrix.plan(case, "asks", act="kill", at=at, before=True)
         assert code == KILLED or (code, at) == (DONE, 6)
-        assert matrix.life(case, "asks") == DONE
+        assert matrix.plan(case, "asks") == DONE
         return case
 
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from tests.cli.test_run import processes_with
-from tests.faults.engine_process import DONE, STOPPED, Life, lived
-from tests.faults.engine_shapes import EFFECTS, RESULTS, turns, write_workers
+from tests.faults.engine_process import DONE, STOPPED, HostPlan, run_host
+from tests.faults.fault_workers import EFFECTS, RESULTS, turns, write_workers
 from tests.model_server.server import ModelServer, in_thread
-from tests.patience import wait_until
+from tests.timeouts import wait_until
 
 from shopfloor.log import (
     CallCompleted,
@@ -51,15 +51,15 @@ class Case:
         self._workers = workers
         self.env = {"SF_TEST": self.mark}
 
-    def lives(self, *, first: bool = False, **life: Any) -> int:
-        return lived(
-            Life(
+    def lives(self, *, first: bool = False, **plan: Any) -> int:
+        return run_host(
+            HostPlan(
                 storage=self.storage.root,
                 workers=self._workers,
                 run_id=self.run_id,
                 dispatch=(self.shape, {"FILE": str(self.file)}) if first else None,
                 env=self.env,
-                **life,
+                **plan,
             )
         )
 
@@ -69,7 +69,7 @@ class Case:
 
     def events(self, run_id: str | None = None) -> list[Event]:
         path = self.storage.log_path(run_id or self.run_id)
-        return [decode(entry.raw) for entry in read(path, report=lambda problem: None)] if path.exists() else []
+        return [decode(entry.raw) for entry in read(path, on_problem=lambda problem: None)] if path.exists() else []
 
     def effects(self) -> Counter[str]:
         return Counter(self.file.read_text().splitlines()) if self.file.exists() else Counter()
@@ -197,7 +197,7 @@ def test_a_host_that_is_killed_at_any_event_leaves_a_run_that_goes_on_and_does_n
             }
         if model is not None and outcome.status == "completed":
             # Only an answer that no log has is asked for again.
-            assert len(model.asked()) <= 4 + 1
+            assert len(model.requests()) <= 4 + 1
             assert said <= 4
 
     through(tmp_path, workers, shape, killed, most=11)

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.faults.engine_process import DONE, Life, lived
+from tests.faults.engine_process import DONE, HostPlan, run_host
 
 from shopfloor.log import RunCompleted, RunStarted, StepCompleted, StepStarted, Verifier, decode, new_run_id
 from shopfloor.record import Storage, read
@@ -16,7 +16,7 @@ from shopfloor.record import Storage, read
 LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
 ROUNDS = 10_000
 KILLED = -9
-PATIENCE = 500.0
+TIMEOUT_SECONDS = 500.0
 COUNTS = """
 from shopfloor import Run, worker
 
@@ -42,10 +42,13 @@ def test_ten_thousand_steps_are_done_once_each(tmp_path: Path, killed: bool):
     dispatch = ("counts", {"ROUNDS": ROUNDS})
     began = time.monotonic()
     if killed:
-        assert lived(Life(**common, patience=PATIENCE, dispatch=dispatch, act="kill", at=ROUNDS + 1)) == KILLED
-        assert lived(Life(**common, patience=PATIENCE)) == DONE
+        assert (
+            run_host(HostPlan(**common, patience=TIMEOUT_SECONDS, dispatch=dispatch, act="kill", at=ROUNDS + 1))
+            == KILLED
+        )
+        assert run_host(HostPlan(**common, patience=TIMEOUT_SECONDS)) == DONE
     else:
-        assert lived(Life(**common, patience=PATIENCE, dispatch=dispatch)) == DONE
+        assert run_host(HostPlan(**common, patience=TIMEOUT_SECONDS, dispatch=dispatch)) == DONE
     took = time.monotonic() - began
     path = Storage(tmp_path / "storage").log_path(run_id)
     verifier = Verifier(run_id)

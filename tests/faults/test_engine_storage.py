@@ -6,69 +6,71 @@ import resource
 from pathlib import Path
 
 import pytest
-from tests.faults.engine_server import Shop
-from tests.patience import wait_until
+from tests.faults.engine_server import Deployment
+from tests.timeouts import wait_until
 
-from shopfloor.limits import STORAGE_PATIENCE_SECONDS
+from shopfloor.limits import STORAGE_FULL_TIMEOUT_SECONDS
 from shopfloor.log import RunStarted, UserMessage
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
+def deployment(tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path)
 
 
 def test_below_the_low_water_mark_no_run_is_taken_in(tmp_path: Path):
-    shop = Shop(tmp_path, SHOPFLOOR_DISK_LOW_WATER=str(2**60))
-    with shop.up() as server:
+    deployment = Deployment(tmp_path, SHOPFLOOR_DISK_LOW_WATER=str(2**60))
+    with deployment.up() as server:
         answer = server.http.post("/api/runs", json={"worker": "reading", "input": {"NOTES": "n", "GO": "g"}})
         assert answer.status_code == 507, answer.text
         assert answer.json()["error"]["code"] == "storage_full"
         assert server.http.get("/api/agents/workers").json()["total"] == 0
-    assert shop.runs() == []
+    assert deployment.runs() == []
 
 
-def test_below_the_low_water_mark_what_was_left_is_ended_while_it_can_be_recorded(shop: Shop):
-    with shop.up() as server:
+def test_below_the_low_water_mark_what_was_left_is_ended_while_it_can_be_recorded(deployment: Deployment):
+    with deployment.up() as server:
         run_id = server.dispatch("reading")
-        wait_until(lambda: "reading" in shop.noted(), "it to be in the middle")
+        wait_until(lambda: "reading" in deployment.note_counts(), "it to be in the middle")
         server.kill()
-    shop.env["SHOPFLOOR_DISK_LOW_WATER"] = str(2**60)
-    with shop.up():
-        outcome = shop.all_ended()[run_id]
+    deployment.env["SHOPFLOOR_DISK_LOW_WATER"] = str(2**60)
+    with deployment.up():
+        outcome = deployment.wait_until_all_ended()[run_id]
     assert outcome.status == "failed"
     assert outcome.error is not None
     assert outcome.error.code == "storage_full"
 
 
 @pytest.mark.parametrize("state", ["command", "reading"])
-def test_a_log_that_cannot_be_written_for_a_while_loses_no_run(shop: Shop, state: str):
-    with shop.up() as server:
+def test_a_log_that_cannot_be_written_for_a_while_loses_no_run(deployment: Deployment, state: str):
+    with deployment.up() as server:
         run_id = server.dispatch(state)
-        wait_until(lambda: f"before {state}" in shop.noted(), "it to begin")
+        wait_until(lambda: f"before {state}" in deployment.note_counts(), "it to begin")
         # A command's process is there before its step is on record; only then has the command begun.
-        wait_until(lambda: shop.noted()["reading"] or has_command(shop, run_id), "it to be in the middle")
+        wait_until(
+            lambda: deployment.note_counts()["reading"] or has_command(deployment, run_id), "it to be in the middle"
+        )
         # Every write to a file fails from now on, as on a disk that is broken.
         pid = server.process.pid
         before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
-        shop.go.touch()
-        size = shop.storage.log_path(run_id).stat().st_size
-        wait_until(lambda: attempt_over(shop, run_id), "the run to be left", STORAGE_PATIENCE_SECONDS + 60)
-        assert shop.storage.log_path(run_id).stat().st_size == size
+        deployment.go.touch()
+        size = deployment.storage.log_path(run_id).stat().st_size
+        wait_until(lambda: attempt_over(deployment, run_id), "the run to be left", STORAGE_FULL_TIMEOUT_SECONDS + 60)
+        assert deployment.storage.log_path(run_id).stat().st_size == size
         resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
-        ended = shop.all_ended()
+        ended = deployment.wait_until_all_ended()
         assert server.process.poll() is None
     codes = {"command": "outcome_unknown", "reading": None}
     error = ended[run_id].error
     assert (error.code if error else None) == codes[state]
-    assert sum(isinstance(event.payload, RunStarted) for event in shop.events(run_id)) == 2
+    assert sum(isinstance(event.payload, RunStarted) for event in deployment.events(run_id)) == 2
 
 
-def has_command(shop: Shop, run_id: str) -> bool:
-    return any(isinstance(event.payload, UserMessage) for event in shop.events(run_id))
+def has_command(deployment: Deployment, run_id: str) -> bool:
+    return any(isinstance(event.payload, UserMessage) for event in deployment.events(run_id))
 
 
-def attempt_over(shop: Shop, run_id: str) -> bool:
+def attempt_over(deployment: Deployment, run_id: str) -> bool:
     from shopfloor.record import is_locked
 
-    return not is_locked(shop.storage.log_path(run_id))
+    return not is_locked(deployment.storage.log_path(run_id))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_run import events_of, output_of, processes_with
-from tests.samples import ROOT
+from tests.sample_events import ROOT
 
 BIN = Path(sys.executable).parent
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.cli.test_run import events_of, output_of, processes_with
 from tests.faults.appender import append_until_killed
-from tests.faults.engine_process import forks
-from tests.patience import wait_until
+from tests.faults.engine_process import fork_context
+from tests.timeouts import wait_until
 
 from shopfloor.log import Verifier, decode, new_run_id
 from shopfloor.record import Durability, Recorder, Storage, read
@@ -26,17 +26,17 @@ LIVES = 10
 """How often one log is reopened after a kill before a fresh one is begun."""
 
 
-def kill_once(path: Path, level: Durability, dice: random.Random) -> int:
+def kill_once(path: Path, level: Durability, rng: random.Random) -> int:
     """Starts an appender, kills it, and gives the last event that it had acknowledged."""
-    reading, writing = forks.Pipe(duplex=False)
-    appender = forks.Process(target=append_until_killed, args=(path, level, dice.randrange(2**32), writing))
+    reading, writing = fork_context.Pipe(duplex=False)
+    appender = fork_context.Process(target=append_until_killed, args=(path, level, rng.randrange(2**32), writing))
     appender.start()
     writing.close()
     with open(os.dup(reading.fileno()), "rb", buffering=0) as acknowledgements:
         reading.close()
         acknowledged = acknowledgements.read(8)
         assert acknowledged, "the appender died by itself"
-        time.sleep(dice.random() * 0.03)
+        time.sleep(rng.random() * 0.03)
         appender.kill()
         acknowledged += acknowledgements.readall()
     appender.join()
@@ -47,11 +47,11 @@ def kill_once(path: Path, level: Durability, dice: random.Random) -> int:
 @pytest.mark.req("TR-3", "TR-5")
 @pytest.mark.parametrize("part", range(7))
 def test_every_acknowledged_event_survives_a_kill_and_the_log_goes_on(storage: Storage, part: int):
-    dice = random.Random(part)
+    rng = random.Random(part)
     path, kept, torn = storage.log_path(new_run_id()), list[bytes](), 0
-    for life in range(KILLS // 7):
-        level = dice.choice(list(Durability))
-        acknowledged = kill_once(path, level, dice)
+    for plan in range(KILLS // 7):
+        level = rng.choice(list(Durability))
+        acknowledged = kill_once(path, level, rng)
         with Recorder(path, path.stem) as recorder:
             torn += recorder.repaired is not None
         after = [entry.raw for entry in read(path)]
@@ -59,7 +59,7 @@ def test_every_acknowledged_event_survives_a_kill_and_the_log_goes_on(storage: S
         assert len(after) >= acknowledged
         assert after[: len(kept)] == kept
         kept = after
-        if life % LIVES == LIVES - 1:
+        if plan % LIVES == LIVES - 1:
             verifier = Verifier(path.stem)
             with path.open("rb") as file:
                 assert [problem for line in file for problem in verifier.line(line)] == []
@@ -70,7 +70,7 @@ def test_every_acknowledged_event_survives_a_kill_and_the_log_goes_on(storage: S
 
 @pytest.mark.parametrize("part", range(4))
 def test_a_killed_recorder_leaves_no_process_behind_and_a_log_of_all_that_was_seen(tmp_path: Path, part: int):
-    dice = random.Random(part)
+    rng = random.Random(part)
     for number in range(250 if LONG else 6):
         storage = tmp_path / str(number)
         mark = f"killed-{os.getpid()}-{part}-{number}"
@@ -82,7 +82,7 @@ def test_a_killed_recorder_leaves_no_process_behind_and_a_log_of_all_that_was_se
         process = subprocess.Popen([SHOPFLOOR, "run", "--command", script], env=env, stdout=subprocess.PIPE)
         assert process.stdout is not None
         seen = os.read(process.stdout.fileno(), 100)
-        time.sleep(dice.random() * 0.05)
+        time.sleep(rng.random() * 0.05)
         process.kill()
         seen += process.stdout.read()
         process.wait()
@@ -96,7 +96,7 @@ def test_a_killed_recorder_leaves_no_process_behind_and_a_log_of_all_that_was_se
         assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
 
 
-def test_children_of_a_host_that_died_with_its_minder_are_ended_by_the_next_host(tmp_path: Path):
+def test_children_of_a_host_that_died_with_its_reaper_are_ended_by_the_next_host(tmp_path: Path):
     mark = f"both-{os.getpid()}"
     env = {**os.environ, "SHOPFLOOR_STORAGE": str(tmp_path), "SF_TEST": mark}
     process = subprocess.Popen(
@@ -104,9 +104,9 @@ def test_children_of_a_host_that_died_with_its_minder_are_ended_by_the_next_host
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    minders = [pid for pid in children_of(process.pid) if b"minder.py" in cmdline(pid)]
-    assert len(minders) == 1
-    os.kill(minders[0], signal.SIGKILL)
+    reapers = [pid for pid in children_of(process.pid) if b"reaper.py" in cmdline(pid)]
+    assert len(reapers) == 1
+    os.kill(reapers[0], signal.SIGKILL)
     process.kill()
     process.communicate()
     wait_until(lambda: len(processes_with(mark)) >= 2, "the children to be there, without their host")
@@ -115,7 +115,7 @@ def test_children_of_a_host_that_died_with_its_minder_are_ended_by_the_next_host
     assert list((tmp_path / "hosts").iterdir()) == []
 
 
-def test_a_minder_that_was_killed_is_replaced_before_the_next_child(tmp_path: Path):
+def test_a_reaper_that_was_killed_is_replaced_before_the_next_child(tmp_path: Path):
     script = f"""
 import anyio, os, signal, sys
 from pathlib import Path
@@ -124,8 +124,8 @@ from shopfloor.ports import Command
 from shopfloor.record import Storage
 
 async def main(host):
-    os.kill(host.minder_pid, signal.SIGKILL)
-    os.waitid(os.P_PID, host.minder_pid, os.WEXITED | os.WNOWAIT)
+    os.kill(host.reaper_pid, signal.SIGKILL)
+    os.waitid(os.P_PID, host.reaper_pid, os.WEXITED | os.WNOWAIT)
     async with LocalProcesses(host).start(Command(argv=["sleep", "300"], cwd="/"), run_id="r") as child:
         child.release()
         print("started", flush=True)
@@ -134,7 +134,7 @@ async def main(host):
 with LocalHost(Storage(Path({str(tmp_path)!r}))) as host:
     anyio.run(main, host)
 """
-    mark = f"minder-{os.getpid()}"
+    mark = f"reaper-{os.getpid()}"
     process = subprocess.Popen(
         [sys.executable, "-c", script], env={**os.environ, "SF_TEST": mark}, stdout=subprocess.PIPE
     )
@@ -142,7 +142,7 @@ with LocalHost(Storage(Path({str(tmp_path)!r}))) as host:
     assert process.stdout.readline() == b"started\n"
     process.kill()
     process.communicate()
-    wait_until(lambda: processes_with(mark) == [], "the child to be ended by the second minder")
+    wait_until(lambda: processes_with(mark) == [], "the child to be ended by the second reaper")
 
 
 def children_of(parent: int) -> list[int]:

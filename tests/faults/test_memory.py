@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.faults.engine_server import Shop
-from tests.patience import wait_until
+from tests.faults.engine_server import Deployment
+from tests.timeouts import wait_until
 
 from shopfloor.limits import COMMAND_OUTPUT_CHARS
 from shopfloor.log import AssistantMessage, StepCompleted, TextBlock
@@ -42,27 +42,27 @@ def memory(pid: int, field: str) -> int:
 
 @pytest.mark.req("SF-3")
 def test_neither_output_nor_input_stays_in_the_memory_of_the_server(tmp_path: Path):
-    shop = Shop(tmp_path)
+    deployment = Deployment(tmp_path)
     for slug, text in WORKERS.items():
         (tmp_path / "workers" / slug).mkdir()
         (tmp_path / "workers" / slug / "worker.yaml").write_text(text)
-    with shop.up() as server:
+    with deployment.up() as server:
         pid = server.process.pid
         # The first run loads what is loaded late.
         first = server.post("/api/runs", worker="large-input", input={"TEXT": "small"})["run_id"]
-        wait_until(lambda: shop.outcome(first), "the first run to end")
+        wait_until(lambda: deployment.outcome(first), "the first run to end")
 
         before = memory(pid, "VmHWM")
         loud = server.post("/api/runs", worker="loud", input={})["run_id"]
-        path = shop.storage.log_path(loud)
+        path = deployment.storage.log_path(loud)
         wait_until(lambda: path.exists() and b'"run.completed"' in _end_of(path), "the loud run to end", 180)
         assert memory(pid, "VmHWM") - before < 50 * MEGABYTE
-        _check_output(shop, loud)
+        _check_output(deployment, loud)
 
         before = memory(pid, "VmRSS")
         for _ in range(INPUT_RUNS):
             run_id = server.post("/api/runs", worker="large-input", input={"TEXT": "y" * INPUT_BYTES})["run_id"]
-            log = shop.storage.log_path(run_id)
+            log = deployment.storage.log_path(run_id)
             wait_until(lambda log=log: log.exists() and log.stat().st_size > INPUT_BYTES, "the run to begin")
             # Watchers of the same run share what is read.
             with server.http.stream("GET", f"/api/runs/{run_id}/stream") as stream:
@@ -71,14 +71,14 @@ def test_neither_output_nor_input_stays_in_the_memory_of_the_server(tmp_path: Pa
         assert memory(pid, "VmRSS") - before < INPUT_RUNS * INPUT_BYTES
 
 
-def _check_output(shop: Shop, run_id: str) -> None:
+def _check_output(deployment: Deployment, run_id: str) -> None:
     """The log has every byte; later steps got the end, and the step says so."""
-    outcome = shop.outcome(run_id)
+    outcome = deployment.outcome(run_id)
     assert outcome is not None
     assert outcome.result["got"] == "got"
     assert COMMAND_OUTPUT_CHARS - 1 <= len(outcome.result["out"]) <= COMMAND_OUTPUT_CHARS
     size, results = 0, []
-    for event in shop.events(run_id):
+    for event in deployment.events(run_id):
         match event.payload:
             case AssistantMessage(blocks=blocks):
                 size += sum(len(block.text) for block in blocks if isinstance(block, TextBlock))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import SHOPFLOOR
-from tests.faults.engine_server import Server, Shop
-from tests.patience import PATIENCE, wait_until
+from tests.faults.engine_server import Deployment, Server
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 from shopfloor.engine.watchdog import is_loop_blocked
 from shopfloor.limits import POISON_ATTEMPTS
@@ -37,55 +37,55 @@ async def slow(run: Run):
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    shop = Shop(tmp_path)
+def deployment(tmp_path: Path) -> Deployment:
+    deployment = Deployment(tmp_path)
     (tmp_path / "blocking.py").write_text(WORKERS)
-    return shop
+    return deployment
 
 
-def blocked(shop: Shop, run_id: str) -> int:
+def blocked(deployment: Deployment, run_id: str) -> int:
     """How many notes the log has that the run blocks the loop."""
-    return sum(is_loop_blocked(event.payload) for event in shop.events(run_id))
+    return sum(is_loop_blocked(event.payload) for event in deployment.events(run_id))
 
 
 def stopped(server: Server) -> tuple[int, str]:
     """Stop a server with TERM; give its exit code and what it said."""
     server.process.send_signal(signal.SIGTERM)
-    _, said = server.process.communicate(timeout=PATIENCE)
+    _, said = server.process.communicate(timeout=TIMEOUT_SECONDS)
     return server.process.returncode, said.decode()
 
 
 @pytest.mark.req("SF-5")
-def test_a_run_that_blocks_the_event_loop_is_named_stopped_and_fails_in_the_end(shop: Shop):
-    words = ("--workers", str(shop.folder / "blocking.py"))
-    with shop.up(*words) as server:
+def test_a_run_that_blocks_the_event_loop_is_named_stopped_and_fails_in_the_end(deployment: Deployment):
+    words = ("--workers", str(deployment.folder / "blocking.py"))
+    with deployment.up(*words) as server:
         slow = server.post("/api/runs", worker="slow", input={})["run_id"]
-        wait_until(lambda: shop.outcome(slow), "the slow run to end")
+        wait_until(lambda: deployment.outcome(slow), "the slow run to end")
         beside = server.dispatch("question")
-        wait_until(lambda: shop.open_calls(beside), "the other run to wait")
+        wait_until(lambda: deployment.open_calls(beside), "the other run to wait")
         child = server.dispatch("command")
-        wait_until(shop.children, "the command to run")
+        wait_until(deployment.children, "the command to run")
         run_id = server.post("/api/runs", worker="spinning", input={})["run_id"]
-        wait_until(lambda: blocked(shop, run_id) == 1, "the first note")
+        wait_until(lambda: blocked(deployment, run_id) == 1, "the first note")
         code, said = stopped(server)
     assert code == 70
     assert re.search(rf"blocking.py:1[12], in spin \(run {run_id}\)", said), said
     assert re.search(r'File ".*blocking.py", line 1[12] in spin', said), said
-    wait_until(lambda: shop.children() == [], "the command to be ended with its host")
+    wait_until(lambda: deployment.children() == [], "the command to be ended with its host")
     # One that blocked the loop for a while, and went on, is only told of.
-    assert blocked(shop, slow) == 1
-    outcome = shop.outcome(slow)
+    assert blocked(deployment, slow) == 1
+    outcome = deployment.outcome(slow)
     assert outcome is not None
     assert outcome.status == "completed"
     for attempt in range(2, POISON_ATTEMPTS + 1):
-        with shop.up(*words) as server:
-            wait_until(lambda attempt=attempt: blocked(shop, run_id) == attempt, "the next note")
+        with deployment.up(*words) as server:
+            wait_until(lambda attempt=attempt: blocked(deployment, run_id) == attempt, "the next note")
             server.kill()
-    with shop.up(*words) as server:
-        wait_until(lambda: shop.outcome(run_id), "the outcome")
-        for call_id in shop.open_calls(beside):
+    with deployment.up(*words) as server:
+        wait_until(lambda: deployment.outcome(run_id), "the outcome")
+        for call_id in deployment.open_calls(beside):
             server.post(f"/api/runs/{beside}/answer", call_id=call_id, answer="answered")
-        ended = shop.all_ended()
+        ended = deployment.wait_until_all_ended()
         assert ended[beside].status == "completed"
         assert ended[run_id].status == "failed"
         error = ended[run_id].error
@@ -96,19 +96,19 @@ def test_a_run_that_blocks_the_event_loop_is_named_stopped_and_fails_in_the_end(
 
 
 @pytest.mark.req("SF-5")
-def test_a_command_whose_worker_blocks_the_event_loop_can_be_interrupted(shop: Shop):
+def test_a_command_whose_worker_blocks_the_event_loop_can_be_interrupted(deployment: Deployment):
     run = subprocess.Popen(
-        [SHOPFLOOR, "run", "spinning", "--workers", str(shop.folder / "blocking.py")],
-        env=shop.env,
+        [SHOPFLOOR, "run", "spinning", "--workers", str(deployment.folder / "blocking.py")],
+        env=deployment.env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    wait_until(shop.runs, "the run to begin")
-    (run_id,) = shop.runs()
-    wait_until(lambda: blocked(shop, run_id) == 1, "the note")
+    wait_until(deployment.runs, "the run to begin")
+    (run_id,) = deployment.runs()
+    wait_until(lambda: blocked(deployment, run_id) == 1, "the note")
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=60)
     assert run.returncode == 130
     assert re.search(rf"blocking.py:1[12], in spin \(run {run_id}\)", said.decode())
     assert "Thread" not in said.decode()
-    wait_until(lambda: shop.children() == [], "every process to be gone")
+    wait_until(lambda: deployment.children() == [], "every process to be gone")

@@ -22,8 +22,8 @@ def test_no_value_is_executed_wherever_it_stands(tmp_path, part):
     """Replay a failure with the seed that it names: `program(random.Random(seed))`."""
     executed = 0
     for seed in range(part, CASES, PARTS):
-        dice = random.Random(seed)
-        script, values = program(dice), {"X": dice.choice(VALUES), "Y": dice.choice(VALUES)}
+        rng = random.Random(seed)
+        script, values = program(rng), {"X": rng.choice(VALUES), "Y": rng.choice(VALUES)}
         try:
             filled = fill_shell(script, values)
         except StepFailed:
@@ -63,8 +63,8 @@ def test_the_canary_appears_where_values_are_text_of_the_script(tmp_path):
     """The test above can fail: with values put in as text, the same programs execute them."""
     found = 0
     for seed in range(60):
-        dice = random.Random(seed)
-        script = program(dice).replace("{{X}}", dice.choice(VALUES)).replace("{{Y}}", dice.choice(VALUES))
+        rng = random.Random(seed)
+        script = program(rng).replace("{{X}}", rng.choice(VALUES)).replace("{{Y}}", rng.choice(VALUES))
         run("bash", script, {}, tmp_path)
         found += (tmp_path / CANARY).exists()
         (tmp_path / CANARY).unlink(missing_ok=True)

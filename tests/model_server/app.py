@@ -14,7 +14,7 @@ from tests.model_server.gemini import Gemini
 from tests.model_server.openai_chat import OpenAIChat
 from tests.model_server.openai_responses import OpenAIResponses
 from tests.model_server.scenarios import script_of
-from tests.model_server.script import Failure, Play, Script, Turn
+from tests.model_server.script import Failure, Script, ScriptPlayer, Turn
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -24,13 +24,13 @@ _SCENARIO = re.compile(r"/s/[^/]+/[^/]+/[^/]+(?=/|$)")
 _OVER = Failure(status=500, message="the script has no turn left for this request")
 
 
-class Cut(Exception):
+class ConnectionDropped(Exception):
     """The connection is dropped here: an answer that is not ended is one that uvicorn hangs up on."""
 
 
 class ModelServerApp:
     def __init__(self, script: Script) -> None:
-        self._plays = {"": Play(script)}
+        self._plays = {"": ScriptPlayer(script)}
         """By the beginning of the address: one for whoever asks without any, and one for each run of a scenario."""
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -44,10 +44,10 @@ class ModelServerApp:
         if play is None:
             await _whole(send, {"error": {"message": f"there is no scenario {place}"}}, status=404)
         elif path == "/_requests":
-            await _whole(send, play.asked)
+            await _whole(send, play.requests)
         elif path == "/_script":
             play.over.set()
-            self._plays[place] = Play(msgspec.json.decode(body, type=Script))
+            self._plays[place] = ScriptPlayer(msgspec.json.decode(body, type=Script))
             await _whole(send, {})
         elif path.endswith("/count_tokens"):
             await _whole(send, {"input_tokens": len(body) // 4})
@@ -59,18 +59,25 @@ class ModelServerApp:
         else:
             await _whole(send, {"error": {"message": f"there is no {path}"}}, status=200 if method == "HEAD" else 404)
 
-    def _play(self, place: str) -> Play | None:
+    def _play(self, place: str) -> ScriptPlayer | None:
         """The play for an address: a scenario's begins when somebody comes for it."""
         if place not in self._plays:
             _, _, agent, scenario, _ = place.split("/")
             script = script_of(agent, scenario)
             if script is None:
                 return None
-            self._plays[place] = Play(script)
+            self._plays[place] = ScriptPlayer(script)
         return self._plays[place]
 
     async def _answer(
-        self, play: Play, dialect: Dialect, path: str, body: Any, headers: dict[str, str], receive: Receive, send: Send
+        self,
+        play: ScriptPlayer,
+        dialect: Dialect,
+        path: str,
+        body: Any,
+        headers: dict[str, str],
+        receive: Receive,
+        send: Send,
     ) -> None:
         n, turn = play.ask(path, body, headers, replies=dialect.replies(body), said=dialect.said(body))
         if turn is None:
@@ -87,7 +94,7 @@ class ModelServerApp:
             try:
                 await self._tell(play, dialect, turn, (path, body, n), send)
                 ends.append("done")
-            except Cut:
+            except ConnectionDropped:
                 ends.append("cut")
             scope.cancel()
 
@@ -96,10 +103,12 @@ class ModelServerApp:
             group.start_soon(tell, group.cancel_scope)
         play.ended(n, ends[0])
         if ends[0] == "cut":
-            raise Cut
+            raise ConnectionDropped
 
-    async def _tell(self, play: Play, dialect: Dialect, turn: Turn, asked: tuple[str, Any, int], send: Send) -> None:
-        path, body, n = asked
+    async def _tell(
+        self, play: ScriptPlayer, dialect: Dialect, turn: Turn, requests: tuple[str, Any, int], send: Send
+    ) -> None:
+        path, body, n = requests
         await anyio.sleep(turn.wait)
         if turn.fail is not None and turn.fail_after is None:
             told = turn.fail.body.encode() if turn.fail.body is not None else dialect.error(turn.fail)
@@ -114,7 +123,7 @@ class ModelServerApp:
                     if turn.hang_after == pieces:
                         await play.over.wait()
                     if turn.cut_after == pieces:
-                        raise Cut
+                        raise ConnectionDropped
                     await anyio.sleep(turn.pause)
                     pieces += 1
                 await send({"type": "http.response.body", "body": frame.data, "more_body": True})

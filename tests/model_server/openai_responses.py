@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from tests.model_server.frames import Frame, sse, words
-from tests.model_server.script import Failure, Said, Text, Thinking, Tokens, ToolUse, Turn, call_id, chunks
+from tests.model_server.script import Failure, ReplyPart, Text, Thinking, Tokens, ToolUse, Turn, call_id, chunks
 
 
 class OpenAIResponses:
@@ -104,7 +104,7 @@ def _is_reply(item: Any) -> bool:
     return item.get("role") == "assistant" or item.get("type") in {"function_call", "reasoning", "custom_tool_call"}
 
 
-def _item(turn: Turn, said: Said, place: int, n: int) -> dict[str, Any]:
+def _item(turn: Turn, said: ReplyPart, place: int, n: int) -> dict[str, Any]:
     match said:
         case Text():
             content = [{"type": "output_text", "text": said.text, "annotations": [], "logprobs": []}]

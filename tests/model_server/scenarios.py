@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import msgspec
-from tests.model_server.hands import HANDS, Hands
+from tests.model_server.agent_tools import AGENT_TOOLS, AgentTools
 from tests.model_server.script import Failure, Script, Text, Thinking, Turn
 
 SUB_TASK = "Say where you are."
@@ -24,94 +24,106 @@ LIMITED_SECONDS = 6
 """How long the scenario `limited` is."""
 
 
-def text(hands: Hands) -> list[Turn]:
+def text(agent_tools: AgentTools) -> list[Turn]:
     return [Turn(say=[Text(text="Hello from the script. "), Text(text="Snowman ☃, emoji 😀, <b>html</b>,\nend.")])]
 
 
-def bash(hands: Hands) -> list[Turn]:
-    command = hands.shell("echo hello-from-tool && pwd")
+def bash(agent_tools: AgentTools) -> list[Turn]:
+    command = agent_tools.shell("echo hello-from-tool && pwd")
     return [Turn(say=[Text(text="I will run a command."), command]), _then("The command printed hello-from-tool.")]
 
 
-def parallel(hands: Hands) -> list[Turn]:
-    slow, quick = hands.shell("echo first; sleep 0.5; echo first-end"), hands.shell("echo second")
+def parallel(agent_tools: AgentTools) -> list[Turn]:
+    slow, quick = agent_tools.shell("echo first; sleep 0.5; echo first-end"), agent_tools.shell("echo second")
     return [Turn(say=[Text(text="Two at once."), slow, quick]), _then("Both ran.")]
 
 
-def thinking(hands: Hands) -> list[Turn]:
+def thinking(agent_tools: AgentTools) -> list[Turn]:
     return [
-        Turn(say=[Thinking(thinking="Let me think about this."), Text(text="Now I act."), hands.shell("echo thought")]),
+        Turn(
+            say=[
+                Thinking(thinking="Let me think about this."),
+                Text(text="Now I act."),
+                agent_tools.shell("echo thought"),
+            ]
+        ),
         Turn(say=[Thinking(thinking="It is done."), Text(text="I thought twice.")]),
     ]
 
 
-def fail(hands: Hands) -> list[Turn]:
-    return [Turn(say=[hands.shell("echo to-stdout; echo to-stderr >&2; exit 1")]), _then("The command failed.")]
+def fail(agent_tools: AgentTools) -> list[Turn]:
+    return [Turn(say=[agent_tools.shell("echo to-stdout; echo to-stderr >&2; exit 1")]), _then("The command failed.")]
 
 
-def long(hands: Hands) -> list[Turn]:
+def long(agent_tools: AgentTools) -> list[Turn]:
     """Somebody can tell by the file `begun` that the tool runs."""
-    return [Turn(say=[Text(text="Sleeping."), hands.shell("touch begun; sleep 30; touch ended")]), _then("I slept.")]
-
-
-def touch(hands: Hands) -> list[Turn]:
-    """Not at once: of a command that its sandbox stops within moments Codex says nothing."""
-    return [Turn(say=[hands.shell("sleep 0.3; touch touched && echo done-it")]), _then("I tried to touch a file.")]
-
-
-def files(hands: Hands) -> list[Turn]:
     return [
-        Turn(say=[Text(text="Writing."), hands.write("note.txt", "line one\nline two\n")]),
-        Turn(say=[Text(text="Editing."), hands.edit("note.txt", "line two", "line 2")]),
+        Turn(say=[Text(text="Sleeping."), agent_tools.shell("touch begun; sleep 30; touch ended")]),
+        _then("I slept."),
+    ]
+
+
+def touch(agent_tools: AgentTools) -> list[Turn]:
+    """Not at once: of a command that its sandbox stops within moments Codex says nothing."""
+    return [
+        Turn(say=[agent_tools.shell("sleep 0.3; touch touched && echo done-it")]),
+        _then("I tried to touch a file."),
+    ]
+
+
+def files(agent_tools: AgentTools) -> list[Turn]:
+    return [
+        Turn(say=[Text(text="Writing."), agent_tools.write("note.txt", "line one\nline two\n")]),
+        Turn(say=[Text(text="Editing."), agent_tools.edit("note.txt", "line two", "line 2")]),
         _then("Written and edited."),
     ]
 
 
-def agents(hands: Hands) -> list[Turn]:
-    return _delegating(hands, "echo in-sub-agent")
+def agents(agent_tools: AgentTools) -> list[Turn]:
+    return _delegating(agent_tools, "echo in-sub-agent")
 
 
-def long_agents(hands: Hands) -> list[Turn]:
+def long_agents(agent_tools: AgentTools) -> list[Turn]:
     """The same with a sub-agent that is at it for long."""
-    return _delegating(hands, "touch begun; sleep 30; touch ended")
+    return _delegating(agent_tools, "touch begun; sleep 30; touch ended")
 
 
-def _delegating(hands: Hands, command: str) -> list[Turn]:
+def _delegating(agent_tools: AgentTools, command: str) -> list[Turn]:
     """The sub-agent's thread is told from its parent's by what it was told, and then by what it said."""
-    first, *rest = hands.delegate(SUB_TASK)
+    first, *rest = agent_tools.delegate(SUB_TASK)
     return [
-        Turn(say=[Text(text=_SUB_SAID), hands.shell(command)], match=SUB_TASK, replies_before=0),
-        Turn(say=[hands.report("The sub-agent's report.")], match=_SUB_SAID),
+        Turn(say=[Text(text=_SUB_SAID), agent_tools.shell(command)], match=SUB_TASK, replies_before=0),
+        Turn(say=[agent_tools.report("The sub-agent's report.")], match=_SUB_SAID),
         Turn(say=[Text(text="Delegating."), first]),
         *(Turn(say=[call], fill=True) for call in rest),
         _then("The sub-agent reported."),
     ]
 
 
-def loop(hands: Hands) -> list[Turn]:
-    again = Turn(say=[Text(text="Again."), hands.shell("echo turn {n}")], times=LOOPS, fill=True)
+def loop(agent_tools: AgentTools) -> list[Turn]:
+    again = Turn(say=[Text(text="Again."), agent_tools.shell("echo turn {n}")], times=LOOPS, fill=True)
     return [again, _then("Nobody stopped me.")]
 
 
-def echo(hands: Hands) -> list[Turn]:
+def echo(agent_tools: AgentTools) -> list[Turn]:
     return [Turn(say=[Text(text="You said: {asked}")], times=0, fill=True)]
 
 
-def rl_once(hands: Hands) -> list[Turn]:
+def rl_once(agent_tools: AgentTools) -> list[Turn]:
     return [_fails(429, "rate_limit_error", "Slow down.", times=1), _then("Answer after one retry.")]
 
 
-def rl_forever(hands: Hands) -> list[Turn]:
+def rl_forever(agent_tools: AgentTools) -> list[Turn]:
     return [_fails(429, "rate_limit_error", "Slow down.")]
 
 
-def stalled(hands: Hands) -> list[Turn]:
+def stalled(agent_tools: AgentTools) -> list[Turn]:
     """A message that stops in the middle of its second block, after `STALLED`."""
     stalls = Text(text=f"{STALLED}And this is never said.")
     return [Turn(say=[Text(text="Well. "), stalls], chunk=len(STALLED), hang_after=2), _then("Here I am again.")]
 
 
-def limited(hands: Hands) -> list[Turn]:
+def limited(agent_tools: AgentTools) -> list[Turn]:
     """A subscription whose window is used up, and opens again in a few seconds."""
     reset = str(int(time.time()) + LIMITED_SECONDS)
     window = "anthropic-ratelimit-unified"
@@ -124,18 +136,18 @@ def limited(hands: Hands) -> list[Turn]:
         f"{window}-5h-utilization": "1.0",
     }
     failure = Failure(status=429, type="rate_limit_error", message="Used up.", headers=headers)
-    return [Turn(fail=failure, tools=True), *echo(hands)]
+    return [Turn(fail=failure, tools=True), *echo(agent_tools)]
 
 
-def overloaded(hands: Hands) -> list[Turn]:
-    return [_fails(hands.overloaded, "overloaded_error", "Overloaded.")]
+def overloaded(agent_tools: AgentTools) -> list[Turn]:
+    return [_fails(agent_tools.overloaded, "overloaded_error", "Overloaded.")]
 
 
-def unauthorised(hands: Hands) -> list[Turn]:
+def unauthorised(agent_tools: AgentTools) -> list[Turn]:
     return [_fails(401, "authentication_error", "This key is not valid.")]
 
 
-_ALL: tuple[Callable[[Hands], list[Turn]], ...] = (
+_ALL: tuple[Callable[[AgentTools], list[Turn]], ...] = (
     *(text, bash, parallel, thinking, fail, long, touch, files, agents, long_agents, loop, echo),
     *(stalled, rl_once, rl_forever, limited, overloaded, unauthorised),
 )
@@ -144,15 +156,15 @@ SCENARIOS = {scenario.__name__: scenario for scenario in _ALL}
 
 def script_of(agent: str, scenario: str) -> Script | None:
     """None where there is no such agent or scenario."""
-    if agent not in HANDS or scenario not in SCENARIOS:
+    if agent not in AGENT_TOOLS or scenario not in SCENARIOS:
         return None
-    hands = HANDS[agent]
+    agent_tools = AGENT_TOOLS[agent]
     turns = [
         # What a program asks beside its task, such as a title for it, comes without tools.
         Turn(say=[Text(text="A title")], tools=False, times=0),
-        *SCENARIOS[scenario](hands),
+        *SCENARIOS[scenario](agent_tools),
     ]
-    return Script(turns=[msgspec.structs.replace(turn, usage=hands.tokens) for turn in turns])
+    return Script(turns=[msgspec.structs.replace(turn, usage=agent_tools.tokens) for turn in turns])
 
 
 def _then(words: str) -> Turn:

@@ -37,7 +37,7 @@ class ToolUse(_Part, frozen=True, kw_only=True, tag_field="type", tag="tool_use"
     """Responses only: the group that the tool is in."""
 
 
-Said = Text | Thinking | ToolUse
+ReplyPart = Text | Thinking | ToolUse
 
 
 class Tokens(_Part, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class Failure(_Part, frozen=True, kw_only=True):
 
 
 class Turn(_Part, frozen=True, kw_only=True):
-    say: list[Said] = []
+    say: list[ReplyPart] = []
     # When it fits.
     times: int = 1
     """How many requests it answers; 0 for any number."""
@@ -76,7 +76,7 @@ class Turn(_Part, frozen=True, kw_only=True):
     """Only where the request offers tools; or, with false, where it offers none."""
     # How it is said.
     fill: bool = False
-    """Whether what is said has words in braces: `{asked}` is all that the user has said, `{n}` the request's number,
+    """Whether what is said has words in braces: `{requests}` is all that the user has said, `{n}` the request's number,
     `{agent_id}` the agent that the thread told of last."""
     chunk: int = 12
     """Characters in a piece."""
@@ -107,7 +107,7 @@ class Script(_Part, frozen=True, kw_only=True):
     turns: list[Turn] = []
 
 
-class Asked(_Part, frozen=True, kw_only=True):
+class RecordedRequest(_Part, frozen=True, kw_only=True):
     """A request, as it was recorded."""
 
     n: int
@@ -120,12 +120,12 @@ class Asked(_Part, frozen=True, kw_only=True):
     """`open`, `done`, `left` where whoever asked went away first, or what the script made of it."""
 
 
-class Play:
+class ScriptPlayer:
     """A script that is being played, and what was asked meanwhile."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
-        self.asked: list[Asked] = []
+        self.requests: list[RecordedRequest] = []
         self.over = asyncio.Event()
         """Set when there is another script: then nobody hangs any more."""
         self._used = [0] * len(script.turns)
@@ -136,8 +136,8 @@ class Play:
         text = msgspec.json.encode(body).decode()
         turns = enumerate(self.script.turns)
         number = next((n for n, turn in turns if self._fits(n, turn, path, body, text, replies)), None)
-        n = len(self.asked)
-        self.asked.append(Asked(n=n, path=path, body=body, headers=headers, turn=number))
+        n = len(self.requests)
+        self.requests.append(RecordedRequest(n=n, path=path, body=body, headers=headers, turn=number))
         if number is None:
             return n, None
         self._used[number] += 1
@@ -149,7 +149,7 @@ class Play:
         return n, turn
 
     def ended(self, n: int, how: str) -> None:
-        self.asked[n] = msgspec.structs.replace(self.asked[n], end=how)
+        self.requests[n] = msgspec.structs.replace(self.requests[n], end=how)
 
     def _fits(self, n: int, turn: Turn, path: str, body: Any, text: str, replies: int) -> bool:
         return (
@@ -177,7 +177,7 @@ def filled(turn: Turn, words: dict[str, str]) -> Turn:
             case _:
                 return value
 
-    return msgspec.structs.replace(turn, say=msgspec.convert(fill(msgspec.to_builtins(turn.say)), list[Said]))
+    return msgspec.structs.replace(turn, say=msgspec.convert(fill(msgspec.to_builtins(turn.say)), list[ReplyPart]))
 
 
 def chunks(text: str, size: int) -> list[str]:

@@ -18,8 +18,8 @@ import httpx
 import msgspec
 import uvicorn
 from tests.model_server.app import ModelServerApp
-from tests.model_server.script import Asked, Script, Turn
-from tests.patience import PATIENCE
+from tests.model_server.script import RecordedRequest, Script, Turn
+from tests.timeouts import TIMEOUT_SECONDS
 
 KEY = "sk-scripted"
 OPEN = ("not asked", "open")
@@ -34,23 +34,23 @@ class ModelServer:
     def say(self, *turns: Turn | dict[str, Any]) -> None:
         """From now on this; what was asked so far is forgotten."""
         script = {"turns": [msgspec.to_builtins(turn) for turn in turns]}
-        httpx.put(f"{self.url}/_script", content=json.dumps(script), timeout=PATIENCE).raise_for_status()
+        httpx.put(f"{self.url}/_script", content=json.dumps(script), timeout=TIMEOUT_SECONDS).raise_for_status()
 
-    def asked(self) -> list[Asked]:
-        answer = httpx.get(f"{self.url}/_requests", timeout=PATIENCE).raise_for_status()
-        return msgspec.json.decode(answer.content, type=list[Asked])
+    def requests(self) -> list[RecordedRequest]:
+        answer = httpx.get(f"{self.url}/_requests", timeout=TIMEOUT_SECONDS).raise_for_status()
+        return msgspec.json.decode(answer.content, type=list[RecordedRequest])
 
-    def wait_for_end(self, n: int = 0, seconds: float = PATIENCE) -> str:
+    def wait_for_end(self, n: int = 0, seconds: float = TIMEOUT_SECONDS) -> str:
         """Wait until the n-th request has arrived and ended, and return how it ended."""
         deadline = time.monotonic() + seconds
-        while (end := next(islice((asked.end for asked in self.asked()), n, None), "not asked")) in OPEN:
+        while (end := next(islice((requests.end for requests in self.requests()), n, None), "not asked")) in OPEN:
             if time.monotonic() >= deadline:
                 break
             time.sleep(0.02)
         return end
 
     def scenario(self, agent: str, name: str, key: str) -> ModelServer:
-        """The same server as one run of an agent sees it: `url` is its base URL, `asked` is what it has asked."""
+        """The same server as one run of an agent sees it: `url` is its base URL, `requests` is what it has asked."""
         return ModelServer(f"{self.url}/s/{agent}/{name}/{key}")
 
     @property
@@ -80,7 +80,7 @@ def in_thread(turns: Sequence[Turn] = ()) -> Iterator[ModelServer]:
         yield ModelServer(f"http://127.0.0.1:{listener.getsockname()[1]}")
     finally:
         server.force_exit = server.should_exit = True
-        thread.join(timeout=PATIENCE)
+        thread.join(timeout=TIMEOUT_SECONDS)
         listener.close()
 
 
@@ -93,7 +93,7 @@ def in_process(folder: Path, turns: Sequence[Turn] = ()) -> Iterator[ModelServer
     command = [sys.executable, "-m", "tests.model_server", "--script", str(script), "--port-file", str(port_file)]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as process:
         try:
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + TIMEOUT_SECONDS
             while not port_file.exists() and time.monotonic() < deadline and process.poll() is None:
                 time.sleep(0.02)
             yield ModelServer(f"http://127.0.0.1:{port_file.read_text()}")

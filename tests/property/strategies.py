@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
-from tests.samples import CHILD_ID, PARENT_ID, RUN_ID, TIMESTAMP, place_of
+from tests.sample_events import CHILD_ID, PARENT_ID, RUN_ID, TIMESTAMP, location_of
 
 from shopfloor.log import (
     PAYLOAD_TYPES,
@@ -21,7 +21,7 @@ from shopfloor.log import (
     StepStarted,
     ToolResult,
     encode,
-    is_piece,
+    is_message_chunk,
 )
 
 AWKWARD = st.sampled_from(
@@ -98,7 +98,7 @@ INSIDE = [name for name in PAYLOAD_TYPES if name.startswith(("message.", "tool."
 def lines(draw: st.DrawFn, of: st.SearchStrategy[Any] = payloads, paths: st.SearchStrategy[str] = text) -> Line:
     """Any event that a writer may write, anywhere."""
     payload = draw(of)
-    place = place_of(payload)
+    place = location_of(payload)
     if not isinstance(payload, RunStarted | RunCompleted):
         place["path"] = draw(paths.filter(bool))
     return Line(
@@ -150,7 +150,7 @@ def runs(draw: st.DrawFn, *, max_steps: int = 3) -> list[tuple[Payload, dict[str
 
 
 def _is_piece(payload: Payload) -> bool:
-    return isinstance(payload, AssistantMessage) and is_piece(payload)
+    return isinstance(payload, AssistantMessage) and is_message_chunk(payload)
 
 
 def log_of(run: list[tuple[Payload, dict[str, Any]]], parent: str | None = None) -> list[bytes]:

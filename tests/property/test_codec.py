@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from tests.property.strategies import PAYLOADS, json_of, lines, payloads_of, text, text_with_surrogates
-from tests.samples import called, line_again, line_of
+from tests.sample_events import line_from_event, line_of, tool_call
 
 from shopfloor.errors import InvalidEvent
 from shopfloor.log import (
@@ -35,8 +35,8 @@ def test_any_event_is_read_as_it_was_written(name: str, data: st.DataObject) -> 
     raw = encode(line)
     event = decode(raw)
     assert event.problems == ()
-    assert line_again(event) == line
-    assert encode(line_again(event)) == raw
+    assert line_from_event(event) == line
+    assert encode(line_from_event(event)) == raw
 
 
 @pytest.mark.req("TR-4")
@@ -60,12 +60,12 @@ def test_what_is_written_of_a_text_with_lone_surrogates_stays_as_it_is(line: Lin
     event = decode(raw)
     assert event.problems == ()
     assert "\\ud" not in raw.decode()
-    assert encode(line_again(event)) == raw
+    assert encode(line_from_event(event)) == raw
 
 
 @given(text_with_surrogates)
 def test_of_a_text_only_the_lone_surrogates_are_replaced(torn: str) -> None:
-    written = json.loads(encode(line_of(called(torn))))["payload"]["input"]
+    written = json.loads(encode(line_of(tool_call(torn))))["payload"]["input"]
     joined = torn.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert written == joined
     assert len(written) == len(torn) or any("\ud800" <= character <= "\udbff" for character in torn)
@@ -104,7 +104,7 @@ anything = st.binary(max_size=200) | damaged() | disguised()
 
 
 @given(anything)
-@example(encode(line_of(called("x"))).replace(b"tool.call", b"tool.cast").replace(b'"x"', b'"\xff"'))
+@example(encode(line_of(tool_call("x"))).replace(b"tool.call", b"tool.cast").replace(b'"x"', b'"\xff"'))
 def test_any_bytes_are_an_event_or_are_refused_as_none(raw: bytes) -> None:
     assert understood(raw) in {True, False, None}
     if understood(raw) is not None:
@@ -114,7 +114,7 @@ def test_any_bytes_are_an_event_or_are_refused_as_none(raw: bytes) -> None:
 
 
 @given(st.lists(anything, max_size=4), st.sampled_from([b"", b"\n", b"\r\n"]))
-@example([encode(line_of(called("x"))).replace(b"tool.call", b"tool.cast").replace(b'"x"', b'"\xff"')], b"\n")
+@example([encode(line_of(tool_call("x"))).replace(b"tool.call", b"tool.cast").replace(b'"x"', b'"\xff"')], b"\n")
 def test_the_verifier_has_an_answer_to_any_bytes(raws: list[bytes], end: bytes) -> None:
     verifier = Verifier()
     for number, raw in enumerate(raws, 1):

@@ -7,11 +7,21 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.strategies import runs
-from tests.samples import RUN_ID
+from tests.sample_events import RUN_ID
 
 from shopfloor.limits import TIMELINE_OPEN_CALLS
-from shopfloor.log import Event, Line, Payload, RunStarted, ToolCall, ToolResult, decode, encode, timestamp_of
-from shopfloor.views import RunRow, Spans, Timeline, TimelineRow, Waits, row_fold, spans_fold, timeline_fold, waits_step
+from shopfloor.log import Event, Line, Payload, RunStarted, ToolCall, ToolResult, decode, encode, format_timestamp
+from shopfloor.views import (
+    RunRow,
+    Spans,
+    Timeline,
+    TimelineRow,
+    WaitState,
+    row_fold,
+    spans_fold,
+    timeline_fold,
+    wait_state_step,
+)
 
 T = TypeVar("T")
 Run = list[tuple[Payload, dict[str, Any]]]
@@ -39,7 +49,7 @@ def events_of(run: Run) -> list[Event]:
             seq=seq,
             run_id=RUN_ID,
             type=payload.event_type,
-            timestamp=timestamp_of(seq * 1000),
+            timestamp=format_timestamp(seq * 1000),
             payload=payload,
             **{"path": "", "iteration": 0} | place,
         )
@@ -77,7 +87,7 @@ def test_a_timeline_that_is_kept_anywhere_and_carried_on_is_the_timeline_of_all(
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
     state, first = timeline_of(events[:place])
-    waits = reduce(waits_step, events[:place], Waits())
+    waits = reduce(wait_state_step, events[:place], WaitState())
     state, rest = timeline_fold(kept(state), events[place:], waits)
     assert (state, first + rest) == timeline_of(events)
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.samples import GOLDEN
+from tests.sample_events import GOLDEN
 
-from shopfloor.adapters.providers import NAMES, normaliser, provider
-from shopfloor.adapters.providers.prices import price
-from shopfloor.engine import transcribed
-from shopfloor.ports import AgentExit, Normaliser
+from shopfloor.adapters.providers import PROVIDER_NAMES, normalizer, provider
+from shopfloor.adapters.providers.usage import price
+from shopfloor.engine import transcribe
+from shopfloor.ports import AgentExit, Normalizer
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TRANSCRIPTS = GOLDEN / "providers"
-PROGRAMS = tuple(name for name in NAMES if name != "claude-sdk")
+PROGRAMS = tuple(name for name in PROVIDER_NAMES if name != "claude-sdk")
 """Those that have streams of their own: the SDK's is Claude Code's."""
 CLOCK = "2026-11-15T10:30:00.000Z"
 """The time of reading, in every test."""
@@ -44,14 +44,14 @@ class Stream(msgspec.Struct, frozen=True):
     def golden(self) -> Path:
         return TRANSCRIPTS / self.provider / f"{self.scenario}.jsonl"
 
-    def normaliser(self) -> Normaliser:
-        return provider(self.provider).normaliser(resumed=self.scenario == "resume")
+    def normalizer(self) -> Normalizer:
+        return provider(self.provider).normalizer(resumed=self.scenario == "resume")
 
     def transcript(self, *chunks: bytes) -> list[bytes]:
         return list(
-            transcribed(
+            transcribe(
                 self.provider,
-                self.normaliser(),
+                self.normalizer(),
                 chunks or (self.data,),
                 prices=price,
                 source=f"{self.scenario}.jsonl",
@@ -115,7 +115,7 @@ __all__ = [
     "as_read",
     "by_run",
     "ids",
-    "normaliser",
+    "normalizer",
     "streams",
     "strings_in",
 ]

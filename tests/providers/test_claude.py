@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shopfloor.adapters.providers import provider
-from shopfloor.adapters.providers.lines import only_ended
+from shopfloor.adapters.providers.jsonl import final_report
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
@@ -28,8 +28,18 @@ from shopfloor.log import (
     Usage,
     UserMessage,
 )
-from shopfloor.ports import SELF, AgentExit, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told, Typed
-from shopfloor.views import added
+from shopfloor.ports import (
+    MAIN_AGENT,
+    AgentExit,
+    AgentReport,
+    MessageDelta,
+    SessionEnded,
+    SubAgentEnded,
+    SubAgentStarted,
+    TranscriptItem,
+    UsageDelta,
+)
+from shopfloor.views import add_usage
 
 FIXTURES = Path(__file__).parent / "fixtures" / "claude-code"
 SCENARIOS = sorted(path.stem for path in FIXTURES.glob("*.jsonl"))
@@ -52,12 +62,12 @@ def exit_of(scenario: str) -> AgentExit:
     return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
 
 
-def normalised(data: bytes, ended: AgentExit | None = None, *, resumed: bool = False) -> list[Report]:
-    normaliser = provider("claude-code").normaliser(resumed=resumed)
-    return [*normaliser.feed(data), *normaliser.finish(ended)]
+def normalised(data: bytes, ended: AgentExit | None = None, *, resumed: bool = False) -> list[AgentReport]:
+    normalizer = provider("claude-code").normalizer(resumed=resumed)
+    return [*normalizer.feed(data), *normalizer.finish(ended)]
 
 
-def recorded(scenario: str) -> list[Report]:
+def recorded(scenario: str) -> list[AgentReport]:
     data = (FIXTURES / f"{scenario}.jsonl").read_bytes()
     return normalised(data, exit_of(scenario), resumed=scenario in ("resume", "no_session"))
 
@@ -112,45 +122,45 @@ def tokens(n: int) -> dict[str, Any]:
 # What there is in reports.
 
 
-def payloads(reports: list[Report], agent: str = SELF) -> list[Any]:
-    return [report.payload for report in reports if isinstance(report, Told) and report.agent == agent]
+def payloads(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[Any]:
+    return [report.payload for report in reports if isinstance(report, TranscriptItem) and report.agent == agent]
 
 
-def blocks(reports: list[Report], agent: str = SELF) -> list[Any]:
+def blocks(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[Any]:
     messages = [one for one in payloads(reports, agent) if isinstance(one, AssistantMessage) and not one.synthetic]
     return [block for message in messages for block in message.blocks]
 
 
-def texts(reports: list[Report], agent: str = SELF) -> list[str]:
+def texts(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[str]:
     return [block.text for block in blocks(reports, agent) if isinstance(block, TextBlock)]
 
 
-def synthetic(reports: list[Report]) -> list[str]:
+def synthetic(reports: list[AgentReport]) -> list[str]:
     found = [one for one in payloads(reports) if isinstance(one, AssistantMessage | UserMessage) and one.synthetic]
     return [block.text for one in found for block in one.blocks if isinstance(block, TextBlock)]
 
 
-def notes(reports: list[Report], agent: str = SELF) -> list[Note]:
+def notes(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[Note]:
     found = [one.note for one in payloads(reports, agent) if isinstance(one, AssistantMessage)]
     return [note for note in found if note is not None and note.kind != "ready"]
 
 
-def calls(reports: list[Report], agent: str = SELF) -> list[ToolCall]:
+def calls(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[ToolCall]:
     return [one for one in payloads(reports, agent) if isinstance(one, ToolCall)]
 
 
-def results(reports: list[Report], agent: str = SELF) -> list[ToolResult]:
+def results(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[ToolResult]:
     return [one for one in payloads(reports, agent) if isinstance(one, ToolResult)]
 
 
-def spent(reports: list[Report]) -> Usage:
+def spent(reports: list[AgentReport]) -> Usage:
     total = Usage()
     for report in reports:
-        total = added(total, report.usage) if isinstance(report, Spent) else total
+        total = add_usage(total, report.usage) if isinstance(report, UsageDelta) else total
     return total
 
 
-def agents(reports: list[Report]) -> list[tuple[Any, ...]]:
+def agents(reports: list[AgentReport]) -> list[tuple[Any, ...]]:
     """Who began and who ended, in order."""
     told: list[tuple[Any, ...]] = []
     for report in reports:
@@ -161,10 +171,10 @@ def agents(reports: list[Report]) -> list[tuple[Any, ...]]:
     return told
 
 
-def in_order(reports: list[Report]) -> list[str]:
+def in_order(reports: list[AgentReport]) -> list[str]:
     """What is said and done, in a word each."""
     told: list[str] = []
-    for one in [report for report in reports if isinstance(report, Told)]:
+    for one in [report for report in reports if isinstance(report, TranscriptItem)]:
         match one.payload:
             case ToolCall(name=name):
                 told.append(f"call {name}")
@@ -179,7 +189,7 @@ def in_order(reports: list[Report]) -> list[str]:
     return told
 
 
-def kept(reports: list[Report]) -> list[StreamBlock]:
+def kept(reports: list[AgentReport]) -> list[StreamBlock]:
     return [block for block in blocks(reports) if isinstance(block, StreamBlock)]
 
 
@@ -197,9 +207,9 @@ def test_all_recordings_are_here() -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_recording_is_understood_to_its_last_line(scenario: str) -> None:
     reports = recorded(scenario)
-    assert only_ended(reports).unparsed == 0
+    assert final_report(reports).unparsed == 0
     assert kept(reports) == []
-    assert sum(isinstance(report, Ended) for report in reports) == 1
+    assert sum(isinstance(report, SessionEnded) for report in reports) == 1
     assert len([one for one in payloads(reports) if isinstance(one, AssistantMessage) and one.note is not None]) >= (
         scenario != "no_session"
     )
@@ -208,9 +218,9 @@ def test_a_recording_is_understood_to_its_last_line(scenario: str) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_recording_tells_the_same_byte_by_byte(scenario: str) -> None:
     data = (FIXTURES / f"{scenario}.jsonl").read_bytes()
-    normaliser = provider("claude-code").normaliser(resumed=scenario in ("resume", "no_session"))
-    reports = [report for at in range(len(data)) for report in normaliser.feed(data[at : at + 1])]
-    assert [*reports, *normaliser.finish(exit_of(scenario))] == recorded(scenario)
+    normalizer = provider("claude-code").normalizer(resumed=scenario in ("resume", "no_session"))
+    reports = [report for at in range(len(data)) for report in normalizer.feed(data[at : at + 1])]
+    assert [*reports, *normalizer.finish(exit_of(scenario))] == recorded(scenario)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -235,7 +245,7 @@ def test_it_says_what_it_begins_with() -> None:
 
 def test_pieces_of_one_message_share_its_id_and_are_told_at_once() -> None:
     reports = recorded("text")
-    told = [report for report in reports if isinstance(report, Told)][1:]
+    told = [report for report in reports if isinstance(report, TranscriptItem)][1:]
     assert [one.message_id for one in payloads(reports)[1:]] == ["msg_e906775ecb7bacd003a236"] * 2
     assert {one.model for one in payloads(reports)[1:]} == {OPUS}
     assert [one.at for one in told] == ["2026-11-15T01:00:35.623Z", "2026-11-15T01:00:35.626Z"]
@@ -247,10 +257,10 @@ def test_pieces_of_one_message_share_its_id_and_are_told_at_once() -> None:
 
 def test_a_text_is_the_answer_and_its_tokens_and_price_are_told_once() -> None:
     reports = recorded("text")
-    assert [report for report in reports if isinstance(report, Spent)] == [
-        Spent(usage=times(1), model=OPUS, cost_usd=0.006359999999999999)
+    assert [report for report in reports if isinstance(report, UsageDelta)] == [
+        UsageDelta(usage=times(1), model=OPUS, cost_usd=0.006359999999999999)
     ]
-    assert only_ended(reports) == Ended(
+    assert final_report(reports) == SessionEnded(
         status="completed",
         is_final=True,
         text="Second block: snowman ☃, emoji 😀, <b>html</b>, line\nbreak.",
@@ -264,12 +274,14 @@ def test_a_text_is_the_answer_and_its_tokens_and_price_are_told_once() -> None:
 
 def test_a_message_that_is_typed_is_told_piece_by_piece_and_then_whole() -> None:
     reports = recorded("text_partial")
-    typed = [report for report in reports if isinstance(report, Typed)]
-    assert {(one.message_id, one.kind, one.agent) for one in typed} == {("msg_7a01d9350b17d8993f4916", "text", SELF)}
+    typed = [report for report in reports if isinstance(report, MessageDelta)]
+    assert {(one.message_id, one.kind, one.agent) for one in typed} == {
+        ("msg_7a01d9350b17d8993f4916", "text", MAIN_AGENT)
+    }
     assert ["".join(one.text for one in typed if one.block == block) for block in (0, 1)] == texts(reports)
     # Its tokens are known before the end, and their price is not.
-    assert [report for report in reports if isinstance(report, Spent)] == [Spent(usage=times(1), model=OPUS)]
-    ended = only_ended(reports)
+    assert [report for report in reports if isinstance(report, UsageDelta)] == [UsageDelta(usage=times(1), model=OPUS)]
+    ended = final_report(reports)
     assert (ended.usage, ended.models, ended.cost_usd) == (times(1), {OPUS: times(1)}, 0.006359999999999999)
 
 
@@ -293,7 +305,7 @@ def test_a_call_is_a_block_and_a_call_and_has_its_result() -> None:
             fidelity="agent_emitted",
         )
     ]
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.text, ended.usage, ended.turns) == ("The command printed hello-from-tool.", times(2), 2)
     assert ended.cost_usd == pytest.approx(0.01272)
 
@@ -324,7 +336,7 @@ def test_files_that_were_written_and_edited_have_their_changes() -> None:
         ],
     ]
     assert texts(reports) == ["Writing a file.", "Editing it.", "File written and edited."]
-    assert only_ended(reports).usage == times(4)
+    assert final_report(reports).usage == times(4)
 
 
 def test_calls_at_the_same_time_have_their_own_results_in_the_order_they_came() -> None:
@@ -333,7 +345,7 @@ def test_calls_at_the_same_time_have_their_own_results_in_the_order_they_came() 
     assert [one.call_id for one in results(reports)] == [second.call_id, first.call_id]
     assert [one.output for one in results(reports)] == ["second", "first\nfirst-end"]
     assert [one.duration_ms for one in results(reports)] == [76, 1127]
-    assert only_ended(reports).turns == 3
+    assert final_report(reports).turns == 3
 
 
 def test_thoughts_are_told_with_their_signature() -> None:
@@ -351,7 +363,7 @@ def test_a_command_that_failed_has_its_exit_code_and_the_run_completes() -> None
     reports = recorded("fail")
     [failed] = results(reports)
     assert (failed.exit_code, failed.error, failed.output) == (1, *["Exit code 1\nto-stdout\nto-stderr"] * 2)
-    assert only_ended(reports).status == "completed"
+    assert final_report(reports).status == "completed"
 
 
 def test_an_edit_that_failed_has_changed_nothing() -> None:
@@ -360,7 +372,7 @@ def test_an_edit_that_failed_has_changed_nothing() -> None:
     assert failed.name == "Edit"
     assert failed.error is not None
     assert (failed.files, failed.exit_code) == (None, None)
-    assert only_ended(reports).text == "Edit failed as expected."
+    assert final_report(reports).text == "Edit failed as expected."
 
 
 @pytest.mark.parametrize(
@@ -374,7 +386,7 @@ def test_a_tool_that_is_not_there_is_called_by_its_name_and_fails(scenario: str,
     reports = recorded(scenario)
     assert [(one.name, one.error) for one in results(reports)] == [(name, why)]
     assert [one.name for one in calls(reports)] == [name]
-    assert only_ended(reports).status == "completed"
+    assert final_report(reports).status == "completed"
 
 
 def test_a_denial_is_noted_once_between_the_call_and_its_result() -> None:
@@ -383,7 +395,7 @@ def test_a_denial_is_noted_once_between_the_call_and_its_result() -> None:
     [note] = notes(reports)
     assert note.message is not None
     assert note.message.startswith("touch in '/srv/demo/work/ws-claude-deny/forbidden' needs approval.")
-    assert only_ended(reports).text == "It was denied; stopping."
+    assert final_report(reports).text == "It was denied; stopping."
 
 
 def test_odd_bytes_of_a_tool_come_through_and_a_long_output_as_the_program_cut_it() -> None:
@@ -394,17 +406,17 @@ def test_odd_bytes_of_a_tool_come_through_and_a_long_output_as_the_program_cut_i
     assert "u2028:[\u2028] bom:[\ufeff] emoji:😀 crlf:\r\nend" in first.output
     assert second.output.startswith("<persisted-output>\nOutput too large (195.3KB).")
     assert texts(reports) == ["Output was weird: \x1b[31mred?\x1b[0m <script>alert(1)</script> \u2028 end"]
-    assert only_ended(reports).usage == times(3)
+    assert final_report(reports).usage == times(3)
 
 
 def test_an_answer_as_data_is_given_as_data() -> None:
-    ended = only_ended(recorded("struct"))
+    ended = final_report(recorded("struct"))
     assert (ended.structured, ended.text) == ({"name": "stub", "count": 2}, '{"name":"stub","count":2}')
 
 
 def test_a_resumed_session_tells_what_this_run_spent() -> None:
     reports = recorded("resume")
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.usage, ended.cost_usd) == (times(1), pytest.approx(0.00636))
     assert spent(reports) == times(1)
     assert ended.session_id == "de4a694b-9d0e-46e1-9e75-322085bfe2b2"
@@ -427,7 +439,7 @@ def test_a_retry_is_noted_and_the_answer_comes_after_it() -> None:
             retry_after=1.0,
         )
     ]
-    assert only_ended(reports).text == "Answer after one retry."
+    assert final_report(reports).text == "Answer after one retry."
 
 
 @pytest.mark.parametrize(
@@ -444,7 +456,7 @@ def test_a_model_that_does_not_answer_is_a_failure_and_no_answer(
     scenario: str, code: str, retryable: bool, why: str
 ) -> None:
     reports = recorded(scenario)
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.error is not None
     assert (ended.status, ended.text, ended.usage, ended.cost_usd) == ("failed", None, Usage(), 0.0)
     assert (ended.error.code, ended.error.retryable) == (code, retryable)
@@ -470,7 +482,7 @@ def test_a_limit_that_is_near_is_noted_and_the_last_word_on_it_kept() -> None:
         for used in (0.91, 0.93)
     ]
     assert notes(reports) == [Note(kind="limit", limit=limit) for limit in near]
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.status, ended.limits) == ("completed", near[1:])
     assert in_order(reports)[2:5] == ["call Bash", "limit", "result Bash"]
 
@@ -479,7 +491,7 @@ def test_a_limit_that_is_reached_tells_when_to_try_again() -> None:
     reports = recorded("limit_rejected")
     [note] = notes(reports)
     assert note.limit == Limit(status="rejected", current=1.0, reset_at="2026-11-15T11:18:24.000Z", window="five_hour")
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.error is not None
     assert (ended.status, ended.error.code, ended.limits) == ("failed", "rate_limit_error", [note.limit])
     assert ended.error.retry_after == pytest.approx(3597.759)
@@ -487,7 +499,7 @@ def test_a_limit_that_is_reached_tells_when_to_try_again() -> None:
 
 def test_too_many_turns_are_an_error_of_their_own() -> None:
     reports = recorded("max_turns")
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "max_turns_exceeded")
     assert ended.error.message == "Reached maximum number of turns (2)"
@@ -497,7 +509,7 @@ def test_too_many_turns_are_an_error_of_their_own() -> None:
 
 def test_a_budget_that_is_spent_is_an_error_of_its_own_and_the_last_call_stays_open() -> None:
     reports = recorded("budget")
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "budget_exceeded")
     assert (len(calls(reports)), len(results(reports))) == (2, 1)
@@ -507,7 +519,7 @@ def test_a_budget_that_is_spent_is_an_error_of_its_own_and_the_last_call_stays_o
 
 def test_a_stream_that_just_stops_is_a_failure_in_the_middle() -> None:
     reports = recorded("kill")
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "agent_error")
     assert ended.error.message == "claude ended in the middle: killed by SIGKILL"
@@ -519,13 +531,13 @@ def test_a_stream_that_just_stops_is_a_failure_in_the_middle() -> None:
 def test_a_message_that_was_being_typed_is_paid_for_all_the_same() -> None:
     reports = recorded("killed_typing")
     assert (texts(reports), spent(reports)) == ([], Usage(input=100, output=1))
-    assert any(isinstance(report, Typed) for report in reports)
-    assert only_ended(reports).usage == Usage(input=100, output=1)
+    assert any(isinstance(report, MessageDelta) for report in reports)
+    assert final_report(reports).usage == Usage(input=100, output=1)
 
 
 def test_one_that_we_interrupted_is_cancelled_though_it_exits_with_zero() -> None:
     reports = recorded("kill_sigint")
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("cancelled", "cancelled")
     assert ended.usage == times(1)
@@ -535,14 +547,14 @@ def test_one_that_we_interrupted_is_cancelled_though_it_exits_with_zero() -> Non
 
 @pytest.mark.parametrize("ended", [None, AgentExit(code=0)])
 def test_one_that_somebody_else_interrupted_has_failed(ended: AgentExit | None) -> None:
-    last = only_ended(normalised((FIXTURES / "kill_sigint.jsonl").read_bytes(), ended))
+    last = final_report(normalised((FIXTURES / "kill_sigint.jsonl").read_bytes(), ended))
     assert last.error is not None
     assert (last.status, last.error.code, last.error.message) == ("failed", "agent_error", "claude was interrupted")
 
 
 def test_one_that_we_ended_is_cancelled_without_a_result() -> None:
     reports = recorded("terminated")
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.status, ended.usage, ended.cost_usd) == ("cancelled", small(1), None)
     # The shell of a command is a task of the program's, and no sub-agent.
     assert agents(reports) == []
@@ -550,7 +562,7 @@ def test_one_that_we_ended_is_cancelled_without_a_result() -> None:
 
 
 def test_a_session_that_is_not_there_fails_in_the_programs_words() -> None:
-    ended = only_ended(recorded("no_session"))
+    ended = final_report(recorded("no_session"))
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "agent_error")
     assert ended.error.message.startswith("No conversation found with session ID: ")
@@ -562,7 +574,7 @@ def test_an_answer_that_was_cut_off_is_kept_and_what_the_program_says_about_it_i
     [nudge] = synthetic(reports)
     assert nudge.startswith("Your response above was cut off mid-stream.")
     # What had been read for the attempt that failed is paid for too.
-    assert only_ended(reports).usage == Usage(input=200, output=21)
+    assert final_report(reports).usage == Usage(input=200, output=21)
 
 
 # Sub-agents.
@@ -572,7 +584,7 @@ def test_a_sub_agent_is_told_from_its_start_to_its_end() -> None:
     reports = recorded("task")
     key = "toolu_a36419399d5899a75ecfcd"
     assert agents(reports) == [
-        ("began", key, SELF, "general-purpose", "[[agent:sub]] List the files and report."),
+        ("began", key, MAIN_AGENT, "general-purpose", "[[agent:sub]] List the files and report."),
         ("ended", key, "completed", "Sub-agent report: one command ran."),
     ]
     assert [(one.name, one.input["command"]) for one in calls(reports, key)] == [("Bash", "echo in-subagent")]
@@ -586,13 +598,13 @@ def test_a_sub_agent_is_told_from_its_start_to_its_end() -> None:
 
 def test_what_a_sub_agent_was_asked_is_not_told_twice() -> None:
     reports = recorded("task")
-    told = [report.payload for report in reports if isinstance(report, Told)]
+    told = [report.payload for report in reports if isinstance(report, TranscriptItem)]
     assert [one for one in told if isinstance(one, UserMessage)] == []
 
 
 def test_the_session_has_its_own_tokens_and_what_is_spent_has_those_of_sub_agents_too() -> None:
     reports = recorded("task")
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.usage, ended.models) == (times(2), {OPUS: times(2)})
     assert spent(reports) == times(4)
     assert ended.cost_usd == pytest.approx(0.02544)
@@ -601,12 +613,12 @@ def test_the_session_has_its_own_tokens_and_what_is_spent_has_those_of_sub_agent
 def test_a_sub_agent_in_the_background_ends_with_its_notice_and_not_with_its_call() -> None:
     reports = recorded("background")
     assert agents(reports) == [
-        ("began", "call_0_1", SELF, "general-purpose", "TASK-A"),
+        ("began", "call_0_1", MAIN_AGENT, "general-purpose", "TASK-A"),
         ("ended", "call_0_1", "completed", "Report A"),
     ]
     places = {type(report).__name__: at for at, report in enumerate(reports)}
     answered = next(
-        at for at, one in enumerate(reports) if isinstance(one, Told) and isinstance(one.payload, ToolResult)
+        at for at, one in enumerate(reports) if isinstance(one, TranscriptItem) and isinstance(one.payload, ToolResult)
     )
     assert answered < places["SubAgentEnded"]
     assert texts(reports, "call_0_1") == ["Report A"]
@@ -614,7 +626,7 @@ def test_a_sub_agent_in_the_background_ends_with_its_notice_and_not_with_its_cal
 
 def test_results_that_were_held_back_add_up_and_the_last_is_the_answer() -> None:
     reports = recorded("background")
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.text, ended.turns) == ("All is done.", 3)
     assert (ended.usage, spent(reports), ended.cost_usd) == (small(3), small(4), 0.0032)
     ready = [one for one in payloads(reports) if isinstance(one, AssistantMessage) and one.note is not None]
@@ -624,20 +636,20 @@ def test_results_that_were_held_back_add_up_and_the_last_is_the_answer() -> None
 def test_a_sub_agent_that_is_sent_another_message_is_another_one() -> None:
     reports = recorded("sent_again")
     assert agents(reports) == [
-        ("began", "call_0_1", SELF, "general-purpose", "TASK-A"),
+        ("began", "call_0_1", MAIN_AGENT, "general-purpose", "TASK-A"),
         ("ended", "call_0_1", "completed", "First report"),
-        ("began", "call_2_0", SELF, "general-purpose", "More, please."),
+        ("began", "call_2_0", MAIN_AGENT, "general-purpose", "More, please."),
         ("ended", "call_2_0", "completed", "Second report"),
     ]
     assert texts(reports, "call_0_1") == ["First report"]
     assert texts(reports, "call_2_0") == ["Second report"]
-    assert (only_ended(reports).usage, spent(reports)) == (small(4), small(6))
+    assert (final_report(reports).usage, spent(reports)) == (small(4), small(6))
 
 
 def test_a_sub_agent_of_a_sub_agent_has_its_parent() -> None:
     reports = recorded("nested")
     assert agents(reports) == [
-        ("began", "call_0_1", SELF, "general-purpose", "TASK-A"),
+        ("began", "call_0_1", MAIN_AGENT, "general-purpose", "TASK-A"),
         ("began", "call_1_0", "call_0_1", "general-purpose", "TASK-B"),
         ("ended", "call_1_0", "completed", "Inner report"),
         ("ended", "call_0_1", "completed", "Outer report"),
@@ -657,7 +669,7 @@ def test_a_sub_agent_that_failed_says_why_and_its_retries_are_its_own() -> None:
         ("retry", 529, 2),
     ]
     assert notes(reports) == []
-    last = only_ended(reports)
+    last = final_report(reports)
     assert (last.status, last.text) == ("completed", "It failed.")
 
 
@@ -682,7 +694,7 @@ def test_an_older_version_tells_of_sub_agents_only_by_their_lines() -> None:
             result(),
         )
     )
-    assert agents(reports) == [("began", "t", SELF, "Explore", "Look."), ("ended", "t", "completed", "Seen.")]
+    assert agents(reports) == [("began", "t", MAIN_AGENT, "Explore", "Look."), ("ended", "t", "completed", "Seen.")]
     assert texts(reports, "t") == ["I look."]
     started = next(report for report in reports if isinstance(report, SubAgentStarted))
     ended = next(report for report in reports if isinstance(report, SubAgentEnded))
@@ -693,13 +705,13 @@ def test_an_older_version_tells_of_sub_agents_only_by_their_lines() -> None:
 def test_a_sub_agent_of_which_nothing_was_seen_but_its_result_is_told_then() -> None:
     call = assistant(use("Task", "t", prompt="Look."))
     reports = normalised(stream(call, user(gave("Seen.", "t")), result()))
-    assert agents(reports) == [("began", "t", SELF, "Task", "Look."), ("ended", "t", "completed", "Seen.")]
+    assert agents(reports) == [("began", "t", MAIN_AGENT, "Task", "Look."), ("ended", "t", "completed", "Seen.")]
 
 
 def test_a_sub_agent_at_work_when_the_stream_ends_stays_so() -> None:
     line = said("I look.", parent_tool_use_id="t")
     assert agents(normalised(stream(assistant(use("Task", "t", prompt="Look.")), line))) == [
-        ("began", "t", SELF, "Task", "Look.")
+        ("began", "t", MAIN_AGENT, "Task", "Look.")
     ]
 
 
@@ -711,7 +723,7 @@ def test_a_sub_agent_that_was_stopped_is_cancelled() -> None:
             {**task, "subtype": "task_notification", "status": "stopped", "summary": "Stopped."},
         )
     )
-    assert agents(reports) == [("began", "t", SELF, "Plan", "P"), ("ended", "t", "cancelled", None)]
+    assert agents(reports) == [("began", "t", MAIN_AGENT, "Plan", "P"), ("ended", "t", "cancelled", None)]
 
 
 def test_a_sub_agent_that_is_moved_to_the_background_does_not_end_with_its_call() -> None:
@@ -721,7 +733,7 @@ def test_a_sub_agent_that_is_moved_to_the_background_does_not_end_with_its_call(
     done = {**task, "subtype": "task_notification", "status": "completed", "summary": "Seen."}
     call = assistant(use("Agent", "t", prompt="P"))
     early = normalised(stream(call, started, moved, user(gave("moved", "t"))))
-    assert agents(early) == [("began", "t", SELF, "Agent", "P")]
+    assert agents(early) == [("began", "t", MAIN_AGENT, "Agent", "P")]
     late = normalised(stream(call, started, moved, user(gave("moved", "t")), done))
     assert agents(late)[1:] == [("ended", "t", "completed", "Seen.")]
 
@@ -768,7 +780,7 @@ def test_a_command_in_the_background_is_no_sub_agent() -> None:
     done = {**task, "subtype": "task_notification", "status": "completed", "summary": "d"}
     updated = {**task, "subtype": "task_updated", "patch": {"status": "completed"}}
     reports = normalised(stream(assistant(use("Bash")), {**task, "subtype": "task_started"}, updated, done, result()))
-    assert (agents(reports), only_ended(reports).unparsed) == ([], 0)
+    assert (agents(reports), final_report(reports).unparsed) == ([], 0)
 
 
 # Tokens and money.
@@ -781,21 +793,21 @@ def test_messages_that_are_typed_are_counted_once_however_often_they_are_told() 
     # Some versions tell of a message's end only what it came to.
     grew = [event("message_delta", usage={"output_tokens": count}) for count in (10, 20)]
     reports = normalised(stream(init(), start, said("Hi."), *grew, result(usage=tokens(1))))
-    assert [report.usage for report in reports if isinstance(report, Spent)] == [
+    assert [report.usage for report in reports if isinstance(report, UsageDelta)] == [
         Usage(input=100, output=10),
         Usage(output=10),
     ]
-    assert only_ended(reports).usage == small(1)
+    assert final_report(reports).usage == small(1)
 
 
 def test_without_what_was_spent_since_the_last_result_the_totals_are_subtracted() -> None:
     first = result(usage=tokens(1), total_cost_usd=0.1, modelUsage={OPUS: model_usage(1, 0.1)}, num_turns=1)
     second = result("Again.", usage=tokens(2), total_cost_usd=0.3, modelUsage={OPUS: model_usage(3, 0.3)}, num_turns=2)
     reports = normalised(stream(init(), said("a"), first, said("b"), second))
-    found = [report for report in reports if isinstance(report, Spent)]
+    found = [report for report in reports if isinstance(report, UsageDelta)]
     assert [(one.usage, one.model) for one in found] == [(small(1), OPUS), (small(2), OPUS)]
     assert [one.cost_usd for one in found] == pytest.approx([0.1, 0.2])
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.text, ended.turns, ended.usage) == ("Again.", 3, small(3))
     assert ended.cost_usd == pytest.approx(0.3)
 
@@ -803,15 +815,15 @@ def test_without_what_was_spent_since_the_last_result_the_totals_are_subtracted(
 def test_a_resumed_session_that_only_tells_its_total_has_no_price() -> None:
     last = result(usage=tokens(1), total_cost_usd=0.9, modelUsage={OPUS: model_usage(9, 0.9)})
     reports = normalised(stream(init(), said("a"), last), resumed=True)
-    assert [report for report in reports if isinstance(report, Spent)] == [Spent(usage=small(1), model=OPUS)]
-    ended = only_ended(reports)
+    assert [report for report in reports if isinstance(report, UsageDelta)] == [UsageDelta(usage=small(1), model=OPUS)]
+    ended = final_report(reports)
     assert (ended.usage, ended.models, ended.cost_usd) == (small(1), {OPUS: small(1)}, None)
 
 
 def test_a_second_result_of_such_a_session_does_not_make_a_price_of_a_part() -> None:
     totals = [{"total_cost_usd": 0.1 * n, "modelUsage": {OPUS: model_usage(n, 0.1 * n)}} for n in (9, 10)]
     data = stream(init(), *(result(usage=tokens(1), **total) for total in totals))
-    ended = only_ended(normalised(data, resumed=True))
+    ended = final_report(normalised(data, resumed=True))
     assert (ended.usage, ended.cost_usd) == (small(2), None)
 
 
@@ -822,10 +834,10 @@ def test_models_are_told_apart_and_named_without_what_settings_add() -> None:
         "claude-haiku-5": model_usage(1, 0.01),
     }
     reports = normalised(stream(init(), result(model_usage_since_last_result=since)))
-    found = [report for report in reports if isinstance(report, Spent)]
+    found = [report for report in reports if isinstance(report, UsageDelta)]
     assert [(one.usage, one.model) for one in found] == [(small(3), OPUS), (small(1), "claude-haiku-5")]
     assert [one.cost_usd for one in found] == pytest.approx([0.3, 0.01])
-    assert only_ended(reports).models == {OPUS: small(3), "claude-haiku-5": small(1)}
+    assert final_report(reports).models == {OPUS: small(3), "claude-haiku-5": small(1)}
 
 
 def test_a_model_under_two_names_is_not_counted_twice() -> None:
@@ -833,11 +845,11 @@ def test_a_model_under_two_names_is_not_counted_twice() -> None:
     grew = event("message_delta", usage=tokens(1))
     last = result(usage=tokens(1), model_usage_since_last_result={OPUS: model_usage(2, 0.2)})
     reports = normalised(stream(init(), start, grew, last))
-    assert [report for report in reports if isinstance(report, Spent)] == [
-        Spent(usage=small(1), model=f"{OPUS}-20261101"),
-        Spent(usage=small(1)),
+    assert [report for report in reports if isinstance(report, UsageDelta)] == [
+        UsageDelta(usage=small(1), model=f"{OPUS}-20261101"),
+        UsageDelta(usage=small(1)),
     ]
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.usage, ended.models, ended.cost_usd) == (small(2), {OPUS: small(2)}, 0.2)
 
 
@@ -845,15 +857,15 @@ def test_a_result_that_tells_less_than_was_typed_takes_nothing_back() -> None:
     start = event("message_start", message={"id": "m", "model": OPUS, "usage": tokens(1)})
     last = result(is_error=True, subtype="error_during_execution", usage={}, model_usage_since_last_result={})
     reports = normalised(stream(init(), start, event("message_delta", usage={}), last))
-    assert (spent(reports), only_ended(reports).usage) == (small(1), small(1))
+    assert (spent(reports), final_report(reports).usage) == (small(1), small(1))
 
 
 def test_tokens_of_models_without_a_name_are_counted_too() -> None:
     start = event("message_start", message={"id": "m"})
     grew = event("message_delta", usage=tokens(1))
     reports = normalised(stream(start, grew, said("a", model=""), result(usage=tokens(1))))
-    assert [report for report in reports if isinstance(report, Spent)] == [Spent(usage=small(1))]
-    ended = only_ended(reports)
+    assert [report for report in reports if isinstance(report, UsageDelta)] == [UsageDelta(usage=small(1))]
+    ended = final_report(reports)
     assert (ended.usage, ended.models) == (small(1), {})
 
 
@@ -864,7 +876,7 @@ def test_what_was_typed_while_sub_agents_worked_is_the_sessions_own() -> None:
     last = result(usage={}, model_usage_since_last_result={OPUS: model_usage(3), "claude-haiku-5": model_usage(1)})
     reports = normalised(stream(init(), start, grew, helper, last))
     assert spent(reports) == small(4)
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.usage, ended.models) == (small(1), {OPUS: small(1)})
 
 
@@ -872,7 +884,7 @@ def test_thinking_is_a_known_part_of_what_was_written() -> None:
     usage = {"output_tokens": 45, "output_tokens_details": {"thinking_tokens": 12}}
     since = {OPUS: {"outputTokens": 45, "thinkingTokens": 12}}
     reports = normalised(stream(init(), result(usage=usage, model_usage_since_last_result=since)))
-    assert only_ended(reports).usage == Usage(output=45, reasoning=12)
+    assert final_report(reports).usage == Usage(output=45, reasoning=12)
 
 
 # What the program says.
@@ -901,7 +913,7 @@ def test_what_the_program_says_by_the_way_is_noted() -> None:
         ("warning", "hook Stop: exit code 0"),
     ]
     assert synthetic(reports) == ["Total cost: 0"]
-    assert only_ended(reports).unparsed == 0
+    assert final_report(reports).unparsed == 0
 
 
 def test_housekeeping_tells_nothing() -> None:
@@ -918,7 +930,7 @@ def test_housekeeping_tells_nothing() -> None:
     ]
     reports = normalised(stream(*records))
     assert reports[:-1] == []
-    assert only_ended(reports).unparsed == 0
+    assert final_report(reports).unparsed == 0
 
 
 def test_messages_in_the_users_name_are_synthetic_unless_they_are_repeated() -> None:
@@ -940,7 +952,7 @@ def test_a_limit_that_is_open_again_is_waited_for_no_more() -> None:
     busy = said("No.", timestamp="2026-11-15T01:05:28.514Z", model="<synthetic>", is_api_error_message=True)
     end = result("No.", is_error=True, api_error_status=429)
     waits = [
-        only_ended(normalised(stream(init(), *seen, busy, end))).error for seen in (limits[:1], limits, limits[1:])
+        final_report(normalised(stream(init(), *seen, busy, end))).error for seen in (limits[:1], limits, limits[1:])
     ]
     assert [error.retry_after if error else None for error in waits] == [3585.486, msgspec.UNSET, msgspec.UNSET]
 
@@ -960,7 +972,7 @@ def test_a_limit_that_is_open_again_is_waited_for_no_more() -> None:
 )
 def test_what_stopped_it_has_our_word(words: dict[str, Any], code: str) -> None:
     busy = said("No.", model="<synthetic>", is_api_error_message=True, **words)
-    error = only_ended(normalised(stream(init(), busy, result("No.", is_error=True)))).error
+    error = final_report(normalised(stream(init(), busy, result("No.", is_error=True)))).error
     assert error is not None
     assert (error.code, error.message) == (code, "No.")
 
@@ -968,7 +980,7 @@ def test_what_stopped_it_has_our_word(words: dict[str, Any], code: str) -> None:
 def test_a_failure_that_was_got_over_is_not_the_end() -> None:
     busy = said("No.", model="<synthetic>", is_api_error_message=True, error="overloaded")
     end = {"type": "result", "subtype": "error_during_execution", "is_error": True, "errors": ["one", "two", 3]}
-    error = only_ended(normalised(stream(init(), busy, said("Yes."), end))).error
+    error = final_report(normalised(stream(init(), busy, said("Yes."), end))).error
     assert error is not None
     assert (error.code, error.message) == ("agent_error", "one; two")
 
@@ -978,48 +990,50 @@ def test_a_failure_that_was_got_over_is_not_the_end() -> None:
 
 def test_an_older_version_that_ends_by_too_many_turns_does_not_call_it_an_error() -> None:
     end = {"type": "result", "subtype": "error_max_turns", "is_error": False}
-    ended = only_ended(normalised(stream(init(), said("a"), end)))
+    ended = final_report(normalised(stream(init(), said("a"), end)))
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "max_turns_exceeded")
 
 
 def test_a_result_that_does_not_call_itself_a_success_is_none() -> None:
-    ended = only_ended(normalised(stream(init(), {"type": "result", "terminal_reason": "of tomorrow"})))
+    ended = final_report(normalised(stream(init(), {"type": "result", "terminal_reason": "of tomorrow"})))
     assert ended.error is not None
     assert (ended.status, ended.error.code, ended.error.message) == ("failed", "agent_error", "of tomorrow")
 
 
 def test_a_stream_that_goes_on_after_a_result_and_stops_was_in_the_middle() -> None:
-    ended = only_ended(normalised(stream(init(), said("a"), result("a"), init(), said("b")), AgentExit(code=1)))
+    ended = final_report(normalised(stream(init(), said("a"), result("a"), init(), said("b")), AgentExit(code=1)))
     assert ended.error is not None
     assert (ended.status, ended.text) == ("failed", None)
     assert ended.error.message == "claude ended in the middle: exit code 1"
 
 
 def test_a_program_that_does_not_start_is_said_so_in_its_last_words() -> None:
-    ended = only_ended(normalised(b"", AgentExit(code=1, stderr="Warning: x\nError: no such option\n\n")))
+    ended = final_report(normalised(b"", AgentExit(code=1, stderr="Warning: x\nError: no such option\n\n")))
     assert ended.error is not None
     assert ended.error.message == "claude did not start: exit code 1: Error: no such option"
 
 
 def test_a_stream_alone_says_no_more_than_that_nothing_came() -> None:
-    error = only_ended(normalised(b"")).error
+    error = final_report(normalised(b"")).error
     assert error is not None
     assert error.message == "claude did not start: nothing more came"
 
 
 def test_an_answer_that_was_there_before_we_stopped_it_is_an_answer() -> None:
-    ended = only_ended(normalised(stream(init(), said("a"), result("a")), AgentExit(signal="SIGTERM", cancelled=True)))
+    ended = final_report(
+        normalised(stream(init(), said("a"), result("a")), AgentExit(signal="SIGTERM", cancelled=True))
+    )
     assert (ended.status, ended.text, ended.error) == ("completed", "a", None)
 
 
 def test_the_order_of_keys_does_not_matter() -> None:
     record = result("a")
-    assert only_ended(normalised(stream(dict(reversed(record.items()))))).text == "a"
+    assert final_report(normalised(stream(dict(reversed(record.items()))))).text == "a"
 
 
 def test_a_last_line_without_an_end_is_read() -> None:
-    assert only_ended(normalised(stream(init(), result("a"))[:-1])).text == "a"
+    assert final_report(normalised(stream(init(), result("a"))[:-1])).text == "a"
 
 
 # Odd streams.
@@ -1030,7 +1044,7 @@ def test_blocks_that_are_not_understood_are_kept_beside_those_that_are() -> None
     reports = normalised(stream(assistant({"type": "text", "text": "a"}, odd), user(odd, isSynthetic=True), result()))
     assert texts(reports) == ["a"]
     assert [json.loads(block.chunk) for block in kept(reports)] == [odd]
-    assert only_ended(reports).unparsed == 2
+    assert final_report(reports).unparsed == 2
 
 
 def test_tools_that_the_provider_runs_itself_are_calls_with_results_too() -> None:
@@ -1082,17 +1096,17 @@ def test_pieces_of_a_tools_input_are_told_with_its_name() -> None:
     ]
     thought = event("content_block_delta", index=0, delta={"type": "thinking_delta", "thinking": "hm"})
     signed = event("content_block_delta", index=0, delta={"type": "signature_delta", "signature": "s"})
-    typed = [one for one in normalised(stream(start, thought, signed, block, *pieces)) if isinstance(one, Typed)]
+    typed = [one for one in normalised(stream(start, thought, signed, block, *pieces)) if isinstance(one, MessageDelta)]
     assert typed == [
-        Typed(message_id="m", block=0, kind="thinking", text="hm"),
-        Typed(message_id="m", block=1, kind="tool_input", text='{"a"', tool_name="Bash", tool_id="c"),
-        Typed(message_id="m", block=1, kind="tool_input", text=":1}", tool_name="Bash", tool_id="c"),
+        MessageDelta(message_id="m", block=0, kind="thinking", text="hm"),
+        MessageDelta(message_id="m", block=1, kind="tool_input", text='{"a"', tool_name="Bash", tool_id="c"),
+        MessageDelta(message_id="m", block=1, kind="tool_input", text=":1}", tool_name="Bash", tool_id="c"),
     ]
 
 
 def test_pieces_of_a_message_whose_start_is_not_there_are_left_to_its_whole() -> None:
     piece = event("content_block_delta", index=0, delta={"type": "text_delta", "text": "a"})
-    assert [one for one in normalised(stream(piece, result())) if isinstance(one, Typed)] == []
+    assert [one for one in normalised(stream(piece, result())) if isinstance(one, MessageDelta)] == []
 
 
 @pytest.mark.parametrize(
@@ -1115,23 +1129,23 @@ def test_pieces_of_a_message_whose_start_is_not_there_are_left_to_its_whole() ->
 def test_a_line_that_is_not_understood_is_kept_as_it_came(line: bytes) -> None:
     reports = normalised(line + b"\n" + stream(result("a")))
     assert [block.chunk.encode() for block in kept(reports)] == [line]
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.unparsed, ended.status, ended.text) == (1, "completed", "a")
 
 
 def test_numbers_that_cannot_be_are_not_counted() -> None:
     odd: dict[str, Any] = {"input_tokens": -5, "output_tokens": "many", "cache_read_input_tokens": True}
     last = result(usage=odd, modelUsage=[], model_usage_since_last_result={OPUS: 3}, total_cost_usd="x", num_turns="y")
-    ended = only_ended(normalised(stream(init(), last)))
+    ended = final_report(normalised(stream(init(), last)))
     assert (ended.usage, ended.turns, ended.cost_usd, ended.status) == (Usage(), None, 0.0, "completed")
 
 
 def test_what_is_remembered_of_a_stream_has_a_limit() -> None:
-    normaliser = provider("claude-code").normaliser()
+    normalizer = provider("claude-code").normalizer()
     for n in range(OPEN_BRANCHES + 10):
-        normaliser.feed(stream(assistant(use("Bash", f"c{n}")), said("x", parent_tool_use_id=f"p{n}")))
-    [first] = results(normaliser.feed(stream(user(gave("a", "c0")))))
-    [last] = results(normaliser.feed(stream(user(gave("a", f"c{OPEN_BRANCHES + 9}")))))
+        normalizer.feed(stream(assistant(use("Bash", f"c{n}")), said("x", parent_tool_use_id=f"p{n}")))
+    [first] = results(normalizer.feed(stream(user(gave("a", "c0")))))
+    [last] = results(normalizer.feed(stream(user(gave("a", f"c{OPEN_BRANCHES + 9}")))))
     assert (first.name, last.name) == ("", "Bash")
 
 
@@ -1155,16 +1169,16 @@ records = st.builds(
 @given(st.lists(records, max_size=6), st.lists(st.integers(0, 400), max_size=4), st.booleans())
 def test_nothing_that_is_fed_raises(given_records: list[Any], cuts: list[int], cancelled: bool) -> None:
     data = stream(*given_records)
-    normaliser = provider("claude-code").normaliser()
-    reports: list[Report] = []
+    normalizer = provider("claude-code").normalizer()
+    reports: list[AgentReport] = []
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(data)], strict=True):
-        reports += normaliser.feed(data[start:end])
-    reports += normaliser.finish(AgentExit(code=0, cancelled=cancelled))
-    assert [isinstance(report, Ended) for report in reports].index(True) == len(reports) - 1
+        reports += normalizer.feed(data[start:end])
+    reports += normalizer.finish(AgentExit(code=0, cancelled=cancelled))
+    assert [isinstance(report, SessionEnded) for report in reports].index(True) == len(reports) - 1
     # All of it can be written.
     assert msgspec.json.encode(reports)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise(data: bytes) -> None:
-    assert isinstance(normalised(data)[-1], Ended)
+    assert isinstance(normalised(data)[-1], SessionEnded)

@@ -12,10 +12,10 @@ import pytest
 from tests.providers.streams import FIXTURES
 
 from shopfloor.adapters.providers import provider
-from shopfloor.adapters.providers.lines import only_ended
+from shopfloor.adapters.providers.jsonl import final_report
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import ToolResult
-from shopfloor.ports import AgentExit, AgentRequest, Ended, Launch, OwnTool, Report, Told
+from shopfloor.ports import AgentExit, AgentReport, AgentRequest, Launch, OwnTool, SessionEnded, TranscriptItem
 
 SDK = provider("claude-sdk")
 CLI = provider("claude-code")
@@ -45,14 +45,14 @@ def run(launch: Launch, folder: Path, modules: Path) -> subprocess.CompletedProc
     )
 
 
-def heard(scenario: str, code: int = 0) -> list[Report]:
-    normaliser = SDK.normaliser()
+def heard(scenario: str, code: int = 0) -> list[AgentReport]:
+    normalizer = SDK.normalizer()
     data = (FIXTURES / "claude-sdk" / f"{scenario}.jsonl").read_bytes()
-    return [*normaliser.feed(data), *normaliser.finish(AgentExit(code=code))]
+    return [*normalizer.feed(data), *normalizer.finish(AgentExit(code=code))]
 
 
-def ended_by(code: int, stderr: str, *, cancelled: bool = False) -> Ended:
-    return only_ended(SDK.normaliser().finish(AgentExit(code=code, stderr=stderr, cancelled=cancelled)))
+def ended_by(code: int, stderr: str, *, cancelled: bool = False) -> SessionEnded:
+    return final_report(SDK.normalizer().finish(AgentExit(code=code, stderr=stderr, cancelled=cancelled)))
 
 
 # How it is started.
@@ -171,27 +171,29 @@ def test_its_program_loads_no_room_that_it_does_not_need() -> None:
 
 def test_its_stream_is_that_of_claude_code() -> None:
     for scenario in ("text", "bash", "tools_restricted"):
-        ended = only_ended(heard(scenario))
+        ended = final_report(heard(scenario))
         assert (ended.status, ended.unparsed) == ("completed", 0)
         assert ended.cost_usd
 
 
 def test_own_tools_and_what_they_gave_are_told() -> None:
     reports = heard("sdkmcp")
-    results = [one.payload for one in reports if isinstance(one, Told) and isinstance(one.payload, ToolResult)]
+    results = [
+        one.payload for one in reports if isinstance(one, TranscriptItem) and isinstance(one.payload, ToolResult)
+    ]
     assert [result.name for result in results] == ["mcp__calc__add", "mcp__calc__boom"]
     assert [result.error is None for result in results] == [True, False]
-    assert only_ended(reports).text == "2+3=5; the other tool failed."
+    assert final_report(reports).text == "2+3=5; the other tool failed."
 
 
 def test_a_budget_that_is_spent_is_told_by_its_name() -> None:
-    ended = only_ended(heard("max_budget", code=1))
+    ended = final_report(heard("max_budget", code=1))
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "budget_exceeded")
 
 
 def test_a_sandbox_that_cannot_start_is_a_failure_that_says_so() -> None:
-    (ended,) = [one for one in heard("sandbox_failif", code=1) if isinstance(one, Ended)]
+    (ended,) = [one for one in heard("sandbox_failif", code=1) if isinstance(one, SessionEnded)]
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "agent_error")
     assert ended.error.message.startswith("Sandbox required but unavailable")

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shopfloor.adapters.providers import provider
-from shopfloor.adapters.providers.lines import only_ended
-from shopfloor.engine.agents.outcome import judge
+from shopfloor.adapters.providers.jsonl import final_report
+from shopfloor.engine.agents.transcriber import resolve_outcome
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
@@ -27,8 +27,17 @@ from shopfloor.log import (
     ToolUseBlock,
     Usage,
 )
-from shopfloor.ports import SELF, AgentExit, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told
-from shopfloor.views import added
+from shopfloor.ports import (
+    MAIN_AGENT,
+    AgentExit,
+    AgentReport,
+    SessionEnded,
+    SubAgentEnded,
+    SubAgentStarted,
+    TranscriptItem,
+    UsageDelta,
+)
+from shopfloor.views import add_usage
 
 FIXTURES = Path(__file__).parent / "fixtures" / "codex"
 SCENARIOS = sorted(path.stem for path in FIXTURES.glob("*.jsonl"))
@@ -42,12 +51,12 @@ def exit_of(scenario: str) -> AgentExit:
     return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
 
 
-def normalised(data: bytes, ended: AgentExit | None = None, *, resumed: bool = False) -> list[Report]:
-    normaliser = provider("codex").normaliser(resumed=resumed)
-    return [*normaliser.feed(data), *normaliser.finish(ended)]
+def normalised(data: bytes, ended: AgentExit | None = None, *, resumed: bool = False) -> list[AgentReport]:
+    normalizer = provider("codex").normalizer(resumed=resumed)
+    return [*normalizer.feed(data), *normalizer.finish(ended)]
 
 
-def recorded(scenario: str) -> list[Report]:
+def recorded(scenario: str) -> list[AgentReport]:
     data = (FIXTURES / f"{scenario}.jsonl").read_bytes()
     return normalised(data, exit_of(scenario), resumed=scenario == "resume")
 
@@ -76,33 +85,33 @@ def completed(input_tokens: int = 0, **more: int) -> dict[str, Any]:
     return {"type": "turn.completed", "usage": {"input_tokens": input_tokens, **more}}
 
 
-def payloads(reports: list[Report]) -> list[Any]:
-    return [report.payload for report in reports if isinstance(report, Told)]
+def payloads(reports: list[AgentReport]) -> list[Any]:
+    return [report.payload for report in reports if isinstance(report, TranscriptItem)]
 
 
-def texts(reports: list[Report]) -> list[str]:
+def texts(reports: list[AgentReport]) -> list[str]:
     said = [block for one in payloads(reports) if isinstance(one, AssistantMessage) for block in one.blocks]
     return [block.text for block in said if isinstance(block, TextBlock)]
 
 
-def notes(reports: list[Report]) -> list[Note]:
+def notes(reports: list[AgentReport]) -> list[Note]:
     return [one.note for one in payloads(reports) if isinstance(one, AssistantMessage) and one.note is not None]
 
 
-def calls(reports: list[Report]) -> list[ToolCall]:
+def calls(reports: list[AgentReport]) -> list[ToolCall]:
     return [one for one in payloads(reports) if isinstance(one, ToolCall)]
 
 
-def results(reports: list[Report]) -> list[ToolResult]:
+def results(reports: list[AgentReport]) -> list[ToolResult]:
     return [one for one in payloads(reports) if isinstance(one, ToolResult)]
 
 
-def kept(reports: list[Report]) -> list[str]:
+def kept(reports: list[AgentReport]) -> list[str]:
     said = [block for one in payloads(reports) if isinstance(one, AssistantMessage) for block in one.blocks]
     return [block.chunk for block in said if isinstance(block, StreamBlock)]
 
 
-def outline(reports: list[Report]) -> list[str]:
+def outline(reports: list[AgentReport]) -> list[str]:
     """What was told, in order, each as one line; a call with the block that announces it as one."""
     lines: list[str] = []
     for one in payloads(reports):
@@ -129,16 +138,16 @@ def number(call_id: str) -> str:
     return call_id.rpartition("_")[2]
 
 
-def ended_well(reports: list[Report], *, text: str, usage: Usage | None) -> Ended:
-    ended = only_ended(reports)
+def ended_well(reports: list[AgentReport], *, text: str, usage: Usage | None) -> SessionEnded:
+    ended = final_report(reports)
     assert (ended.status, ended.text, ended.error, ended.unparsed) == ("completed", text, None, 0)
     assert ended.usage == usage
-    assert [spent.usage for spent in reports if isinstance(spent, Spent)] == ([usage] if usage else [])
+    assert [spent.usage for spent in reports if isinstance(spent, UsageDelta)] == ([usage] if usage else [])
     return ended
 
 
-def failed(reports: list[Report]) -> tuple[str, bool]:
-    ended = only_ended(reports)
+def failed(reports: list[AgentReport]) -> tuple[str, bool]:
+    ended = final_report(reports)
     assert (ended.status, ended.text) == ("failed", None)
     assert ended.error is not None
     return ended.error.code, ended.error.retryable
@@ -306,7 +315,7 @@ def test_a_call_that_fails_for_good_says_why(scenario: str, status: int, code: s
         (None, status, code),
     ]
     assert failed(reports) == (code, retryable)
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.usage is None
     assert ended.error is not None
     assert str(status) in ended.error.message
@@ -316,7 +325,7 @@ def test_a_process_that_is_killed_leaves_its_call_open_and_has_failed_in_the_mid
     reports = recorded("kill")
     assert outline(reports) == ["note ready", "text Sleeping for a while.", "call 1 command_execution"]
     assert failed(reports) == ("agent_error", False)
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.error is not None
     assert ended.error.message == "codex ended in the middle: killed by SIGKILL"
     assert ended.session_id == "01a1dcbc-552b-7d62-8f41-30ec49c497ff"
@@ -325,7 +334,7 @@ def test_a_process_that_is_killed_leaves_its_call_open_and_has_failed_in_the_mid
 def test_a_process_that_we_told_to_stop_was_cancelled() -> None:
     reports = recorded("kill_sigint")
     assert outline(reports) == ["note ready", "text Sleeping for a while.", "call 1 command_execution"]
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.status, ended.text, ended.usage) == ("cancelled", None, None)
     assert ended.error is not None
     assert ended.error.code == "cancelled"
@@ -349,7 +358,7 @@ def test_a_sub_agent_begins_when_the_call_that_starts_it_is_done() -> None:
     ]
     child, task = "01a1dcc1-8e3e-7473-a3da-ef3388468a01", "[[agent:sub]] List the files and report."
     begun = [report for report in reports if isinstance(report, SubAgentStarted)]
-    assert begun == [SubAgentStarted(agent=child, parent=SELF, name="subagent", task=task)]
+    assert begun == [SubAgentStarted(agent=child, parent=MAIN_AGENT, name="subagent", task=task)]
     assert not [report for report in reports if isinstance(report, SubAgentEnded)]
     assert calls(reports)[0].input == {"prompt": task}
     assert results(reports)[0].output["receiver_thread_ids"] == [child]
@@ -478,18 +487,18 @@ def test_a_usage_limit_is_a_rate_limit() -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_it_does_not_matter_how_the_bytes_are_cut(scenario: str) -> None:
     data = (FIXTURES / f"{scenario}.jsonl").read_bytes()
-    normaliser = provider("codex").normaliser(resumed=scenario == "resume")
-    reports: list[Report] = []
+    normalizer = provider("codex").normalizer(resumed=scenario == "resume")
+    reports: list[AgentReport] = []
     for at in range(len(data)):
-        reports += normaliser.feed(data[at : at + 1])
-    assert [*reports, *normaliser.finish(exit_of(scenario))] == recorded(scenario)
+        reports += normalizer.feed(data[at : at + 1])
+    assert [*reports, *normalizer.finish(exit_of(scenario))] == recorded(scenario)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_recording_is_understood_to_the_last_line(scenario: str) -> None:
     reports = recorded(scenario)
-    assert only_ended(reports).unparsed == 0
-    assert len([report for report in reports if isinstance(report, Ended)]) == 1
+    assert final_report(reports).unparsed == 0
+    assert len([report for report in reports if isinstance(report, SessionEnded)]) == 1
     ids = [call.call_id for call in calls(reports)]
     assert len(set(ids)) == len(ids)
     assert {result.call_id for result in results(reports)} <= set(ids)
@@ -499,7 +508,7 @@ def test_a_recording_is_understood_to_the_last_line(scenario: str) -> None:
 def test_a_stream_that_stops_anywhere_never_ends_well_before_its_last_record(scenario: str) -> None:
     lines = (FIXTURES / f"{scenario}.jsonl").read_bytes().splitlines(keepends=True)
     for count in range(len(lines)):
-        ended = only_ended(normalised(b"".join(lines[:count])))
+        ended = final_report(normalised(b"".join(lines[:count])))
         assert (ended.status, ended.text) == ("failed", None)
 
 
@@ -548,7 +557,7 @@ def test_the_words_of_an_earlier_turn_are_no_repeat() -> None:
 
 def test_the_answer_is_told_also_where_its_last_message_was_a_repeat() -> None:
     reports = normalised(stream(*started(), message(0, "All."), retry(1), message(1, "All."), completed(5)))
-    assert (texts(reports), only_ended(reports).text) == (["All."], "All.")
+    assert (texts(reports), final_report(reports).text) == (["All."], "All.")
 
 
 def test_a_retry_without_an_end_has_no_number() -> None:
@@ -600,14 +609,14 @@ def test_a_retry_says_how_long_it_waits_where_that_is_told() -> None:
 def test_a_turn_that_failed_has_a_code_by_what_is_said_of_it(said: str, code: str) -> None:
     reports = normalised(stream(*started(), {"type": "turn.failed", "error": {"message": said}}), AgentExit(code=1))
     assert failed(reports)[0] == code
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.error is not None
     assert ended.error.message == said
 
 
 def test_the_body_of_a_refusal_is_read_for_its_message() -> None:
     body = json.dumps({"error": {"message": "Unsupported value: model", "type": "invalid_request_error"}})
-    ended = only_ended(normalised(stream(*started(), {"type": "turn.failed", "error": {"message": body}})))
+    ended = final_report(normalised(stream(*started(), {"type": "turn.failed", "error": {"message": body}})))
     assert ended.error is not None
     assert (ended.error.code, ended.error.message) == ("invalid_request_error", "Unsupported value: model")
 
@@ -631,7 +640,7 @@ def test_an_error_without_an_end_of_the_turn_is_why_it_failed() -> None:
 def test_a_turn_that_completed_has_failed_where_the_program_says_so() -> None:
     data = stream(*started(), message(0, "Done."), completed(5))
     exit_ = AgentExit(code=1, stderr="noise\nError: not supported in exec mode\nmore noise\n")
-    ended = judge(only_ended(normalised(data, exit_)), exit_)
+    ended = resolve_outcome(final_report(normalised(data, exit_)), exit_)
     assert (ended.status, ended.text) == ("failed", None)
     assert ended.error is not None
     assert ended.error.code == "agent_error"
@@ -642,25 +651,25 @@ def test_a_turn_that_completed_has_failed_where_the_program_says_so() -> None:
     "ended", [None, AgentExit(code=0), AgentExit(signal="SIGKILL"), AgentExit(code=1, cancelled=True)]
 )
 def test_what_happens_to_the_process_after_its_turn_does_not_undo_it(ended: AgentExit | None) -> None:
-    last = only_ended(normalised(stream(*started(), message(0, "Done."), completed(5)), ended))
+    last = final_report(normalised(stream(*started(), message(0, "Done."), completed(5)), ended))
     assert (last.status, last.text) == ("completed", "Done.")
 
 
 def test_a_program_that_did_not_start_says_why() -> None:
     stderr = "error: unexpected argument '-s' found\n\nUsage: codex exec\n\nFor more information, try '--help'.\n"
-    ended = only_ended(normalised(b"", AgentExit(code=2, stderr=stderr)))
+    ended = final_report(normalised(b"", AgentExit(code=2, stderr=stderr)))
     assert ended.error is not None
     assert ended.error.message == "codex did not start: exit code 2: error: unexpected argument '-s' found"
     assert (ended.status, ended.session_id) == ("failed", None)
 
 
 def test_a_program_that_was_stopped_before_it_said_anything_was_cancelled() -> None:
-    assert only_ended(normalised(b"", AgentExit(signal="SIGTERM", cancelled=True))).status == "cancelled"
+    assert final_report(normalised(b"", AgentExit(signal="SIGTERM", cancelled=True))).status == "cancelled"
 
 
 def test_a_second_turn_that_stops_is_the_end_of_both() -> None:
     data = stream(*started(), message(0, "Done."), completed(100), {"type": "turn.started"}, message(1, "More"))
-    ended = only_ended(normalised(data, AgentExit(signal="SIGKILL")))
+    ended = final_report(normalised(data, AgentExit(signal="SIGKILL")))
     assert (ended.status, ended.text, ended.usage) == ("failed", None, Usage(input=100))
 
 
@@ -671,45 +680,45 @@ def test_each_turn_adds_to_the_total_of_the_thread() -> None:
     first = completed(1000, cached_input_tokens=600, cache_write_input_tokens=100, output_tokens=50)
     second = completed(1500, cached_input_tokens=800, cache_write_input_tokens=100, output_tokens=70)
     reports = normalised(stream(*started(), first, {"type": "turn.started"}, second))
-    assert [spent.usage for spent in reports if isinstance(spent, Spent)] == [
+    assert [spent.usage for spent in reports if isinstance(spent, UsageDelta)] == [
         Usage(input=300, cache_read=600, cache_write=100, output=50),
         Usage(input=300, cache_read=200, output=20),
     ]
-    assert only_ended(reports).usage == Usage(input=600, cache_read=800, cache_write=100, output=70)
+    assert final_report(reports).usage == Usage(input=600, cache_read=800, cache_write=100, output=70)
 
 
 def test_of_a_resumed_thread_later_turns_are_known_and_the_sum_is_not() -> None:
     data = stream(*started(), completed(1000), {"type": "turn.started"}, completed(1200))
     reports = normalised(data, resumed=True)
-    assert [spent.usage for spent in reports if isinstance(spent, Spent)] == [Usage(input=200)]
-    assert only_ended(reports).usage is None
+    assert [spent.usage for spent in reports if isinstance(spent, UsageDelta)] == [Usage(input=200)]
+    assert final_report(reports).usage is None
 
 
 def test_of_a_resumed_thread_whose_total_was_known_all_that_is_more_is_told() -> None:
-    normaliser = provider("codex").normaliser(resumed=True, spent_before=Usage(input=900, cache_read=50))
+    normalizer = provider("codex").normalizer(resumed=True, prior_usage=Usage(input=900, cache_read=50))
     data = stream(*started(), completed(1000, cached_input_tokens=60), {"type": "turn.started"}, completed(1200))
-    reports = [*normaliser.feed(data), *normaliser.finish(None)]
-    spent = [spent.usage for spent in reports if isinstance(spent, Spent)]
+    reports = [*normalizer.feed(data), *normalizer.finish(None)]
+    spent = [spent.usage for spent in reports if isinstance(spent, UsageDelta)]
     assert spent[0] == Usage(input=40, cache_read=10)
-    assert only_ended(reports).usage == added(*spent)
+    assert final_report(reports).usage == add_usage(*spent)
 
 
 def test_tokens_that_nobody_counted_are_not_told_as_none() -> None:
     reports = normalised(stream(*started(), message(0, "Hi."), completed(0, output_tokens=0)))
-    assert not [report for report in reports if isinstance(report, Spent)]
-    assert only_ended(reports).usage is None
+    assert not [report for report in reports if isinstance(report, UsageDelta)]
+    assert final_report(reports).usage is None
 
 
 def test_a_total_that_shrinks_takes_nothing_back() -> None:
     reports = normalised(
         stream(*started(), completed(1000), {"type": "turn.started"}, completed(400, output_tokens=-3))
     )
-    assert only_ended(reports).usage == Usage(input=1000)
+    assert final_report(reports).usage == Usage(input=1000)
 
 
 def test_another_thread_in_the_same_stream_begins_at_nothing() -> None:
     reports = normalised(stream(*started("a"), completed(1000), *started("b"), completed(300)))
-    assert only_ended(reports).usage == Usage(input=1300)
+    assert final_report(reports).usage == Usage(input=1300)
 
 
 # Odd streams.
@@ -769,7 +778,10 @@ def test_a_sub_agent_of_a_sub_agent_has_it_as_its_parent() -> None:
         return item("completed", **fields, receiver_thread_ids=[child], agents_states={}, status="completed")
 
     reports = normalised(stream(*started("t"), spawn(0, "t", "x"), spawn(1, "x", "y")))
-    assert [(one.agent, one.parent) for one in reports if isinstance(one, SubAgentStarted)] == [("x", SELF), ("y", "x")]
+    assert [(one.agent, one.parent) for one in reports if isinstance(one, SubAgentStarted)] == [
+        ("x", MAIN_AGENT),
+        ("y", "x"),
+    ]
 
 
 def test_items_of_another_process_in_the_same_stream_have_other_ids() -> None:
@@ -812,14 +824,14 @@ def test_a_line_that_is_not_understood_is_kept_as_it_came(line: bytes) -> None:
     reports = normalised(line + b"\n" + stream(*started(), message(1, "Fine."), completed(5)))
     assert kept(reports) == [line.decode()]
     assert texts(reports) == ["Fine."]
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.status, ended.unparsed) == ("completed", 1)
 
 
 def test_the_same_beginning_twice_is_one_call_and_a_line_that_is_kept() -> None:
     begun = item("started", id="item_0", type="command_execution", command="ls", status="in_progress")
     reports = normalised(stream(*started(), begun, begun))
-    assert (len(calls(reports)), only_ended(reports).unparsed) == (1, 1)
+    assert (len(calls(reports)), final_report(reports).unparsed) == (1, 1)
 
 
 def test_odd_parts_of_a_call_between_agents_do_no_harm() -> None:
@@ -833,7 +845,7 @@ def test_odd_parts_of_a_call_between_agents_do_no_harm() -> None:
 def test_blank_lines_and_unknown_keys_are_nothing() -> None:
     data = b"\n \r\n" + stream({"type": "thread.started", "thread_id": "t", "more": {"a": 1}}) + b"\n"
     reports = normalised(data)
-    assert (outline(reports), only_ended(reports).unparsed) == (["note ready"], 0)
+    assert (outline(reports), final_report(reports).unparsed) == (["note ready"], 0)
 
 
 def test_a_last_line_without_its_end_is_read_too() -> None:
@@ -842,13 +854,13 @@ def test_a_last_line_without_its_end_is_read_too() -> None:
 
 
 def test_memory_does_not_grow_with_calls_that_never_end() -> None:
-    normaliser = provider("codex").normaliser()
+    normalizer = provider("codex").normalizer()
     for n in range(OPEN_BRANCHES + 50):
         begun = item("started", id=f"item_{n}", type="command_execution", command="ls")
         spawned = {"id": f"s_{n}", "type": "collab_tool_call", "tool": "spawn_agent", "receiver_thread_ids": [f"c{n}"]}
-        reports = normaliser.feed(stream(begun, item("completed", **spawned), message(n, str(n)), retry(1)))
+        reports = normalizer.feed(stream(begun, item("completed", **spawned), message(n, str(n)), retry(1)))
         assert len(reports) == 8
-    assert largest_container(normaliser) <= OPEN_BRANCHES
+    assert largest_container(normalizer) <= OPEN_BRANCHES
 
 
 def largest_container(thing: object) -> int:
@@ -921,13 +933,13 @@ _records = st.fixed_dictionaries(
 @given(st.lists(st.binary(max_size=60) | _records.map(lambda record: json.dumps(record).encode()), max_size=20))
 def test_whatever_is_fed_there_is_one_end_and_no_exception(lines: list[bytes]) -> None:
     reports = normalised(b"\n".join(lines), AgentExit(code=0))
-    assert [report for report in reports if isinstance(report, Ended)] == reports[-1:]
-    assert len(kept(reports)) == only_ended(reports).unparsed
+    assert [report for report in reports if isinstance(report, SessionEnded)] == reports[-1:]
+    assert len(kept(reports)) == final_report(reports).unparsed
     assert msgspec.json.encode(payloads(reports))
 
 
 @pytest.mark.parametrize("usage", [7, ["x"], {"input_tokens": "many"}, {"input_tokens": -1}, {"output_tokens": 1.5}])
 def test_a_turn_whose_usage_cannot_be_read_is_over_and_its_line_is_counted_as_not_understood(usage: Any) -> None:
     lines = [*started(), message(0, "done"), {"type": "turn.completed", "usage": usage}]
-    (ended,) = [one for one in normalised(stream(*lines), AgentExit(code=0)) if isinstance(one, Ended)]
+    (ended,) = [one for one in normalised(stream(*lines), AgentExit(code=0)) if isinstance(one, SessionEnded)]
     assert (ended.status, ended.unparsed, ended.usage) == ("completed", 1, None)

@@ -81,18 +81,18 @@ def total(tokens: int | None) -> bytes:
 
 def test_what_a_thread_has_spent_before_is_the_last_total_in_its_file(home: Path) -> None:
     thread_file(home, total(100), total(250), total(None), b'"token_count" is no record', b'{"type": "torn')
-    assert launched(home, resume=THREAD).spent_before == Usage(input=240, cache_read=10)
+    assert launched(home, resume=THREAD).prior_usage == Usage(input=240, cache_read=10)
     # Who began the thread knows better what is his.
-    assert launched(home, resume=THREAD, spent_before=Usage()).spent_before == Usage()
+    assert launched(home, resume=THREAD, prior_usage=Usage()).prior_usage == Usage()
 
 
 def test_a_thread_that_no_model_has_answered_has_spent_nothing(home: Path) -> None:
     thread_file(home, b'{"type": "session_meta"}')
-    assert launched(home, resume=THREAD, max_budget_usd=1.0).spent_before == Usage()
+    assert launched(home, resume=THREAD, max_budget_usd=1.0).prior_usage == Usage()
 
 
 def test_no_budget_is_held_where_nobody_knows_what_was_spent_before(home: Path) -> None:
-    assert launched(home, resume=THREAD).spent_before is None
+    assert launched(home, resume=THREAD).prior_usage is None
     with pytest.raises(UnsupportedOption, match="no budget can be held"):
         launched(home, resume=THREAD, max_budget_usd=1.0)
 

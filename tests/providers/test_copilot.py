@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from shopfloor.adapters.providers import provider
-from shopfloor.adapters.providers.copilot.normaliser import CopilotNormaliser
-from shopfloor.adapters.providers.lines import only_ended
+from shopfloor.adapters.providers.copilot.normalizer import CopilotNormalizer
+from shopfloor.adapters.providers.jsonl import final_report
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import (
     AssistantMessage,
@@ -26,15 +26,15 @@ from shopfloor.log import (
     UserMessage,
 )
 from shopfloor.ports import (
-    SELF,
+    MAIN_AGENT,
     AgentExit,
+    AgentReport,
     AgentRequest,
-    Ended,
-    Report,
+    MessageDelta,
+    SessionEnded,
     SubAgentEnded,
     SubAgentStarted,
-    Told,
-    Typed,
+    TranscriptItem,
 )
 
 FIXTURES = Path(__file__).parent / "fixtures" / "copilot"
@@ -52,12 +52,12 @@ def exit_of(scenario: str) -> AgentExit:
     return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
 
 
-def read(data: bytes, ended: AgentExit | None) -> list[Report]:
-    normaliser = CopilotNormaliser()
-    return [*normaliser.feed(data), *normaliser.finish(ended)]
+def read(data: bytes, ended: AgentExit | None) -> list[AgentReport]:
+    normalizer = CopilotNormalizer()
+    return [*normalizer.feed(data), *normalizer.finish(ended)]
 
 
-def told(scenario: str) -> list[Report]:
+def told(scenario: str) -> list[AgentReport]:
     return read(recorded(scenario), exit_of(scenario))
 
 
@@ -70,29 +70,29 @@ def event(kind: str, agent: str | None = None, **data: object) -> dict:
     return {"type": kind, "data": data, **({"agentId": agent} if agent else {})}
 
 
-def payloads(reports: list[Report], agent: str = SELF) -> list:
-    return [report.payload for report in reports if isinstance(report, Told) and report.agent == agent]
+def payloads(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list:
+    return [report.payload for report in reports if isinstance(report, TranscriptItem) and report.agent == agent]
 
 
-def blocks(reports: list[Report], agent: str = SELF) -> list:
+def blocks(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list:
     messages = [one for one in payloads(reports, agent) if isinstance(one, AssistantMessage)]
     return [block for message in messages for block in message.blocks]
 
 
-def texts(reports: list[Report], agent: str = SELF) -> list[str]:
+def texts(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[str]:
     return [block.text for block in blocks(reports, agent) if isinstance(block, TextBlock)]
 
 
-def notes(reports: list[Report], agent: str = SELF) -> list[Note]:
+def notes(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[Note]:
     messages = [one for one in payloads(reports, agent) if isinstance(one, AssistantMessage)]
     return [message.note for message in messages if message.note is not None]
 
 
-def calls(reports: list[Report], agent: str = SELF) -> list[ToolCall]:
+def calls(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[ToolCall]:
     return [one for one in payloads(reports, agent) if isinstance(one, ToolCall)]
 
 
-def results(reports: list[Report], agent: str = SELF) -> list[ToolResult]:
+def results(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[ToolResult]:
     return [one for one in payloads(reports, agent) if isinstance(one, ToolResult)]
 
 
@@ -102,22 +102,22 @@ def results(reports: list[Report], agent: str = SELF) -> list[ToolResult]:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_recording_gives_the_same_reports_however_it_is_cut(scenario: str) -> None:
     data, whole = recorded(scenario), told(scenario)
-    normaliser = CopilotNormaliser()
-    reports = [report for at in range(len(data)) for report in normaliser.feed(data[at : at + 1])]
-    assert [*reports, *normaliser.finish(exit_of(scenario))] == whole
+    normalizer = CopilotNormalizer()
+    reports = [report for at in range(len(data)) for report in normalizer.feed(data[at : at + 1])]
+    assert [*reports, *normalizer.finish(exit_of(scenario))] == whole
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_recording_is_understood_to_the_last_line_and_ends_once(scenario: str) -> None:
     reports = told(scenario)
-    assert only_ended(reports).unparsed == 0
-    assert [isinstance(report, Ended) for report in reports].count(True) == 1
+    assert final_report(reports).unparsed == 0
+    assert [isinstance(report, SessionEnded) for report in reports].count(True) == 1
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_each_use_of_a_tool_is_a_block_and_one_call_and_at_most_one_result(scenario: str) -> None:
     reports = told(scenario)
-    whole = [report.payload for report in reports if isinstance(report, Told)]
+    whole = [report.payload for report in reports if isinstance(report, TranscriptItem)]
     said = [one.blocks for one in whole if isinstance(one, AssistantMessage)]
     used = [block.tool_id for many in said for block in many if isinstance(block, ToolUseBlock)]
     called = [one.call_id for one in whole if isinstance(one, ToolCall)]
@@ -131,14 +131,14 @@ def test_what_was_typed_is_told_whole_under_the_same_id(scenario: str) -> None:
     reports = told(scenario)
     whole: dict[str, str] = {}
     for report in reports:
-        if isinstance(report, Told) and isinstance(report.payload, AssistantMessage):
+        if isinstance(report, TranscriptItem) and isinstance(report.payload, AssistantMessage):
             for block in report.payload.blocks:
                 if isinstance(block, TextBlock | ThinkingBlock):
                     said = block.text if isinstance(block, TextBlock) else block.thinking
                     whole[report.payload.message_id or ""] = said
     typed: dict[str, str] = {}
     for report in reports:
-        if isinstance(report, Typed) and report.kind != "tool_input":
+        if isinstance(report, MessageDelta) and report.kind != "tool_input":
             typed[report.message_id] = typed.get(report.message_id, "") + report.text
     assert typed == {key: whole.get(key) for key in typed}
 
@@ -147,7 +147,7 @@ def test_what_was_typed_is_told_whole_under_the_same_id(scenario: str) -> None:
 def test_a_recording_that_stops_anywhere_never_raises_and_has_an_end(scenario: str) -> None:
     data = recorded(scenario)
     for end in range(0, len(data) - 1, max(1, len(data) // 60)):
-        ended = only_ended(read(data[:end], None))
+        ended = final_report(read(data[:end], None))
         assert ended.status != "completed"
         assert ended.error is not None
 
@@ -162,8 +162,8 @@ def test_records_of_odd_shapes_never_raise(scenario: str) -> None:
             if place and chance.random() < 0.3:
                 place[chance.choice(sorted(place))] = chance.choice(odd)
     reports = read(b"".join(json.dumps(record).encode() + b"\n" for record in records), None)
-    assert only_ended(reports).status in {"completed", "failed", "cancelled"}
-    assert all(msgspec.json.encode(report.payload) for report in reports if isinstance(report, Told))
+    assert final_report(reports).status in {"completed", "failed", "cancelled"}
+    assert all(msgspec.json.encode(report.payload) for report in reports if isinstance(report, TranscriptItem))
 
 
 # One by one.
@@ -171,7 +171,7 @@ def test_records_of_odd_shapes_never_raise(scenario: str) -> None:
 
 def test_text_is_told_with_its_id_model_and_time_and_is_the_answer() -> None:
     reports = told("text")
-    ready, prompt, message = [report for report in reports if isinstance(report, Told)]
+    ready, prompt, message = [report for report in reports if isinstance(report, TranscriptItem)]
     assert prompt.is_prompt
     assert prompt.payload == UserMessage(
         blocks=[TextBlock(text="Please do the scripted task.", fidelity="agent_emitted")]
@@ -186,7 +186,7 @@ def test_text_is_told_with_its_id_model_and_time_and_is_the_answer() -> None:
     assert message.payload.model == "stub-model"
     assert message.at is not None
     assert message.at.startswith("2026-11-15T01:09:59.")
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.status == "completed"
     assert (
         ended.text
@@ -206,7 +206,7 @@ def test_a_command_is_called_once_and_gives_its_output_and_exit_code() -> None:
     assert result.output.startswith("hello-from-tool\n/srv/demo/work/ws-copilot-bash\n")
     assert (result.exit_code, result.error) == (0, None)
     assert texts(reports) == ["I will run a command.", "The command printed hello-from-tool."]
-    assert only_ended(reports).turns == 2
+    assert final_report(reports).turns == 2
 
 
 def test_a_command_that_exits_with_1_is_no_error_of_the_tool() -> None:
@@ -278,7 +278,7 @@ def test_nasty_output_comes_through() -> None:
     assert "nul:[\x00]" in first.output
     assert "u2028:[\u2028] bom:[\ufeff]" in first.output
     assert second.output.startswith("Output too large")
-    assert only_ended(reports).text == "Output was weird: \x1b[31mred?\x1b[0m <script>alert(1)</script> \u2028 end"
+    assert final_report(reports).text == "Output was weird: \x1b[31mred?\x1b[0m <script>alert(1)</script> \u2028 end"
 
 
 def test_a_denied_tool_is_noted_and_its_result_has_the_reason() -> None:
@@ -287,7 +287,7 @@ def test_a_denied_tool_is_noted_and_its_result_has_the_reason() -> None:
     assert result.error is not None
     assert result.error.startswith("Permission denied because no interactive user response")
     assert [(note.kind, note.message) for note in notes(reports)][1:] == [("denied", result.error)]
-    assert only_ended(reports).status == "completed"
+    assert final_report(reports).status == "completed"
 
 
 def test_what_the_program_says_about_its_tools_is_noted() -> None:
@@ -300,8 +300,8 @@ def test_what_the_program_says_about_its_tools_is_noted() -> None:
 
 def test_a_resumed_session_says_its_id_and_its_own_prompt() -> None:
     reports = told("resume")
-    assert only_ended(reports).session_id == "d5d69f6c-df5e-4ba1-8018-1be612aaa80d"
-    prompts = [report for report in reports if isinstance(report, Told) and report.is_prompt]
+    assert final_report(reports).session_id == "d5d69f6c-df5e-4ba1-8018-1be612aaa80d"
+    prompts = [report for report in reports if isinstance(report, TranscriptItem) and report.is_prompt]
     block = TextBlock(text="And now continue.", fidelity="agent_emitted")
     assert [report.payload for report in prompts] == [UserMessage(blocks=[block])]
     assert texts(reports) == ["Resumed: I remember the previous turn."]
@@ -315,7 +315,7 @@ def test_a_call_that_is_made_again_is_noted_as_a_retry() -> None:
     retries = [note for note in notes(reports) if note.kind == "retry"]
     assert [(note.code, note.status, note.try_) for note in retries] == [("rate_limit_error", 429, 1)]
     assert retries[0].message == "This request would exceed your rate limit (stub)."
-    assert only_ended(reports).status == "completed"
+    assert final_report(reports).status == "completed"
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_a_model_that_cannot_be_asked_fails_the_session(
     kinds = [note.kind for note in notes(reports)]
     assert kinds == ["ready", *["retry"] * retries, "error", "error"]
     assert {(note.code, note.status) for note in notes(reports)[1:]} == {(code, status)}
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.status == "failed"
     assert ended.error is not None
     assert (ended.error.code, ended.error.retryable) == (code, retryable)
@@ -347,7 +347,7 @@ def test_what_a_call_had_said_before_it_broke_off_is_told_as_discarded() -> None
     assert [(note.kind, note.message) for note in notes(reports)][1] == ("warning", "discarded")
     assert notes(reports)[2].kind == "retry"
     assert notes(reports)[2].code == "provider_unreachable"
-    assert only_ended(reports).text == "The whole answer."
+    assert final_report(reports).text == "The whole answer."
 
 
 def test_an_answer_that_copilot_throws_away_is_told_with_its_thought() -> None:
@@ -364,7 +364,7 @@ def test_half_the_input_of_a_tool_is_kept_and_is_no_call() -> None:
     started = event("assistant.message_start", messageId="m")
     half = event("assistant.tool_call_delta", toolCallId="c", toolName="bash", inputDelta='{"comm')
     reports = read(lines(started, half), None)
-    assert [report.block for report in reports if isinstance(report, Typed)] == [1]
+    assert [report.block for report in reports if isinstance(report, MessageDelta)] == [1]
     assert blocks(reports) == [StreamBlock(chunk='{"comm', fidelity="agent_emitted")]
     assert notes(reports)[0].message == "unfinished: a call of bash"
     assert calls(reports) == []
@@ -383,7 +383,7 @@ def test_half_the_input_of_a_tool_is_kept_and_is_no_call() -> None:
 )
 def test_an_error_of_the_session_has_our_word_for_it(said: dict, code: str) -> None:
     failed = lines(event("session.error", message="no", **said), {"type": "result", "exitCode": 1, "sessionId": "s"})
-    error = only_ended(read(failed, AgentExit(code=1))).error
+    error = final_report(read(failed, AgentExit(code=1))).error
     assert error is not None
     assert (error.code, error.message) == (code, "no")
 
@@ -399,19 +399,19 @@ def test_an_error_that_copilot_goes_on_after_is_a_warning() -> None:
         ("warning", "a hook failed"),
         ("warning", "a server is slow"),
     ]
-    assert only_ended(reports).status == "completed"
+    assert final_report(reports).status == "completed"
 
 
 def test_a_prompt_that_a_policy_blocks_is_rejected() -> None:
     blocked = event("session.warning", warningType="policy_blocked", message="not here")
-    ended = only_ended(read(lines(blocked, {"type": "result", "exitCode": 1, "sessionId": "s"}), AgentExit(code=1)))
+    ended = final_report(read(lines(blocked, {"type": "result", "exitCode": 1, "sessionId": "s"}), AgentExit(code=1)))
     assert ended.error is not None
     assert ended.error.code == "invalid_request_error"
 
 
 def test_a_session_that_is_blocked_says_why() -> None:
     result = {"type": "result", "exitCode": 1, "sessionId": "s", "outcome": "blocked", "blocker": {"reason": "denied"}}
-    error = only_ended(read(lines(result), AgentExit(code=1))).error
+    error = final_report(read(lines(result), AgentExit(code=1))).error
     assert error is not None
     assert (error.code, error.message) == ("agent_error", "copilot was blocked: denied")
 
@@ -425,7 +425,7 @@ def test_a_killed_call_stays_open_and_what_it_had_printed_is_kept() -> None:
     assert results(reports) == []
     (stream,) = [block for block in blocks(reports) if isinstance(block, StreamBlock)]
     assert (stream.chunk, stream.unparsed) == ("started\n", False)
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.status == "failed"
     assert ended.error is not None
     assert (ended.error.code, ended.error.message) == ("agent_error", "copilot ended in the middle: killed by SIGKILL")
@@ -433,27 +433,27 @@ def test_a_killed_call_stays_open_and_what_it_had_printed_is_kept() -> None:
 
 
 def test_a_stream_that_stops_because_we_said_so_is_cancelled() -> None:
-    ended = only_ended(read(recorded("kill"), CANCELLED))
+    ended = final_report(read(recorded("kill"), CANCELLED))
     assert ended.status == "cancelled"
     assert ended.error is not None
     assert ended.error.code == "cancelled"
 
 
 def test_a_file_that_stops_in_the_middle_says_so() -> None:
-    error = only_ended(read(recorded("kill"), None)).error
+    error = final_report(read(recorded("kill"), None)).error
     assert error is not None
     assert error.message == "copilot ended in the middle: nothing more came"
 
 
 def test_a_session_whose_launcher_alone_was_interrupted_has_completed() -> None:
     for ended in (exit_of("kill_sigint"), CANCELLED):
-        assert only_ended(read(recorded("kill_sigint"), ended)).text == "Slept."
+        assert final_report(read(recorded("kill_sigint"), ended)).text == "Slept."
 
 
 @pytest.mark.parametrize("scenario", ["abort", "abort_speech"])
 def test_an_interrupted_session_is_cancelled_whatever_its_exit_code_says(scenario: str) -> None:
     for ended in (exit_of(scenario), AgentExit(code=0), None):
-        assert only_ended(read(recorded(scenario), ended)).status == "cancelled"
+        assert final_report(read(recorded(scenario), ended)).status == "cancelled"
 
 
 def test_what_was_being_said_at_an_interruption_is_told() -> None:
@@ -467,7 +467,7 @@ def test_what_was_being_said_at_an_interruption_is_told() -> None:
 
 def test_a_session_that_has_no_credits_left_has_no_budget_left() -> None:
     over = lines(event("abort", reason="autopilot_credit_limit"), {"type": "result", "exitCode": 0, "sessionId": "s"})
-    ended = only_ended(read(over, AgentExit(code=0)))
+    ended = final_report(read(over, AgentExit(code=0)))
     assert ended.status == "failed"
     assert ended.error is not None
     assert ended.error.code == "budget_exceeded"
@@ -475,7 +475,7 @@ def test_a_session_that_has_no_credits_left_has_no_budget_left() -> None:
 
 def test_a_program_that_does_not_start_says_why() -> None:
     reports = told("no_session")
-    error = only_ended(reports).error
+    error = final_report(reports).error
     assert len(reports) == 1
     assert error is not None
     assert error.message.startswith("copilot did not start: exit code 1: Error: No session, task, or name matched")
@@ -491,7 +491,7 @@ def test_a_result_of_a_call_of_an_earlier_process_is_a_result_without_a_name() -
     line = lines(event("tool.execution_complete", toolCallId="c", success=True, result={"content": "x"}))
     reports = read(line, None)
     assert [(one.call_id, one.name, one.output) for one in results(reports)] == [("c", "", "x")]
-    assert only_ended(reports).unparsed == 0
+    assert final_report(reports).unparsed == 0
 
 
 def test_of_a_call_that_prints_without_end_the_end_is_kept() -> None:
@@ -532,7 +532,7 @@ def test_a_sub_agent_begins_with_its_task_speaks_for_itself_and_ends() -> None:
     reports = told("task")
     key = "2a51237e-67d5-4a76-8f3d-eb8283684264"
     (started,) = [report for report in reports if isinstance(report, SubAgentStarted)]
-    assert (started.agent, started.parent, started.name) == (key, SELF, "general-purpose")
+    assert (started.agent, started.parent, started.name) == (key, MAIN_AGENT, "general-purpose")
     assert started.task == "[[agent:sub]] List the files and report."
     assert texts(reports, key) == ["Sub-agent working.", "Sub-agent report: one command ran."]
     assert [call.name for call in calls(reports, key)] == ["bash"]
@@ -541,7 +541,7 @@ def test_a_sub_agent_begins_with_its_task_speaks_for_itself_and_ends() -> None:
     (ended,) = [report for report in reports if isinstance(report, SubAgentEnded)]
     assert (ended.status, ended.text, ended.usage) == ("completed", "Sub-agent report: one command ran.", None)
     assert texts(reports) == ["Delegating.", "The sub-agent reported back."]
-    assert {report.agent for report in reports if isinstance(report, Typed)} == {SELF, key}
+    assert {report.agent for report in reports if isinstance(report, MessageDelta)} == {MAIN_AGENT, key}
 
 
 def test_a_sub_agent_that_fails_has_the_reason_and_the_session_goes_on() -> None:
@@ -552,7 +552,7 @@ def test_a_sub_agent_that_fails_has_the_reason_and_the_session_goes_on() -> None
     assert (ended.error.code, ended.error.message) == ("invalid_request_error", "400 bad sub")
     assert [note.kind for note in notes(reports, ended.agent)] == ["error", "error"]
     assert [note.kind for note in notes(reports)] == ["ready"]
-    assert only_ended(reports).status == "completed"
+    assert final_report(reports).status == "completed"
 
 
 def test_a_sub_agent_in_the_background_ends_when_it_is_done() -> None:
@@ -560,7 +560,7 @@ def test_a_sub_agent_in_the_background_ends_when_it_is_done() -> None:
     (ended,) = [report for report in reports if isinstance(report, SubAgentEnded)]
     assert ended.text == "Sub report."
     assert [call.name for call in calls(reports)] == ["task", "read_agent"]
-    assert only_ended(reports).turns == 3
+    assert final_report(reports).turns == 3
 
 
 def test_a_sub_agent_that_is_asked_again_is_told_under_its_key_and_ends_once() -> None:
@@ -585,7 +585,7 @@ def test_a_sub_agent_of_a_sub_agent_has_it_as_its_parent() -> None:
         None,
     )
     started = [report for report in reports if isinstance(report, SubAgentStarted)]
-    assert [(one.agent, one.parent, one.task) for one in started] == [("a", SELF, "one"), ("b", "a", "two")]
+    assert [(one.agent, one.parent, one.task) for one in started] == [("a", MAIN_AGENT, "one"), ("b", "a", "two")]
     assert [report.status for report in reports if isinstance(report, SubAgentEnded)] == ["cancelled"]
 
 
@@ -598,7 +598,7 @@ def test_lines_that_are_not_understood_are_kept_and_counted() -> None:
     kept = [block for block in blocks(reports) if isinstance(block, StreamBlock) and block.unparsed]
     assert [block.chunk.encode() for block in kept[:4]] == odd
     assert kept[4].raw is not None
-    assert only_ended(reports).unparsed == len(kept) == 7
+    assert final_report(reports).unparsed == len(kept) == 7
 
 
 def test_a_call_that_begins_twice_is_told_once() -> None:
@@ -626,21 +626,21 @@ def test_an_event_of_a_sub_agent_that_does_not_say_whose_it_is_is_kept() -> None
         event("subagent.started", toolCallId="c", agentName="explore"),
         event("subagent.completed", toolCallId="c", agentName="explore"),
     )
-    assert only_ended(read(nobody, None)).unparsed == 2
+    assert final_report(read(nobody, None)).unparsed == 2
 
 
 def test_housekeeping_tells_nothing() -> None:
     quiet = lines(event("session.custom_agents_updated"), event("mcp.tools.list_changed"), event("model.call_start"))
-    assert [type(report) for report in read(quiet, None)] == [Ended]
+    assert [type(report) for report in read(quiet, None)] == [SessionEnded]
 
 
 def test_drafts_without_end_do_not_pile_up() -> None:
-    normaliser = CopilotNormaliser()
+    normalizer = CopilotNormalizer()
     for number in range(3_000):
-        normaliser.feed(lines(event("assistant.message_delta", messageId=f"m{number}", deltaContent="x")))
-        normaliser.feed(lines(event("tool.shell_output", toolCallId=f"c{number}", text="x")))
-        normaliser.feed(lines(event("assistant.turn_start", f"a{number}", turnId="0")))
-    assert len(normaliser.finish(None)) < 1_500
+        normalizer.feed(lines(event("assistant.message_delta", messageId=f"m{number}", deltaContent="x")))
+        normalizer.feed(lines(event("tool.shell_output", toolCallId=f"c{number}", text="x")))
+        normalizer.feed(lines(event("assistant.turn_start", f"a{number}", turnId="0")))
+    assert len(normalizer.finish(None)) < 1_500
 
 
 # Starting it.

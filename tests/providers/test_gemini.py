@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shopfloor.adapters.providers import provider
-from shopfloor.adapters.providers.gemini.normaliser import GeminiNormaliser
-from shopfloor.adapters.providers.lines import only_ended
+from shopfloor.adapters.providers.gemini.normalizer import GeminiNormalizer
+from shopfloor.adapters.providers.jsonl import final_report
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
     FileChange,
-    Initialisation,
+    Initialization,
     Note,
     StreamBlock,
     TextBlock,
@@ -30,13 +30,13 @@ from shopfloor.log import (
 )
 from shopfloor.ports import (
     AgentExit,
-    Ended,
-    Report,
-    Spent,
+    AgentReport,
+    MessageDelta,
+    SessionEnded,
     SubAgentEnded,
     SubAgentStarted,
-    Told,
-    Typed,
+    TranscriptItem,
+    UsageDelta,
 )
 
 FIXTURES = Path(__file__).parent / "fixtures" / "gemini"
@@ -55,16 +55,16 @@ def exit_of(scenario: str) -> AgentExit:
     return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
 
 
-def normalised(data: bytes, ended: AgentExit | None = None) -> list[Report]:
-    normaliser = provider("gemini").normaliser()
-    return [*normaliser.feed(data), *normaliser.finish(ended)]
+def normalised(data: bytes, ended: AgentExit | None = None) -> list[AgentReport]:
+    normalizer = provider("gemini").normalizer()
+    return [*normalizer.feed(data), *normalizer.finish(ended)]
 
 
 def recording(scenario: str) -> bytes:
     return (FIXTURES / f"{scenario}.jsonl").read_bytes()
 
 
-def recorded(scenario: str) -> list[Report]:
+def recorded(scenario: str) -> list[AgentReport]:
     return normalised(recording(scenario), exit_of(scenario))
 
 
@@ -85,24 +85,24 @@ def use(tool_id: str, name: str = "glob", **given: object) -> dict[str, Any]:
     return {"type": "tool_use", "tool_name": name, "tool_id": tool_id, "parameters": given}
 
 
-def story(reports: list[Report]) -> list[str]:
+def story(reports: list[AgentReport]) -> list[str]:
     """What was told, in order, in a word and its most telling part each."""
     lines: list[str] = []
     for report in reports:
         match report:
-            case Told(payload=AssistantMessage(note=Note() as note)):
+            case TranscriptItem(payload=AssistantMessage(note=Note() as note)):
                 lines.append(f"note {note.kind}")
-            case Told(payload=AssistantMessage(blocks=[TextBlock(text=text)])):
+            case TranscriptItem(payload=AssistantMessage(blocks=[TextBlock(text=text)])):
                 lines.append(f"says {text}")
-            case Told(payload=AssistantMessage(blocks=[ToolUseBlock(tool_name=name)])):
+            case TranscriptItem(payload=AssistantMessage(blocks=[ToolUseBlock(tool_name=name)])):
                 lines.append(f"uses {name}")
-            case Told(payload=AssistantMessage(blocks=[StreamBlock(chunk=chunk)])):
+            case TranscriptItem(payload=AssistantMessage(blocks=[StreamBlock(chunk=chunk)])):
                 lines.append(f"keeps {chunk}")
-            case Told(payload=UserMessage(blocks=[TextBlock(text=text)]), is_prompt=is_prompt):
+            case TranscriptItem(payload=UserMessage(blocks=[TextBlock(text=text)]), is_prompt=is_prompt):
                 lines.append("prompted" if is_prompt else f"hears {text}")
-            case Told(payload=ToolCall(name=name)):
+            case TranscriptItem(payload=ToolCall(name=name)):
                 lines.append(f"calls {name}")
-            case Told(payload=ToolResult(name=name)):
+            case TranscriptItem(payload=ToolResult(name=name)):
                 lines.append(f"result {name}")
             case SubAgentStarted(name=name):
                 lines.append(f"starts {name}")
@@ -113,17 +113,21 @@ def story(reports: list[Report]) -> list[str]:
     return lines
 
 
-def results(reports: list[Report]) -> list[ToolResult]:
-    return [report.payload for report in reports if isinstance(report, Told) and isinstance(report.payload, ToolResult)]
+def results(reports: list[AgentReport]) -> list[ToolResult]:
+    return [
+        report.payload
+        for report in reports
+        if isinstance(report, TranscriptItem) and isinstance(report.payload, ToolResult)
+    ]
 
 
-def messages(reports: list[Report]) -> list[AssistantMessage]:
-    payloads = [report.payload for report in reports if isinstance(report, Told)]
+def messages(reports: list[AgentReport]) -> list[AssistantMessage]:
+    payloads = [report.payload for report in reports if isinstance(report, TranscriptItem)]
     return [payload for payload in payloads if isinstance(payload, AssistantMessage) and payload.note is None]
 
 
-def notes(reports: list[Report]) -> list[Note]:
-    payloads = [report.payload for report in reports if isinstance(report, Told)]
+def notes(reports: list[AgentReport]) -> list[Note]:
+    payloads = [report.payload for report in reports if isinstance(report, TranscriptItem)]
     return [payload.note for payload in payloads if isinstance(payload, AssistantMessage) and payload.note is not None]
 
 
@@ -212,12 +216,12 @@ FAILURES = {
 def test_all_that_was_said_and_done_is_told_once_and_in_order(scenario: str) -> None:
     reports = recorded(scenario)
     assert story(reports) == ["note ready", "prompted", *STORIES[scenario]]
-    assert only_ended(reports).unparsed == 0
+    assert final_report(reports).unparsed == 0
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_recording_ends_as_the_program_did(scenario: str) -> None:
-    ended = only_ended(recorded(scenario))
+    ended = final_report(recorded(scenario))
     if scenario in FAILURES:
         code, message, retryable, retry_after = FAILURES[scenario]
         assert (ended.status, ended.text) == ("failed", None)
@@ -235,37 +239,37 @@ def test_a_recording_ends_as_the_program_did(scenario: str) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_tokens_are_told_at_the_end_by_model_and_without_a_price(scenario: str) -> None:
     reports = recorded(scenario)
-    ended = only_ended(reports)
-    spent = [report for report in reports if isinstance(report, Spent)]
+    ended = final_report(reports)
+    spent = [report for report in reports if isinstance(report, UsageDelta)]
     if scenario in ("kill", "cancelled", "unknown_session"):
         assert (ended.usage, ended.models, spent) == (None, {}, [])
         return
     usage = calls(SPENT.get(scenario, 2))
     assert (ended.usage, ended.models, ended.cost_usd) == (usage, {MODEL: usage}, None)
-    assert spent == ([Spent(usage=usage, model=MODEL)] if usage.input else [])
+    assert spent == ([UsageDelta(usage=usage, model=MODEL)] if usage.input else [])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_how_the_bytes_are_cut_makes_no_difference(scenario: str) -> None:
     data, ended = recording(scenario), exit_of(scenario)
-    normaliser = provider("gemini").normaliser()
-    reports = [report for at in range(len(data)) for report in normaliser.feed(data[at : at + 1])]
-    assert [*reports, *normaliser.finish(ended)] == normalised(data, ended)
+    normalizer = provider("gemini").normalizer()
+    reports = [report for at in range(len(data)) for report in normalizer.feed(data[at : at + 1])]
+    assert [*reports, *normalizer.finish(ended)] == normalised(data, ended)
 
 
 def test_the_session_is_ready_with_its_id_and_its_model() -> None:
     ready = recorded("text")[0]
     session = "79b52c29-7127-476c-955e-836f9b117cc2"
-    note = Note(kind="ready", ready=Initialisation(session_id=session, model=MODEL))
-    assert ready == Told(
+    note = Note(kind="ready", ready=Initialization(session_id=session, model=MODEL))
+    assert ready == TranscriptItem(
         payload=AssistantMessage(session_id=session, note=note, blocks=[]), at="2026-11-15T01:04:18.500Z"
     )
-    assert only_ended(recorded("text")).session_id == session
+    assert final_report(recorded("text")).session_id == session
 
 
 def test_pieces_make_up_the_message_that_follows_under_the_same_id() -> None:
     reports = recorded("text")
-    pieces = [report for report in reports if isinstance(report, Typed)]
+    pieces = [report for report in reports if isinstance(report, MessageDelta)]
     (message,) = messages(reports)
     assert {(piece.message_id, piece.block, piece.kind) for piece in pieces} == {(message.message_id, 0, "text")}
     assert message.blocks == [TextBlock(text="".join(piece.text for piece in pieces), fidelity="agent_emitted")]
@@ -276,11 +280,11 @@ def test_what_a_model_says_in_one_go_is_one_message_and_its_blocks_are_counted()
     reports = normalised(stream(INIT, PROMPT, piece("One."), use("a"), piece("Two."), use("b")))
     ids = {message.message_id for message in messages(reports)}
     assert ids == {"s:2026-11-15T01:00:00.000Z:1"}
-    assert [(report.text, report.block) for report in reports if isinstance(report, Typed)] == [
+    assert [(report.text, report.block) for report in reports if isinstance(report, MessageDelta)] == [
         ("One.", 0),
         ("Two.", 2),
     ]
-    assert only_ended(reports).turns == 1
+    assert final_report(reports).turns == 1
 
 
 def test_after_a_result_the_model_begins_another_message() -> None:
@@ -288,7 +292,7 @@ def test_after_a_result_the_model_begins_another_message() -> None:
     ids = [message.message_id for message in messages(reports)]
     assert ids[:3] == [ids[0]] * 3
     assert ids[3] != ids[0]
-    assert only_ended(reports).turns == 2
+    assert final_report(reports).turns == 2
 
 
 def test_messages_of_a_session_that_is_resumed_have_ids_of_their_own() -> None:
@@ -298,14 +302,14 @@ def test_messages_of_a_session_that_is_resumed_have_ids_of_their_own() -> None:
 
 
 def test_a_call_and_its_result_share_an_id_and_have_the_agents_times() -> None:
-    told = {type(report.payload): report for report in recorded("bash") if isinstance(report, Told)}
+    told = {type(report.payload): report for report in recorded("bash") if isinstance(report, TranscriptItem)}
     call_id = "run_shell_command__fc_a827f8545ae9a6f040dcfd"
     given = {"command": "echo hello-from-tool && pwd", "description": "Run a test command"}
-    assert told[ToolCall] == Told(
+    assert told[ToolCall] == TranscriptItem(
         payload=ToolCall(name=SHELL, call_id=call_id, input=given, output=None, fidelity="agent_emitted"),
         at="2026-11-15T01:08:12.372Z",
     )
-    assert told[ToolResult] == Told(
+    assert told[ToolResult] == TranscriptItem(
         payload=ToolResult(
             name=SHELL,
             call_id=call_id,
@@ -366,7 +370,7 @@ def test_a_sub_agent_that_failed_says_why() -> None:
 def test_of_a_file_only_the_stream_is_known() -> None:
     codes: dict[str, str | None] = {}
     for scenario in ("err401", "err529", "rl_forever", "max_turns", "kill", "bash"):
-        error = only_ended(normalised(recording(scenario))).error
+        error = final_report(normalised(recording(scenario))).error
         codes[scenario] = error.code if error else None
     assert codes == {
         "err401": "authentication_error",
@@ -380,9 +384,9 @@ def test_of_a_file_only_the_stream_is_known() -> None:
 
 def test_one_that_we_stopped_is_cancelled_unless_it_had_ended_by_itself() -> None:
     stopped = AgentExit(code=None, signal="SIGTERM", cancelled=True)
-    assert only_ended(normalised(recording("kill"), stopped)).status == "cancelled"
-    assert only_ended(normalised(recording("err401"), stopped)).status == "cancelled"
-    assert only_ended(normalised(recording("bash"), stopped)).status == "completed"
+    assert final_report(normalised(recording("kill"), stopped)).status == "cancelled"
+    assert final_report(normalised(recording("err401"), stopped)).status == "cancelled"
+    assert final_report(normalised(recording("bash"), stopped)).status == "completed"
 
 
 @pytest.mark.parametrize(
@@ -402,7 +406,7 @@ def test_one_that_we_stopped_is_cancelled_unless_it_had_ended_by_itself() -> Non
     ],
 )
 def test_an_exit_code_is_the_word_where_there_is_no_other(code: int, expected: str) -> None:
-    error = only_ended(normalised(b"", AgentExit(code=code, stderr="\x1b[31mWhy.\x1b[0m\n"))).error
+    error = final_report(normalised(b"", AgentExit(code=code, stderr="\x1b[31mWhy.\x1b[0m\n"))).error
     assert error is not None
     assert (error.code, error.message) == (expected, f"gemini did not start: exit code {code}: Why.")
 
@@ -411,22 +415,22 @@ def test_what_the_program_says_is_a_note() -> None:
     warning = {"type": "error", "severity": "warning", "message": "Agent execution blocked: by a hook"}
     reports = normalised(stream(INIT, PROMPT, warning, piece("Fine."), DONE))
     assert notes(reports)[1:] == [Note(kind="warning", message="Agent execution blocked: by a hook")]
-    assert only_ended(reports).status == "completed"
+    assert final_report(reports).status == "completed"
 
 
 def test_a_loop_that_it_got_out_of_is_no_failure() -> None:
     loop = {"type": "error", "severity": "warning", "message": "Loop detected, stopping execution"}
-    assert only_ended(normalised(stream(INIT, loop, piece("Out of it."), DONE))).status == "completed"
+    assert final_report(normalised(stream(INIT, loop, piece("Out of it."), DONE))).status == "completed"
 
 
 def test_turns_that_are_used_up_are_a_failure_though_the_result_is_a_success() -> None:
     turns = {"type": "error", "severity": "error", "message": "Maximum session turns exceeded"}
-    ended = only_ended(normalised(stream(INIT, turns, DONE)))
+    ended = final_report(normalised(stream(INIT, turns, DONE)))
     assert (ended.status, ended.error and ended.error.code) == ("failed", "max_turns_exceeded")
 
 
 def test_a_result_that_is_an_error_and_says_nothing_of_it_is_one() -> None:
-    ended = only_ended(normalised(stream(INIT, PROMPT, {**DONE, "status": "error"})))
+    ended = final_report(normalised(stream(INIT, PROMPT, {**DONE, "status": "error"})))
     assert ended.error is not None
     assert (ended.error.code, ended.error.message) == (
         "provider_error",
@@ -462,7 +466,7 @@ def test_a_whole_message_after_its_pieces_is_told_once() -> None:
 def test_text_that_was_cut_off_is_told_at_the_end() -> None:
     reports = normalised(stream(INIT, PROMPT, piece("Half a")) + b'{"type":"mess', AgentExit(signal="SIGKILL"))
     assert story(reports) == ["note ready", "prompted", 'keeps {"type":"mess', "says Half a"]
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert (ended.unparsed, ended.text, ended.session_id) == (1, None, "s")
     assert ended.error is not None
     assert ended.error.message == "gemini ended in the middle: killed by SIGKILL"
@@ -479,7 +483,7 @@ def test_a_call_without_an_id_gets_one() -> None:
     ids = [
         report.payload.call_id
         for report in reports
-        if isinstance(report, Told) and isinstance(report.payload, ToolCall)
+        if isinstance(report, TranscriptItem) and isinstance(report.payload, ToolCall)
     ]
     assert len(set(ids)) == 2
 
@@ -503,37 +507,37 @@ ODD = [
 def test_a_record_that_is_not_understood_is_kept_as_it_came(record: object) -> None:
     reports = normalised(stream(record))
     assert story(reports) == [f"keeps {json.dumps(record)}"]
-    assert only_ended(reports).unparsed == 1
+    assert final_report(reports).unparsed == 1
 
 
 @pytest.mark.parametrize("stats", [None, 7, [], {"models": {"m": 7}}, {"models": []}, {"total_tokens": -5}])
 def test_numbers_that_cannot_be_are_none(stats: object) -> None:
     reports = normalised(stream(INIT, PROMPT, piece("x"), {**DONE, "stats": stats}))
-    ended = only_ended(reports)
+    ended = final_report(reports)
     assert ended.status == "completed"
     assert ended.usage in (None, Usage())
-    assert not [report for report in reports if isinstance(report, Spent)]
+    assert not [report for report in reports if isinstance(report, UsageDelta)]
 
 
 def test_tokens_without_a_model_count_too() -> None:
     stats = {"total_tokens": 130, "input_tokens": 100, "cached": 40, "output_tokens": 20}
     reports = normalised(stream(INIT, {**DONE, "stats": stats}))
     usage = Usage(input=60, output=30, cache_read=40, reasoning=10)
-    assert (only_ended(reports).usage, only_ended(reports).models) == (usage, {})
-    assert [report for report in reports if isinstance(report, Spent)] == [Spent(usage=usage)]
+    assert (final_report(reports).usage, final_report(reports).models) == (usage, {})
+    assert [report for report in reports if isinstance(report, UsageDelta)] == [UsageDelta(usage=usage)]
 
 
 def test_calls_that_never_end_are_not_remembered_for_ever() -> None:
-    normaliser = GeminiNormaliser()
+    normalizer = GeminiNormalizer()
     for number in range(OPEN_BRANCHES + 50):
-        normaliser.feed(stream(use(f"glob__{number}")))
-    assert len(normaliser._calls) == OPEN_BRANCHES
+        normalizer.feed(stream(use(f"glob__{number}")))
+    assert len(normalizer._calls) == OPEN_BRANCHES
 
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(recording("task").split(b"\n"))), max_size=8))
 def test_whatever_is_fed_it_ends_once_and_raises_nothing(lines: list[bytes]) -> None:
     reports = normalised(b"\n".join(lines))
-    assert [isinstance(report, Ended) for report in reports] == [*[False] * (len(reports) - 1), True]
+    assert [isinstance(report, SessionEnded) for report in reports] == [*[False] * (len(reports) - 1), True]
 
 
 @pytest.mark.parametrize("without", range(1, 8))
@@ -546,9 +550,9 @@ def test_a_message_has_one_id_where_the_first_records_have_no_time(scenario: str
     told: dict[str, str] = {}
     for report in normalised(stream(*records)):
         match report:
-            case Typed(message_id=message_id, text=text):
+            case MessageDelta(message_id=message_id, text=text):
                 typed[message_id] = typed.get(message_id, "") + text
-            case Told(payload=AssistantMessage(message_id=str() as message_id, blocks=blocks)):
+            case TranscriptItem(payload=AssistantMessage(message_id=str() as message_id, blocks=blocks)):
                 texts = [block.text for block in blocks if isinstance(block, TextBlock)]
                 told[message_id] = told.get(message_id, "") + "".join(texts)
             case _:

@@ -60,7 +60,7 @@ def test_it_may_do_everything_only_where_the_user_says_so() -> None:
         ({"tools": ["run_shell_command", "read_file"]}, "auto_edit", "run_shell_command,read_file"),
         ({"tools": ["invoke_agent"]}, "auto_edit", "invoke_agent,complete_task"),
         ({"tools": []}, "auto_edit", "none"),
-        ({"read_only": True}, "default", ",".join([*launcher.READING, "complete_task"])),
+        ({"read_only": True}, "default", ",".join([*launcher.READ_ONLY_TOOLS, "complete_task"])),
         ({"read_only": True, "tools": ["run_shell_command", "read_file"]}, "default", "read_file"),
         ({"read_only": True, "tools": ["run_shell_command"]}, "default", "none"),
     ],
@@ -77,7 +77,7 @@ def test_limits_are_held_by_a_policy_that_denies_all_but_the_named(
 
 
 def test_no_tool_that_changes_something_is_one_for_reading() -> None:
-    assert {"write_file", "replace", "run_shell_command", "exit_plan_mode"}.isdisjoint(launcher.READING)
+    assert {"write_file", "replace", "run_shell_command", "exit_plan_mode"}.isdisjoint(launcher.READ_ONLY_TOOLS)
 
 
 @pytest.mark.parametrize("folder", ["a,b", "missing"])

@@ -8,7 +8,7 @@ import pytest
 from tests.providers.streams import PROGRAMS, Stream, as_read, by_run, ids, streams
 
 from shopfloor.log import Verifier
-from shopfloor.ports import Ended
+from shopfloor.ports import SessionEnded
 
 pytestmark = pytest.mark.parametrize("stream", streams(), ids=ids)
 
@@ -41,9 +41,9 @@ def test_a_stream_cut_anywhere_gives_the_same_transcript(stream: Stream) -> None
 
 
 def test_there_is_one_end_and_it_comes_last(stream: Stream) -> None:
-    normaliser = stream.normaliser()
-    told = [*normaliser.feed(stream.data), *normaliser.finish(stream.ended)]
-    assert [number for number, report in enumerate(told) if isinstance(report, Ended)] == [len(told) - 1]
+    normalizer = stream.normalizer()
+    told = [*normalizer.feed(stream.data), *normalizer.finish(stream.ended)]
+    assert [number for number, report in enumerate(told) if isinstance(report, SessionEnded)] == [len(told) - 1]
 
 
 def test_every_agent_has_its_eighteen_scenarios(stream: Stream) -> None:

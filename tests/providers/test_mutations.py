@@ -11,7 +11,7 @@ import pytest
 from tests.providers.streams import PROGRAMS, Stream, by_run, streams, strings_in
 
 from shopfloor.log import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, ToolResult, Verifier
-from shopfloor.ports import Report, Told, Typed
+from shopfloor.ports import AgentReport, MessageDelta, TranscriptItem
 
 LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
 CASES = 1_000_000 if LONG else 10_000
@@ -32,26 +32,26 @@ def lines_of(stream: Stream) -> list[bytes]:
 @cache
 def told_by(stream: Stream) -> list[list[str]]:
     """By line, what was said or done by it: texts that are in it, and were reported when it came."""
-    normaliser = stream.normaliser()
+    normalizer = stream.normalizer()
     found: list[list[str]] = []
     for line in lines_of(stream):
-        texts = [text for report in normaliser.feed(line + b"\n") for text in said_in(report)]
+        texts = [text for report in normalizer.feed(line + b"\n") for text in said_in(report)]
         # What Claude types is no line of its own: its whole is another line, with the same words.
         inside = set() if b'"type":"stream_event"' in line else set(strings_in(json.loads(line)))
         found.append([text for text in texts if len(text) >= TELLING and text in inside])
     return found
 
 
-def said_in(report: Report) -> list[str]:
+def said_in(report: AgentReport) -> list[str]:
     match report:
-        case Told(payload=AssistantMessage(blocks=blocks)):
+        case TranscriptItem(payload=AssistantMessage(blocks=blocks)):
             texts = [block.text for block in blocks if isinstance(block, TextBlock)]
             return texts + [block.thinking for block in blocks if isinstance(block, ThinkingBlock)]
-        case Told(payload=ToolCall(input=given)):
+        case TranscriptItem(payload=ToolCall(input=given)):
             return list(strings_in(given))
-        case Told(payload=ToolResult(output=output, error=error)):
+        case TranscriptItem(payload=ToolResult(output=output, error=error)):
             return list(strings_in([output, error]))
-        case Typed(text=text, kind="text"):
+        case MessageDelta(text=text, kind="text"):
             # Of what never became whole; the rest is said again as a whole.
             return [text]
         case _:

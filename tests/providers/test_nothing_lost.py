@@ -10,12 +10,12 @@ import pytest
 from tests.providers.streams import CLOCK, PROGRAMS, Stream, by_run, ids, streams, strings_in
 
 from shopfloor.adapters.providers import provider
-from shopfloor.adapters.providers.lines import kept
-from shopfloor.adapters.providers.prices import price
-from shopfloor.engine import transcribed
+from shopfloor.adapters.providers.jsonl import unparsed_report
+from shopfloor.adapters.providers.usage import price
+from shopfloor.engine import transcribe
 from shopfloor.limits import LOG_LINE_BYTES
 from shopfloor.log import AssistantMessage, Note, StreamBlock, Verifier
-from shopfloor.ports import Ended, Report, Told
+from shopfloor.ports import AgentReport, SessionEnded, TranscriptItem
 
 Fields = dict[str, Any]
 
@@ -126,10 +126,10 @@ def said_in(value: Any, key: str = "") -> list[str]:
 @pytest.mark.req("TR-61")
 @pytest.mark.parametrize("stream", streams(), ids=ids)
 def test_every_line_is_told_or_known_to_be_noise_or_kept(stream: Stream) -> None:
-    normaliser = stream.normaliser()
+    normalizer = stream.normalizer()
     told = "\n".join(text for line in stream.transcript() for text in strings_in(json.loads(line)["payload"]))
     for line in stream.data.split(b"\n")[:-1]:
-        reports = normaliser.feed(line + b"\n")
+        reports = normalizer.feed(line + b"\n")
         if reports:
             continue
         record = json.loads(line)
@@ -156,27 +156,27 @@ UNKNOWN = (
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("line", UNKNOWN)
 def test_what_is_not_understood_is_kept_and_counted(name: str, line: bytes) -> None:
-    normaliser = provider(name).normaliser()
-    reports = [*normaliser.feed(line + b"\n"), *normaliser.finish(None)]
-    unread = [report for report in reports if report == kept(line)]
+    normalizer = provider(name).normalizer()
+    reports = [*normalizer.feed(line + b"\n"), *normalizer.finish(None)]
+    unread = [report for report in reports if report == unparsed_report(line)]
     assert len(unread) == 1
     ended = reports[-1]
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, SessionEnded)
     assert ended.unparsed == 1
 
 
 # One by one.
 
 
-def read(name: str, *records: Fields, resumed: bool = False) -> list[Report]:
-    normaliser = provider(name).normaliser(resumed=resumed)
+def read(name: str, *records: Fields, resumed: bool = False) -> list[AgentReport]:
+    normalizer = provider(name).normalizer(resumed=resumed)
     data = b"".join(json.dumps(record).encode() + b"\n" for record in records)
-    return [*normaliser.feed(data), *normaliser.finish(None)]
+    return [*normalizer.feed(data), *normalizer.finish(None)]
 
 
 def events(name: str, data: bytes) -> list[Fields]:
     """The events of the transcript, each of which keeps the rules."""
-    lines = list(transcribed(name, provider(name).normaliser(), (data,), prices=price, clock=lambda: CLOCK))
+    lines = list(transcribe(name, provider(name).normalizer(), (data,), prices=price, clock=lambda: CLOCK))
     for run_id, of_run in by_run(lines).items():
         verifier = Verifier(run_id)
         assert [broken for line in of_run for broken in verifier.line(line + b"\n")] == []
@@ -187,8 +187,10 @@ def payloads(found: list[Fields], kind: str) -> list[Fields]:
     return [event["payload"] for event in found if event["type"] == kind]
 
 
-def noted(reports: list[Report]) -> list[tuple[Note, str]]:
-    messages = [one.payload for one in reports if isinstance(one, Told) and isinstance(one.payload, AssistantMessage)]
+def noted(reports: list[AgentReport]) -> list[tuple[Note, str]]:
+    messages = [
+        one.payload for one in reports if isinstance(one, TranscriptItem) and isinstance(one.payload, AssistantMessage)
+    ]
     chunks = [[block.chunk for block in one.blocks if isinstance(block, StreamBlock)] for one in messages]
     return [(one.note, "".join(said)) for one, said in zip(messages, chunks, strict=True) if one.note is not None]
 
@@ -320,7 +322,7 @@ def test_a_text_that_is_too_long_once_encoded_is_cut_and_marked_and_the_rest_goe
             + SAYS["codex"] % b"then"
             + b"\n"
         )
-        lines = list(transcribed("codex", provider("codex").normaliser(), (data,), prices=price, clock=lambda: CLOCK))
+        lines = list(transcribe("codex", provider("codex").normalizer(), (data,), prices=price, clock=lambda: CLOCK))
         assert max(map(len, lines)) < LOG_LINE_BYTES
         found = [json.loads(line) for line in lines]
         cut, then = texts_of(found)
@@ -336,7 +338,7 @@ def test_a_text_that_is_too_long_once_encoded_is_cut_and_marked_and_the_rest_goe
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_line_that_is_kept_is_cut_too(name: str) -> None:
     data = b"\xff" * (30 * 1024 * 1024) + b"\n" + SAYS[name] % b"then" + b"\n"
-    lines = list(transcribed(name, provider(name).normaliser(), (data,), prices=price, clock=lambda: CLOCK))
+    lines = list(transcribe(name, provider(name).normalizer(), (data,), prices=price, clock=lambda: CLOCK))
     assert max(map(len, lines)) < LOG_LINE_BYTES
     found = [json.loads(line) for line in lines]
     assert texts_of(found) == ["then"]
@@ -424,7 +426,7 @@ def test_the_totals_of_a_codex_thread_are_not_this_runs_unless_it_began_with_it(
     assert "usage" not in step
     assert "usage" not in outcome
     assert step["session"]["usage"]["input"] == 1200
-    fresh = transcribed("codex", provider("codex").normaliser(resumed=False), (data,), prices=price)
+    fresh = transcribe("codex", provider("codex").normalizer(resumed=False), (data,), prices=price)
     outcome = json.loads(list(fresh)[-1])["payload"]
     assert outcome["usage"]["input"] == 1200
 

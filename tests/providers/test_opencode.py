@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shopfloor.adapters.providers import provider
-from shopfloor.adapters.providers.lines import only_ended
-from shopfloor.adapters.providers.opencode.normaliser import OpenCodeNormaliser
-from shopfloor.engine.agents.outcome import judge
+from shopfloor.adapters.providers.jsonl import final_report
+from shopfloor.adapters.providers.opencode.normalizer import OpenCodeNormalizer
+from shopfloor.engine.agents.transcriber import resolve_outcome
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
     FileChange,
-    Initialisation,
+    Initialization,
     Note,
     StreamBlock,
     TextBlock,
@@ -30,7 +30,15 @@ from shopfloor.log import (
     Usage,
     UserMessage,
 )
-from shopfloor.ports import AgentExit, Ended, Report, Spent, SubAgentEnded, SubAgentStarted, Told
+from shopfloor.ports import (
+    AgentExit,
+    AgentReport,
+    SessionEnded,
+    SubAgentEnded,
+    SubAgentStarted,
+    TranscriptItem,
+    UsageDelta,
+)
 
 FIXTURES = Path(__file__).parent / "fixtures" / "opencode"
 SCENARIOS = sorted(path.stem for path in FIXTURES.glob("*.jsonl"))
@@ -48,16 +56,16 @@ def exit_of(scenario: str) -> AgentExit:
     return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
 
 
-def normalised(data: bytes, ended: AgentExit | None = None) -> list[Report]:
-    normaliser = provider("opencode").normaliser()
-    return [*normaliser.feed(data), *normaliser.finish(ended)]
+def normalised(data: bytes, ended: AgentExit | None = None) -> list[AgentReport]:
+    normalizer = provider("opencode").normalizer()
+    return [*normalizer.feed(data), *normalizer.finish(ended)]
 
 
 def recording(scenario: str) -> bytes:
     return (FIXTURES / f"{scenario}.jsonl").read_bytes()
 
 
-def recorded(scenario: str) -> list[Report]:
+def recorded(scenario: str) -> list[AgentReport]:
     return normalised(recording(scenario), exit_of(scenario))
 
 
@@ -85,26 +93,26 @@ def used_tool(tool: str = "bash", **state: Any) -> dict[str, Any]:
     return record("tool_use", tool=tool, callID="call_1", state={"status": "completed", "input": {}, **state})
 
 
-def story(reports: list[Report]) -> list[str]:
+def story(reports: list[AgentReport]) -> list[str]:
     """What was told, in order, in a word and its most telling part each."""
     lines: list[str] = []
     for report in reports:
         match report:
-            case Told(payload=AssistantMessage(note=Note() as note)):
+            case TranscriptItem(payload=AssistantMessage(note=Note() as note)):
                 lines.append(f"note {note.kind}")
-            case Told(payload=AssistantMessage(blocks=[TextBlock(text=text)])):
+            case TranscriptItem(payload=AssistantMessage(blocks=[TextBlock(text=text)])):
                 lines.append(f"says {text}")
-            case Told(payload=AssistantMessage(blocks=[ThinkingBlock(thinking=text)])):
+            case TranscriptItem(payload=AssistantMessage(blocks=[ThinkingBlock(thinking=text)])):
                 lines.append(f"thinks {text}")
-            case Told(payload=AssistantMessage(blocks=[ToolUseBlock(tool_name=name)])):
+            case TranscriptItem(payload=AssistantMessage(blocks=[ToolUseBlock(tool_name=name)])):
                 lines.append(f"uses {name}")
-            case Told(payload=AssistantMessage(blocks=[StreamBlock(chunk=chunk)])):
+            case TranscriptItem(payload=AssistantMessage(blocks=[StreamBlock(chunk=chunk)])):
                 lines.append(f"keeps {chunk}")
-            case Told(payload=UserMessage(blocks=[TextBlock(text=text)], synthetic=True)):
+            case TranscriptItem(payload=UserMessage(blocks=[TextBlock(text=text)], synthetic=True)):
                 lines.append(f"is told {text}")
-            case Told(payload=ToolCall(name=name)):
+            case TranscriptItem(payload=ToolCall(name=name)):
                 lines.append(f"calls {name}")
-            case Told(payload=ToolResult(name=name)):
+            case TranscriptItem(payload=ToolResult(name=name)):
                 lines.append(f"result {name}")
             case SubAgentStarted(name=name):
                 lines.append(f"starts {name}")
@@ -115,12 +123,16 @@ def story(reports: list[Report]) -> list[str]:
     return lines
 
 
-def results(reports: list[Report]) -> list[ToolResult]:
-    return [report.payload for report in reports if isinstance(report, Told) and isinstance(report.payload, ToolResult)]
+def results(reports: list[AgentReport]) -> list[ToolResult]:
+    return [
+        report.payload
+        for report in reports
+        if isinstance(report, TranscriptItem) and isinstance(report.payload, ToolResult)
+    ]
 
 
-def notes(reports: list[Report]) -> list[Note]:
-    payloads = [report.payload for report in reports if isinstance(report, Told)]
+def notes(reports: list[AgentReport]) -> list[Note]:
+    payloads = [report.payload for report in reports if isinstance(report, TranscriptItem)]
     return [payload.note for payload in payloads if isinstance(payload, AssistantMessage) and payload.note is not None]
 
 
@@ -215,12 +227,12 @@ FAILURES = {
 def test_all_that_was_said_and_done_is_told_once_and_in_order(scenario: str) -> None:
     reports = recorded(scenario)
     assert story(reports) == ["note ready", *STORIES[scenario]]
-    assert only_ended(reports).unparsed == 0
+    assert final_report(reports).unparsed == 0
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_recording_ends_as_the_program_did(scenario: str) -> None:
-    ended = only_ended(recorded(scenario))
+    ended = final_report(recorded(scenario))
     if scenario in FAILURES:
         code, message, retryable, retry_after = FAILURES[scenario]
         assert (ended.status, ended.text) == ("failed", None)
@@ -235,10 +247,10 @@ def test_a_recording_ends_as_the_program_did(scenario: str) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_tokens_and_money_are_told_step_by_step_and_add_up(scenario: str) -> None:
     reports = recorded(scenario)
-    ended = only_ended(reports)
+    ended = final_report(reports)
     n = STEPS.get(scenario, 2)
-    spent = [report for report in reports if isinstance(report, Spent)]
-    assert spent == [Spent(usage=ONE_STEP, cost_usd=PRICE)] * n
+    spent = [report for report in reports if isinstance(report, UsageDelta)]
+    assert spent == [UsageDelta(usage=ONE_STEP, cost_usd=PRICE)] * n
     assert (ended.usage, ended.turns) == ((steps(n), n) if n else (None, None))
     assert ended.cost_usd == (pytest.approx(PRICE * n) if n else None)
     assert ended.models == {}
@@ -247,19 +259,19 @@ def test_tokens_and_money_are_told_step_by_step_and_add_up(scenario: str) -> Non
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_how_the_bytes_are_cut_makes_no_difference(scenario: str) -> None:
     data, ended = recording(scenario), exit_of(scenario)
-    normaliser = provider("opencode").normaliser()
-    reports = [report for at in range(len(data)) for report in normaliser.feed(data[at : at + 1])]
-    assert [*reports, *normaliser.finish(ended)] == normalised(data, ended)
+    normalizer = provider("opencode").normalizer()
+    reports = [report for at in range(len(data)) for report in normalizer.feed(data[at : at + 1])]
+    assert [*reports, *normalizer.finish(ended)] == normalised(data, ended)
 
 
 def test_the_first_record_says_which_session_it_is() -> None:
     reports = recorded("text")
     session = "ses_e233eefa6ffeILPsnUuOcrnTVD"
-    note = Note(kind="ready", ready=Initialisation(session_id=session))
-    assert reports[0] == Told(
+    note = Note(kind="ready", ready=Initialization(session_id=session))
+    assert reports[0] == TranscriptItem(
         payload=AssistantMessage(session_id=session, note=note, blocks=[]), at="2026-11-15T01:10:11.794Z"
     )
-    assert only_ended(reports).session_id == session
+    assert final_report(reports).session_id == session
 
 
 def test_a_first_record_that_is_not_understood_does_not_make_it_ready() -> None:
@@ -268,20 +280,20 @@ def test_a_first_record_that_is_not_understood_does_not_make_it_ready() -> None:
 
 
 def test_the_parts_of_a_message_share_its_id() -> None:
-    payloads = [report.payload for report in recorded("bash") if isinstance(report, Told)]
+    payloads = [report.payload for report in recorded("bash") if isinstance(report, TranscriptItem)]
     ids = [payload.message_id for payload in payloads if isinstance(payload, AssistantMessage) and not payload.note]
     assert ids == ["msg_1dcc167dc001L13rhBpVNb3i8T"] * 2 + ["msg_1dcc17c42001M7JuYDlr9Lbyn8"]
 
 
 def test_a_call_has_the_time_at_which_it_began_and_its_result_that_at_which_it_ended() -> None:
-    told = {type(report.payload): report for report in recorded("bash") if isinstance(report, Told)}
+    told = {type(report.payload): report for report in recorded("bash") if isinstance(report, TranscriptItem)}
     call_id = "call_d8e511d62908b69c0ed972"
     given = {"command": "echo hello-from-tool && pwd"}
-    assert told[ToolCall] == Told(
+    assert told[ToolCall] == TranscriptItem(
         payload=ToolCall(name="bash", call_id=call_id, input=given, output=None, fidelity="agent_emitted"),
         at="2026-11-15T01:10:29.430Z",
     )
-    assert told[ToolResult] == Told(
+    assert told[ToolResult] == TranscriptItem(
         payload=ToolResult(
             name="bash",
             call_id=call_id,
@@ -392,27 +404,27 @@ def test_an_error_that_it_got_over_is_no_failure_though_it_exits_with_1() -> Non
     assert exit_of("overflow").code == 1
     reports = recorded("overflow")
     assert [note.code for note in notes(reports)] == [None, "invalid_request_error"]
-    assert only_ended(reports).text == "Went on after."
+    assert final_report(reports).text == "Went on after."
 
 
 def test_an_answer_and_an_exit_code_that_nothing_explains_is_a_failure() -> None:
     exit_ = AgentExit(code=7, stderr="Error: odd\n")
-    error = judge(only_ended(normalised(recording("text"), exit_)), exit_).error
+    error = resolve_outcome(final_report(normalised(recording("text"), exit_)), exit_).error
     assert error is not None
     assert error.message.endswith("did not end well: exit code 7: Error: odd")
 
 
 def test_of_a_file_only_the_stream_is_known() -> None:
-    ends = {scenario: only_ended(normalised(recording(scenario))).status for scenario in SCENARIOS}
+    ends = {scenario: final_report(normalised(recording(scenario))).status for scenario in SCENARIOS}
     assert {scenario for scenario, status in ends.items() if status == "failed"} == set(FAILURES)
 
 
 def test_one_that_we_stopped_is_cancelled_unless_it_had_given_its_answer() -> None:
     stopped = AgentExit(code=None, signal="SIGTERM", cancelled=True)
-    assert only_ended(normalised(recording("kill"), stopped)).status == "cancelled"
-    assert only_ended(normalised(recording("err401"), stopped)).status == "cancelled"
-    assert only_ended(normalised(b"", stopped)).status == "cancelled"
-    assert only_ended(normalised(recording("text"), stopped)).status == "completed"
+    assert final_report(normalised(recording("kill"), stopped)).status == "cancelled"
+    assert final_report(normalised(recording("err401"), stopped)).status == "cancelled"
+    assert final_report(normalised(b"", stopped)).status == "cancelled"
+    assert final_report(normalised(recording("text"), stopped)).status == "completed"
 
 
 @pytest.mark.parametrize(
@@ -420,11 +432,11 @@ def test_one_that_we_stopped_is_cancelled_unless_it_had_given_its_answer() -> No
 )
 def test_a_step_that_asks_for_tools_is_not_the_last(reason: str, status: str) -> None:
     end = record("step_finish", reason=reason)
-    assert only_ended(normalised(stream(START, said("Half."), end), AgentExit(code=0))).status == status
+    assert final_report(normalised(stream(START, said("Half."), end), AgentExit(code=0))).status == status
 
 
 def test_a_step_that_did_not_end_is_no_answer() -> None:
-    ended = only_ended(normalised(stream(START, STOP, START, said("Half."))))
+    ended = final_report(normalised(stream(START, STOP, START, said("Half."))))
     assert (ended.status, ended.text) == ("failed", None)
 
 
@@ -442,18 +454,18 @@ def test_a_step_that_did_not_end_is_no_answer() -> None:
     ],
 )
 def test_errors_have_our_words(error: dict[str, Any], code: str) -> None:
-    ended = only_ended(normalised(stream(failed(**error)), AgentExit(code=1)))
+    ended = final_report(normalised(stream(failed(**error)), AgentExit(code=1)))
     assert (ended.status, ended.error and ended.error.code) == ("failed", code)
 
 
 def test_an_error_that_is_only_a_sentence_is_told() -> None:
-    ended = only_ended(normalised(stream({**failed(), "error": "It broke."})))
+    ended = final_report(normalised(stream({**failed(), "error": "It broke."})))
     assert ended.error is not None
     assert ended.error.message == "It broke."
 
 
 def test_a_message_that_was_aborted_is_cancelled() -> None:
-    ended = only_ended(normalised(stream(failed(name="MessageAbortedError", data={"message": "Aborted"}))))
+    ended = final_report(normalised(stream(failed(name="MessageAbortedError", data={"message": "Aborted"}))))
     assert (ended.status, ended.error and ended.error.code) == ("cancelled", "cancelled")
 
 
@@ -469,7 +481,7 @@ def test_what_is_printed_again_is_told_once() -> None:
     finish = record("step_finish", id="prt_3", reason="stop", tokens={"input": 5}, cost=0.5)
     reports = normalised(stream(START, text, text, tool, tool, finish, finish))
     assert story(reports) == ["note ready", "says Hello.", *did("bash")]
-    assert only_ended(reports).cost_usd == 0.5
+    assert final_report(reports).cost_usd == 0.5
 
 
 def test_output_that_is_dropped_from_the_thread_is_not_a_call() -> None:
@@ -479,8 +491,8 @@ def test_output_that_is_dropped_from_the_thread_is_not_a_call() -> None:
 
 def test_a_price_of_nothing_is_no_price() -> None:
     reports = normalised(stream(START, record("step_finish", reason="stop", tokens={"input": 5}, cost=0)))
-    assert [report for report in reports if isinstance(report, Spent)] == [Spent(usage=Usage(input=5))]
-    assert only_ended(reports).cost_usd is None
+    assert [report for report in reports if isinstance(report, UsageDelta)] == [UsageDelta(usage=Usage(input=5))]
+    assert final_report(reports).cost_usd is None
 
 
 ODD = [
@@ -501,23 +513,23 @@ ODD = [
 def test_a_record_that_is_not_understood_is_kept_as_it_came(odd: object) -> None:
     reports = normalised(stream(odd))
     assert story(reports) == [f"keeps {json.dumps(odd)}"]
-    assert only_ended(reports).unparsed == 1
+    assert final_report(reports).unparsed == 1
 
 
 @pytest.mark.parametrize("tokens", [None, 7, [], {"input": -1, "output": "x", "cache": 3}])
 def test_numbers_that_cannot_be_are_none(tokens: object) -> None:
-    ended = only_ended(normalised(stream(START, record("step_finish", reason="stop", tokens=tokens, cost="much"))))
+    ended = final_report(normalised(stream(START, record("step_finish", reason="stop", tokens=tokens, cost="much"))))
     assert (ended.status, ended.usage, ended.cost_usd) == ("completed", Usage(), None)
 
 
 def test_what_was_told_is_not_remembered_for_ever() -> None:
-    normaliser = OpenCodeNormaliser()
+    normalizer = OpenCodeNormalizer()
     for number in range(OPEN_BRANCHES + 50):
-        normaliser.feed(stream(said("x", id=f"prt_{number}")))
-    assert len(normaliser._seen) == OPEN_BRANCHES
+        normalizer.feed(stream(said("x", id=f"prt_{number}")))
+    assert len(normalizer._seen) == OPEN_BRANCHES
 
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(recording("task").split(b"\n"))), max_size=8))
 def test_whatever_is_fed_it_ends_once_and_raises_nothing(lines: list[bytes]) -> None:
     reports = normalised(b"\n".join(lines))
-    assert [isinstance(report, Ended) for report in reports] == [*[False] * (len(reports) - 1), True]
+    assert [isinstance(report, SessionEnded) for report in reports] == [*[False] * (len(reports) - 1), True]

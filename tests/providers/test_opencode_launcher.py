@@ -14,7 +14,7 @@ from shopfloor.adapters.providers.opencode import launcher
 from shopfloor.errors import UnsupportedOption
 from shopfloor.ports import AgentRequest, Launch
 
-CONFIG = "OPENCODE_CONFIG_CONTENT"
+CONFIG_VARIABLE = "OPENCODE_CONFIG_CONTENT"
 READ = {"*": "allow", "*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"}
 
 
@@ -25,7 +25,7 @@ def launched(env: dict[str, str] | None = None, **asked: Any) -> Launch:
 
 
 def config(launch: Launch) -> dict[str, Any]:
-    return json.loads(launch.env[CONFIG])
+    return json.loads(launch.env[CONFIG_VARIABLE])
 
 
 def test_the_prompt_goes_by_stdin_alone() -> None:
@@ -63,7 +63,7 @@ def test_what_it_would_ask_for_is_approved_only_where_the_user_says_so() -> None
         ({"tools": ["bash", "read"]}, {"bash": "allow", "read": READ}),
         ({"tools": ["edit", "write", "apply_patch"]}, {"edit": "allow"}),
         ({"tools": []}, {}),
-        ({"read_only": True}, {**dict.fromkeys(launcher.READING, "allow"), "read": READ}),
+        ({"read_only": True}, {**dict.fromkeys(launcher.READ_ONLY_TOOLS, "allow"), "read": READ}),
         ({"read_only": True, "tools": ["bash", "grep", "write"]}, {"grep": "allow"}),
     ],
 )
@@ -83,7 +83,7 @@ def test_what_is_configured_already_stays() -> None:
         "agent": {"build": {"steps": 3}},
         "experimental": {"continue_loop_on_deny": False, "openTelemetry": True},
     }
-    launch = launched({CONFIG: json.dumps(given)}, read_only=True)
+    launch = launched({CONFIG_VARIABLE: json.dumps(given)}, read_only=True)
     merged = config(launch)
     assert (merged["model"], merged["experimental"]) == ("stub/m", given["experimental"])
     assert merged["agent"]["build"] == {"steps": 3}
@@ -91,14 +91,14 @@ def test_what_is_configured_already_stays() -> None:
 
 
 def test_a_configuration_that_we_cannot_read_is_left_alone_unless_it_has_to_hold_limits() -> None:
-    env = {CONFIG: '// mine\n{"model": "stub/m"}'}
+    env = {CONFIG_VARIABLE: '// mine\n{"model": "stub/m"}'}
     assert launched(env).env == {}
     with pytest.raises(UnsupportedOption, match="not JSON"):
         launched(env, read_only=True)
 
 
 def test_no_tool_that_changes_something_is_one_for_reading() -> None:
-    assert {"bash", "edit", "write", "apply_patch", "task"}.isdisjoint(launcher.READING)
+    assert {"bash", "edit", "write", "apply_patch", "task"}.isdisjoint(launcher.READ_ONLY_TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_it_logs_in_by_a_key_by_its_file_or_by_its_configuration(tmp_path: Path)
     assert opencode.login({"XDG_DATA_HOME": str(tmp_path)}, tmp_path) is None
     assert opencode.login({"OPENROUTER_API_KEY": "k"}, tmp_path) == "OPENROUTER_API_KEY"
     keyed = {"provider": {"stub": {"options": {"apiKey": "k"}}, "odd": 7}}
-    assert opencode.login({CONFIG: json.dumps(keyed), "OPENAI_API_KEY": "k"}, tmp_path) == CONFIG
-    assert opencode.login({CONFIG: "{}"}, tmp_path) == str(file)
+    assert opencode.login({CONFIG_VARIABLE: json.dumps(keyed), "OPENAI_API_KEY": "k"}, tmp_path) == CONFIG_VARIABLE
+    assert opencode.login({CONFIG_VARIABLE: "{}"}, tmp_path) == str(file)
 
 
 def test_it_says_what_it_is() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.providers.streams import CLOCK, Stream, ids, streams
 
-from shopfloor.adapters.providers.prices import price
-from shopfloor.engine import transcribed
-from shopfloor.ports import AgentExit, Normaliser
+from shopfloor.adapters.providers.usage import price
+from shopfloor.engine import transcribe
+from shopfloor.ports import AgentExit, Normalizer
 
 Fields = dict[str, Any]
 
@@ -63,9 +63,9 @@ SUCCEEDED: dict[str, Callable[[list[Fields]], bool]] = {
 """By provider: whether the records end with its final record, and that is one of success."""
 
 
-def outcome(stream: Stream, fed: Normaliser, rest: bytes, exit_: AgentExit | None) -> Fields:
+def outcome(stream: Stream, fed: Normalizer, rest: bytes, exit_: AgentExit | None) -> Fields:
     """The outcome of a stream whose beginning was fed already."""
-    lines = transcribed(stream.provider, deepcopy(fed), (rest,), prices=price, ended=exit_, clock=lambda: CLOCK)
+    lines = transcribe(stream.provider, deepcopy(fed), (rest,), prices=price, ended=exit_, clock=lambda: CLOCK)
     last = json.loads(list(lines)[-1])
     assert last["type"] == "run.completed"
     return last["payload"]
@@ -74,20 +74,20 @@ def outcome(stream: Stream, fed: Normaliser, rest: bytes, exit_: AgentExit | Non
 @pytest.mark.req("TR-60")
 @pytest.mark.parametrize("stream", streams(), ids=ids)
 def test_an_agent_that_ends_after_any_line_has_succeeded_only_with_its_final_record(stream: Stream) -> None:
-    normaliser, records = stream.normaliser(), list[Fields]()
+    normalizer, records = stream.normalizer(), list[Fields]()
     for line in stream.data.split(b"\n")[:-1]:
         cut = line[: len(line) // 2]
         succeeded = SUCCEEDED[stream.provider](records)
         for exit_ in GOOD_EXITS:
-            assert (outcome(stream, normaliser, cut, exit_)["status"] == "completed") is succeeded, (cut, exit_)
-        normaliser.feed(line + b"\n")
+            assert (outcome(stream, normalizer, cut, exit_)["status"] == "completed") is succeeded, (cut, exit_)
+        normalizer.feed(line + b"\n")
         records.append(json.loads(line))
         succeeded = SUCCEEDED[stream.provider](records)
         for exit_ in GOOD_EXITS:
-            assert (outcome(stream, normaliser, b"", exit_)["status"] == "completed") is succeeded, (line, exit_)
+            assert (outcome(stream, normalizer, b"", exit_)["status"] == "completed") is succeeded, (line, exit_)
         for exit_ in BAD_EXITS:
             for rest in (b"", cut):
-                ended = outcome(stream, normaliser, rest, exit_)
+                ended = outcome(stream, normalizer, rest, exit_)
                 assert ended["status"] in ("failed", "cancelled"), (line, exit_)
                 assert ended["error"]["message"]
                 assert "result" not in ended

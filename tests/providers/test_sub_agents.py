@@ -1,15 +1,15 @@
 """Sub-agents whose beginning and end come in an order that nobody expects: every log stays one that can be verified."""
 
-from shopfloor.engine.agents.transcript import NO_PRICE, Transcriber, Write
+from shopfloor.engine.agents.transcriber import NO_PRICE, PendingEvent, Transcriber
 from shopfloor.log import CallCompleted, CallStarted, RunCompleted, RunStarted, new_run_id
-from shopfloor.ports import Ended, Report, SubAgentEnded, SubAgentStarted
+from shopfloor.ports import AgentReport, SessionEnded, SubAgentEnded, SubAgentStarted
 
 IDS = {name: new_run_id() for name in ("session", "outer", "inner")}
 OUTER = SubAgentStarted(agent="outer", name="reviewer")
 INNER = SubAgentStarted(agent="inner", name="reader", parent="outer")
 
 
-def written(*reports: Report) -> list[Write]:
+def written(*reports: AgentReport) -> list[PendingEvent]:
     transcriber = Transcriber(
         RunStarted(name="agent", kind="agent", attempt=1, host="here"),
         run_id=IDS["session"],
@@ -19,10 +19,10 @@ def written(*reports: Report) -> list[Write]:
         new_id=IDS.__getitem__,
     )
     writes = [write for report in reports for write in transcriber.take(report)]
-    return writes + transcriber.end(Ended(status="completed", is_final=True), None)[0]
+    return writes + transcriber.end(SessionEnded(status="completed", is_final=True), None)[0]
 
 
-def calls(writes: list[Write]) -> list[tuple[str, str, str | None]]:
+def calls(writes: list[PendingEvent]) -> list[tuple[str, str, str | None]]:
     """Where each call began or ended, and whose it was."""
     names = {run_id: name for name, run_id in IDS.items()}
     kinds = (CallStarted, CallCompleted)

@@ -26,7 +26,7 @@ class StockClient:
         """What the caller of `execute` sees."""
         return self._led(slug, {"type": "start", "input": given or {}, **more}, tools or {})
 
-    def go_on(
+    def continue_execution(
         self, slug: str, run_id: str, results: list[Wire], tools: Mapping[str, Handler] | None = None
     ) -> list[Wire]:
         """What the caller of `continue` sees."""

@@ -97,10 +97,10 @@ def test_a_server_that_only_holds_the_storage_is_an_error_of_its_own(env: dict[s
     from shopfloor import Shopfloor
     from shopfloor.errors import ServerRunning
     from shopfloor.record import Storage
-    from shopfloor.wiring import the_one_server
+    from shopfloor.wiring import hold_server_lock
 
     # It has the storage and does not listen yet.
-    with the_one_server(Storage.default()):
+    with hold_server_lock(Storage.default()):
         try:
             Shopfloor()
         except ServerRunning as error:

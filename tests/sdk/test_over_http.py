@@ -22,7 +22,7 @@ import pytest
 from tests.architecture.test_docs import ROOT, blocks
 from tests.cli.conftest import SHOPFLOOR
 from tests.cli.test_server import Server
-from tests.patience import PATIENCE
+from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor import Shopfloor
 from shopfloor.client import Client, ClientToolRequest, Question, WorkerResult
@@ -110,8 +110,8 @@ def up(folder: Path) -> Iterator[Server]:
     ended(server)
 
 
-def becomes(server: Server, run_id: str, wanted: str) -> dict[str, Any]:
-    until = time.monotonic() + PATIENCE
+def wait_for_status(server: Server, run_id: str, wanted: str) -> dict[str, Any]:
+    until = time.monotonic() + TIMEOUT_SECONDS
     while (detail := server.get("/api/agents/workers/detail", worker_id=run_id))["status"] != wanted:
         assert time.monotonic() < until, detail
         time.sleep(0.05)
@@ -120,7 +120,7 @@ def becomes(server: Server, run_id: str, wanted: str) -> dict[str, Any]:
 
 def run(ask: Callable[[Client], Any], link: str) -> Any:
     async def main() -> Any:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             async with Client(link) as client:
                 return await ask(client)
 
@@ -164,7 +164,7 @@ def test_the_command_line_serves_the_runs_that_a_worker_calls(up: Server, folder
         env=settings(folder, SHOPFLOOR_URL=up.login),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -199,7 +199,7 @@ def test_a_client_that_hangs_up_after_a_second_ends_the_run_before_it_writes(up:
         lines = answer.iter_lines()
         [run_id] = re.findall(r'"executionId":"([^"]+)"', next(line for line in lines if "executionId" in line))
         time.sleep(1)
-    detail = becomes(up, run_id, "cancelled")
+    detail = wait_for_status(up, run_id, "cancelled")
     assert detail["error"]["message"] == "its client has gone"
     time.sleep(2.5)
     assert not file.exists()
@@ -284,7 +284,7 @@ def test_the_time_for_a_client_tool_goes_on_while_the_server_is_down(folder: Pat
         ended(first)
     second = started(folder, **{**more, "SHOPFLOOR_CLIENT_WAIT": "1000"})
     try:
-        detail = becomes(second, run_id, "cancelled")
+        detail = wait_for_status(second, run_id, "cancelled")
     finally:
         ended(second)
     assert detail["error"]["message"].startswith("its client did not continue it: 'look-up' waited until ")
@@ -315,7 +315,7 @@ def test_the_programs_of_the_page_run(up: Server, folder: Path, program: Any) ->
         env=settings(folder, SHOPFLOOR_URL=up.login),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

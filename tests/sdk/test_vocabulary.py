@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.providers.streams import PROGRAMS, Stream, ids, streams
-from tests.providers.test_http_normalisers import BODIES, body
-from tests.providers.test_http_normalisers import normaliser as http_normaliser
-from tests.samples import GOLDEN, PAYLOADS, line_of
+from tests.providers.test_http_normalizers import BODIES, body
+from tests.providers.test_http_normalizers import normalizer as http_normaliser
+from tests.sample_events import GOLDEN, PAYLOADS, line_of
 from tests.sdk.rules import checked, folded, inputs_of
 from tests.sdk.vocabulary import ERROR_TYPES, EVENTS, VOCABULARY, event_faults, http_message, shape_faults
 
-from shopfloor.errors import ShopfloorError, every_error
+from shopfloor.errors import ShopfloorError, all_error_types
 from shopfloor.log import (
     AssistantMessage,
     Awaits,
@@ -34,8 +34,8 @@ from shopfloor.log import (
     decode,
     encode,
 )
-from shopfloor.ports import AgentExit, Normaliser, Told, Typed
-from shopfloor.views import StreamEvent, decode_event, encode_event, error_event, event_of, finish
+from shopfloor.ports import AgentExit, MessageDelta, Normalizer, TranscriptItem
+from shopfloor.views import StreamEvent, decode_event, encode_event, error_event, finish, to_error_event
 
 CLASSES: tuple[type[msgspec.Struct], ...] = get_args(StreamEvent)
 
@@ -132,9 +132,9 @@ def test_every_finish_has_a_reason_that_the_client_knows_and_ours_beside_it(reas
 
 
 @pytest.mark.req("SDK-43")
-@pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.code)
+@pytest.mark.parametrize("kind", all_error_types(), ids=lambda kind: kind.code)
 def test_every_error_has_a_type_that_the_client_knows_and_our_code_beside_it(kind: type[ShopfloorError]) -> None:
-    told = sent(event_of(kind("what happened", hint="what to do")))
+    told = sent(to_error_event(kind("what happened", hint="what to do")))
     assert event_faults(told) == []
     assert (told["code"], told["message"], told["hint"]) == (kind.code, "what happened", "what to do")
     if kind.code in ERROR_TYPES:
@@ -199,13 +199,13 @@ def test_every_kept_transcript_is_told_by_the_rules(folder: str) -> None:
 # Every provider, live
 
 
-def live(normaliser: Normaliser, data: bytes, ended: AgentExit | None) -> list[Event | Delta]:
+def live(normalizer: Normalizer, data: bytes, ended: AgentExit | None) -> list[Event | Delta]:
     """What an engine writes and passes on of what a program prints: its own messages, calls and results."""
     ones: list[Event | Delta] = []
     typed: dict[tuple[str, int], int] = {}
     seq = 0
-    for report in [*normaliser.feed(data), *normaliser.finish(ended)]:
-        if isinstance(report, Typed) and report.agent == "":
+    for report in [*normalizer.feed(data), *normalizer.finish(ended)]:
+        if isinstance(report, MessageDelta) and report.agent == "":
             key = (report.message_id, report.block)
             offset = typed.get(key, 0)
             typed[key] = offset + len(report.text)
@@ -222,7 +222,7 @@ def live(normaliser: Normaliser, data: bytes, ended: AgentExit | None) -> list[E
                     tool_id=report.tool_id,
                 )
             )
-        elif isinstance(report, Told) and report.agent == "":
+        elif isinstance(report, TranscriptItem) and report.agent == "":
             seq += 1
             ones.append(event(seq, report.payload))
     return ones
@@ -252,7 +252,7 @@ def check_live(ones: list[Event | Delta]) -> None:
 @pytest.mark.req("SDK-44", "SDK-45")
 @pytest.mark.parametrize("stream", streams(), ids=ids)
 def test_what_agents_print_is_told_live_by_the_rules(stream: Stream) -> None:
-    check_live(live(stream.normaliser(), stream.data, stream.ended))
+    check_live(live(stream.normalizer(), stream.data, stream.ended))
 
 
 @pytest.mark.req("SDK-44", "SDK-45")
@@ -267,7 +267,7 @@ def test_some_of_these_type_the_inputs_of_calls() -> None:
         stream.provider
         for stream in streams()
         if any(
-            isinstance(one, Delta) and one.kind == "tool_input" for one in live(stream.normaliser(), stream.data, None)
+            isinstance(one, Delta) and one.kind == "tool_input" for one in live(stream.normalizer(), stream.data, None)
         )
     }
     assert typing >= {"claude-code", "copilot"}

@@ -16,10 +16,10 @@ import pytest
 from tests.cli.conftest import SHOPFLOOR
 from tests.model_server.script import Failure, Text, Thinking, ToolUse, Turn
 from tests.model_server.server import ModelServer
-from tests.patience import PATIENCE
 from tests.sdk.rules import checked
 from tests.sdk.stock_client import StockClient, Wire
 from tests.sdk.vocabulary import VOCABULARY
+from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.log import decode
 from shopfloor.record import Storage
@@ -126,7 +126,7 @@ def up(tmp_path_factory: pytest.TempPathFactory, model_server_thread: ModelServe
         yield storage
     finally:
         server.terminate()
-        server.communicate(timeout=PATIENCE)
+        server.communicate(timeout=TIMEOUT_SECONDS)
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def test_a_result_is_told_once_whoever_executes_the_call(stock: StockClient, up:
     run_id = request["executionId"]
     (call,) = request["toolCalls"]
     result = {"toolCallId": call["toolCallId"], "toolName": "look-up", "result": "stone"}
-    rest = stock.go_on("looks-up", run_id, [result], {"look-up": lambda _: "cheese"})
+    rest = stock.continue_execution("looks-up", run_id, [result], {"look-up": lambda _: "cheese"})
     told = [event["output"] for event in only(checked([*first, *rest]), "tool-output-available")]
     assert told == ["stone", "cheese"]
     assert len(only(replayed(up, run_id), "tool-output-available")) == 2
@@ -279,7 +279,7 @@ def test_results_of_handlers_and_of_the_client_are_each_told_once(stock: StockCl
     request = first[-2]
     (call,) = request["toolCalls"]
     results = [*request["serverToolResults"], {"toolCallId": call["toolCallId"], "result": "page"}]
-    rest = stock.go_on("both", request["executionId"], results)
+    rest = stock.continue_execution("both", request["executionId"], results)
     told = [event["output"] for event in only(checked([*first, *rest]), "tool-output-available")]
     assert told == ["bright", "page"]
     assert rest[-1]["finishReason"] == "stop"
@@ -316,7 +316,7 @@ def test_a_result_is_taken_with_whatever_an_sdk_sends(
 ) -> None:
     request = stock.execute("looks-up")[-2]
     (call,) = request["toolCalls"]
-    rest = stock.go_on("looks-up", request["executionId"], [{"toolCallId": call["toolCallId"], **more}])
+    rest = stock.continue_execution("looks-up", request["executionId"], [{"toolCallId": call["toolCallId"], **more}])
     told = next(event for event in rest if event["type"].startswith("tool-output"))
     assert (told.get("output"), told.get("error")) == (output, error)
 
@@ -359,13 +359,13 @@ def test_a_question_ends_the_stream_with_a_reason_that_is_taken(stock: StockClie
     noted, asked = ours(events, "question")
     assert (noted["question"], asked["question"], asked["options"]) == ("Is this noted?", "Which one?", ["a", "b"])
     run_id = events[0]["executionId"]
-    rest = checked(stock.go_on("asks", run_id, [{"toolCallId": asked["callId"], "result": "b"}]))
+    rest = checked(stock.continue_execution("asks", run_id, [{"toolCallId": asked["callId"], "result": "b"}]))
     assert only(rest, "worker-result")[0]["output"] == "b"
 
 
 def test_a_run_that_is_cancelled_ends_with_a_reason_that_is_taken(stock: StockClient, http: httpx.Client) -> None:
     def cancel() -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             found = http.get("/api/agents/workers", params={"agent_id": "sleeps", "status": "running"}).json()[
                 "workers"

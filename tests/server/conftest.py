@@ -7,35 +7,35 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.server.runs import Runs, record_runs
-from tests.server.shop import Shop, opened
+from tests.server.recorded_runs import RecordedRuns, record_runs
+from tests.server.server import RunningServer, open_server
 
 from shopfloor.record import Storage
 
 
 @pytest.fixture(scope="session")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shop, Runs]]:
+def recorded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, RecordedRuns]]:
     """A server over runs of every kind, which no test changes."""
-    storage = Storage(tmp_path_factory.mktemp("kept") / "storage")
+    storage = Storage(tmp_path_factory.mktemp("recorded_server") / "storage")
     runs = record_runs(storage)
-    with opened(storage) as shop:
-        yield shop, runs
+    with open_server(storage) as server:
+        yield server, runs
     runs.close()
 
 
 @pytest.fixture
-def shop(kept: tuple[Shop, Runs]) -> Shop:
-    return kept[0]
+def server(recorded_server: tuple[RunningServer, RecordedRuns]) -> RunningServer:
+    return recorded_server[0]
 
 
 @pytest.fixture
-def runs(kept: tuple[Shop, Runs]) -> Runs:
-    return kept[1]
+def runs(recorded_server: tuple[RunningServer, RecordedRuns]) -> RecordedRuns:
+    return recorded_server[1]
 
 
 @pytest.fixture
-def client(shop: Shop) -> Iterator[httpx.Client]:
-    with shop.client() as client:
+def client(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
         yield client
 
 

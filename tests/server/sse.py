@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 
-class Received(msgspec.Struct, frozen=True):
+class SseEvent(msgspec.Struct, frozen=True):
     event: str
     data: str
     id: str | None = None
@@ -23,7 +23,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def listening(client: httpx.Client, address: str, **settings: Any) -> Iterator[Iterator[Received | str]]:
+def open_stream(client: httpx.Client, address: str, **settings: Any) -> Iterator[Iterator[SseEvent | str]]:
     """The events of a stream, and its comments as text. Leaving it cuts the connection."""
     with client.stream("GET", address, **settings) as got:
         assert got.status_code == 200, got.read()
@@ -33,7 +33,7 @@ def listening(client: httpx.Client, address: str, **settings: Any) -> Iterator[I
         yield _events(got.iter_lines())
 
 
-def _events(lines: Iterator[str]) -> Iterator[Received | str]:
+def _events(lines: Iterator[str]) -> Iterator[SseEvent | str]:
     fields: dict[str, str] = {}
     for line in lines:
         if line.startswith(":"):
@@ -42,11 +42,11 @@ def _events(lines: Iterator[str]) -> Iterator[Received | str]:
             name, _, value = line.partition(": ")
             fields[name] = value
         elif fields:
-            yield Received(fields.get("event", "message"), fields["data"], fields.get("id"))
+            yield SseEvent(fields.get("event", "message"), fields["data"], fields.get("id"))
             fields = {}
 
 
-def events(client: httpx.Client, address: str, most: int | None = None, **settings: Any) -> list[Received]:
+def events(client: httpx.Client, address: str, most: int | None = None, **settings: Any) -> list[SseEvent]:
     """The first `most` events of a stream, or all to its end."""
-    with listening(client, address, **settings) as received:
-        return list(islice((one for one in received if isinstance(one, Received)), most))
+    with open_stream(client, address, **settings) as received:
+        return list(islice((one for one in received if isinstance(one, SseEvent)), most))

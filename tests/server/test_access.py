@@ -45,7 +45,7 @@ async def test_the_first_use_makes_an_admin_token(tokens: MemoryTokens) -> None:
     token = await AccessControl(tokens).admin_token()
     assert len(token) >= 43
     assert await AccessControl(tokens).admin_token() == token
-    assert await AccessControl(tokens).role_of(token) == "admin"
+    assert await AccessControl(tokens).find_token_role(token) == "admin"
 
 
 async def test_many_that_start_at_once_agree_on_one_token(tmp_path: Path) -> None:
@@ -61,16 +61,16 @@ async def test_many_that_start_at_once_agree_on_one_token(tmp_path: Path) -> Non
 
 
 async def test_nothing_is_made_by_asking(tokens: MemoryTokens) -> None:
-    assert await AccessControl(tokens).role_of("x") is None
+    assert await AccessControl(tokens).find_token_role("x") is None
     assert await tokens.read() == Access()
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator", "admin", "host"])
 async def test_an_issued_token_has_its_role_at_once_and_is_not_kept_itself(tokens: MemoryTokens, role: Role) -> None:
     other = AccessControl(tokens)
-    assert await other.role_of("x") is None
-    token = await AccessControl(tokens).issue(role)
-    assert await other.role_of(token) == role
+    assert await other.find_token_role("x") is None
+    token = await AccessControl(tokens).issue_token(role)
+    assert await other.find_token_role(token) == role
     assert token not in str(await tokens.read())
 
 
@@ -80,21 +80,21 @@ async def test_the_environment_gives_the_token_and_nothing_is_stored(
     monkeypatch.setenv("SHOPFLOOR_TOKEN", "from outside, with care")
     access = AccessControl(tokens)
     assert await access.admin_token() == "from outside, with care"
-    assert await access.role_of("from outside, with care") == "admin"
+    assert await access.find_token_role("from outside, with care") == "admin"
     assert await tokens.read() == Access()
 
 
 async def test_an_empty_environment_gives_nothing(tokens: MemoryTokens, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOPFLOOR_TOKEN", "")
     access = AccessControl(tokens)
-    assert await access.role_of("") is None
+    assert await access.find_token_role("") is None
     assert await access.admin_token()
 
 
 async def test_what_is_kept_is_what_is_needed(tokens: MemoryTokens) -> None:
     access = AccessControl(tokens)
     token = await access.admin_token()
-    await access.issue("viewer")
+    await access.issue_token("viewer")
     admin, viewer = (await tokens.read()).tokens
     assert (admin.token, admin.made_at, admin.name) == (token, None, None)
     assert (viewer.token, viewer.made_at is None, viewer.name) == (None, False, None)
@@ -132,9 +132,9 @@ async def test_requests_that_come_at_once_renew_a_session_once(monkeypatch: pyte
     secret = await access.log_in_by_code(await access.make_login_code()) or ""
     moment += SESSION_RENEW_SECONDS + 1
     tokens.stored = 0
-    assert [await access.renew(secret) for _ in range(5)] == [True] * 5
+    assert [await access.renew_session(secret) for _ in range(5)] == [True] * 5
     assert tokens.stored == 1
-    caller = await access.caller_of_session(secret)
+    caller = await access.authenticate_session(secret)
     assert caller is not None
     assert not caller.expires_soon
 
@@ -155,7 +155,7 @@ async def test_a_session_that_cannot_be_renewed_lasts_as_before(monkeypatch: pyt
     secret = await access.log_in_by_code(await access.make_login_code()) or ""
     tokens.is_full = True
     moment += SESSION_RENEW_SECONDS + 1
-    assert not await access.renew(secret)
-    caller = await access.caller_of_session(secret)
+    assert not await access.renew_session(secret)
+    caller = await access.authenticate_session(secret)
     assert caller is not None
     assert caller.expires_soon

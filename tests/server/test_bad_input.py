@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.samples import RUN_ID
-from tests.server.runs import Runs, begun, ended, record
-from tests.server.shop import opened
+from tests.sample_events import RUN_ID
+from tests.server.recorded_runs import RecordedRuns, record, run_completed, run_started
+from tests.server.server import open_server
 
 from shopfloor.adapters.memory import MemoryStore
 from shopfloor.limits import REQUEST_BYTES
@@ -119,7 +119,7 @@ def test_another_method_is_said_to_be_one(client: httpx.Client, method: str, add
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "1.5", "²", str(2**53), "9" * 5000])
-def test_a_stream_goes_on_only_from_an_id_of_an_event(client: httpx.Client, runs: Runs, last: str) -> None:
+def test_a_stream_goes_on_only_from_an_id_of_an_event(client: httpx.Client, runs: RecordedRuns, last: str) -> None:
     headers = {b"Last-Event-ID": last.encode("latin-1")}
     assert (
         "Last-Event-ID"
@@ -173,11 +173,11 @@ def test_a_body_that_is_too_large_is_refused(client: httpx.Client, announced: bo
 
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_body_that_just_fits_is_read(own_storage: Storage, announced: bool) -> None:
-    run_id = record(own_storage, begun(), ended())
+    run_id = record(own_storage, run_started(), run_completed())
     text = b'{"pinned": true}'
     filling = b" " * (REQUEST_BYTES - len(text))
     content = text + filling if announced else iter((text, filling))
-    with opened(own_storage) as shop, shop.client() as client:
+    with open_server(own_storage) as server, server.client() as client:
         got = client.post(f"/api/runs/{run_id}/pin", content=content, headers={"Content-Type": "application/json"})
         assert got.status_code == 200
 
@@ -195,7 +195,7 @@ class BrokenStore(MemoryStore):
 def test_a_defect_of_ours_is_said_without_its_inside_and_logged(
     own_storage: Storage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with opened(own_storage, store=BrokenStore()) as shop, shop.client() as client:
+    with open_server(own_storage, store=BrokenStore()) as server, server.client() as client:
         with caplog.at_level(logging.ERROR):
             got = client.get("/api/channels")
         problem(got, 500, "unexpected")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from tests.server.runs import Runs
+from tests.server.recorded_runs import RecordedRuns
 
 LIST = "/api/agents/workers?limit=50"
 
@@ -24,7 +24,7 @@ def test_an_error_is_readable_compressed_or_not(client: httpx.Client) -> None:
     assert (got.status_code, got.json()["error"]["code"]) == (400, "invalid_parameter")
 
 
-def test_a_log_as_a_file_has_its_size_and_its_bytes(client: httpx.Client, runs: Runs) -> None:
+def test_a_log_as_a_file_has_its_size_and_its_bytes(client: httpx.Client, runs: RecordedRuns) -> None:
     address = f"/api/runs/{runs.done}/log.jsonl"
     got = client.get(address, headers={"Accept-Encoding": "gzip"})
     assert "content-encoding" not in got.headers
@@ -32,7 +32,7 @@ def test_a_log_as_a_file_has_its_size_and_its_bytes(client: httpx.Client, runs: 
 
 
 @pytest.mark.parametrize("address", ["/api/runs/{}/stream", "/api/stream?runs={}:0"])
-def test_a_stream_is_not_held_back_to_be_compressed(client: httpx.Client, runs: Runs, address: str) -> None:
+def test_a_stream_is_not_held_back_to_be_compressed(client: httpx.Client, runs: RecordedRuns, address: str) -> None:
     with client.stream("GET", address.format(runs.done), headers={"Accept-Encoding": "gzip"}) as got:
         assert got.status_code == 200
         assert "content-encoding" not in got.headers

@@ -10,36 +10,36 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE
-from tests.server.runs import assistant, begun, ended, record
-from tests.server.shop import Shop, opened
+from tests.server.recorded_runs import assistant, record, run_completed, run_started
+from tests.server.server import RunningServer, open_server
+from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.record import Storage
-from shopfloor.server import ServingLimits
+from shopfloor.server import ConnectionLimits
 from shopfloor.server.connections import Connections, peer_name
-from shopfloor.server.limits import HEADERS_BYTES, HEADERS_MOST, REQUEST_LINE_BYTES
+from shopfloor.server.limits import HEADERS_BYTES, HEADERS_MAX, REQUEST_LINE_BYTES
 
-LIMITS = ServingLimits(connections=6, header_seconds=1.5, body_seconds=1.5, idle_seconds=1.5, stalled_seconds=2)
+LIMITS = ConnectionLimits(connections=6, header_seconds=1.5, body_seconds=1.5, idle_seconds=1.5, stalled_seconds=2)
 
 
 @pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server that has six connections and little time."""
     storage = Storage(tmp_path_factory.mktemp("hasty") / "storage")
-    record(storage, begun(), ended())
-    with opened(storage, limits=LIMITS) as shop:
-        yield shop
+    record(storage, run_started(), run_completed())
+    with open_server(storage, limits=LIMITS) as server:
+        yield server
 
 
 class Peer:
     """A client that sends what it likes."""
 
-    def __init__(self, shop: Shop) -> None:
-        host, _, port = shop.host.partition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=PATIENCE)
+    def __init__(self, server: RunningServer) -> None:
+        host, _, port = server.host.partition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS)
         self.head = b"Host: %b\r\nAuthorization: Bearer %b\r\n" % (
-            shop.host.encode(),
-            shop.tokens.admin_token().encode(),
+            server.host.encode(),
+            server.tokens.admin_token().encode(),
         )
 
     def send(self, data: bytes) -> bool:
@@ -68,7 +68,7 @@ class Peer:
 
     def read(self) -> bytes:
         """All until the server closes."""
-        self.socket.settimeout(PATIENCE)
+        self.socket.settimeout(TIMEOUT_SECONDS)
         data = bytearray()
         while True:
             try:
@@ -85,7 +85,7 @@ class Peer:
 
 
 @pytest.fixture
-def peer(hasty: Shop) -> Iterator[Peer]:
+def peer(hasty: RunningServer) -> Iterator[Peer]:
     with closing(Peer(hasty)) as one:
         yield one
 
@@ -110,7 +110,7 @@ def test_an_address_that_is_too_long_is_refused(peer: Peer) -> None:
 @pytest.mark.req("SF-13")
 @pytest.mark.parametrize(
     "headers",
-    [b"x: y\r\n" * (HEADERS_MOST + 1), b"x: " + b"y" * HEADERS_BYTES + b"\r\n"],
+    [b"x: y\r\n" * (HEADERS_MAX + 1), b"x: " + b"y" * HEADERS_BYTES + b"\r\n"],
     ids=["many", "large"],
 )
 def test_headers_that_are_too_large_are_refused(peer: Peer, headers: bytes) -> None:
@@ -129,14 +129,14 @@ def test_a_head_without_an_end_is_cut_off(peer: Peer, piece: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begun", "piece"),
+    ("run_started", "piece"),
     [(b"1;", b"x"), (b"0\r\n", b"x: y\r\n"), (b"0\r\nx: ", b"y")],
     ids=["chunk extension", "trailers", "one trailer"],
 )
-def test_a_body_that_is_all_frame_is_cut_off(peer: Peer, begun: bytes, piece: bytes) -> None:
+def test_a_body_that_is_all_frame_is_cut_off(peer: Peer, run_started: bytes, piece: bytes) -> None:
     """Chunked bodies have extensions and trailers, which no limit of the body counts."""
     # The answer to a request without a token does not wait for the body.
-    peer.send(b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + begun)
+    peer.send(b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + run_started)
     pieces = piece * (16 * 1024 // len(piece))
     sent = 0
     while peer.send(pieces):
@@ -144,7 +144,7 @@ def test_a_body_that_is_all_frame_is_cut_off(peer: Peer, begun: bytes, piece: by
         assert sent < 5_000_000, "the server takes a frame without an end"
 
 
-def test_a_body_in_small_chunks_is_taken(hasty: Shop, peer: Peer) -> None:
+def test_a_body_in_small_chunks_is_taken(hasty: RunningServer, peer: Peer) -> None:
     run_id = next(iter(hasty.storage.run_ids()))
     body = b"".join(b"1\r\n%c\r\n" % byte for byte in b'{"pinned": false}' + b" " * 50_000)
     head = b"POST /api/runs/%b/pin HTTP/1.1\r\n%bContent-Type: application/json\r\n" % (run_id.encode(), peer.head)
@@ -152,7 +152,7 @@ def test_a_body_in_small_chunks_is_taken(hasty: Shop, peer: Peer) -> None:
     assert peer.read().startswith(b"HTTP/1.1 200 ")
 
 
-def test_requests_that_are_sent_without_reading_answers_do_not_pile_up(hasty: Shop, peer: Peer) -> None:
+def test_requests_that_are_sent_without_reading_answers_do_not_pile_up(hasty: RunningServer, peer: Peer) -> None:
     one = b"GET /login HTTP/1.1\r\nHost: x\r\n\r\n"
     sent = 0
     while peer.send(one * 1000):
@@ -160,9 +160,9 @@ def test_requests_that_are_sent_without_reading_answers_do_not_pile_up(hasty: Sh
         assert sent < 200_000, "the server keeps any number of requests of one connection"
 
 
-def test_headers_up_to_the_limit_are_taken(hasty: Shop) -> None:
+def test_headers_up_to_the_limit_are_taken(hasty: RunningServer) -> None:
     with hasty.client() as client:
-        many = {f"x-{number}": "y" for number in range(HEADERS_MOST - 10)}
+        many = {f"x-{number}": "y" for number in range(HEADERS_MAX - 10)}
         assert client.get("/api/health", headers=many).status_code == 200
         assert client.get("/api/health", headers={"x": "y" * (HEADERS_BYTES - 1000)}).status_code == 200
 
@@ -176,10 +176,10 @@ def test_what_is_not_http_is_refused_as_json(peer: Peer) -> None:
 
 
 @pytest.mark.req("SF-14")
-@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["request line", "headers"])
-def test_a_head_that_drips_is_cut_off(peer: Peer, begun: bytes) -> None:
-    peer.send(begun)
-    problem(peer.drip(b"GET /" + b"x" * 1000 if not begun else b"x: " + b"y" * 1000), 408, "request_timeout")
+@pytest.mark.parametrize("run_started", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["request line", "headers"])
+def test_a_head_that_drips_is_cut_off(peer: Peer, run_started: bytes) -> None:
+    peer.send(run_started)
+    problem(peer.drip(b"GET /" + b"x" * 1000 if not run_started else b"x: " + b"y" * 1000), 408, "request_timeout")
 
 
 def test_a_connection_that_says_nothing_is_closed(peer: Peer) -> None:
@@ -187,7 +187,7 @@ def test_a_connection_that_says_nothing_is_closed(peer: Peer) -> None:
 
 
 @pytest.mark.req("SF-14")
-def test_a_body_that_drips_is_cut_off_and_not_acted_upon(hasty: Shop, peer: Peer) -> None:
+def test_a_body_that_drips_is_cut_off_and_not_acted_upon(hasty: RunningServer, peer: Peer) -> None:
     run_id = next(iter(hasty.storage.run_ids()))
     peer.send(b"POST /api/runs/%b/pin HTTP/1.1\r\n%b" % (run_id.encode(), peer.head))
     # The JSON is whole; what is missing is white space.
@@ -197,9 +197,9 @@ def test_a_body_that_drips_is_cut_off_and_not_acted_upon(hasty: Shop, peer: Peer
         assert client.get("/api/agents/workers").json()["workers"][0]["pinned"] is False
 
 
-def test_without_a_token_a_body_is_not_waited_for(hasty: Shop, peer: Peer) -> None:
+def test_without_a_token_a_body_is_not_waited_for(hasty: RunningServer, peer: Peer) -> None:
     peer.send(b"POST /api/runs HTTP/1.1\r\nHost: %b\r\nContent-Length: 1000\r\n\r\n{" % hasty.host.encode())
-    peer.socket.settimeout(PATIENCE)
+    peer.socket.settimeout(TIMEOUT_SECONDS)
     assert peer.socket.recv(65536).startswith(b"HTTP/1.1 401 ")
     peer.drip(b" " * 900)
     assert peer.read() == b""
@@ -228,8 +228,8 @@ def test_requests_one_after_the_other_and_at_once_are_answered_in_order(peer: Pe
 @pytest.mark.req("SF-14")
 def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
     storage = Storage(tmp_path / "storage")
-    run_id = record(storage, begun(), assistant("x" * 8_000_000), ended())
-    with opened(storage, limits=LIMITS) as shop, closing(Peer(shop)) as peer:
+    run_id = record(storage, run_started(), assistant("x" * 8_000_000), run_completed())
+    with open_server(storage, limits=LIMITS) as server, closing(Peer(server)) as peer:
         peer.send(b"GET /api/runs/%b/log.jsonl HTTP/1.1\r\n%b\r\n" % (run_id.encode(), peer.head))
         time.sleep(LIMITS.stalled_seconds * 2)
         assert len(peer.read()) < 8_000_000
@@ -239,7 +239,7 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("SF-15")
-def test_clients_without_a_request_keep_nobody_out(hasty: Shop) -> None:
+def test_clients_without_a_request_keep_nobody_out(hasty: RunningServer) -> None:
     held = [Peer(hasty) for _ in range(30)]
     for one in held:
         one.send(b"GET / HTTP/1.1\r\nHost:")
@@ -250,16 +250,16 @@ def test_clients_without_a_request_keep_nobody_out(hasty: Shop) -> None:
 
 
 @pytest.mark.req("SF-15")
-def test_when_every_connection_is_answered_a_further_one_is_refused(hasty: Shop) -> None:
+def test_when_every_connection_is_answered_a_further_one_is_refused(hasty: RunningServer) -> None:
     held = [Peer(hasty) for _ in range(LIMITS.connections)]
     for one in held:
         one.send(b"GET /api/stream HTTP/1.1\r\n%b\r\n" % one.head)
-        one.socket.settimeout(PATIENCE)
+        one.socket.settimeout(TIMEOUT_SECONDS)
         assert one.socket.recv(4096).startswith(b"HTTP/1.1 200 ")
     with closing(Peer(hasty)) as further:
         problem(further.read(), 503, "too_many_connections")
     held.pop().close()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     with hasty.client() as client:
         while (got := client.get("/api/health")).status_code == 503 and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -289,16 +289,16 @@ def test_one_machine_has_its_share_and_this_machine_all() -> None:
     theirs = [Counted(connections) for _ in range(4)]
     for one in theirs[:3]:
         assert connections.admit(one, "203.0.113.7")
-        connections.work(one)
+        connections.mark_busy(one)
     assert not connections.admit(theirs[3], "203.0.113.7")
-    connections.wait(theirs[1])
+    connections.mark_idle(theirs[1])
     assert connections.admit(theirs[3], "203.0.113.7")
     assert [one.is_evicted for one in theirs] == [False, True, False, False]
     ours = [Counted(connections) for _ in range(7)]
     for one in ours:
         assert connections.admit(one, "127.0.0.1")
-        connections.work(one)
-    connections.work(theirs[3])
+        connections.mark_busy(one)
+    connections.mark_busy(theirs[3])
     assert not connections.admit(Counted(connections), "127.0.0.1")
     for one in (*theirs, *ours):
         connections.remove(one)

@@ -5,10 +5,10 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.samples import RUN_ID
+from tests.sample_events import RUN_ID
 from tests.sdk.vocabulary import http_error_type, http_message
-from tests.server.shop import Shop
-from tests.server.working import executed, go_on, start, working, written
+from tests.server.engine_server import continue_request, engine_server, execute, start, write_workers
+from tests.server.server import RunningServer
 
 from shopfloor.limits import REQUEST_BYTES
 from shopfloor.record import Storage
@@ -16,14 +16,14 @@ from shopfloor.server.limits import BODY_DEPTH
 
 
 @pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("busy")
-    with working(Storage(folder / "storage"), written(folder / "workers")) as shop:
-        yield shop
+    with engine_server(Storage(folder / "storage"), write_workers(folder / "workers")) as server:
+        yield server
 
 
 @pytest.fixture
-def client(busy: Shop) -> Iterator[httpx.Client]:
+def client(busy: RunningServer) -> Iterator[httpx.Client]:
     with busy.client() as client:
         yield client
 
@@ -129,9 +129,9 @@ def test_a_worker_that_cannot_be_run_is_refused_with_what_is_wrong_with_it(clien
 
 @pytest.mark.req("SDK-41")
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
-def test_who_has_no_token_is_refused(busy: Shop, headers: dict[str, str]) -> None:
-    with busy.stranger(headers=headers) as stranger:
-        refused(stranger.post("/api/agents/echo/execute", json=start({"TEXT": "x"})), 401, "unauthorized")
+def test_who_has_no_token_is_refused(busy: RunningServer, headers: dict[str, str]) -> None:
+    with busy.anonymous_client(headers=headers) as anonymous_client:
+        refused(anonymous_client.post("/api/agents/echo/execute", json=start({"TEXT": "x"})), 401, "unauthorized")
     assert http_error_type(401) == "authentication_error"
 
 
@@ -140,19 +140,19 @@ def test_a_name_of_the_server_that_is_not_known_is_refused(client: httpx.Client)
     refused(got, 403, "forbidden")
 
 
-def test_a_server_that_makes_no_runs_refuses(client: httpx.Client, shop: Shop) -> None:
-    with shop.client() as reader:
+def test_a_server_that_makes_no_runs_refuses(client: httpx.Client, server: RunningServer) -> None:
+    with server.client() as reader:
         refused(reader.post("/api/agents/echo/execute", json=start()), 403, "forbidden")
 
 
 @pytest.mark.req("SDK-41")
 def test_the_same_key_for_something_else_is_a_conflict(client: httpx.Client) -> None:
-    executed(client, "asker", start(idempotencyKey="taken"))
+    execute(client, "asker", start(idempotencyKey="taken"))
     got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x"}, idempotencyKey="taken"))
     refused(got, 409, "conflict")
 
 
-def test_a_viewer_may_not_execute(busy: Shop) -> None:
+def test_a_viewer_may_not_execute(busy: RunningServer) -> None:
     with busy.client("viewer") as viewer:
         refused(viewer.post("/api/agents/echo/execute", json=start({"TEXT": "x"})), 403, "forbidden")
 
@@ -161,29 +161,29 @@ def test_a_viewer_may_not_execute(busy: Shop) -> None:
 
 
 @pytest.fixture(scope="module")
-def waiting(busy: Shop) -> tuple[str, str]:
+def waiting(busy: RunningServer) -> tuple[str, str]:
     """A run that waits, and the call it waits for."""
     with busy.client() as client:
-        told = executed(client, "asker", start())
+        told = execute(client, "asker", start())
     return told[0].data["executionId"], told[-2].data["toolCalls"][0]["toolCallId"]
 
 
 def test_going_on_with_a_run_that_is_not_there_is_not_found(client: httpx.Client) -> None:
-    got = client.post("/api/agents/asker/execute", json=go_on(RUN_ID, {"toolCallId": "c", "result": 1}))
+    got = client.post("/api/agents/asker/execute", json=continue_request(RUN_ID, {"toolCallId": "c", "result": 1}))
     refused(got, 404, "run_not_found")
 
 
 def test_going_on_with_a_run_of_another_worker_is_not_found(client: httpx.Client, waiting: tuple[str, str]) -> None:
     run_id, call = waiting
-    got = client.post("/api/agents/echo/execute", json=go_on(run_id, {"toolCallId": call, "result": 1}))
+    got = client.post("/api/agents/echo/execute", json=continue_request(run_id, {"toolCallId": call, "result": 1}))
     assert "echo" in refused(got, 404, "run_not_found")["error"]
-    got = client.post("/api/agents/echo/execute", json=go_on("x", {"toolCallId": call, "result": 1}))
+    got = client.post("/api/agents/echo/execute", json=continue_request("x", {"toolCallId": call, "result": 1}))
     assert "'x'" in refused(got, 404, "run_not_found")["error"]
 
 
 def test_a_result_for_a_call_that_nobody_made_is_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:
     run_id, call = waiting
-    got = client.post("/api/agents/asker/execute", json=go_on(run_id, {"toolCallId": "other", "result": 1}))
+    got = client.post("/api/agents/asker/execute", json=continue_request(run_id, {"toolCallId": "other", "result": 1}))
     assert call in refused(got, 409, "unknown_call")["hint"]
 
 
@@ -195,11 +195,11 @@ def test_a_result_that_cannot_be_meant_is_refused(
     client: httpx.Client, waiting: tuple[str, str], more: dict[str, Any], code: str
 ) -> None:
     run_id, call = waiting
-    got = client.post("/api/agents/asker/execute", json=go_on(run_id, {"toolCallId": call, **more}))
+    got = client.post("/api/agents/asker/execute", json=continue_request(run_id, {"toolCallId": call, **more}))
     refused(got, 400, code)
 
 
 def test_two_results_for_one_call_are_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:
     run_id, call = waiting
     one = {"toolCallId": call, "result": 1}
-    refused(client.post("/api/agents/asker/execute", json=go_on(run_id, one, one)), 400, "validation_error")
+    refused(client.post("/api/agents/asker/execute", json=continue_request(run_id, one, one)), 400, "validation_error")

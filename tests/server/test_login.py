@@ -12,23 +12,22 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.shop import Shop, opened
+from tests.server.server import RunningServer, open_server
 
 from shopfloor.adapters.local import LocalAudit
 from shopfloor.adapters.memory import MemoryTokens
 from shopfloor.errors import ConflictError, NotFoundError, TooManyLogins, UsageError
 from shopfloor.record import Storage
 from shopfloor.server import AccessControl
-from shopfloor.server.auth import LOGIN, LOGOUT
+from shopfloor.server.auth import LOGIN_PATH, LOGOUT_PATH, LoginLimiter
 from shopfloor.server.limits import (
     FAILED_LOGIN_SECONDS,
     FAILED_LOGINS,
     LOGIN_CODE_SECONDS,
     SESSION_RENEW_SECONDS,
     SESSION_SECONDS,
-    SESSIONS_MOST,
+    SESSIONS_MAX,
 )
-from shopfloor.server.login_limiter import LoginLimiter
 
 pytestmark = pytest.mark.anyio
 
@@ -39,23 +38,23 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     storage = Storage(tmp_path_factory.mktemp("guarded") / "storage")
-    with opened(storage, audit=LocalAudit(storage.audit)) as shop:
-        yield shop
+    with open_server(storage, audit=LocalAudit(storage.audit)) as server:
+        yield server
 
 
 @pytest.fixture
-def shop(guarded: Shop) -> Shop:
+def server(guarded: RunningServer) -> RunningServer:
     """The shared server, with no failed login counted and nothing in its audit log."""
-    guarded.app.state.logins = LoginLimiter()
+    guarded.app.state.login_limiter = LoginLimiter()
     guarded.storage.audit.unlink(missing_ok=True)
     return guarded
 
 
 @pytest.fixture
-def browser(shop: Shop) -> Iterator[httpx.Client]:
-    with shop.stranger() as client:
+def browser(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.anonymous_client() as client:
         yield client
 
 
@@ -72,50 +71,50 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def entries(shop: Shop) -> list[dict[str, Any]]:
-    return [*LocalAudit(shop.storage.audit).read()]
+def entries(server: RunningServer) -> list[dict[str, Any]]:
+    return [*LocalAudit(server.storage.audit).read()]
 
 
 # The link
 
 
 @pytest.mark.req("SF-19")
-def test_a_link_begins_a_session_once(shop: Shop, browser: httpx.Client) -> None:
-    code = shop.tokens.make_login_code()
-    got = browser.get(LOGIN, params={"code": code, "next": "/fleet"})
+def test_a_link_begins_a_session_once(server: RunningServer, browser: httpx.Client) -> None:
+    code = server.tokens.make_login_code()
+    got = browser.get(LOGIN_PATH, params={"code": code, "next": "/fleet"})
     assert (got.status_code, got.headers["location"]) == (303, "/fleet")
     said = {part.strip().lower() for part in got.headers["set-cookie"].split(";")[1:]}
     assert {"httponly", "samesite=strict", "path=/", f"max-age={SESSION_SECONDS}"} <= said
     assert "secure" not in said, "a browser would not send it back over http"
     assert browser.get("/api/health").status_code == 200
-    with shop.stranger() as other:
-        got = other.get(LOGIN, params={"code": code})
+    with server.anonymous_client() as other:
+        got = other.get(LOGIN_PATH, params={"code": code})
         assert (got.status_code, got.json()["error"]["code"]) == (401, "unauthorized")
         assert "shopfloor login" in got.json()["error"]["hint"]
         assert "set-cookie" not in got.headers
     # The browser that has used the link is led to the page once more.
-    assert browser.get(LOGIN, params={"code": code}).status_code == 303
+    assert browser.get(LOGIN_PATH, params={"code": code}).status_code == 303
 
 
 @pytest.mark.req("SF-19")
-def test_what_is_stored_lets_nobody_in(shop: Shop, browser: httpx.Client) -> None:
-    code = shop.tokens.make_login_code()
-    kept = shop.storage.tokens.read_text()
+def test_what_is_stored_lets_nobody_in(server: RunningServer, browser: httpx.Client) -> None:
+    code = server.tokens.make_login_code()
+    kept = server.storage.tokens.read_text()
     assert code not in kept
-    browser.get(LOGIN, params={"code": code})
-    (secret,) = (value for name, value in browser.cookies.items() if name == shop.tokens.cookie)
-    kept = shop.storage.tokens.read_text()
+    browser.get(LOGIN_PATH, params={"code": code})
+    (secret,) = (value for name, value in browser.cookies.items() if name == server.tokens.cookie)
+    kept = server.storage.tokens.read_text()
     assert secret not in kept
-    assert secret != shop.tokens.admin_token()
+    assert secret != server.tokens.admin_token()
     for digest in re.findall(r'"sha256": "([0-9a-f]+)"', kept):
         for cookie in (digest, digest[:8]):
-            assert shop.tokens.caller_of_session(cookie) is None
+            assert server.tokens.authenticate_session(cookie) is None
     # A session is a browser's: as a token it is nothing, and a token is no session.
-    with shop.stranger() as client:
+    with server.anonymous_client() as client:
         assert client.get("/api/health", headers={"Authorization": f"Bearer {secret}"}).status_code == 401
-        held = {"Cookie": f"{shop.tokens.cookie}={shop.tokens.admin_token()}"}
+        held = {"Cookie": f"{server.tokens.cookie}={server.tokens.admin_token()}"}
         assert client.get("/api/health", headers=held).status_code == 401
-        held = {"Cookie": f'a={{"x":1}}; {shop.tokens.cookie}={secret}; b=[]'}
+        held = {"Cookie": f'a={{"x":1}}; {server.tokens.cookie}={secret}; b=[]'}
         assert client.get("/api/health", headers=held).status_code == 200
 
 
@@ -128,7 +127,7 @@ async def test_a_link_works_for_a_short_time(clock: Clock) -> None:
 
 @pytest.mark.parametrize("asked", [{}, {"token": ""}, {"token": "wrong"}, {"code": "wrong"}, {"code": ""}])
 def test_a_wrong_link_sets_nothing(browser: httpx.Client, asked: dict[str, str]) -> None:
-    got = browser.get(LOGIN, params=asked)
+    got = browser.get(LOGIN_PATH, params=asked)
     assert (got.status_code, got.json()["error"]["code"]) == (401, "unauthorized")
     assert "set-cookie" not in got.headers
 
@@ -136,8 +135,8 @@ def test_a_wrong_link_sets_nothing(browser: httpx.Client, asked: dict[str, str])
 def test_a_token_of_any_characters_logs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = 'a b;c,"d"=%41é, and more'
     monkeypatch.setenv("SHOPFLOOR_TOKEN", token)
-    with opened(Storage(tmp_path / "storage")) as shop, shop.stranger() as client:
-        assert client.get(LOGIN, params={"token": token}).status_code == 303
+    with open_server(Storage(tmp_path / "storage")) as server, server.anonymous_client() as client:
+        assert client.get(LOGIN_PATH, params={"token": token}).status_code == 303
         assert client.get("/api/health").status_code == 200
 
 
@@ -150,70 +149,74 @@ async def test_a_session_lasts_while_it_is_used(clock: Clock) -> None:
     secret = await access.log_in_by_code(await access.make_login_code()) or ""
     for _ in range(5):
         clock.now += SESSION_SECONDS - 60
-        caller = await access.caller_of_session(secret)
+        caller = await access.authenticate_session(secret)
         assert caller is not None
         assert caller.expires_soon
-        assert await access.renew(secret)
-        assert await access.caller_of_session(secret) is not None
+        assert await access.renew_session(secret)
+        assert await access.authenticate_session(secret) is not None
     clock.now += SESSION_SECONDS
-    assert await access.caller_of_session(secret) is None
+    assert await access.authenticate_session(secret) is None
 
 
-def test_a_request_renews_an_old_session_and_its_cookie(shop: Shop, browser: httpx.Client, clock: Clock) -> None:
-    browser.get(LOGIN, params={"code": shop.tokens.make_login_code()})
+def test_a_request_renews_an_old_session_and_its_cookie(
+    server: RunningServer, browser: httpx.Client, clock: Clock
+) -> None:
+    browser.get(LOGIN_PATH, params={"code": server.tokens.make_login_code()})
     assert "set-cookie" not in browser.get("/api/health").headers
     clock.now += SESSION_RENEW_SECONDS + 1
     renewed = browser.get("/api/health").headers["set-cookie"]
-    assert renewed.startswith(f"{shop.tokens.cookie}=")
+    assert renewed.startswith(f"{server.tokens.cookie}=")
     assert f"Max-Age={SESSION_SECONDS}" in renewed
     assert "set-cookie" not in browser.get("/api/health").headers
 
 
 @pytest.mark.req("SF-20")
-def test_logging_out_ends_the_session(shop: Shop, browser: httpx.Client) -> None:
-    browser.get(LOGIN, params={"code": shop.tokens.make_login_code()})
-    held = {"Cookie": f"{shop.tokens.cookie}={browser.cookies[shop.tokens.cookie]}"}
-    got = browser.post(LOGOUT)
+def test_logging_out_ends_the_session(server: RunningServer, browser: httpx.Client) -> None:
+    browser.get(LOGIN_PATH, params={"code": server.tokens.make_login_code()})
+    held = {"Cookie": f"{server.tokens.cookie}={browser.cookies[server.tokens.cookie]}"}
+    got = browser.post(LOGOUT_PATH)
     assert got.status_code == 204
     assert "Max-Age=0" in got.headers["set-cookie"]
-    with shop.stranger() as thief:
+    with server.anonymous_client() as thief:
         assert thief.get("/api/health", headers=held).status_code == 401
 
 
 @pytest.mark.req("SF-20")
 @pytest.mark.parametrize("role", ["viewer", "operator"])
-def test_a_session_has_the_role_of_its_token_and_ends_with_it(shop: Shop, browser: httpx.Client, role: Any) -> None:
-    token = shop.tokens.issue(role, f"a {role}")
-    browser.get(LOGIN, params={"token": token})
+def test_a_session_has_the_role_of_its_token_and_ends_with_it(
+    server: RunningServer, browser: httpx.Client, role: Any
+) -> None:
+    token = server.tokens.issue_token(role, f"a {role}")
+    browser.get(LOGIN_PATH, params={"token": token})
     assert browser.get("/api/health").status_code == 200
     assert browser.post("/api/runs/nothing/pin").status_code == (403 if role == "viewer" else 404)
-    assert [one.split()[0] for one in shop.tokens.revoke(f"a {role}")] == ["token", "session"]
+    assert [one.split()[0] for one in server.tokens.revoke(f"a {role}")] == ["token", "session"]
     assert browser.get("/api/health").status_code == 401
-    assert shop.tokens.role_of(token) is None
+    assert server.tokens.find_token_role(token) is None
 
 
-def test_a_session_is_listed_and_revoked_by_its_id(shop: Shop, browser: httpx.Client) -> None:
-    browser.get(LOGIN, params={"code": shop.tokens.make_login_code()}, headers={"User-Agent": "a browser"})
-    session = shop.tokens.listed()[1][-1]
+def test_a_session_is_listed_and_revoked_by_its_id(server: RunningServer, browser: httpx.Client) -> None:
+    browser.get(LOGIN_PATH, params={"code": server.tokens.make_login_code()}, headers={"User-Agent": "a browser"})
+    session = server.tokens.list_credentials()[1][-1]
     assert (session.label, session.role, session.address, session.client) == (
         "owner",
         "admin",
         "127.0.0.1",
         "a browser",
     )
-    assert shop.tokens.revoke(session.id) == [f"session {session.id} of owner"]
+    assert server.tokens.revoke(session.id) == [f"session {session.id} of owner"]
     assert browser.get("/api/health").status_code == 401
     with pytest.raises(NotFoundError):
-        shop.tokens.revoke(session.id)
+        server.tokens.revoke(session.id)
 
 
 async def test_the_owner_and_a_name_that_is_taken_are_refused() -> None:
     access = AccessControl(MemoryTokens())
     await access.admin_token()
-    await access.issue("viewer", "one")
+    await access.issue_token("viewer", "one")
     with pytest.raises(ConflictError, match="'one'"):
-        await access.issue("viewer", "one")
-    for name in ("owner", (await access.listed())[0][0].id):
+        await access.issue_token("viewer", "one")
+    for name in ("owner", (await access.list_credentials())[0][0].id):
         with pytest.raises(ConflictError, match="owner"):
             await access.revoke(name)
 
@@ -222,27 +225,27 @@ async def test_sessions_have_a_limit(clock: Clock) -> None:
     access = AccessControl(MemoryTokens())
     token = await access.admin_token()
     secrets = []
-    for _ in range(SESSIONS_MOST + 2):
+    for _ in range(SESSIONS_MAX + 2):
         clock.now += 1
         secrets.append(await access.log_in_by_token(token) or "")
-    assert len((await access.listed())[1]) == SESSIONS_MOST
-    assert [await access.caller_of_session(one) is None for one in secrets[:3]] == [True, True, False]
+    assert len((await access.list_credentials())[1]) == SESSIONS_MAX
+    assert [await access.authenticate_session(one) is None for one in secrets[:3]] == [True, True, False]
 
 
 # Guessing
 
 
 @pytest.mark.req("SF-21")
-def test_failed_logins_are_limited_and_a_fresh_link_still_works(shop: Shop, browser: httpx.Client) -> None:
+def test_failed_logins_are_limited_and_a_fresh_link_still_works(server: RunningServer, browser: httpx.Client) -> None:
     for _ in range(FAILED_LOGINS):
-        assert browser.get(LOGIN, params={"token": "wrong"}).status_code == 401
-    for asked in ({"token": "wrong"}, {"token": shop.tokens.admin_token()}, {"code": "wrong"}):
-        got = browser.get(LOGIN, params=asked)
+        assert browser.get(LOGIN_PATH, params={"token": "wrong"}).status_code == 401
+    for asked in ({"token": "wrong"}, {"token": server.tokens.admin_token()}, {"code": "wrong"}):
+        got = browser.get(LOGIN_PATH, params=asked)
         assert (got.status_code, got.json()["error"]["code"]) == (429, "too_many_logins")
         assert 0 < int(got.headers["retry-after"]) <= FAILED_LOGIN_SECONDS
-    assert [one["action"] for one in entries(shop)] == ["login.failed"] * FAILED_LOGINS
-    assert browser.get(LOGIN, params={"code": shop.tokens.make_login_code()}).status_code == 303
-    with shop.client() as client:
+    assert [one["action"] for one in entries(server)] == ["login.failed"] * FAILED_LOGINS
+    assert browser.get(LOGIN_PATH, params={"code": server.tokens.make_login_code()}).status_code == 303
+    with server.client() as client:
         assert client.get("/api/health").status_code == 200
 
 
@@ -251,7 +254,7 @@ def test_a_failed_login_counts_for_a_while_and_for_its_address() -> None:
     limiter = LoginLimiter(lambda: moment)
     for _ in range(FAILED_LOGINS):
         limiter.check("203.0.113.7")
-        assert limiter.fail("203.0.113.7")
+        assert limiter.record_failure("203.0.113.7")
     with pytest.raises(TooManyLogins) as raised:
         limiter.check("203.0.113.7")
     assert raised.value.retry_after_seconds == FAILED_LOGIN_SECONDS
@@ -271,18 +274,18 @@ def test_a_short_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.req("SF-22")
-def test_logins_are_in_the_audit_log(shop: Shop, browser: httpx.Client) -> None:
+def test_logins_are_in_the_audit_log(server: RunningServer, browser: httpx.Client) -> None:
     agent = {"User-Agent": "x" * 1000}
-    browser.get(LOGIN, params={"token": "wrong"}, headers=agent)
-    browser.get(LOGIN, params={"code": shop.tokens.make_login_code()})
-    browser.post(LOGOUT)
+    browser.get(LOGIN_PATH, params={"token": "wrong"}, headers=agent)
+    browser.get(LOGIN_PATH, params={"code": server.tokens.make_login_code()})
+    browser.post(LOGOUT_PATH)
     browser.get("/api/health", headers={"Authorization": "Bearer wrong"})
-    failed, begun, ended, refused = entries(shop)
+    failed, begun, ended, refused = entries(server)
     assert (failed["action"], failed["by"], failed["address"]) == ("login.failed", "nobody", "127.0.0.1")
     assert len(failed["client"]) == 200
     assert (begun["action"], begun["role"], begun["detail"]) == ("session.begun", "admin", "by link")
     assert re.fullmatch(r"session [0-9a-f]{8} of owner", begun["by"])
     assert (ended["action"], ended["by"]) == ("session.ended", begun["by"])
     assert (refused["action"], refused["detail"]) == ("access.refused", "token")
-    assert stat.S_IMODE(shop.storage.audit.stat().st_mode) == 0o600
-    assert "wrong" not in json.dumps(entries(shop))
+    assert stat.S_IMODE(server.storage.audit.stat().st_mode) == 0o600
+    assert "wrong" not in json.dumps(entries(server))

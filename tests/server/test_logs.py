@@ -8,13 +8,23 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.runs import Runs, announced, assistant, begun, ended, record, user, write, writing
-from tests.server.shop import Shop, opened
+from tests.server.recorded_runs import (
+    RecordedRuns,
+    assistant,
+    open_announced_log,
+    open_recorder,
+    record,
+    run_completed,
+    run_started,
+    user,
+    write,
+)
+from tests.server.server import RunningServer, open_server
 
-from shopfloor.limits import BRIEF_CHARS
+from shopfloor.limits import TRUNCATED_TEXT_CHARS
 from shopfloor.log import CallCompleted, CallStarted, ToolCall, ToolResult, new_run_id
 from shopfloor.record import Storage
-from shopfloor.server.limits import FIND_EVENTS, LATER_EVENTS, SPAN_RUNS
+from shopfloor.server.limits import FIND_EVENTS, RESULT_LOOKAHEAD_EVENTS, SPAN_CACHE_RUNS
 
 MEGABYTE = 1_000_000
 
@@ -41,12 +51,14 @@ def result(call_id: str, output: Any = "ok", **more: Any) -> ToolResult:
 
 
 def test_a_result_of_five_megabytes_does_not_make_a_page_large(own_storage: Storage) -> None:
-    run_id = record(own_storage, begun(), call("c"), result("c", "x" * 5 * MEGABYTE), assistant("a" * 10_000), ended())
-    with opened(own_storage) as shop, shop.client() as client:
+    run_id = record(
+        own_storage, run_started(), call("c"), result("c", "x" * 5 * MEGABYTE), assistant("a" * 10_000), run_completed()
+    )
+    with open_server(own_storage) as server, server.client() as client:
         got = client.get(f"/api/runs/{run_id}/log", params={"brief": True})
         events = got.json()["events"]
         assert len(got.content) < 20_000
-        assert events[2]["payload"]["output"] == "x" * BRIEF_CHARS
+        assert events[2]["payload"]["output"] == "x" * TRUNCATED_TEXT_CHARS
         whole = own_storage.log_path(run_id).read_bytes().splitlines()
         assert [event.get("cut") for event in events] == [None, None, len(whole[2]), None, None]
         assert events[3] == json.loads(whole[3])
@@ -54,9 +66,9 @@ def test_a_result_of_five_megabytes_does_not_make_a_page_large(own_storage: Stor
 
 
 def test_a_brief_page_of_short_events_has_the_bytes_that_were_written(
-    client: httpx.Client, shop: Shop, runs: Runs
+    client: httpx.Client, server: RunningServer, runs: RecordedRuns
 ) -> None:
-    lines = shop.storage.log_path(runs.done).read_bytes().splitlines()
+    lines = server.storage.log_path(runs.done).read_bytes().splitlines()
     got = client.get(f"/api/runs/{runs.done}/log", params={"brief": "true"})
     assert got.content == b'{"events":[' + b",".join(lines) + b'],"more":false,"later":[]}'
     assert "later" not in answer(client, f"/api/runs/{runs.done}/log")
@@ -64,18 +76,18 @@ def test_a_brief_page_of_short_events_has_the_bytes_that_were_written(
 
 def test_results_that_stand_beyond_a_page_come_with_it(own_storage: Storage) -> None:
     child = new_run_id()
-    with announced(own_storage, new_run_id()) as recorder:
-        write(recorder, begun(), call("a"), call("b"), result("a"))
+    with open_announced_log(own_storage, new_run_id()) as recorder:
+        write(recorder, run_started(), call("a"), call("b"), result("a"))
         step: dict[str, Any] = {"path": "call", "child_run_id": child}
         recorder.append(CallStarted(name="call", kind="call_workflow", try_=1), **step)
         write(recorder, call("c"), result("c"), assistant("between"), result("b", "y" * 9_000))
         recorder.append(CallCompleted(name="call", kind="call_workflow", try_=1), **step)
-        write(recorder, ended())
-    with opened(own_storage) as shop, shop.client() as client:
+        write(recorder, run_completed())
+    with open_server(own_storage) as server, server.client() as client:
         page = briefly(client, recorder.run_id, limit=5)
         assert [event["seq"] for event in page["events"]] == [1, 2, 3, 4, 5]
         assert [event["seq"] for event in page["later"]] == [9, 10]
-        assert page["later"][0]["payload"]["output"] == "y" * BRIEF_CHARS
+        assert page["later"][0]["payload"]["output"] == "y" * TRUNCATED_TEXT_CHARS
         assert page["later"][0]["cut"] > 9_000
         assert [event["seq"] for event in briefly(client, recorder.run_id, limit=3, before=6)["later"]] == [9, 10]
         assert briefly(client, recorder.run_id, after=5)["later"] == []
@@ -83,32 +95,32 @@ def test_results_that_stand_beyond_a_page_come_with_it(own_storage: Storage) -> 
 
 
 def test_results_are_looked_for_only_so_far(own_storage: Storage) -> None:
-    between = [assistant(str(number)) for number in range(LATER_EVENTS - 1)]
-    near = record(own_storage, begun(), call("a"), *between, result("a"), ended())
-    far = record(own_storage, begun(), call("a"), *between, assistant("one more"), result("a"), ended())
-    with opened(own_storage) as shop, shop.client() as client:
-        assert [event["seq"] for event in briefly(client, near, limit=2)["later"]] == [LATER_EVENTS + 2]
+    between = [assistant(str(number)) for number in range(RESULT_LOOKAHEAD_EVENTS - 1)]
+    near = record(own_storage, run_started(), call("a"), *between, result("a"), run_completed())
+    far = record(own_storage, run_started(), call("a"), *between, assistant("one more"), result("a"), run_completed())
+    with open_server(own_storage) as server, server.client() as client:
+        assert [event["seq"] for event in briefly(client, near, limit=2)["later"]] == [RESULT_LOOKAHEAD_EVENTS + 2]
         assert briefly(client, far, limit=2)["later"] == []
 
 
-def test_a_call_that_nobody_answers_has_no_result(client: httpx.Client, runs: Runs) -> None:
+def test_a_call_that_nobody_answers_has_no_result(client: httpx.Client, runs: RecordedRuns) -> None:
     assert briefly(client, runs.waiting)["later"] == []
 
 
 # As a file
 
 
-def test_the_log_can_be_had_as_a_file(client: httpx.Client, shop: Shop, runs: Runs) -> None:
+def test_the_log_can_be_had_as_a_file(client: httpx.Client, server: RunningServer, runs: RecordedRuns) -> None:
     got = client.get(f"/api/runs/{runs.done}/log.jsonl")
     assert got.status_code == 200
     assert got.headers["content-type"] == "application/x-ndjson"
     assert got.headers["content-disposition"] == f'attachment; filename="{runs.done}.jsonl"'
-    assert got.content == shop.storage.log_path(runs.done).read_bytes()
+    assert got.content == server.storage.log_path(runs.done).read_bytes()
 
 
 def test_a_line_that_is_being_written_is_not_in_the_file(own_storage: Storage) -> None:
-    with opened(own_storage) as shop, shop.client() as client, writing(own_storage) as recorder:
-        write(recorder, begun(), user("Hi"))
+    with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
+        write(recorder, run_started(), user("Hi"))
         path = own_storage.log_path(recorder.run_id)
         whole = path.read_bytes()
         with path.open("ab") as other:
@@ -117,22 +129,22 @@ def test_a_line_that_is_being_written_is_not_in_the_file(own_storage: Storage) -
 
 
 def test_lines_that_nobody_understands_are_in_the_file(own_storage: Storage) -> None:
-    run_id = record(own_storage, begun(), ended())
+    run_id = record(own_storage, run_started(), run_completed())
     path = own_storage.log_path(run_id)
     strange = path.read_bytes() + b"\0\0\0\nno event\n"
     path.write_bytes(strange)
-    with opened(own_storage) as shop, shop.client() as client:
+    with open_server(own_storage) as server, server.client() as client:
         assert client.get(f"/api/runs/{run_id}/log.jsonl").content == strange
 
 
 def test_what_comes_after_it_was_asked_for_is_not_in_the_file(own_storage: Storage) -> None:
-    with opened(own_storage) as shop, shop.client() as client, writing(own_storage) as recorder:
-        write(recorder, begun(), *[user("x" * MEGABYTE) for _ in range(20)])
+    with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
+        write(recorder, run_started(), *[user("x" * MEGABYTE) for _ in range(20)])
         before = own_storage.log_path(recorder.run_id).read_bytes()
         with client.stream("GET", f"/api/runs/{recorder.run_id}/log.jsonl") as got:
             pieces = got.iter_raw()
             first = next(pieces)
-            write(recorder, *[user("y" * MEGABYTE) for _ in range(5)], ended())
+            write(recorder, *[user("y" * MEGABYTE) for _ in range(5)], run_completed())
             assert first + b"".join(pieces) == before
 
 
@@ -143,7 +155,7 @@ def found(client: httpx.Client, run_id: str, q: str, **asked: Any) -> Any:
     return answer(client, f"/api/runs/{run_id}/find", q=q, **asked)
 
 
-def test_a_text_is_found_in_what_was_said_and_done(client: httpx.Client, runs: Runs) -> None:
+def test_a_text_is_found_in_what_was_said_and_done(client: httpx.Client, runs: RecordedRuns) -> None:
     assert found(client, runs.done, "TEST SUITE") == {
         "hits": [
             {"seq": 1, "type": "run.started", "snippet": "run the \ue000test suite\ue001"},
@@ -158,8 +170,8 @@ def test_a_text_is_found_in_what_was_said_and_done(client: httpx.Client, runs: R
 
 
 def test_hits_are_given_in_pages(own_storage: Storage) -> None:
-    run_id = record(own_storage, begun(), *[assistant(f"word {number}") for number in range(5)], ended())
-    with opened(own_storage) as shop, shop.client() as client:
+    run_id = record(own_storage, run_started(), *[assistant(f"word {number}") for number in range(5)], run_completed())
+    with open_server(own_storage) as server, server.client() as client:
         first = found(client, run_id, "word", limit=2)
         assert ([hit["seq"] for hit in first["hits"]], first["more"], first["searched_to"]) == ([2, 3], True, 3)
         rest = found(client, run_id, "word", after=3, limit=3)
@@ -171,8 +183,8 @@ def test_hits_are_given_in_pages(own_storage: Storage) -> None:
 
 
 def test_a_long_log_is_searched_in_several_goes(own_storage: Storage) -> None:
-    with opened(own_storage) as shop, shop.client() as client:
-        run_id = record(own_storage, begun())
+    with open_server(own_storage) as server, server.client() as client:
+        run_id = record(own_storage, run_started())
         head = b'"run_id":"r","type":"x","path":"","iteration":0,"timestamp":"t"'
         line = b'{"seq":%d,' + head + b',"payload":{"text":"straw"}}\n'
         with own_storage.log_path(run_id).open("ab") as file:
@@ -190,7 +202,7 @@ def spans(client: httpx.Client, run_id: str) -> Any:
     return answer(client, f"/api/runs/{run_id}/spans")
 
 
-def test_a_run_is_told_as_spans(client: httpx.Client, runs: Runs) -> None:
+def test_a_run_is_told_as_spans(client: httpx.Client, runs: RecordedRuns) -> None:
     got = spans(client, runs.done)
     assert list(got) == ["spans", "last_seq", "started_at", "ended_at"]
     assert [(one["kind"], one["name"], one["seq"], one["end_seq"]) for one in got["spans"]] == [
@@ -204,26 +216,26 @@ def test_a_run_is_told_as_spans(client: httpx.Client, runs: Runs) -> None:
 
 
 def test_spans_are_carried_on_as_the_run_goes_on(own_storage: Storage) -> None:
-    with opened(own_storage) as shop, shop.client() as client, writing(own_storage) as recorder:
-        write(recorder, begun(), call("a"), assistant("hm"))
+    with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
+        write(recorder, run_started(), call("a"), assistant("hm"))
         got = spans(client, recorder.run_id)
         assert (got["spans"][0]["end_seq"], got["last_seq"], got["ended_at"]) == (None, 3, None)
         assert spans(client, recorder.run_id) == got
         write(recorder, result("a"), call("b"))
         assert [one["end_seq"] for one in spans(client, recorder.run_id)["spans"]] == [4, None]
-        write(recorder, result("b"), ended())
+        write(recorder, result("b"), run_completed())
         got = spans(client, recorder.run_id)
         assert ([one["end_seq"] for one in got["spans"]], got["last_seq"]) == ([4, 6], 7)
         # The same as somebody who never asked before is told.
-    with opened(own_storage) as shop, shop.client() as client:
+    with open_server(own_storage) as server, server.client() as client:
         assert spans(client, recorder.run_id) == got
 
 
 def test_spans_of_a_log_that_lost_its_end_are_made_anew(own_storage: Storage) -> None:
-    run_id = record(own_storage, begun(), call("a"), call("b"))
+    run_id = record(own_storage, run_started(), call("a"), call("b"))
     path = own_storage.log_path(run_id)
     kept = path.read_bytes().splitlines(keepends=True)
-    with opened(own_storage) as shop, shop.client() as client:
+    with open_server(own_storage) as server, server.client() as client:
         assert [one["name"] for one in spans(client, run_id)["spans"]] == ["Bash", "Bash"]
         path.write_bytes(b"".join(kept[:2]))
         assert [one["seq"] for one in spans(client, run_id)["spans"]] == [2]
@@ -232,16 +244,18 @@ def test_spans_of_a_log_that_lost_its_end_are_made_anew(own_storage: Storage) ->
 
 
 def test_spans_of_a_few_runs_only_are_kept(own_storage: Storage) -> None:
-    ids = [record(own_storage, begun(), call(str(number)), ended()) for number in range(SPAN_RUNS + 2)]
-    with opened(own_storage) as shop, shop.client() as client:
+    ids = [
+        record(own_storage, run_started(), call(str(number)), run_completed()) for number in range(SPAN_CACHE_RUNS + 2)
+    ]
+    with open_server(own_storage) as server, server.client() as client:
         for run_id in ids:
             assert len(spans(client, run_id)["spans"]) == 1
-        assert list(shop.app.state.spans.kept) == ids[2:]
+        assert list(server.app.state.spans.kept) == ids[2:]
 
 
 def test_spans_of_a_run_that_is_deleted_are_gone(own_storage: Storage) -> None:
-    run_id = record(own_storage, begun(), ended())
-    with opened(own_storage) as shop, shop.client() as client:
+    run_id = record(own_storage, run_started(), run_completed())
+    with open_server(own_storage) as server, server.client() as client:
         assert spans(client, run_id)["last_seq"] == 2
         shutil.rmtree(own_storage.transcripts)
         assert client.get(f"/api/runs/{run_id}/spans").json()["error"]["code"] == "run_not_found"
@@ -256,6 +270,8 @@ def test_a_log_that_is_not_there_is_not_found(client: httpx.Client, what: str) -
 @pytest.mark.parametrize(
     "asked", [{}, {"q": ""}, {"q": "x" * 1_001}, {"q": "x", "limit": 0}, {"q": "x", "limit": 1001}]
 )
-def test_a_search_that_cannot_be_meant_is_refused(client: httpx.Client, runs: Runs, asked: dict[str, Any]) -> None:
+def test_a_search_that_cannot_be_meant_is_refused(
+    client: httpx.Client, runs: RecordedRuns, asked: dict[str, Any]
+) -> None:
     got = client.get(f"/api/runs/{runs.done}/find", params=asked)
     assert (got.status_code, got.json()["error"]["code"]) == (400, "invalid_parameter")

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.patience import PATIENCE
-from tests.samples import ROOT
-from tests.server.runs import Runs
-from tests.server.shop import Shop, opened
+from tests.sample_events import ROOT
+from tests.server.recorded_runs import RecordedRuns
+from tests.server.server import RunningServer, open_server
+from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.record import Storage
 from shopfloor.server import PAGE_FOLDER
-from shopfloor.server.auth import LOGIN
-from shopfloor.server.page_style import DARK, LIGHT, PAGE_STYLE
+from shopfloor.server.auth import LOGIN_PATH
+from shopfloor.server.html_pages import DARK, LIGHT, STYLESHEET
 
 INDEX = '<!doctype html><html><head><script type="module" src="/assets/index-a1b2.js"></script></head></html>'
 SCRIPT = "console.log('é');\n" * 100
@@ -46,20 +46,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[Shop]:
-    with opened(Storage(tmp_path_factory.mktemp("shop") / "storage"), page=folder) as shop:
-        yield shop
+def built(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[RunningServer]:
+    with open_server(Storage(tmp_path_factory.mktemp("server") / "storage"), page=folder) as server:
+        yield server
 
 
 @pytest.fixture
-def reader(built: Shop) -> Iterator[httpx.Client]:
+def reader(built: RunningServer) -> Iterator[httpx.Client]:
     with built.client("viewer") as client:
         yield client
 
 
 @pytest.fixture
-def stranger(shop: Shop) -> Iterator[httpx.Client]:
-    with shop.stranger(headers=BROWSER) as client:
+def anonymous_client(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.anonymous_client(headers=BROWSER) as client:
         yield client
 
 
@@ -144,7 +144,7 @@ def test_the_packed_and_the_plain_file_are_told_apart(reader: httpx.Client) -> N
 
 def test_a_page_that_is_built_anew_is_given_anew(own_storage: Storage, tmp_path: Path) -> None:
     folder = tmp_path / "page"
-    with opened(own_storage, page=folder) as shop, shop.client() as client:
+    with open_server(own_storage, page=folder) as server, server.client() as client:
         assert "make page" in client.get("/").text
         (folder / "assets").mkdir(parents=True)
         for version in ("one", "another"):
@@ -177,9 +177,9 @@ def test_a_page_that_is_built_anew_is_given_anew(own_storage: Storage, tmp_path:
         "a" * 5_000 + ".js",
     ],
 )
-def test_nothing_but_files_of_the_page_can_be_had(built: Shop, name: str) -> None:
+def test_nothing_but_files_of_the_page_can_be_had(built: RunningServer, name: str) -> None:
     # Not by a client that tidies the address up before it asks.
-    with closing(HTTPConnection(built.host, timeout=PATIENCE)) as connection:
+    with closing(HTTPConnection(built.host, timeout=TIMEOUT_SECONDS)) as connection:
         connection.request("GET", f"/assets/{name}", headers={"Authorization": f"Bearer {built.tokens.admin_token()}"})
         got = connection.getresponse()
         body = got.read().decode()
@@ -187,10 +187,10 @@ def test_nothing_but_files_of_the_page_can_be_had(built: Shop, name: str) -> Non
     assert "what nobody may read" not in body
 
 
-def test_only_who_has_a_token_gets_the_page_and_its_files(built: Shop) -> None:
-    with built.stranger() as stranger:
+def test_only_who_has_a_token_gets_the_page_and_its_files(built: RunningServer) -> None:
+    with built.anonymous_client() as anonymous_client:
         for address in (*PAGES, "/assets/index-a1b2.js", "/favicon.svg"):
-            assert stranger.get(address).status_code == 401
+            assert anonymous_client.get(address).status_code == 401
 
 
 @pytest.mark.parametrize("address", PAGES)
@@ -211,16 +211,16 @@ def test_the_page_is_looked_for_beside_the_server() -> None:
 @pytest.mark.parametrize("address", [*PAGES, "/nowhere", "/api/docs"])
 @pytest.mark.parametrize("cookie", [{}, {"Cookie": "shopfloor_session_1a2b3c4d=wrong"}], ids=["none", "wrong"])
 def test_a_browser_without_a_right_token_is_told_how_to_log_in(
-    stranger: httpx.Client, address: str, cookie: dict[str, str]
+    anonymous_client: httpx.Client, address: str, cookie: dict[str, str]
 ) -> None:
-    got = stranger.get(address, headers=cookie)
+    got = anonymous_client.get(address, headers=cookie)
     assert (got.status_code, got.headers["content-type"]) == (401, "text/html; charset=utf-8")
     assert got.headers["www-authenticate"] == "Bearer"
     assert got.headers["cache-control"] == "no-store"
     assert "<pre>shopfloor login</pre>" in got.text
     # A stranger may have what the page looks like.
     (style,) = re.findall(r'<link rel="stylesheet" href="([^"]+)">', got.text)
-    assert stranger.get(style).headers["content-type"] == "text/css; charset=utf-8"
+    assert anonymous_client.get(style).headers["content-type"] == "text/css; charset=utf-8"
     assert "<script" not in got.text
     assert "<style" not in got.text
 
@@ -235,29 +235,29 @@ def test_a_browser_without_a_right_token_is_told_how_to_log_in(
     ],
 )
 def test_who_follows_a_link_from_elsewhere_is_asked_once_more_from_here(
-    stranger: httpx.Client, site: str, address: str, again: str
+    anonymous_client: httpx.Client, site: str, address: str, again: str
 ) -> None:
     came = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
-    got = stranger.get(f"{stranger.base_url}".rstrip("/") + address, headers=came)
+    got = anonymous_client.get(f"{anonymous_client.base_url}".rstrip("/") + address, headers=came)
     assert (got.status_code, got.headers["refresh"]) == (200, f"0; url={again}")
     assert "<script" not in got.text
-    then = stranger.get(again, headers=came | {"Sec-Fetch-Site": "same-origin"})
+    then = anonymous_client.get(again, headers=came | {"Sec-Fetch-Site": "same-origin"})
     assert (then.status_code, "refresh" in then.headers) == (401, False)
 
 
 @pytest.mark.parametrize("address", ["/api/health", "/api/agents/workers", "/api/nowhere", "/api"])
-def test_programs_are_told_as_programs_are_whatever_they_accept(stranger: httpx.Client, address: str) -> None:
-    assert stranger.get(address).json()["error"]["code"] == "unauthorized"
+def test_programs_are_told_as_programs_are_whatever_they_accept(anonymous_client: httpx.Client, address: str) -> None:
+    assert anonymous_client.get(address).json()["error"]["code"] == "unauthorized"
 
 
-def test_who_accepts_no_page_gets_none(stranger: httpx.Client, shop: Shop) -> None:
+def test_who_accepts_no_page_gets_none(anonymous_client: httpx.Client, server: RunningServer) -> None:
     for accepted in ("*/*", "application/json", "text/html+x", "text/plain"):
-        assert stranger.get("/", headers={"Accept": accepted}).json()["error"]["code"] == "unauthorized"
-    assert stranger.post("/").json()["error"]["code"] == "unauthorized"
+        assert anonymous_client.get("/", headers={"Accept": accepted}).json()["error"]["code"] == "unauthorized"
+    assert anonymous_client.post("/").json()["error"]["code"] == "unauthorized"
 
 
-def test_a_wrong_login_link_is_said_readably(stranger: httpx.Client) -> None:
-    got = stranger.get(LOGIN, params={"token": "<b>wrong"})
+def test_a_wrong_login_link_is_said_readably(anonymous_client: httpx.Client) -> None:
+    got = anonymous_client.get(LOGIN_PATH, params={"token": "<b>wrong"})
     assert (got.status_code, got.headers["content-type"]) == (401, "text/html; charset=utf-8")
     assert "This login link is not valid here" in got.text
     assert "set-cookie" not in got.headers
@@ -268,7 +268,7 @@ def test_pages_of_the_server_have_the_colours_of_the_built_one() -> None:
     for ours, theirs in ((LIGHT, light), (DARK, dark)):
         assert ours.items() <= dict(re.findall(r"--([\w-]+): (#\w+);", theirs)).items()
     for colours in (LIGHT, DARK):
-        assert all(f"--{name}: {value};" in PAGE_STYLE for name, value in colours.items())
+        assert all(f"--{name}: {value};" in STYLESHEET for name, value in colours.items())
 
 
 @pytest.mark.parametrize("address", ["/nowhere", "/agents", "/agents/a/b", "/assets/none.js", "/<b>x</b>"])
@@ -285,8 +285,8 @@ def test_what_is_not_in_the_api_is_said_as_the_api_says_it(client: httpx.Client,
     assert set(client.get(address, headers=BROWSER).json()["error"]) == {"code", "message", "hint"}
 
 
-def test_a_page_of_another_site_is_refused_readably(shop: Shop) -> None:
-    with shop.client() as client:
+def test_a_page_of_another_site_is_refused_readably(server: RunningServer) -> None:
+    with server.client() as client:
         got = client.get("/", headers=BROWSER | {"Host": "evil.example"})
     assert (got.status_code, got.headers["content-type"]) == (403, "text/html; charset=utf-8")
     assert "evil.example" in got.text
@@ -319,13 +319,15 @@ def test_a_page_of_another_site_is_refused_readably(shop: Shop) -> None:
         (" /fleet", "/"),
     ],
 )
-def test_the_login_leads_to_a_page_of_this_server_and_nowhere_else(shop: Shop, said: str, leads_to: str) -> None:
-    with shop.stranger() as browser:
-        got = browser.get(LOGIN, params={"token": shop.tokens.admin_token(), "next": said})
+def test_the_login_leads_to_a_page_of_this_server_and_nowhere_else(
+    server: RunningServer, said: str, leads_to: str
+) -> None:
+    with server.anonymous_client() as browser:
+        got = browser.get(LOGIN_PATH, params={"token": server.tokens.admin_token(), "next": said})
     assert (got.status_code, got.headers["location"]) == (303, leads_to)
     assert "set-cookie" in got.headers
 
 
-def test_a_wrong_login_leads_nowhere(stranger: httpx.Client, runs: Runs) -> None:
-    got = stranger.get(LOGIN, params={"token": "wrong", "next": f"/agents/all/workers?worker={runs.done}"})
+def test_a_wrong_login_leads_nowhere(anonymous_client: httpx.Client, runs: RecordedRuns) -> None:
+    got = anonymous_client.get(LOGIN_PATH, params={"token": "wrong", "next": f"/agents/all/workers?worker={runs.done}"})
     assert (got.status_code, "location" in got.headers) == (401, False)

@@ -13,31 +13,40 @@ import anyio
 import httpx
 import msgspec
 import pytest
-from tests.patience import PATIENCE
-from tests.samples import RUN_ID
-from tests.server.runs import Runs, assistant, begun, ended, record, user, write, writing
-from tests.server.shop import Shop, opened
-from tests.server.sse import Received, events, listening
-from tests.server.working import working, written
+from tests.sample_events import RUN_ID
+from tests.server.engine_server import engine_server, write_workers
+from tests.server.recorded_runs import (
+    RecordedRuns,
+    assistant,
+    open_recorder,
+    record,
+    run_completed,
+    run_started,
+    user,
+    write,
+)
+from tests.server.server import RunningServer, open_server
+from tests.server.sse import SseEvent, events, open_stream
+from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.local import LocalBus, LocalLogReader, LocalLogs
 from shopfloor.adapters.sqlite import SqliteQueue
 from shopfloor.engine import prune
-from shopfloor.limits import BRIEF_CHARS, SERVER_STOP_SECONDS
+from shopfloor.limits import SERVER_STOP_SECONDS, TRUNCATED_TEXT_CHARS
 from shopfloor.log import Delta, RunStarted, ToolResult, new_run_id, now
 from shopfloor.ports import QueuedRun
 from shopfloor.record import Storage
-from shopfloor.server import ServingLimits
+from shopfloor.server import ConnectionLimits
 from shopfloor.server.limits import QUEUED_CHECK_SECONDS
-from shopfloor.wiring import local_office
+from shopfloor.wiring import local_backend
 
-END = Received("end", "{}")
+END = SseEvent("end", "{}")
 
 
-def lines(storage: Storage, run_id: str) -> list[Received]:
+def lines(storage: Storage, run_id: str) -> list[SseEvent]:
     """The log of a run as its stream should give it."""
     raw = storage.log_path(run_id).read_text(encoding="utf-8").split("\n")[:-1]
-    return [Received("message", line, str(seq)) for seq, line in enumerate(raw, 1)]
+    return [SseEvent("message", line, str(seq)) for seq, line in enumerate(raw, 1)]
 
 
 def stream_of(run_id: str) -> str:
@@ -47,8 +56,10 @@ def stream_of(run_id: str) -> str:
 # A run's stream
 
 
-def test_a_stream_gives_the_bytes_of_the_log_and_then_ends(client: httpx.Client, shop: Shop, runs: Runs) -> None:
-    assert events(client, stream_of(runs.done)) == [*lines(shop.storage, runs.done), END]
+def test_a_stream_gives_the_bytes_of_the_log_and_then_ends(
+    client: httpx.Client, server: RunningServer, runs: RecordedRuns
+) -> None:
+    assert events(client, stream_of(runs.done)) == [*lines(server.storage, runs.done), END]
 
 
 def _by_header(place: int) -> dict[str, Any]:
@@ -66,9 +77,9 @@ def _by_both(place: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("goes_on", [_by_header, _by_parameter, _by_both])
 def test_a_stream_that_is_cut_at_any_event_goes_on_with_none_missing_and_none_twice(
-    client: httpx.Client, shop: Shop, runs: Runs, goes_on: Callable[[int], dict[str, Any]]
+    client: httpx.Client, server: RunningServer, runs: RecordedRuns, goes_on: Callable[[int], dict[str, Any]]
 ) -> None:
-    whole = lines(shop.storage, runs.done)
+    whole = lines(server.storage, runs.done)
     for cut in range(len(whole) + 1):
         before = events(client, stream_of(runs.done), cut) if cut else []
         after = events(client, stream_of(runs.done), **goes_on(cut))
@@ -76,11 +87,11 @@ def test_a_stream_that_is_cut_at_any_event_goes_on_with_none_missing_and_none_tw
 
 
 def test_a_stream_that_is_cut_again_and_again_while_the_run_goes_on_misses_nothing(own_storage: Storage) -> None:
-    with opened(own_storage) as shop, shop.client() as client, writing(own_storage) as recorder:
-        write(recorder, begun())
+    with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
+        write(recorder, run_started())
         writer = threading.Thread(target=_write_slowly, args=(recorder, 60))
         writer.start()
-        got: list[Received] = []
+        got: list[SseEvent] = []
         while END not in got:
             place = int(got[-1].id or 0) if got else 0
             got += events(client, stream_of(recorder.run_id), 1 + place % 4, **_by_header(place))
@@ -92,22 +103,22 @@ def _write_slowly(recorder: Any, count: int) -> None:
     for n in range(count):
         write(recorder, assistant(f"word {n} é"))
         time.sleep(0.002 * (n % 5))
-    write(recorder, ended())
+    write(recorder, run_completed())
 
 
 def test_what_comes_is_sent_at_once(own_storage: Storage) -> None:
-    with opened(own_storage) as shop, shop.client() as client, writing(own_storage) as recorder:
-        write(recorder, begun())
-        with listening(client, stream_of(recorder.run_id)) as received:
-            assert isinstance(next(received), Received)
+    with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
+        write(recorder, run_started())
+        with open_stream(client, stream_of(recorder.run_id)) as received:
+            assert isinstance(next(received), SseEvent)
             for n in range(3):
                 write(recorder, user(str(n)))
                 began = time.monotonic()
                 got = next(received)
-                assert isinstance(got, Received)
+                assert isinstance(got, SseEvent)
                 assert got.id == str(n + 2)
                 assert time.monotonic() - began < 2
-            write(recorder, ended())
+            write(recorder, run_completed())
             assert list(received)[-1] == END
 
 
@@ -118,75 +129,79 @@ def test_a_stream_gives_pieces_of_messages_as_they_are_typed(own_storage: Storag
         Delta(after=1, path="test", message_id="m1", block=0, kind="text", offset=offset, text=text)
         for offset, text in ((0, "Hel"), (3, "lo\r\n é"))
     ]
-    with opened(own_storage, logs=reader) as shop, shop.client() as client:
+    with open_server(own_storage, logs=reader) as server, server.client() as client:
         got = anyio.run(_typed, LocalLogs(own_storage, bus=bus), client, run_id, typed)
     first, message, outcome = lines(own_storage, run_id)
-    assert got == [first, *(Received("delta", _encoded(one)) for one in typed), message, outcome, END]
+    assert got == [first, *(SseEvent("delta", _encoded(one)) for one in typed), message, outcome, END]
 
 
 def _encoded(delta: Delta) -> str:
     return msgspec.json.encode(delta).decode()
 
 
-async def _typed(logs: LocalLogs, client: httpx.Client, run_id: str, typed: list[Delta]) -> list[Received]:
+async def _typed(logs: LocalLogs, client: httpx.Client, run_id: str, typed: list[Delta]) -> list[SseEvent]:
     """A message that is typed while a client listens, in another thread than the server's."""
     async with logs.open(run_id) as log:
-        await log.append(begun())
-        with listening(client, stream_of(run_id)) as received:
-            heard = (one for one in received if isinstance(one, Received))
+        await log.append(run_started())
+        with open_stream(client, stream_of(run_id)) as received:
+            heard = (one for one in received if isinstance(one, SseEvent))
             got = [next(heard)]
             for delta in typed:
                 log.publish_delta(delta)
                 got.append(next(heard))
             await log.append(msgspec.structs.replace(assistant("Hello"), message_id="m1"), path="test")
-            await log.append(ended())
+            await log.append(run_completed())
             return got + list(heard)
 
 
 def test_a_stream_of_a_run_whose_writer_is_gone_ends(own_storage: Storage) -> None:
-    with opened(own_storage) as shop, shop.client() as client:
-        with writing(own_storage) as recorder:
-            write(recorder, begun(), user("Hi"))
+    with open_server(own_storage) as server, server.client() as client:
+        with open_recorder(own_storage) as recorder:
+            write(recorder, run_started(), user("Hi"))
         assert events(client, stream_of(recorder.run_id)) == [*lines(own_storage, recorder.run_id), END]
 
 
 def test_a_reader_that_is_past_the_end_is_told_where_it_is(own_storage: Storage) -> None:
-    with opened(own_storage) as shop, shop.client() as client, writing(own_storage) as recorder:
-        write(recorder, begun(), user("Hi"))
-        with listening(client, stream_of(recorder.run_id), **_by_header(10)) as received:
-            assert next(received) == Received("reset", '{"last":2}')
-            write(recorder, ended())
+    with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
+        write(recorder, run_started(), user("Hi"))
+        with open_stream(client, stream_of(recorder.run_id), **_by_header(10)) as received:
+            assert next(received) == SseEvent("reset", '{"last":2}')
+            write(recorder, run_completed())
             assert list(received) == [lines(own_storage, recorder.run_id)[2], END]
 
 
 def test_a_silent_stream_shows_that_it_lives(own_storage: Storage) -> None:
-    with opened(own_storage, heartbeat_seconds=0.05) as shop, shop.client() as client, writing(own_storage) as recorder:
-        write(recorder, begun())
-        with listening(client, stream_of(recorder.run_id)) as received:
-            assert isinstance(next(received), Received)
+    with (
+        open_server(own_storage, heartbeat_seconds=0.05) as server,
+        server.client() as client,
+        open_recorder(own_storage) as recorder,
+    ):
+        write(recorder, run_started())
+        with open_stream(client, stream_of(recorder.run_id)) as received:
+            assert isinstance(next(received), SseEvent)
             assert list(islice(received, 3)) == [": heartbeat"] * 3
             write(recorder, user("Hi"))
-            assert "Hi" in next(one.data for one in received if isinstance(one, Received))
-        with listening(client, "/api/stream") as received:
+            assert "Hi" in next(one.data for one in received if isinstance(one, SseEvent))
+        with open_stream(client, "/api/stream") as received:
             assert len(list(islice((one for one in received if one == ": heartbeat"), 2))) == 2
 
 
-def test_heartbeats_are_fifteen_seconds_apart(shop: Shop) -> None:
-    assert shop.app.state.services.heartbeat_seconds == 15
+def test_heartbeats_are_fifteen_seconds_apart(server: RunningServer) -> None:
+    assert server.app.state.services.heartbeat_seconds == 15
 
 
 def test_what_is_pending_is_sent_in_one_piece(own_storage: Storage) -> None:
-    run_id = record(own_storage, begun(), *[user(str(n)) for n in range(500)], ended())
-    with opened(own_storage) as shop:
-        pieces = anyio.run(_pieces, shop, stream_of(run_id))
+    run_id = record(own_storage, run_started(), *[user(str(n)) for n in range(500)], run_completed())
+    with open_server(own_storage) as server:
+        pieces = anyio.run(_pieces, server, stream_of(run_id))
     assert [piece.count(b"data: ") for piece in pieces] == [502, 1, 0]
 
 
-async def _pieces(shop: Shop, address: str) -> list[bytes]:
+async def _pieces(server: RunningServer, address: str) -> list[bytes]:
     """What the app sends for a request, piece by piece."""
     pieces: list[bytes] = []
-    headers = [(b"host", shop.host.encode()), (b"authorization", b"Bearer " + shop.tokens.admin_token().encode())]
-    host, _, port = shop.host.partition(":")
+    headers = [(b"host", server.host.encode()), (b"authorization", b"Bearer " + server.tokens.admin_token().encode())]
+    host, _, port = server.host.partition(":")
     scope = {"type": "http", "method": "GET", "path": address, "query_string": b"", "headers": headers}
     scope |= {"server": (host, int(port)), "scheme": "http", "http_version": "1.1", "root_path": ""}
 
@@ -194,27 +209,27 @@ async def _pieces(shop: Shop, address: str) -> list[bytes]:
         if message["type"] == "http.response.body":
             pieces.append(message["body"])
 
-    await shop.app(scope, anyio.sleep_forever, send)  # type: ignore[arg-type]
+    await server.app(scope, anyio.sleep_forever, send)  # type: ignore[arg-type]
     return pieces
 
 
 def test_a_line_that_others_ended_in_their_way_is_still_one_event(own_storage: Storage) -> None:
-    run_id = record(own_storage, begun(), ended())
+    run_id = record(own_storage, run_started(), run_completed())
     path = own_storage.log_path(run_id)
     path.write_bytes(path.read_bytes().replace(b'"path":', b'\r"path":').replace(b"\n", b"\r\n"))
-    with opened(own_storage) as shop, shop.client() as client:
+    with open_server(own_storage) as server, server.client() as client:
         got = events(client, stream_of(run_id))
         assert [one.id for one in got] == ["1", "2", None]
         assert [one.json["seq"] for one in got[:2]] == [1, 2]
 
 
 def test_a_client_that_does_not_read_holds_up_nobody(own_storage: Storage) -> None:
-    run_id = record(own_storage, begun(), *[user("x" * 100_000) for _ in range(200)], ended())
+    run_id = record(own_storage, run_started(), *[user("x" * 100_000) for _ in range(200)], run_completed())
     # The one that does not read is not cut off meanwhile.
     with (
-        opened(own_storage, limits=ServingLimits(stalled_seconds=10 * PATIENCE)) as shop,
-        shop.client() as slow,
-        shop.client() as client,
+        open_server(own_storage, limits=ConnectionLimits(stalled_seconds=10 * TIMEOUT_SECONDS)) as server,
+        server.client() as slow,
+        server.client() as client,
         slow.stream("GET", stream_of(run_id)),
     ):
         assert client.get("/api/health").status_code == 200
@@ -222,50 +237,53 @@ def test_a_client_that_does_not_read_holds_up_nobody(own_storage: Storage) -> No
 
 
 def test_streams_end_promptly_when_the_server_stops(own_storage: Storage) -> None:
-    with writing(own_storage) as recorder, ThreadPoolExecutor() as pool:
-        write(recorder, begun())
-        with opened(own_storage) as shop:
+    with open_recorder(own_storage) as recorder, ThreadPoolExecutor() as pool:
+        write(recorder, run_started())
+        with open_server(own_storage) as server:
             addresses = (stream_of(recorder.run_id), "/api/stream")
             all_hear = threading.Barrier(len(addresses) + 1)
-            reading = [pool.submit(_read_to_end, shop, address, all_hear) for address in addresses]
-            all_hear.wait(PATIENCE)
+            reading = [pool.submit(_read_to_end, server, address, all_hear) for address in addresses]
+            all_hear.wait(TIMEOUT_SECONDS)
             began = time.monotonic()
         # It has not ended, so nobody is told that it has: a client comes back.
-        assert [[one.event for one in got.result(PATIENCE)] for got in reading] == [["message"], ["ready"]]
+        assert [[one.event for one in got.result(TIMEOUT_SECONDS)] for got in reading] == [["message"], ["ready"]]
         # Then they would be cut.
         assert time.monotonic() - began < SERVER_STOP_SECONDS
 
 
-def _read_to_end(shop: Shop, address: str, all_hear: threading.Barrier) -> list[Received]:
-    with shop.client() as client, listening(client, address) as received:
+def _read_to_end(server: RunningServer, address: str, all_hear: threading.Barrier) -> list[SseEvent]:
+    with server.client() as client, open_stream(client, address) as received:
         first = next(received)
-        all_hear.wait(PATIENCE)
-        return [one for one in (first, *received) if isinstance(one, Received)]
+        all_hear.wait(TIMEOUT_SECONDS)
+        return [one for one in (first, *received) if isinstance(one, SseEvent)]
 
 
 # The page's stream
 
 
 def test_the_page_is_told_of_every_row_that_changes(own_storage: Storage) -> None:
-    with opened(own_storage) as shop, shop.client() as client, listening(client, "/api/stream") as received:
-        assert next(received) == Received("ready", "{}")
-        with writing(own_storage) as recorder:
-            write(recorder, begun(task="new"))
+    with open_server(own_storage) as server, server.client() as client, open_stream(client, "/api/stream") as received:
+        assert next(received) == SseEvent("ready", "{}")
+        with open_recorder(own_storage) as recorder:
+            write(recorder, run_started(task="new"))
             seen = _next_row(received)
             assert (seen["id"], seen["task"], seen["status"]) == (recorder.run_id, "new", "running")
-            write(recorder, ended())
+            write(recorder, run_completed())
             while seen["status"] != "done":
                 seen = _next_row(received)
         assert seen == client.get("/api/agents/workers").json()["workers"][0]
 
 
 def test_the_page_is_told_of_runs_that_are_deleted(own_storage: Storage, tmp_path: Path) -> None:
-    kept, parent = record(own_storage, begun(), ended()), record(own_storage, begun(), ended())
-    child = record(own_storage, begun(), ended(), parent=parent)
-    with working(own_storage, written(tmp_path / "workers")) as shop, shop.client() as client:
+    kept, parent = (
+        record(own_storage, run_started(), run_completed()),
+        record(own_storage, run_started(), run_completed()),
+    )
+    child = record(own_storage, run_started(), run_completed(), parent=parent)
+    with engine_server(own_storage, write_workers(tmp_path / "workers")) as server, server.client() as client:
         _until_listed(client, 3)
-        with listening(client, "/api/stream") as received:
-            assert next(received) == Received("ready", "{}")
+        with open_stream(client, "/api/stream") as received:
+            assert next(received) == SseEvent("ready", "{}")
             assert set(client.delete(f"/api/runs/{parent}").json()["deleted"]) == {parent, child}
             assert _gone(received, 2) == {parent, child}
             # Another process, which knows nothing of this server.
@@ -282,19 +300,19 @@ def _gone(received: Any, count: int) -> set[str]:
     """So many runs that are told to be gone, in however many pieces."""
     gone: set[str] = set()
     while len(gone) < count:
-        gone |= set(next(one.json["run_ids"] for one in received if isinstance(one, Received) and one.event == "gone"))
+        gone |= set(next(one.json["run_ids"] for one in received if isinstance(one, SseEvent) and one.event == "gone"))
     return gone
 
 
 async def _prune(storage: Storage) -> None:
-    async with local_office(storage) as office:
-        assert await prune(office, before="2999-01-01T00:00:00.000Z", by="test") == 1
+    async with local_backend(storage) as backend:
+        assert await prune(backend, before="2999-01-01T00:00:00.000Z", by="test") == 1
 
 
 def test_the_page_is_told_of_a_pin(own_storage: Storage) -> None:
-    run_id = record(own_storage, begun(), ended())
-    with opened(own_storage) as shop, shop.client() as client, listening(client, "/api/stream") as received:
-        assert next(received) == Received("ready", "{}")
+    run_id = record(own_storage, run_started(), run_completed())
+    with open_server(own_storage) as server, server.client() as client, open_stream(client, "/api/stream") as received:
+        assert next(received) == SseEvent("ready", "{}")
         for pinned in (True, False):
             client.post(f"/api/runs/{run_id}/pin", json={"pinned": pinned})
             seen = _next_row(received)
@@ -302,14 +320,14 @@ def test_the_page_is_told_of_a_pin(own_storage: Storage) -> None:
 
 
 def _next_row(received: Any) -> Any:
-    return next(one.json for one in received if isinstance(one, Received) and one.event == "run")
+    return next(one.json for one in received if isinstance(one, SseEvent) and one.event == "run")
 
 
-def _log_events(received: Any, ends: int) -> list[Received]:
+def _log_events(received: Any, ends: int) -> list[SseEvent]:
     """What is said of logs, until so many of them have ended."""
-    got: list[Received] = []
+    got: list[SseEvent] = []
     for one in received:
-        if isinstance(one, Received) and one.event in ("log", "reset", "end"):
+        if isinstance(one, SseEvent) and one.event in ("log", "reset", "end"):
             got.append(one)
             ends -= one.event == "end"
         if not ends:
@@ -317,60 +335,62 @@ def _log_events(received: Any, ends: int) -> list[Received]:
     return got
 
 
-def _said(got: list[Received], run_id: str) -> list[Any]:
+def _said(got: list[SseEvent], run_id: str) -> list[Any]:
     return [one.json["event"]["seq"] for one in got if one.event == "log" and one.json["run_id"] == run_id]
 
 
-def test_the_page_can_follow_runs_over_its_one_connection(client: httpx.Client, shop: Shop, runs: Runs) -> None:
-    with listening(client, "/api/stream", params={"runs": f"{runs.done}:5,{runs.failed}"}) as received:
+def test_the_page_can_follow_runs_over_its_one_connection(
+    client: httpx.Client, server: RunningServer, runs: RecordedRuns
+) -> None:
+    with open_stream(client, "/api/stream", params={"runs": f"{runs.done}:5,{runs.failed}"}) as received:
         got = _log_events(received, ends=2)
     assert _said(got, runs.done) == [6, 7, 8]
     assert _said(got, runs.failed) == [1, 2, 3]
-    raw = lines(shop.storage, runs.done)[5].data
+    raw = lines(server.storage, runs.done)[5].data
     assert any(one.data == f'{{"run_id":"{runs.done}","event":{raw}}}' for one in got)
     assert {one.json["run_id"] for one in got if one.event == "end"} == {runs.done, runs.failed}
 
 
-def test_the_page_goes_on_where_it_was_cut_in_every_run_it_follows(client: httpx.Client, runs: Runs) -> None:
+def test_the_page_goes_on_where_it_was_cut_in_every_run_it_follows(client: httpx.Client, runs: RecordedRuns) -> None:
     asked = {"params": {"runs": f"{runs.done},{runs.failed},{runs.cancelled}"}}
-    with listening(client, "/api/stream", **asked) as received:
+    with open_stream(client, "/api/stream", **asked) as received:
         whole = _log_events(received, ends=3)
     for cut in range(1, len(whole)):
-        with listening(client, "/api/stream", **asked) as received:
+        with open_stream(client, "/api/stream", **asked) as received:
             before = _log_events(received, ends=3)[:cut]
         places = [one.id for one in before if one.id]
-        with listening(client, "/api/stream", **asked, headers={"Last-Event-ID": places[-1]}) as received:
+        with open_stream(client, "/api/stream", **asked, headers={"Last-Event-ID": places[-1]}) as received:
             after = _log_events(received, ends=3)
         for run_id in (runs.done, runs.failed, runs.cancelled):
             assert _said(before + after, run_id) == _said(whole, run_id)
 
 
-def test_a_run_that_is_not_there_does_not_end_the_page(client: httpx.Client, runs: Runs) -> None:
+def test_a_run_that_is_not_there_does_not_end_the_page(client: httpx.Client, runs: RecordedRuns) -> None:
     unknown = new_run_id()
-    with listening(client, "/api/stream", params={"runs": f"{unknown},{runs.failed}:2"}) as received:
+    with open_stream(client, "/api/stream", params={"runs": f"{unknown},{runs.failed}:2"}) as received:
         got = _log_events(received, ends=2)
     assert _said(got, runs.failed) == [3]
     (end,) = (one.json for one in got if one.event == "end" and one.json["run_id"] == unknown)
     assert end["error"]["code"] == "run_not_found"
 
 
-def test_the_page_is_told_of_a_log_that_has_lost_its_end(client: httpx.Client, runs: Runs) -> None:
-    with listening(client, "/api/stream", params={"runs": f"{runs.running}:99"}) as received:
-        got = next(one for one in received if isinstance(one, Received) and one.event == "reset")
-    assert got == Received("reset", f'{{"run_id":"{runs.running}","last":3}}', f"{runs.running}:3")
+def test_the_page_is_told_of_a_log_that_has_lost_its_end(client: httpx.Client, runs: RecordedRuns) -> None:
+    with open_stream(client, "/api/stream", params={"runs": f"{runs.running}:99"}) as received:
+        got = next(one for one in received if isinstance(one, SseEvent) and one.event == "reset")
+    assert got == SseEvent("reset", f'{{"run_id":"{runs.running}","last":3}}', f"{runs.running}:3")
 
 
 def test_the_page_is_told_briefly_of_what_is_long(own_storage: Storage) -> None:
     words = "x" * 2_000_000
-    run_id = record(own_storage, begun(), given(words), assistant("short"), ended())
+    run_id = record(own_storage, run_started(), given(words), assistant("short"), run_completed())
     with (
-        opened(own_storage) as shop,
-        shop.client() as client,
-        listening(client, "/api/stream", params={"runs": run_id}) as received,
+        open_server(own_storage) as server,
+        server.client() as client,
+        open_stream(client, "/api/stream", params={"runs": run_id}) as received,
     ):
         got = _log_events(received, ends=1)
     first, long, short, *_ = (one.json["event"] for one in got[:4])
-    assert long["payload"]["output"] == words[:BRIEF_CHARS]
+    assert long["payload"]["output"] == words[:TRUNCATED_TEXT_CHARS]
     assert long["cut"] == len(lines(own_storage, run_id)[1].data)
     assert (first, short) == (
         json.loads(lines(own_storage, run_id)[0].data),
@@ -387,39 +407,39 @@ def test_the_page_is_told_of_text_as_it_is_typed(own_storage: Storage) -> None:
     bus, run_id = LocalBus(), new_run_id()
     reader = LocalLogReader(own_storage, bus=bus)
     delta = Delta(after=1, path="test", message_id="m1", block=0, kind="text", offset=0, text="Hel")
-    with opened(own_storage, logs=reader) as shop, shop.client() as client:
+    with open_server(own_storage, logs=reader) as server, server.client() as client:
         got = anyio.run(_typed_to_a_page, LocalLogs(own_storage, bus=bus), client, run_id, delta)
     assert (got.event, got.id) == ("delta", None)
     assert got.json == {"run_id": run_id} | json.loads(_encoded(delta))
 
 
-async def _typed_to_a_page(logs: LocalLogs, client: httpx.Client, run_id: str, delta: Delta) -> Received:
+async def _typed_to_a_page(logs: LocalLogs, client: httpx.Client, run_id: str, delta: Delta) -> SseEvent:
     async with logs.open(run_id) as log:
-        await log.append(begun())
-        with listening(client, "/api/stream", params={"runs": run_id}) as received:
-            heard = (one for one in received if isinstance(one, Received) and one.event in ("log", "delta"))
+        await log.append(run_started())
+        with open_stream(client, "/api/stream", params={"runs": run_id}) as received:
+            heard = (one for one in received if isinstance(one, SseEvent) and one.event in ("log", "delta"))
             assert next(heard).event == "log"
             log.publish_delta(delta)
             return next(heard)
 
 
 def test_the_page_waits_for_whoever_goes_on_with_a_run(own_storage: Storage, tmp_path: Path) -> None:
-    with working(own_storage, written(tmp_path / "workers")) as shop, shop.client() as client:
-        with writing(own_storage) as recorder:
-            write(recorder, begun(definition={"slug": "tester"}), user("Hi"))
-        with listening(client, "/api/stream", params={"runs": recorder.run_id}) as received:
+    with engine_server(own_storage, write_workers(tmp_path / "workers")) as server, server.client() as client:
+        with open_recorder(own_storage) as recorder:
+            write(recorder, run_started(definition={"slug": "tester"}), user("Hi"))
+        with open_stream(client, "/api/stream", params={"runs": recorder.run_id}) as received:
             assert _said(list(islice(_logs(received), 2)), recorder.run_id) == [1, 2]
             time.sleep(0.5)
-            with writing(own_storage, recorder.run_id) as again:
-                write(again, ended())
+            with open_recorder(own_storage, recorder.run_id) as again:
+                write(again, run_completed())
             assert [one.event for one in _log_events(received, ends=1)] == ["log", "end"]
 
 
-def _logs(received: Any) -> Iterator[Received]:
-    return (one for one in received if isinstance(one, Received) and one.event in ("log", "end"))
+def _logs(received: Any) -> Iterator[SseEvent]:
+    return (one for one in received if isinstance(one, SseEvent) and one.event in ("log", "end"))
 
 
-def queued(shop: Shop) -> str:
+def queued(server: RunningServer) -> str:
     """A run that is listed, and that nobody has begun."""
     started = RunStarted(
         name="tester",
@@ -433,42 +453,42 @@ def queued(shop: Shop) -> str:
         queued_at=now(),
     )
     order = QueuedRun(run_id=new_run_id(), started=started)
-    assert shop.portal is not None
-    return shop.portal.call(SqliteQueue(shop.app.state.services.store).dispatch, order)
+    assert server.portal is not None
+    return server.portal.call(SqliteQueue(server.app.state.services.store).dispatch, order)
 
 
 def test_the_page_waits_for_a_run_that_is_queued(own_storage: Storage) -> None:
-    with opened(own_storage) as shop, shop.client() as client:
-        run_id = queued(shop)
-        with listening(client, "/api/stream", params={"runs": run_id}) as received:
-            assert next(received) == Received("ready", "{}")
+    with open_server(own_storage) as server, server.client() as client:
+        run_id = queued(server)
+        with open_stream(client, "/api/stream", params={"runs": run_id}) as received:
+            assert next(received) == SseEvent("ready", "{}")
             time.sleep(QUEUED_CHECK_SECONDS + 0.3)
-            with writing(own_storage, run_id) as recorder:
-                write(recorder, begun(), ended())
+            with open_recorder(own_storage, run_id) as recorder:
+                write(recorder, run_started(), run_completed())
             got = _log_events(received, ends=1)
     assert _said(got, run_id) == [1, 2]
     assert got[-1].json == {"run_id": run_id, "error": None}
 
 
 def test_the_page_is_told_when_a_queued_run_is_gone_before_it_has_begun(own_storage: Storage) -> None:
-    with opened(own_storage) as shop, shop.client() as client:
-        run_id = queued(shop)
-        with listening(client, "/api/stream", params={"runs": run_id}) as received:
-            assert next(received) == Received("ready", "{}")
-            assert shop.portal is not None
-            shop.portal.call(shop.app.state.services.store.delete, run_id)
+    with open_server(own_storage) as server, server.client() as client:
+        run_id = queued(server)
+        with open_stream(client, "/api/stream", params={"runs": run_id}) as received:
+            assert next(received) == SseEvent("ready", "{}")
+            assert server.portal is not None
+            server.portal.call(server.app.state.services.store.delete, run_id)
             (end,) = _log_events(received, ends=1)
     assert end.json["error"]["code"] == "run_not_found"
 
 
 @pytest.mark.parametrize("count", [1, 16])
 def test_the_page_can_follow_up_to_sixteen_runs(own_storage: Storage, count: int) -> None:
-    ids = [record(own_storage, begun(), ended()) for _ in range(count)]
+    ids = [record(own_storage, run_started(), run_completed()) for _ in range(count)]
     asked = {"runs": ",".join(f"{one}:0" for one in ids)}
     with (
-        opened(own_storage) as shop,
-        shop.client() as client,
-        listening(client, "/api/stream", params=asked) as received,
+        open_server(own_storage) as server,
+        server.client() as client,
+        open_stream(client, "/api/stream", params=asked) as received,
     ):
         got = _log_events(received, ends=count)
     assert all(_said(got, one) == [1, 2] for one in ids)

@@ -5,27 +5,35 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.shop import Shop
-from tests.server.sse import Received, listening
-from tests.server.working import Told, becomes, executed, go_on, start, working, written
+from tests.server.engine_server import (
+    ExecutionEvent,
+    continue_request,
+    engine_server,
+    execute,
+    start,
+    wait_for_status,
+    write_workers,
+)
+from tests.server.server import RunningServer
+from tests.server.sse import SseEvent, open_stream
 
 from shopfloor.record import Storage
 
 
 @pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("busy")
-    with working(Storage(folder / "storage"), written(folder / "workers"), heartbeat_seconds=0.2) as shop:
-        yield shop
+    with engine_server(Storage(folder / "storage"), write_workers(folder / "workers"), heartbeat_seconds=0.2) as server:
+        yield server
 
 
 @pytest.fixture
-def client(busy: Shop) -> Iterator[httpx.Client]:
+def client(busy: RunningServer) -> Iterator[httpx.Client]:
     with busy.client() as client:
         yield client
 
 
-def requested(told: list[Told]) -> tuple[str, list[dict[str, Any]]]:
+def requested(told: list[ExecutionEvent]) -> tuple[str, list[dict[str, Any]]]:
     """The run, and the calls that its stream ends with."""
     request, finish = told[-2].data, told[-1].data
     assert request["type"] == "tool-request", [one.data for one in told]
@@ -42,31 +50,31 @@ def result_of(call: dict[str, Any], value: Any) -> dict[str, Any]:
 def test_a_tool_of_a_run_below_is_requested_and_answered_through_the_run_at_the_top(
     client: httpx.Client, worker: str
 ) -> None:
-    run_id, [call] = requested(executed(client, worker, start()))
+    run_id, [call] = requested(execute(client, worker, start()))
     assert (call["toolName"], call["args"]) == ("look-up", {"word": "moon"})
-    second = executed(client, worker, go_on(run_id, result_of(call, "a stone")))
+    second = execute(client, worker, continue_request(run_id, result_of(call, "a stone")))
     assert second[0].data == {"type": "start", "executionId": run_id}
     again, [more] = requested(second)
     assert (again, more["args"]) == (run_id, {"word": "a stone"})
-    third = executed(client, worker, go_on(run_id, result_of(more, "granite")))
+    third = execute(client, worker, continue_request(run_id, result_of(more, "granite")))
     results = [one.data for one in third if one.type == "worker-result"]
     assert [(one["workerId"], one["output"]) for one in results] == [
         (run_id, {"first": "a stone", "second": "granite"})
     ]
-    becomes(client, run_id, "done")
+    wait_for_status(client, run_id, "done")
 
 
 @pytest.mark.req("SDK-34")
 def test_calls_of_a_run_and_of_several_below_it_reach_the_right_run(client: httpx.Client) -> None:
     """Each round answers what is requested by what was asked; a call that gets no result is requested again."""
     body, given, rounds = start(), set[str](), 0
-    while (told := executed(client, "asks-everywhere", body))[-1].data["finishReason"] == "tool-calls":
+    while (told := execute(client, "asks-everywhere", body))[-1].data["finishReason"] == "tool-calls":
         run_id, calls = requested(told)
         assert not {call["toolCallId"] for call in calls} & given
         # Only one at a time, so that others wait through several rounds.
         call, rounds = calls[-1], rounds + 1
         given.add(call["toolCallId"])
-        body = go_on(run_id, result_of(call, f"{call['args']['word']}-{rounds}"))
+        body = continue_request(run_id, result_of(call, f"{call['args']['word']}-{rounds}"))
     [result] = [one.data for one in told if one.type == "worker-result"]
     assert rounds == len(given) == 5
     log = client.get(f"/api/runs/{told[0].data['executionId']}/log").json()["events"]
@@ -79,37 +87,39 @@ def test_calls_of_a_run_and_of_several_below_it_reach_the_right_run(client: http
 
 @pytest.mark.req("SDK-34")
 def test_several_runs_that_wait_at_once_are_requested_in_one_event(client: httpx.Client) -> None:
-    run_id, first = requested(executed(client, "asks-everywhere", start()))
+    run_id, first = requested(execute(client, "asks-everywhere", start()))
     # The run's own call may have been requested before those below it waited.
     calls = {call["toolCallId"]: call for call in first}
     own = next(call for call in first if call["args"] == {"word": "here"})
-    _, rest = requested(executed(client, "asks-everywhere", go_on(run_id, result_of(own, 1))))
+    _, rest = requested(execute(client, "asks-everywhere", continue_request(run_id, result_of(own, 1))))
     calls |= {call["toolCallId"]: call for call in rest}
     assert [call["args"] for call in rest] == [{"word": "moon"}, {"word": "moon"}]
     assert len(calls) == 3
     results = [result_of(call, call["toolCallId"][:8]) for call in rest]
-    _, more = requested(executed(client, "asks-everywhere", go_on(run_id, *results)))
+    _, more = requested(execute(client, "asks-everywhere", continue_request(run_id, *results)))
     assert sorted(call["args"]["word"] for call in more) == sorted(call["toolCallId"][:8] for call in rest)
 
 
 @pytest.mark.req("SDK-34")
 def test_going_on_twice_with_the_result_for_a_run_below_is_going_on_once(client: httpx.Client) -> None:
-    run_id, [call] = requested(executed(client, "asks-below", start()))
-    _, [more] = requested(executed(client, "asks-below", go_on(run_id, result_of(call, "a stone"))))
-    last = go_on(run_id, result_of(more, "granite"))
-    assert executed(client, "asks-below", last) == executed(client, "asks-below", last)
+    run_id, [call] = requested(execute(client, "asks-below", start()))
+    _, [more] = requested(execute(client, "asks-below", continue_request(run_id, result_of(call, "a stone"))))
+    last = continue_request(run_id, result_of(more, "granite"))
+    assert execute(client, "asks-below", last) == execute(client, "asks-below", last)
 
 
 def test_a_result_for_a_call_that_nobody_made_is_refused_with_the_calls_that_wait_below(client: httpx.Client) -> None:
-    run_id, [call] = requested(executed(client, "asks-below", start()))
-    got = client.post("/api/agents/asks-below/execute", json=go_on(run_id, {"toolCallId": "other", "result": 1}))
+    run_id, [call] = requested(execute(client, "asks-below", start()))
+    got = client.post(
+        "/api/agents/asks-below/execute", json=continue_request(run_id, {"toolCallId": "other", "result": 1})
+    )
     assert got.status_code == 409
     assert call["toolCallId"] in got.text
 
 
 def test_a_result_for_a_run_of_another_tree_is_refused(client: httpx.Client) -> None:
-    run_id, [call] = requested(executed(client, "asks-below", start()))
-    other, _ = requested(executed(client, "asks-below", start()))
+    run_id, [call] = requested(execute(client, "asks-below", start()))
+    other, _ = requested(execute(client, "asks-below", start()))
     got = client.post(f"/api/runs/{other}/answer", json={"call_id": call["toolCallId"], "answer": 1})
     assert got.json()["error"]["code"] == "unknown_call"
     answered = client.post(f"/api/runs/{run_id}/answer", json={"call_id": call["toolCallId"], "answer": 1})
@@ -118,9 +128,9 @@ def test_a_result_for_a_run_of_another_tree_is_refused(client: httpx.Client) -> 
 
 @pytest.mark.req("SDK-34")
 def test_whoever_follows_the_log_is_told_of_the_calls_below_once(client: httpx.Client) -> None:
-    run_id, calls = requested(executed(client, "asks-below", start()))
-    with listening(client, f"/api/runs/{run_id}/stream") as stream:
-        told = (one for one in stream if isinstance(one, Received) and one.event in ("requests", "end"))
+    run_id, calls = requested(execute(client, "asks-below", start()))
+    with open_stream(client, f"/api/runs/{run_id}/stream") as stream:
+        told = (one for one in stream if isinstance(one, SseEvent) and one.event in ("requests", "end"))
         assert next(told).json == {"toolCalls": calls}
         client.post(f"/api/runs/{run_id}/cancel")
         assert [one.json for one in told] in ([{"toolCalls": []}, {}], [{}])

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.cli.test_run import processes_with
-from tests.patience import PATIENCE
+from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.local import LocalHost, LocalLogs, LocalProcesses
 from shopfloor.errors import CommandNotFound, ProcessError, StorageError
@@ -88,7 +88,7 @@ def test_leaving_the_context_ends_the_whole_family(host: LocalHost):
             child.release()
             await child.read()
             # The environment of a process can be read only once its program was started.
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT_SECONDS):
                 while len(processes_with(mark)) < 3:
                     await anyio.sleep(0.02)
 
@@ -151,10 +151,10 @@ def test_a_host_is_known_by_its_lock_and_gone_without_a_trace(storage: Storage):
         (path,) = storage.hosts.iterdir()
         assert path.stem == host.id
         assert is_locked(path)
-        minder = host.minder_pid
+        reaper = host.reaper_pid
         host.close()
     assert list(storage.hosts.iterdir()) == []
-    assert not Path(f"/proc/{minder}").exists()
+    assert not Path(f"/proc/{reaper}").exists()
 
 
 def test_a_log_is_announced_whenever_it_is_opened_and_is_there_when_it_is(storage: Storage):
@@ -164,14 +164,14 @@ def test_a_log_is_announced_whenever_it_is_opened_and_is_there_when_it_is(storag
     async def main() -> None:
         for times in (1, 2):
             async with logs.open(run_id) as log:
-                assert storage.announced(0)[0] == [run_id] * times
+                assert storage.announced_since(0)[0] == [run_id] * times
                 assert storage.log_path(run_id).exists()
                 if not log.recorder.seq:
                     await log.append(RunStarted(name="w", kind="command", attempt=1, host="h"))
         # Whoever has taken up so many bytes hears only of what came after.
-        place = storage.announced(0)[1]
+        place = storage.announced_since(0)[1]
         async with logs.open(other := new_run_id()):
-            assert storage.announced(place)[0] == [other]
+            assert storage.announced_since(place)[0] == [other]
 
     anyio.run(main)
 
@@ -184,9 +184,9 @@ def test_a_log_is_deleted_with_what_was_set_aside_of_it_and_announced_when_that_
         storage.log_path(run_id).with_suffix(suffix).write_bytes(b"half a line")
     anyio.run(LocalLogs(storage).delete, run_id)
     assert list(storage.transcripts.iterdir()) == []
-    assert storage.announced(0)[0] == []
+    assert storage.announced_since(0)[0] == []
     anyio.run(LocalLogs(storage).announce_deletion, run_id)
-    assert storage.announced(0)[0] == [run_id]
+    assert storage.announced_since(0)[0] == [run_id]
 
 
 def test_a_log_is_deleted_also_where_that_cannot_be_announced(storage: Storage):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shopfloor.engine.resumption import refusal
+from shopfloor.engine.resumption import refusal_reason
 from shopfloor.log import RunStarted
 
 FOLDERS = ["/home/ada/billing", "/home/ada/team"]
@@ -44,4 +44,4 @@ AGAIN = RunStarted(name="w", kind="worker", attempt=2, host="local-2")
 def test_a_run_of_a_caller_is_resumed_by_a_server_only_where_it_may(
     starts: list[RunStarted], reason: str | None
 ) -> None:
-    assert refusal(starts, FOLDERS, HASHES) == reason
+    assert refusal_reason(starts, FOLDERS, HASHES) == reason

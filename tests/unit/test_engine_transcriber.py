@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.samples import CHILD_ID, RUN_ID
+from tests.sample_events import CHILD_ID, RUN_ID
 
-from shopfloor.engine.agents import Transcriber, Write
-from shopfloor.log import AssistantMessage, Cost, Note, RunStarted, TextBlock, Usage, is_piece
-from shopfloor.ports import Ended, Report, SubAgentEnded, SubAgentStarted, Told, Typed
+from shopfloor.engine.agents import PendingEvent, Transcriber
+from shopfloor.log import AssistantMessage, Cost, Note, RunStarted, TextBlock, Usage, is_message_chunk
+from shopfloor.ports import AgentReport, MessageDelta, SessionEnded, SubAgentEnded, SubAgentStarted, TranscriptItem
 
 FIRST = RunStarted(name="claude-code", kind="agent", attempt=1, host="h")
 
@@ -24,11 +24,11 @@ def transcriber() -> Transcriber:
     )
 
 
-def typed(text: str, message_id: str = "m", **fields: str) -> Typed:
-    return Typed(message_id=message_id, block=0, kind="text", text=text, **fields)
+def typed(text: str, message_id: str = "m", **fields: str) -> MessageDelta:
+    return MessageDelta(message_id=message_id, block=0, kind="text", text=text, **fields)
 
 
-def said(writes: list[Write]) -> list[tuple[str, str, str | None]]:
+def said(writes: list[PendingEvent]) -> list[tuple[str, str, str | None]]:
     """In which run something was said, and why it stopped."""
     messages = [(write.run_id, write.payload) for write in writes if isinstance(write.payload, AssistantMessage)]
     return [
@@ -39,7 +39,7 @@ def said(writes: list[Write]) -> list[tuple[str, str, str | None]]:
     ]
 
 
-def taken(transcriber: Transcriber, *reports: Report) -> list[Write]:
+def taken(transcriber: Transcriber, *reports: AgentReport) -> list[PendingEvent]:
     return [write for report in reports for write in transcriber.take(report)]
 
 
@@ -49,9 +49,9 @@ def test_what_a_sub_agent_types_stands_in_its_own_log(transcriber: Transcriber) 
     piece = partial.piece()
     assert offset == 0
     assert piece is not None
-    (write,) = transcriber.take(Told(agent="a", payload=piece))
+    (write,) = transcriber.take(TranscriptItem(agent="a", payload=piece))
     assert isinstance(write.payload, AssistantMessage)
-    assert (write.run_id, write.path, is_piece(write.payload)) == (CHILD_ID, "looker", True)
+    assert (write.run_id, write.path, is_message_chunk(write.payload)) == (CHILD_ID, "looker", True)
     # A piece is not the whole: when the sub-agent ends, what it was saying is cut off.
     ended = SubAgentEnded(agent="a", status="failed", usage=Usage())
     assert said(taken(transcriber, ended)) == [(CHILD_ID, "Hello", "interrupted")]
@@ -59,13 +59,13 @@ def test_what_a_sub_agent_types_stands_in_its_own_log(transcriber: Transcriber) 
 
 def test_what_is_told_whole_is_not_told_as_cut_off(transcriber: Transcriber) -> None:
     whole = AssistantMessage(message_id="m", blocks=[TextBlock(fidelity="agent_emitted", text="Hello")])
-    assert said(taken(transcriber, typed("Hello"), Told(payload=whole))) == [(RUN_ID, "Hello", None)]
-    writes, _ = transcriber.end(Ended(status="completed"), None)
+    assert said(taken(transcriber, typed("Hello"), TranscriptItem(payload=whole))) == [(RUN_ID, "Hello", None)]
+    writes, _ = transcriber.end(SessionEnded(status="completed"), None)
     assert said(writes) == []
 
 
 def test_a_call_of_the_model_that_is_made_again_cuts_off_what_it_had_said(transcriber: Transcriber) -> None:
-    retry = Told(payload=AssistantMessage(note=Note(kind="retry", code="overloaded"), blocks=[]))
+    retry = TranscriptItem(payload=AssistantMessage(note=Note(kind="retry", code="overloaded"), blocks=[]))
     writes = taken(transcriber, typed("Hel"), retry, typed("Hello", "m2"))
     assert said(writes) == [(RUN_ID, "Hel", "interrupted")]
     # Before the note that says so.
@@ -73,13 +73,13 @@ def test_a_call_of_the_model_that_is_made_again_cuts_off_what_it_had_said(transc
         False,
         True,
     ]
-    writes, _ = transcriber.end(Ended(status="failed"), None)
+    writes, _ = transcriber.end(SessionEnded(status="failed"), None)
     assert said(writes) == [(RUN_ID, "Hello", "interrupted")]
 
 
 def test_two_messages_that_are_typed_at_once_are_both_kept_until_their_wholes_come(transcriber: Transcriber) -> None:
     second = AssistantMessage(message_id="m2", blocks=[TextBlock(fidelity="agent_emitted", text="two")])
-    writes = taken(transcriber, typed("one", "m1"), typed("tw", "m2"), typed("o", "m2"), Told(payload=second))
+    writes = taken(transcriber, typed("one", "m1"), typed("tw", "m2"), typed("o", "m2"), TranscriptItem(payload=second))
     assert said(writes) == [(RUN_ID, "two", None)]
-    writes, _ = transcriber.end(Ended(status="failed"), None)
+    writes, _ = transcriber.end(SessionEnded(status="failed"), None)
     assert said(writes) == [(RUN_ID, "one", "interrupted")]

@@ -11,8 +11,8 @@ import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
-from tests.ingests import ingest_of
-from tests.patience import PATIENCE
+from tests.ingest_factory import create_ingest
+from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.local import LocalBus, LocalLogFeed, LocalLogReader, LocalLogs
 from shopfloor.adapters.memory import MemoryStore
@@ -21,11 +21,11 @@ from shopfloor.cli.list import table
 from shopfloor.cli.style import Style
 from shopfloor.engine import Ingest, reconcile
 from shopfloor.log import FORMAT, AssistantMessage, RunCompleted, RunStarted, StepStarted, TextBlock, new_run_id
-from shopfloor.ports import Change, RunFilter, RunItem
+from shopfloor.ports import RunFilter, RunItem, ViewUpdate
 from shopfloor.record import Recorder, Storage
-from shopfloor.server.shapes import item_of
-from shopfloor.views import search_pieces
-from shopfloor.wiring import local_office
+from shopfloor.server.response_models import build_worker_item
+from shopfloor.views import search_index
+from shopfloor.wiring import local_backend
 
 
 def begin(storage: Storage, run_id: str) -> Recorder:
@@ -57,7 +57,7 @@ def test_more_logs_than_files_may_be_open_are_taken_up(storage: Storage, few_fil
 
     async def main() -> None:
         store = await SqliteStore.open(storage.database)
-        await ingest_of(storage, store).catch_up(everything=True)
+        await create_ingest(storage, store).catch_up(everything=True)
         assert (await store.list_runs(RunFilter(), limit=1)).total == 400
         await store.close()
 
@@ -67,7 +67,7 @@ def test_more_logs_than_files_may_be_open_are_taken_up(storage: Storage, few_fil
 def test_events_are_taken_up_as_they_come_and_the_run_is_let_go_at_its_outcome(storage: Storage):
     async def main() -> None:
         store = MemoryStore()
-        ingest = ingest_of(storage, store)
+        ingest = create_ingest(storage, store)
         run_id = new_run_id()
         recorder = begin(storage, run_id)
         storage.announce(run_id)
@@ -92,7 +92,7 @@ def test_events_are_taken_up_as_they_come_and_the_run_is_let_go_at_its_outcome(s
 def test_a_log_that_is_announced_before_it_is_there_is_taken_up_when_it_is_announced_again(storage: Storage):
     async def main() -> None:
         store = MemoryStore()
-        ingest = ingest_of(storage, store)
+        ingest = create_ingest(storage, store)
         run_id = new_run_id()
         storage.announce(run_id)
         assert await ingest.catch_up() == 0
@@ -113,7 +113,7 @@ def test_a_second_keeper_goes_on_where_the_first_was_and_both_at_once_do_no_harm
         run_id = new_run_id()
         recorder = begin(storage, run_id)
         storage.announce(run_id)
-        first, second = ingest_of(storage, store), ingest_of(storage, store)
+        first, second = create_ingest(storage, store), create_ingest(storage, store)
         await first.catch_up()
         await second.catch_up()
         for number in range(50):
@@ -134,7 +134,7 @@ def test_a_second_keeper_goes_on_where_the_first_was_and_both_at_once_do_no_harm
 
 def test_changes_are_told_to_those_who_listen_newest_state_only(storage: Storage):
     async def main() -> None:
-        ingest = ingest_of(storage, MemoryStore())
+        ingest = create_ingest(storage, MemoryStore())
         run_id = new_run_id()
         recorder = begin(storage, run_id)
         storage.announce(run_id)
@@ -166,12 +166,12 @@ def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, k
         for number in range(5):
             say(recorder, str(number))
         recorder.close()
-        await ingest_of(storage, store).catch_up()
+        await create_ingest(storage, store).catch_up()
         await store.pin(run_id, pinned=True)
 
         path = storage.log_path(run_id)
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
-        ingest = ingest_of(storage, store)
+        ingest = create_ingest(storage, store)
         await ingest.catch_up()
         item = await store.get_run(run_id)
         assert (item.row.last_seq if item else 0) == kept
@@ -186,7 +186,7 @@ def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, k
         assert (item.row.status, item.row.last_seq, item.row.messages) == ("completed", kept + 3, max(0, kept - 2) + 1)
         assert (item.pinned, item.event_count) == (True, len(await store.timeline(run_id, limit=99)))
         fresh = MemoryStore()
-        await ingest_of(storage, fresh).catch_up(everything=True)
+        await create_ingest(storage, fresh).catch_up(everything=True)
         assert [one.data for one in await store.timeline(run_id, limit=99)] == [
             one.data for one in await fresh.timeline(run_id, limit=99)
         ]
@@ -197,7 +197,7 @@ def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, k
 
 def test_a_log_that_is_deleted_while_it_is_followed_disturbs_nobody(storage: Storage):
     async def main() -> None:
-        ingest = ingest_of(storage, store := MemoryStore())
+        ingest = create_ingest(storage, store := MemoryStore())
         gone, kept = new_run_id(), new_run_id()
         for run_id in (gone, kept):
             storage.announce(run_id)
@@ -241,10 +241,10 @@ def test_a_log_that_is_damaged_harms_nobody_but_itself(storage: Storage, find: b
     end(begin(storage, whole))
 
     async def main() -> None:
-        async with local_office(storage) as office:
-            await office.ingest.catch_up(everything=True)
-            await reconcile(office)  # which looks at each of them, and failed on all
-            assert await office.store.known_runs() == {*broken, whole}
+        async with local_backend(storage) as backend:
+            await backend.ingest.catch_up(everything=True)
+            await reconcile(backend)  # which looks at each of them, and failed on all
+            assert await backend.store.known_runs() == {*broken, whole}
 
     anyio.run(main)
 
@@ -259,7 +259,7 @@ def test_what_is_no_log_does_not_keep_the_others_from_being_listed(storage: Stor
 
     async def main() -> None:
         store = MemoryStore()
-        ingest = ingest_of(storage, store)
+        ingest = create_ingest(storage, store)
         await ingest.catch_up(everything=True)
         assert await store.known_runs() == {whole}
         assert await ingest.step() == 0
@@ -274,11 +274,11 @@ def test_announcements_that_were_lost_hide_no_later_run(storage: Storage):
         for run_id in runs[:3]:
             end(begin(storage, run_id))
             storage.announce(run_id)
-        await ingest_of(storage, store).catch_up()
+        await create_ingest(storage, store).catch_up()
         storage.announcements.write_bytes(runs[0].encode()[:20])  # and what a full disk left
         end(begin(storage, runs[3]))
         storage.announce(runs[3])
-        await ingest_of(storage, store).catch_up()
+        await create_ingest(storage, store).catch_up()
         assert await store.known_runs() == set(runs)
 
     anyio.run(main)
@@ -291,13 +291,13 @@ def test_an_open_run_whose_state_an_older_version_kept_is_searched_whole(storage
         recorder = begin(storage, run_id)
         say(recorder, "early")
         storage.announce(run_id)
-        await ingest_of(storage, store).catch_up()
+        await create_ingest(storage, store).catch_up()
         known = (await store.folded([run_id]))[run_id]
-        await store.take_back(run_id, 0)
-        await store.apply([Change(row=known.row, state=b'{"open_calls":{},"told":null}', timeline=[])])
+        await store.truncate_views(run_id, 0)
+        await store.apply([ViewUpdate(row=known.row, state=b'{"open_calls":{},"told":null}', timeline=[])])
         assert (await store.list_runs(RunFilter(search="early"), limit=5)).total == 0
         say(recorder, "late")
-        await ingest_of(storage, store).catch_up()
+        await create_ingest(storage, store).catch_up()
         for words in ("early", "late"):
             assert (await store.list_runs(RunFilter(search=words), limit=5)).total == 1
         end(recorder)
@@ -306,7 +306,7 @@ def test_an_open_run_whose_state_an_older_version_kept_is_searched_whole(storage
 
 
 def test_a_run_with_too_much_text_says_where_its_search_stops(storage: Storage, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(search_pieces, "SEARCH_RUN_CHARS", 10)
+    monkeypatch.setattr(search_index, "SEARCH_RUN_CHARS", 10)
 
     async def main() -> None:
         store = MemoryStore()
@@ -316,11 +316,13 @@ def test_a_run_with_too_much_text_says_where_its_search_stops(storage: Storage, 
         say(recorder, "a long text")
         say(recorder, "late")
         end(recorder)
-        await ingest_of(storage, store).catch_up(everything=True)
+        await create_ingest(storage, store).catch_up(everything=True)
         (item,) = (await store.list_runs(RunFilter(search="early"), limit=5)).items
         assert item.search_stopped_at == 3
         assert (await store.list_runs(RunFilter(search="late"), limit=5)).total == 0
-        shown = table([msgspec.to_builtins(await item_of(item, LocalLogReader(storage)))], Style(enabled=False), 120)
+        shown = table(
+            [msgspec.to_builtins(await build_worker_item(item, LocalLogReader(storage)))], Style(enabled=False), 120
+        )
         assert shown[-1].strip() == "search stops at event 3: the run has more text than is indexed"
 
     anyio.run(main)
@@ -331,7 +333,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
 
     async def follow() -> None:
         store = await SqliteStore.open(storage.database)
-        ingest = ingest_of(storage, store, forget_at=400)
+        ingest = create_ingest(storage, store, forget_at=400)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ingest.run)
             for run_id in runs:
@@ -339,7 +341,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
                 storage.announce(run_id)
                 end(recorder)
                 await anyio.sleep(0.01)
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT_SECONDS):
                 while await store.known_runs() != set(runs) or storage.announcements.stat().st_size > 400:
                     await anyio.sleep(0.02)
             tasks.cancel_scope.cancel()
@@ -351,7 +353,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
         end(begin(storage, late))
         for path in (storage.database, storage.root / "new.db"):
             store = await SqliteStore.open(path)
-            await ingest_of(storage, store, forget_at=400).catch_up()
+            await create_ingest(storage, store, forget_at=400).catch_up()
             assert await store.known_runs() == {*runs, late}
             await store.close()
 
@@ -373,7 +375,7 @@ def test_rows_are_whole_where_ingest_was_cancelled_in_the_middle_of_long_logs(st
                     writers.start_soon(_write_long, LocalLogs(storage, bus=bus), run_id, random)
             await anyio.sleep(random.random() * 0.06)
             tasks.cancel_scope.cancel()
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             await ingest.catch_up()
         for run_id in run_ids:
             item = await store.get_run(run_id)
@@ -402,9 +404,9 @@ def test_a_log_whose_last_line_is_no_event_is_listed_and_taken_up_once(storage: 
             await log.append(RunStarted(name="cut", kind="agent", attempt=1, host="h", format=FORMAT))
         with storage.log_path(run_id).open("ab") as file:
             file.write(b'{"seq":2,"type":"nonsense"}\n')
-        with anyio.fail_after(PATIENCE):
-            assert await ingest_of(storage, store).catch_up()
-            assert await ingest_of(storage, store).catch_up() == 0
+        with anyio.fail_after(TIMEOUT_SECONDS):
+            assert await create_ingest(storage, store).catch_up()
+            assert await create_ingest(storage, store).catch_up() == 0
         item = await store.get_run(run_id)
         assert item is not None
         assert item.row.last_seq == 1
@@ -415,7 +417,7 @@ def test_a_log_whose_last_line_is_no_event_is_listed_and_taken_up_once(storage: 
 class SlowStore(MemoryStore):
     """A store whose transactions take longer than the pauses of a busy writer."""
 
-    async def apply(self, changes: Sequence[Change], *, mark: int | None = None) -> None:
+    async def apply(self, changes: Sequence[ViewUpdate], *, mark: int | None = None) -> None:
         await anyio.sleep(0.03)
         await super().apply(changes, mark=mark)
 
@@ -433,7 +435,7 @@ def test_a_log_that_is_written_all_the_time_holds_back_no_other_row(storage: Sto
                     await anyio.lowlevel.checkpoint()
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ingest_of(storage, store).run)
+            tasks.start_soon(create_ingest(storage, store).run)
             tasks.start_soon(write)
             await _until_row(store, busy)
             await _write_long(LocalLogs(storage), quick, Random(1))
@@ -445,6 +447,6 @@ def test_a_log_that_is_written_all_the_time_holds_back_no_other_row(storage: Sto
 
 
 async def _until_row(store: MemoryStore, run_id: str) -> None:
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(TIMEOUT_SECONDS):
         while await store.get_run(run_id) is None:
             await anyio.sleep(0.02)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.samples import BLOCKS, CHILD_ID, PAYLOADS, place_of
+from tests.sample_events import BLOCKS, CHILD_ID, PAYLOADS, location_of
 
 from shopfloor.errors import InvalidEvent, InvalidRunId
 from shopfloor.log import PAYLOAD_TYPES, AssistantMessage, Payload, UnknownBlock, UnknownPayload, check
@@ -30,7 +30,7 @@ def changed(name: str, **fields: Any) -> Payload:
 @pytest.mark.parametrize("name", PAYLOAD_TYPES)
 @pytest.mark.parametrize("iteration", [0, 1, 10_000])
 def test_each_of_the_ten_kinds_passes_in_its_place(name: str, iteration: int) -> None:
-    assert passes(PAYLOADS[name], iteration=iteration, **place_of(PAYLOADS[name]))
+    assert passes(PAYLOADS[name], iteration=iteration, **location_of(PAYLOADS[name]))
 
 
 @pytest.mark.req("TR-9")
@@ -64,7 +64,7 @@ def test_a_try_counts_from_one(name: str, number: int) -> None:
 @pytest.mark.parametrize("name", PAYLOAD_TYPES)
 def test_an_iteration_counts_from_zero(name: str) -> None:
     with pytest.raises(InvalidEvent, match="iteration is -1; it counts from 0"):
-        passes(PAYLOADS[name], iteration=-1, **place_of(PAYLOADS[name]))
+        passes(PAYLOADS[name], iteration=-1, **location_of(PAYLOADS[name]))
 
 
 @pytest.mark.parametrize("number", [0, -1])
@@ -89,7 +89,7 @@ def test_the_id_of_a_sub_run_is_a_run_id(name: str) -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_no_other_event_has_the_id_of_a_sub_run(name: str) -> None:
     with pytest.raises(InvalidEvent, match=r"belongs to step\.call_workflow events, and only to them"):
-        passes(PAYLOADS[name], **place_of(PAYLOADS[name]) | {"child_run_id": CHILD_ID})
+        passes(PAYLOADS[name], **location_of(PAYLOADS[name]) | {"child_run_id": CHILD_ID})
 
 
 @pytest.mark.parametrize("status", ["done", "", "running"])

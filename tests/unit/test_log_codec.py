@@ -7,19 +7,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.samples import (
+from tests.sample_events import (
     BLOCKS,
     CHILD_ID,
     GOLDEN_FILES,
     PARENT_ID,
     PAYLOADS,
     RUN_ID,
-    called,
+    assistant_message,
     fields_of,
-    line_again,
+    line_from_event,
     line_of,
-    said,
     started,
+    tool_call,
 )
 
 from shopfloor.errors import InvalidEvent, InvalidRunId
@@ -34,12 +34,12 @@ from shopfloor.log import (
     UnknownBlock,
     UnknownPayload,
     Verifier,
-    checked_run_id,
     decode,
     encode,
+    format_timestamp,
     is_run_id,
     new_run_id,
-    timestamp_of,
+    validate_run_id,
 )
 
 TEN_TYPES = [
@@ -62,7 +62,7 @@ def raw_of(fields: dict[str, Any]) -> bytes:
 
 def input_written(value: Any) -> Any:
     """What stands in the log of a tool's input, as any JSON parser reads it."""
-    return json.loads(encode(line_of(called(value))))["payload"]["input"]
+    return json.loads(encode(line_of(tool_call(value))))["payload"]["input"]
 
 
 @pytest.mark.req("TR-9")
@@ -75,7 +75,7 @@ def test_there_are_ten_event_types_and_each_decides_the_class_of_its_payload() -
 def test_an_event_is_read_as_it_was_written(name: str) -> None:
     line = line_of(PAYLOADS[name], 7, iteration=3, parent_run_id=PARENT_ID)
     event = decode(encode(line))
-    assert line_again(event) == line
+    assert line_from_event(event) == line
     assert event.problems == ()
 
 
@@ -122,7 +122,7 @@ def test_a_golden_file_is_understood_and_written_again_byte_for_byte(path: Path)
     lines = path.read_bytes().splitlines()
     events = [decode(raw) for raw in lines]
     assert [event.problems for event in events] == [()] * len(lines)
-    assert [encode(line_again(event)) for event in events] == lines
+    assert [encode(line_from_event(event)) for event in events] == lines
 
 
 def test_there_are_three_golden_files() -> None:
@@ -158,7 +158,7 @@ def test_optional_fields_without_a_value_are_left_out_of_a_payload() -> None:
 
 
 def test_a_tool_payload_has_its_input_and_its_output_even_where_they_are_null() -> None:
-    payload = json.loads(encode(line_of(called(None))))["payload"]
+    payload = json.loads(encode(line_of(tool_call(None))))["payload"]
     assert payload == {"name": "t", "call_id": "c", "input": None, "output": None, "fidelity": "router"}
 
 
@@ -198,7 +198,7 @@ def test_an_unknown_event_type_may_carry_any_json(payload: Any) -> None:
 
 
 def test_an_unknown_block_is_passed_on_among_the_known_ones_and_reported() -> None:
-    fields = fields_of(said("before"))
+    fields = fields_of(assistant_message("before"))
     image = {"type": "image", "fidelity": "agent_emitted", "data": "…"}
     fields["payload"]["blocks"] += [image, {"type": "thinking", "fidelity": "agent_emitted", "thinking": "hm"}]
     event = decode(raw_of(fields))
@@ -227,7 +227,7 @@ def test_an_unknown_block_is_passed_on_among_the_known_ones_and_reported() -> No
     ids=["field missing", "fidelity unknown", "type missing", "type no string", "no object"],
 )
 def test_a_malformed_block_is_passed_on_and_reported(block: Any, kept: UnknownBlock) -> None:
-    fields = fields_of(said("before"))
+    fields = fields_of(assistant_message("before"))
     fields["payload"]["blocks"].append(block)
     event = decode(raw_of(fields))
     assert isinstance(event.payload, AssistantMessage)
@@ -257,7 +257,7 @@ def test_a_payload_of_another_shape_is_passed_on_as_it_is_and_reported(name: str
 
 @pytest.mark.parametrize("blocks", [None, "text", {"type": "text"}, 1])
 def test_a_message_whose_blocks_are_no_list_is_passed_on_as_it_is_and_reported(blocks: Any) -> None:
-    fields = fields_of(said("x"))
+    fields = fields_of(assistant_message("x"))
     fields["payload"]["blocks"] = blocks
     event = decode(raw_of(fields))
     assert event.payload == UnknownPayload({"role": "assistant", "blocks": blocks})
@@ -265,7 +265,7 @@ def test_a_message_whose_blocks_are_no_list_is_passed_on_as_it_is_and_reported(b
 
 
 def test_a_message_in_another_role_than_its_type_says_is_passed_on_as_it_is_and_reported() -> None:
-    fields = fields_of(said("x"))
+    fields = fields_of(assistant_message("x"))
     fields["payload"]["role"] = "user"
     event = decode(raw_of(fields))
     assert event.payload == UnknownPayload(fields["payload"])
@@ -299,7 +299,7 @@ def test_a_lone_surrogate_is_written_as_the_replacement_character(given: Any, wr
 
 
 def test_a_lone_surrogate_in_a_path_is_written_as_the_replacement_character() -> None:
-    assert decode(encode(line_of(said("x"), path="a.\ud800"))).path == "a.\ufffd"
+    assert decode(encode(line_of(assistant_message("x"), path="a.\ud800"))).path == "a.\ufffd"
 
 
 def test_a_lone_surrogate_changes_nothing_else_of_its_line() -> None:
@@ -310,7 +310,7 @@ def test_a_lone_surrogate_changes_nothing_else_of_its_line() -> None:
 
 @pytest.mark.parametrize("text", ["\0", "\u2028\u2029", "\x85", "\r\n", "\x1b[31m", "\ufeff", '"\\', "😀", "\u007f"])
 def test_awkward_characters_are_kept_and_never_break_the_line(text: str) -> None:
-    raw = encode(line_of(called(text)))
+    raw = encode(line_of(tool_call(text)))
     assert b"\n" not in raw
     assert b"\r" not in raw
     assert json.loads(raw)["payload"]["input"] == text
@@ -339,16 +339,16 @@ def ring() -> list[Any]:
 )
 def test_what_is_not_json_is_refused(value: Any) -> None:
     with pytest.raises(InvalidEvent, match=r"^a tool\.call event cannot be written as JSON"):
-        encode(line_of(called(value)))
+        encode(line_of(tool_call(value)))
 
 
 def test_a_line_may_be_as_long_as_the_limit_and_no_longer() -> None:
-    room = LOG_LINE_BYTES - len(encode(line_of(said("")))) - len(b"\n")
-    raw = encode(line_of(said("x" * room)))
+    room = LOG_LINE_BYTES - len(encode(line_of(assistant_message("")))) - len(b"\n")
+    raw = encode(line_of(assistant_message("x" * room)))
     assert len(raw + b"\n") == LOG_LINE_BYTES
     assert "line-size" not in {broken.rule for broken in Verifier().line(raw + b"\n")}
     with pytest.raises(InvalidEvent, match="over the limit of 67,108,864") as refused:
-        encode(line_of(said("x" * (room + 1))))
+        encode(line_of(assistant_message("x" * (room + 1))))
     assert refused.value.hint
 
 
@@ -367,15 +367,15 @@ def test_a_line_may_be_as_long_as_the_limit_and_no_longer() -> None:
         b"\xff\xfe",
         b'{"seq":1}',
         b"[" * 100_000,
-        encode(line_of(said("x")))[:-1],
-        encode(line_of(said("x"))) + b"x",
-        encode(line_of(said("x"))).replace(b'"seq":1', b'"seq":"1"'),
-        encode(line_of(said("x"))).replace(b'"seq":1', b'"seq":1.5'),
-        encode(line_of(said("x"))).replace(b'"path":"build"', b'"path":null'),
-        encode(line_of(said("x"))).replace(b'"x"', b'"\xff"'),
-        encode(line_of(said("x"))).replace(b'"x"', b'"\xed\xa0\x80"'),
-        encode(line_of(said("x"))).replace(b'"x"', b'"\0"'),
-        encode(line_of(said("x"))).replace(b'"x"', b"NaN"),
+        encode(line_of(assistant_message("x")))[:-1],
+        encode(line_of(assistant_message("x"))) + b"x",
+        encode(line_of(assistant_message("x"))).replace(b'"seq":1', b'"seq":"1"'),
+        encode(line_of(assistant_message("x"))).replace(b'"seq":1', b'"seq":1.5'),
+        encode(line_of(assistant_message("x"))).replace(b'"path":"build"', b'"path":null'),
+        encode(line_of(assistant_message("x"))).replace(b'"x"', b'"\xff"'),
+        encode(line_of(assistant_message("x"))).replace(b'"x"', b'"\xed\xa0\x80"'),
+        encode(line_of(assistant_message("x"))).replace(b'"x"', b'"\0"'),
+        encode(line_of(assistant_message("x"))).replace(b'"x"', b"NaN"),
     ],
 )
 def test_what_has_no_envelope_or_is_no_json_is_not_an_event(raw: bytes) -> None:
@@ -386,7 +386,7 @@ def test_what_has_no_envelope_or_is_no_json_is_not_an_event(raw: bytes) -> None:
 @pytest.mark.parametrize("garbage", [b'"\xff"', b'{"a":"\xed\xa0\x80"}', b"[" * 2_000 + b"]" * 2_000])
 @pytest.mark.parametrize("name", ["tool.call", "run.paused"])
 def test_a_payload_that_cannot_be_read_is_not_an_event_whatever_its_type(name: str, garbage: bytes) -> None:
-    raw = raw_of(fields_of(called(None)) | {"type": name, "payload": "here"}).replace(b'"here"', garbage)
+    raw = raw_of(fields_of(tool_call(None)) | {"type": name, "payload": "here"}).replace(b'"here"', garbage)
     with pytest.raises(InvalidEvent, match=r"^not an event: "):
         decode(raw)
 
@@ -403,7 +403,7 @@ def test_a_value_that_is_nested_too_deeply_is_refused_by_the_writer() -> None:
 def test_a_new_run_id_is_a_uuid_of_version_4() -> None:
     ids = {new_run_id() for _ in range(1_000)}
     assert len(ids) == 1_000
-    assert all(is_run_id(run_id) and checked_run_id(run_id) == run_id for run_id in ids)
+    assert all(is_run_id(run_id) and validate_run_id(run_id) == run_id for run_id in ids)
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def test_a_new_run_id_is_a_uuid_of_version_4() -> None:
 def test_nothing_but_a_uuid_of_version_4_in_lower_case_is_a_run_id(text: str) -> None:
     assert not is_run_id(text)
     with pytest.raises(InvalidRunId):
-        checked_run_id(text)
+        validate_run_id(text)
 
 
 @pytest.mark.parametrize(
@@ -438,4 +438,4 @@ def test_nothing_but_a_uuid_of_version_4_in_lower_case_is_a_run_id(text: str) ->
     ],
 )
 def test_a_timestamp_is_rfc_3339_in_utc_with_milliseconds(ms: int, text: str) -> None:
-    assert timestamp_of(ms) == text
+    assert format_timestamp(ms) == text

@@ -12,8 +12,8 @@ from shopfloor.log import (
     StreamBlock,
     TextBlock,
     ThinkingBlock,
-    covers_pieces,
-    is_piece,
+    is_message_chunk,
+    supersedes_chunks,
 )
 
 
@@ -40,7 +40,9 @@ def test_a_piece_has_the_new_text_of_every_block_that_has_grown() -> None:
     assert third is not None
     assert third.blocks == [piece("tool_input", 2, 4, ": 1}")]
     assert message.piece() is None
-    assert all(one is not None and is_piece(one) and not covers_pieces(one) for one in (first, second, third))
+    assert all(
+        one is not None and is_message_chunk(one) and not supersedes_chunks(one) for one in (first, second, third)
+    )
 
 
 def test_a_piece_that_could_not_be_written_is_in_the_next_one() -> None:
@@ -48,7 +50,7 @@ def test_a_piece_that_could_not_be_written_is_in_the_next_one() -> None:
     message.grow(0, "text", "Hello ")
     lost = message.piece()
     assert lost is not None
-    message.unwrite(lost)
+    message.unmark_written(lost)
     message.grow(0, "text", "world")
     again = message.piece()
     assert again is not None
@@ -120,13 +122,13 @@ def test_the_beginning_of_a_secret_is_in_no_piece_and_not_in_what_was_cut_off() 
     mask = Masking(["correct-horse"])
     message = PartialMessage("m")
     message.grow(0, "text", "It is correct-ho")
-    first = message.piece(mask.settled)
+    first = message.piece(mask.mask_stable_prefix)
     assert first is not None
     assert first.blocks == [piece("text", 0, 0, "It is ")]
     cut = message.interrupted(mask.cut_off)
     assert cut is not None
     assert cut.blocks == [TextBlock(fidelity="agent_emitted", text="It is [masked]")]
     message.grow(0, "text", "rse, you see.")
-    second = message.piece(mask.settled)
+    second = message.piece(mask.mask_stable_prefix)
     assert second is not None
     assert second.blocks == [piece("text", 0, 6, "[masked], you see.")]

@@ -6,20 +6,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from tests.samples import (
+from tests.sample_events import (
     CHILD_ID,
     GOLDEN_FILES,
     PARENT_ID,
     PAYLOADS,
     RUN_ID,
+    assistant_message,
     completed,
     fields_of,
-    said,
     started,
 )
 
 from shopfloor.limits import LOG_LINE_BYTES
-from shopfloor.log import RULES, AssistantMessage, Broken, StreamBlock, Verifier
+from shopfloor.log import RULES, AssistantMessage, RuleViolation, StreamBlock, Verifier
 
 Fields = dict[str, Any]
 Change = Callable[[list[Fields]], None]
@@ -149,11 +149,11 @@ CASES = [
     Case("payload", "an unknown status", run_of("run.completed"), with_payload(status="done")),
     Case("payload", "a step without a try", run_of("step.started"), without_in_payload("try")),
     Case("payload", "a try that is text", run_of("step.started"), with_payload(**{"try": "1"})),
-    Case("start", "another event first", [fields_of(said("x"), 1)]),
+    Case("start", "another event first", [fields_of(assistant_message("x"), 1)]),
     Case("start", "the same attempt twice", TRY_AGAIN),
     Case("start", "a lower attempt", [fields_of(started(3), 1), fields_of(started(2), 2)]),
     Case("start", "attempt 0", [fields_of(started(0), 1)]),
-    Case("outcome", "a message after it", [*run_of("run.completed"), fields_of(said("x"), 3)]),
+    Case("outcome", "a message after it", [*run_of("run.completed"), fields_of(assistant_message("x"), 3)]),
     Case("outcome", "an attempt after it", [*run_of("run.completed"), fields_of(started(2), 3)]),
     Case("outcome", "two of them", run_of("run.completed", "run.completed")),
     Case("keys", "in the envelope", SAID, raw=lambda raw: raw.replace(b'"seq":2', b'"seq":1,"seq":2')),
@@ -178,7 +178,7 @@ CASES = [
 ]
 
 
-def verify(lines: list[bytes], run_id: str | None = RUN_ID) -> list[Broken]:
+def verify(lines: list[bytes], run_id: str | None = RUN_ID) -> list[RuleViolation]:
     verifier = Verifier(run_id)
     return [broken for line in lines for broken in verifier.line(line)]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from tests.samples import CHILD_ID, GOLDEN_FILES, PARENT_ID, PAYLOADS, called, fields_of, said
+from tests.sample_events import CHILD_ID, GOLDEN_FILES, PARENT_ID, PAYLOADS, assistant_message, fields_of, tool_call
 
 from shopfloor.log import PAYLOAD_TYPES, Verifier, event_schema
 
@@ -37,7 +37,7 @@ def test_every_event_with_every_field_fits_the_schema(name: str) -> None:
 
 
 def test_fields_of_a_later_version_fit_the_schema() -> None:
-    event = fields_of(said("x"))
+    event = fields_of(assistant_message("x"))
     event["later"] = 1
     event["payload"]["later"] = {"a": 1}
     assert fits(event)
@@ -55,27 +55,28 @@ TEXT = {"type": "text", "fidelity": "router", "text": "x"}
 BROKEN: dict[str, Any] = {
     "an array": [],
     "null": None,
-    **{f"no {name}": {k: v for k, v in fields_of(said("x")).items() if k != name} for name in ENVELOPE},
-    **{f"{name} is null": fields_of(said("x")) | {name: None} for name in ENVELOPE},
-    "seq 0": fields_of(said("x"), 0),
-    "seq as text": fields_of(said("x")) | {"seq": "1"},
-    "a run id of another kind": fields_of(said("x")) | {"run_id": "run-1"},
-    "an empty parent": fields_of(said("x")) | {"parent_run_id": ""},
-    "a null parent": fields_of(said("x")) | {"parent_run_id": None},
-    "a parent that is no id": fields_of(said("x")) | {"parent_run_id": "run-1"},
+    **{f"no {name}": {k: v for k, v in fields_of(assistant_message("x")).items() if k != name} for name in ENVELOPE},
+    **{f"{name} is null": fields_of(assistant_message("x")) | {name: None} for name in ENVELOPE},
+    "seq 0": fields_of(assistant_message("x"), 0),
+    "seq as text": fields_of(assistant_message("x")) | {"seq": "1"},
+    "a run id of another kind": fields_of(assistant_message("x")) | {"run_id": "run-1"},
+    "an empty parent": fields_of(assistant_message("x")) | {"parent_run_id": ""},
+    "a null parent": fields_of(assistant_message("x")) | {"parent_run_id": None},
+    "a parent that is no id": fields_of(assistant_message("x")) | {"parent_run_id": "run-1"},
     "a child that is no id": fields_of(PAYLOADS["step.call_workflow.started"]) | {"child_run_id": "run-1"},
-    "an unknown type": fields_of(said("x")) | {"type": "message.system"},
-    "a payload of another type": fields_of(said("x")) | {"type": "tool.call"},
-    "a negative iteration": fields_of(said("x")) | {"iteration": -1},
-    "a timestamp without milliseconds": fields_of(said("x")) | {"timestamp": "2026-11-15T10:30:00Z"},
-    "a timestamp with an offset": fields_of(said("x")) | {"timestamp": "2026-11-15T10:30:00.000+01:00"},
-    "an unknown block": fields_of(said("x")) | {"payload": {"role": "assistant", "blocks": [{"type": "image"}]}},
-    "a block without fidelity": fields_of(said("x"))
+    "an unknown type": fields_of(assistant_message("x")) | {"type": "message.system"},
+    "a payload of another type": fields_of(assistant_message("x")) | {"type": "tool.call"},
+    "a negative iteration": fields_of(assistant_message("x")) | {"iteration": -1},
+    "a timestamp without milliseconds": fields_of(assistant_message("x")) | {"timestamp": "2026-11-15T10:30:00Z"},
+    "a timestamp with an offset": fields_of(assistant_message("x")) | {"timestamp": "2026-11-15T10:30:00.000+01:00"},
+    "an unknown block": fields_of(assistant_message("x"))
+    | {"payload": {"role": "assistant", "blocks": [{"type": "image"}]}},
+    "a block without fidelity": fields_of(assistant_message("x"))
     | {"payload": {"role": "assistant", "blocks": [{"type": "text", "text": "x"}]}},
-    "an unknown fidelity": fields_of(said("x"))
+    "an unknown fidelity": fields_of(assistant_message("x"))
     | {"payload": {"role": "assistant", "blocks": [TEXT | {"fidelity": "guessed"}]}},
-    "another role": fields_of(said("x")) | {"payload": {"role": "user", "blocks": [TEXT]}},
-    "a tool without its call": fields_of(called(1)) | {"payload": {"name": "t", "fidelity": "router"}},
+    "another role": fields_of(assistant_message("x")) | {"payload": {"role": "user", "blocks": [TEXT]}},
+    "a tool without its call": fields_of(tool_call(1)) | {"payload": {"name": "t", "fidelity": "router"}},
     "an unknown status": fields_of(PAYLOADS["run.completed"])
     | {"payload": {"name": "x", "kind": "y", "status": "done"}},
     "a call without its child": {
@@ -91,7 +92,7 @@ def test_a_broken_line_does_not_fit_the_schema_and_the_verifier_agrees(event: An
 
 
 ONE_LINE = {
-    "a child on a message": fields_of(said("x")) | {"child_run_id": CHILD_ID},
+    "a child on a message": fields_of(assistant_message("x")) | {"child_run_id": CHILD_ID},
     "a path on run.started": fields_of(PAYLOADS["run.started"]) | {"path": "build"},
     "a step without its path": fields_of(PAYLOADS["step.started"]) | {"path": ""},
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.samples import RUN_ID, broken_rules, completed, said, started
+from tests.sample_events import RUN_ID, assistant_message, completed, rule_violations, started
 
 from shopfloor.limits import DROP_WARNING_SECONDS, SUBSCRIBER_EVENTS
 from shopfloor.log import Delta, Entry, Gap
@@ -113,16 +113,16 @@ def test_a_gap_is_written_as_from_and_to() -> None:
 
 def test_a_subscriber_gets_events_from_the_next_one_on(recorder: Recorder) -> None:
     recorder.append(started())
-    recorder.append(said("before"), path="a")
+    recorder.append(assistant_message("before"), path="a")
     live = recorder.subscribe()
-    after = [recorder.append(said("after"), path="a"), recorder.append(completed())]
+    after = [recorder.append(assistant_message("after"), path="a"), recorder.append(completed())]
     assert live.drain() == after
 
 
 def test_a_subscriber_of_a_reopened_log_sees_no_gap_before_its_first_event(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
-        recorder.append(said("x"), path="a")
+        recorder.append(assistant_message("x"), path="a")
     with Recorder(log_path, RUN_ID) as again:
         live = again.subscribe()
         assert live.drain() == []
@@ -136,7 +136,7 @@ def test_a_gap_can_be_filled_from_the_log(recorder: Recorder, log_path: Path) ->
     written: list[Entry] = []
     got: list[Item] = []
     for turn in range(1, 30):
-        written.append(recorder.append(said("x" * turn), path="a"))
+        written.append(recorder.append(assistant_message("x" * turn), path="a"))
         if turn % 7 == 0:
             got.extend(live.drain())
     got.extend(live.drain())
@@ -170,7 +170,7 @@ def test_a_subscriber_that_keeps_up_is_no_warning(recorder: Recorder, caplog: py
     live = recorder.subscribe()
     recorder.append(started())
     for _ in range(1_000):
-        recorder.append(said("x"), path="a")
+        recorder.append(assistant_message("x"), path="a")
         live.drain()
     assert (caplog.records, live.stats().dropped) == ([], 0)
 
@@ -181,7 +181,7 @@ def test_closing_a_subscriber_twice_is_fine(recorder: Recorder) -> None:
     first = recorder.append(started())
     live.close()
     live.close()
-    second = recorder.append(said("x"), path="a")
+    second = recorder.append(assistant_message("x"), path="a")
     assert other.drain() == [first, second]
     assert [one.name for one in recorder.stats().subscribers] == [other.name]
 
@@ -190,8 +190,8 @@ def test_a_subscriber_that_was_closed_still_has_what_was_pending_and_nothing_mor
     live = recorder.subscribe()
     first = recorder.append(started())
     live.close()
-    recorder.append(said("x"), path="a")
-    recorder.append(said("y"), path="a")
+    recorder.append(assistant_message("x"), path="a")
+    recorder.append(assistant_message("y"), path="a")
     assert asyncio.run(collect(live)) == [first]
     assert live.drain() == []
 
@@ -223,7 +223,7 @@ def test_a_sleeping_subscriber_is_woken_by_another_thread(recorder: Recorder, lo
     def work() -> None:
         recorder.append(started())
         for turn in range(200):
-            recorder.append(said(str(turn)), path="a")
+            recorder.append(assistant_message(str(turn)), path="a")
             if turn % 20 == 0:
                 time.sleep(0.001)
         recorder.append(completed())
@@ -260,7 +260,7 @@ def test_subscribers_in_several_event_loops_all_get_everything(recorder: Recorde
     ready.wait()
     recorder.append(started())
     for turn in range(300):
-        recorder.append(said(str(turn)), path="a")
+        recorder.append(assistant_message(str(turn)), path="a")
     recorder.close()
     for thread in threads:
         thread.join()
@@ -324,7 +324,7 @@ def test_an_event_is_in_the_file_before_a_subscriber_sees_it(recorder: Recorder,
     watcher.start()
     recorder.append(started())
     for turn in range(2_000):
-        recorder.append(said(str(turn)), path="a")
+        recorder.append(assistant_message(str(turn)), path="a")
     watcher.join()
     assert (seen, early) == (2_001, [])
 
@@ -348,7 +348,7 @@ def test_a_slow_subscriber_beside_a_fast_writer_costs_neither_an_event_nor_memor
     reader = threading.Thread(target=dawdle)
     reader.start()
     for turn in range(5_000):
-        recorder.append(said(str(turn)), path="a")
+        recorder.append(assistant_message(str(turn)), path="a")
         most = max(most, len(slow.pending))
         assert len(stuck.pending) <= 8
         if turn % 500 == 499:
@@ -359,7 +359,7 @@ def test_a_slow_subscriber_beside_a_fast_writer_costs_neither_an_event_nor_memor
     got.extend(slow.drain())
     written = list(read(log_path, after=1))
     assert [entry.seq for entry in written] == list(range(2, 5_002))
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
     assert most <= 64
     assert slow.stats().dropped > 0
     assert slow.stats().delivered + slow.stats().dropped == 5_000
@@ -376,7 +376,7 @@ def test_the_log_is_the_same_whether_nobody_watches_or_many_do(log_path: Path, t
                 recorder.subscribe(capacity=number)
             recorder.append(started())
             for turn in range(100):
-                recorder.append(said(str(turn)), path="a")
+                recorder.append(assistant_message(str(turn)), path="a")
             recorder.append(completed())
 
     def without_time(path: Path) -> list[dict[str, object]]:
@@ -394,7 +394,7 @@ def test_whoever_subscribes_while_others_write_misses_nothing_from_then_on(recor
 
     def work() -> None:
         while not over.is_set():
-            recorder.append(said("x"), path="a")
+            recorder.append(assistant_message("x"), path="a")
 
     writer = threading.Thread(target=work)
     writer.start()

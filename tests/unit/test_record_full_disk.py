@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.samples import RUN_ID, broken_rules, run_python
+from tests.sample_events import RUN_ID, rule_violations, run_python
 
 from shopfloor.log import decode
 from shopfloor.record import Durability, read
@@ -17,12 +17,12 @@ import json, resource, sys
 from pathlib import Path
 from shopfloor.errors import StorageFull
 from shopfloor.record import Durability, Recorder
-from tests.samples import RUN_ID, broken_rules, said, started
+from tests.sample_events import RUN_ID, rule_violations, assistant_message, started
 
 path, durability, room = Path(sys.argv[1]), Durability(sys.argv[2]), int(sys.argv[3])
 recorder = Recorder(path, RUN_ID, durability=durability)
 recorder.append(started())
-recorder.append(said("before"), path="a")
+recorder.append(assistant_message("before"), path="a")
 live = recorder.subscribe()
 size = path.stat().st_size
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -31,18 +31,18 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, hard))
 errors = []
 for _ in range(3):
     try:
-        recorder.append(said("x" * 5_000), path="a")
+        recorder.append(assistant_message("x" * 5_000), path="a")
     except StorageFull as error:
         errors.append([error.code, error.message, error.hint])
 told = {
     "errors": errors,
     "unchanged": path.stat().st_size == size == recorder.stats().size,
-    "broken": [repr(one) for one in broken_rules(path)],
+    "broken": [repr(one) for one in rule_violations(path)],
     "seq": recorder.seq,
     "live": len(live.drain()),
 }
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-told["after"] = [recorder.append(said("after"), path="a").seq for _ in range(3)]
+told["after"] = [recorder.append(assistant_message("after"), path="a").seq for _ in range(3)]
 told["live after"] = [item.seq for item in live.drain()]
 recorder.close()
 print(json.dumps(told))
@@ -60,7 +60,7 @@ def test_a_full_disk_is_a_clear_error_and_writing_goes_on_once_there_is_room(
     assert told["unchanged"]
     assert (told["broken"], told["seq"], told["live"]) == ([], 2, 0)
     assert (told["after"], told["live after"]) == ([3, 4, 5], [3, 4, 5])
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
     assert [decode(entry.raw).run_id for entry in read(log_path)] == [RUN_ID] * 5
 
 
@@ -69,7 +69,7 @@ import resource, sys
 from pathlib import Path
 from shopfloor.errors import StorageFull
 from shopfloor.record import Recorder
-from tests.samples import RUN_ID, said, started
+from tests.sample_events import RUN_ID, assistant_message, started
 
 path = Path(sys.argv[1])
 recorder = Recorder(path, RUN_ID)
@@ -78,7 +78,7 @@ _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 1_000, hard))
 for text in ["x" * 5_000, "fits"]:
     try:
-        print(recorder.append(said(text), path="a").seq)
+        print(recorder.append(assistant_message(text), path="a").seq)
     except StorageFull as error:
         print(error.code)
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
@@ -88,4 +88,4 @@ recorder.close()
 
 def test_a_line_that_still_fits_is_written_after_one_that_did_not(log_path: Path) -> None:
     assert run_python(_SMALL, log_path).split() == ["storage_full", "2"]
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []

@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-from tests.samples import broken_rules, run_python
+from tests.sample_events import rule_violations, run_python
 
 _WRITER = """
 import json, random, signal, sys
 from pathlib import Path
 from shopfloor.record import Durability, Recorder
-from tests.samples import RUN_ID, completed, said, started
+from tests.sample_events import RUN_ID, completed, assistant_message, started
 
 def interrupt(*_):
     raise KeyboardInterrupt
@@ -23,7 +23,7 @@ for _ in range(1_000):
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(0.000_005, 0.000_2))
         while True:
-            acknowledged.append(recorder.append(said("x" * 200), path="a").seq)
+            acknowledged.append(recorder.append(assistant_message("x" * 200), path="a").seq)
     except KeyboardInterrupt:
         interrupted += 1
 recorder.append(completed("cancelled"))
@@ -36,7 +36,7 @@ def test_an_append_that_is_interrupted_leaves_a_valid_log_that_can_be_gone_on_wi
     # Not under a tracer, which lets a signal in between the end of a `with` block and the release of its lock.
     interrupted, acknowledged = json.loads(run_python(_WRITER, log_path, traced=False))
     assert interrupted == 1_000
-    assert broken_rules(log_path)[:3] == []
+    assert rule_violations(log_path)[:3] == []
     written = [json.loads(line)["seq"] for line in log_path.read_bytes().splitlines()]
     assert len(set(acknowledged)) == len(acknowledged)
     assert set(acknowledged) <= set(written)

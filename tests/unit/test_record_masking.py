@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.samples import BLOCKS, PAYLOADS, RUN_ID, broken_rules, called, place_of, started
+from tests.sample_events import BLOCKS, PAYLOADS, RUN_ID, location_of, rule_violations, started, tool_call
 
 from shopfloor.errors import InvalidEvent, InvalidSecret
 from shopfloor.limits import SECRET_MIN_CHARS
 from shopfloor.log import (
     MASK,
     CommandBlock,
-    Hook,
+    MaskHook,
     Masking,
     Payload,
     RunStarted,
@@ -42,13 +42,13 @@ KEYS = {
 }
 
 
-def recorded(path: Path, mask: Hook | None, *payloads: Payload) -> list[Any]:
+def recorded(path: Path, mask: MaskHook | None, *payloads: Payload) -> list[Any]:
     """The payloads as the log has them."""
     with Recorder(path, RUN_ID, mask=mask) as recorder:
         recorder.append(started())
         for payload in payloads:
-            recorder.append(payload, **place_of(payload))
-    assert broken_rules(path) == []
+            recorder.append(payload, **location_of(payload))
+    assert rule_violations(path) == []
     return [json.loads(entry.raw)["payload"] for entry in read(path, after=1)]
 
 
@@ -59,7 +59,7 @@ def prompt(text: str) -> UserMessage:
 @pytest.mark.req("TR-54")
 def test_by_default_nothing_is_masked(log_path: Path) -> None:
     secrets = " ".join([SECRET, *KEYS.values()])
-    message, call = recorded(log_path, None, prompt(secrets), called({"token": secrets}))
+    message, call = recorded(log_path, None, prompt(secrets), tool_call({"token": secrets}))
     assert message["system_prompt"] == f"system {secrets}"
     assert message["blocks"][0]["text"] == f"user {secrets}"
     assert call["input"] == {"token": secrets}
@@ -69,7 +69,7 @@ def test_by_default_nothing_is_masked(log_path: Path) -> None:
 def test_a_registered_value_is_masked_wherever_it_stands(log_path: Path) -> None:
     deep = {"a": [{"b": f"x{SECRET}y{SECRET}"}], SECRET: 1, "n": 5, "none": None}
     step = StepCompleted(name="build", kind="command", try_=1, error=f"bad {SECRET}", result=deep)
-    payloads = [prompt(SECRET), called(deep), PAYLOADS["step.started"], step]
+    payloads = [prompt(SECRET), tool_call(deep), PAYLOADS["step.started"], step]
     message, call, _, ended = recorded(log_path, Masking([SECRET]), *payloads)
     assert SECRET.encode() not in log_path.read_bytes()
     assert message["system_prompt"] == f"system {MASK}"
@@ -93,7 +93,7 @@ def test_a_secret_is_in_no_event_that_subscribers_get(log_path: Path) -> None:
 @pytest.mark.parametrize("key", ["type", "fidelity", "role", "kind", "status", "stream"])
 def test_a_registered_value_is_masked_under_any_key_of_what_users_and_tools_give(log_path: Path, key: str) -> None:
     run = RunStarted(name="x", kind="worker", attempt=2, host="h", input={key: SECRET})
-    recorded(log_path, Masking([SECRET]), run, called({key: SECRET, "deep": [{key: SECRET}]}))
+    recorded(log_path, Masking([SECRET]), run, tool_call({key: SECRET, "deep": [{key: SECRET}]}))
     assert SECRET.encode() not in log_path.read_bytes()
 
 
@@ -101,7 +101,7 @@ def test_a_registered_value_is_masked_under_any_key_of_what_users_and_tools_give
     "value", [{1: SECRET}, (SECRET,), {"a": (1, (SECRET,))}], ids=["number key", "tuple", "tuples"]
 )
 def test_a_registered_value_is_masked_in_all_that_can_be_written(log_path: Path, value: Any) -> None:
-    recorded(log_path, Masking([SECRET]), called(value))
+    recorded(log_path, Masking([SECRET]), tool_call(value))
     assert SECRET.encode() not in log_path.read_bytes()
     assert MASK.encode() in log_path.read_bytes()
 
@@ -120,7 +120,7 @@ def test_the_words_that_give_an_event_its_shape_are_left_alone(log_path: Path, w
 @pytest.mark.parametrize("word", ["blocks", "command", "system_prompt", "call_id", "output"])
 def test_a_secret_that_is_also_the_name_of_a_field_leaves_the_field_its_name(log_path: Path, word: str) -> None:
     said = UserMessage(system_prompt=word, blocks=[CommandBlock(fidelity="router", command=f"echo {word}")])
-    message, call = recorded(log_path, Masking([word]), said, called({"a": word}))
+    message, call = recorded(log_path, Masking([word]), said, tool_call({"a": word}))
     assert message == {
         "role": "user",
         "system_prompt": MASK,
@@ -131,14 +131,14 @@ def test_a_secret_that_is_also_the_name_of_a_field_leaves_the_field_its_name(log
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_a_known_shape_of_key_is_masked_if_asked(log_path: Path, key: str) -> None:
-    message, call = recorded(log_path, Masking(key_shapes=True), prompt(f"<{key}>"), called({"env": [f"K={key};"]}))
+    message, call = recorded(log_path, Masking(key_shapes=True), prompt(f"<{key}>"), tool_call({"env": [f"K={key};"]}))
     assert message["blocks"][0]["text"] == f"user <{MASK}>"
     assert call["input"] == {"env": [f"K={MASK};"]}
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_a_known_shape_of_key_is_left_alone_if_not_asked(log_path: Path, key: str) -> None:
-    (call,) = recorded(log_path, Masking([SECRET]), called(key))
+    (call,) = recorded(log_path, Masking([SECRET]), tool_call(key))
     assert call["input"] == key
 
 
@@ -146,22 +146,22 @@ def test_a_known_shape_of_key_is_left_alone_if_not_asked(log_path: Path, key: st
     "text", ["task-force", "sk-short", "AKIA", "ghp_", "eyJ.eyJ.x", "risk-assessment", "-----BEGIN"]
 )
 def test_ordinary_words_are_no_keys(log_path: Path, text: str) -> None:
-    (call,) = recorded(log_path, Masking(key_shapes=True), called(text))
+    (call,) = recorded(log_path, Masking(key_shapes=True), tool_call(text))
     assert call["input"] == text
 
 
 def test_a_private_key_that_was_cut_off_is_masked_to_its_end(log_path: Path) -> None:
-    (call,) = recorded(log_path, Masking(key_shapes=True), called("a -----BEGIN PRIVATE KEY-----\nMIIE\nabc"))
+    (call,) = recorded(log_path, Masking(key_shapes=True), tool_call("a -----BEGIN PRIVATE KEY-----\nMIIE\nabc"))
     assert call["input"] == f"a {MASK}"
 
 
 def test_of_two_secrets_of_which_one_begins_the_other_the_longer_is_masked_whole(log_path: Path) -> None:
-    (call,) = recorded(log_path, Masking(["secret", "secret-longer"]), called("secret-longer secret"))
+    (call,) = recorded(log_path, Masking(["secret", "secret-longer"]), tool_call("secret-longer secret"))
     assert call["input"] == f"{MASK} {MASK}"
 
 
 def test_a_secret_is_a_text_and_not_a_pattern(log_path: Path) -> None:
-    (call,) = recorded(log_path, Masking(["a.b*c[d"]), called("a.b*c[d axbbbc"))
+    (call,) = recorded(log_path, Masking(["a.b*c[d"]), tool_call("a.b*c[d axbbbc"))
     assert call["input"] == f"{MASK} axbbbc"
 
 
@@ -186,7 +186,7 @@ def test_events_without_a_secret_are_written_as_without_masking(log_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("text", "held"),
+    ("text", "pending_secret_bytes"),
     [
         ("", 0),
         ("nothing here", 0),
@@ -198,8 +198,10 @@ def test_events_without_a_secret_are_written_as_without_masking(log_path: Path, 
         (f"{SECRET[:-1]}x", 0),
     ],
 )
-def test_of_what_comes_in_pieces_as_much_is_held_back_as_may_begin_a_secret(text: str, held: int) -> None:
-    assert Masking([SECRET]).held(text.encode()) == held
+def test_of_what_comes_in_pieces_as_much_is_held_back_as_may_begin_a_secret(
+    text: str, pending_secret_bytes: int
+) -> None:
+    assert Masking([SECRET]).pending_secret_bytes(text.encode()) == pending_secret_bytes
 
 
 @pytest.mark.parametrize("hook", [Masking(KEYS.values()), Masking(key_shapes=True)], ids=["values", "shapes"])
@@ -208,12 +210,12 @@ def test_a_secret_that_comes_in_two_pieces_is_masked_wherever_it_is_cut(hook: Ma
     whole = f"before {key} after"
     for cut in range(len(whole)):
         first, rest = whole[:cut], whole[cut:]
-        kept = cut - hook.held(first.encode())
+        kept = cut - hook.pending_secret_bytes(first.encode())
         assert hook.text(whole[:kept]) + hook.text(whole[kept:]) == f"before {MASK} after", (first, rest)
 
 
 def test_a_hook_of_ones_own_can_change_what_is_written(log_path: Path) -> None:
-    (call,) = recorded(log_path, lambda payload: payload | {"name": "gone"}, called("here"))
+    (call,) = recorded(log_path, lambda payload: payload | {"name": "gone"}, tool_call("here"))
     assert (call["name"], call["input"]) == ("gone", "here")
 
 
@@ -221,6 +223,6 @@ def test_a_hook_that_breaks_an_event_is_refused_and_uses_up_no_seq(log_path: Pat
     with Recorder(log_path, RUN_ID, mask=lambda payload: payload if "host" in payload else {}) as recorder:
         recorder.append(started())
         with pytest.raises(InvalidEvent):
-            recorder.append(called("x"), path="a")
+            recorder.append(tool_call("x"), path="a")
         assert recorder.seq == 1
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []

@@ -9,12 +9,12 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from tests.samples import ROOT, RUN_ID, broken_rules, completed, raw_log, said, started
+from tests.sample_events import ROOT, RUN_ID, assistant_message, completed, raw_log, rule_violations, started
 
 from shopfloor.errors import FileMissing
 from shopfloor.limits import LOG_LINE_BYTES, PROBE_CHUNK_BYTES, READ_CHUNK_BYTES
 from shopfloor.log import Entry, Reset, decode
-from shopfloor.record import Cursor, Problem, Recorder, SharedReads, follow, is_locked, last_entry, read
+from shopfloor.record import Cursor, Problem, ReadCache, Recorder, follow, is_locked, last_entry, read
 
 TEN = raw_log("abcdefghi")
 MIXED = raw_log("x" * size for size in [10, 60_000, 0, 0, 5_000, 300_000, 1, 2, 4_095, 4_096, 4_097, 70_000, 3])
@@ -84,7 +84,7 @@ def test_lines_that_are_no_events_are_reported_with_their_place_and_passed_over(
     garbage = [b"oops\n", b"\n", b"[1,2]\n", b'{"seq":4}\n', b"\0\0\0\n", b"\xff\xfe\n", TEN[3][:50] + b"\n"]
     write(log_path, [*TEN[:3], *garbage, *TEN[3:]])
     problems: list[Problem] = []
-    assert lines_of(list(read(log_path, report=problems.append))) == TEN
+    assert lines_of(list(read(log_path, on_problem=problems.append))) == TEN
     offset = len(b"".join(TEN[:3]))
     places = [offset + len(b"".join(garbage[:number])) for number in range(len(garbage))]
     assert [problem.offset for problem in problems] == places
@@ -95,7 +95,7 @@ def test_a_place_is_found_also_in_a_log_that_is_half_garbage(log_path: Path) -> 
     garbage = [b"x" * size + b"\n" for size in (0, 5_000, 100_000, 10)]
     write(log_path, [part for number, line in enumerate(MIXED) for part in (line, garbage[number % 4])])
     for after in range(len(MIXED)):
-        assert lines_of(list(read(log_path, after=after, report=lambda problem: None))) == MIXED[after:]
+        assert lines_of(list(read(log_path, after=after, on_problem=lambda problem: None))) == MIXED[after:]
 
 
 def test_what_is_off_in_a_log_is_a_warning_where_nobody_asked_for_it(
@@ -112,7 +112,7 @@ def test_an_event_of_an_unknown_type_is_passed_on_intact_and_reported(log_path: 
     later = TEN[1].replace(b'"message.assistant"', b'"message.system"')
     write(log_path, [TEN[0], later, TEN[2]])
     problems: list[Problem] = []
-    entries = list(read(log_path, report=problems.append))
+    entries = list(read(log_path, on_problem=problems.append))
     assert lines_of(entries) == [TEN[0], later, TEN[2]]
     assert (entries[1].type, decode(entries[1].raw).type) == ("message.system", "message.system")
     assert problems == [Problem(len(TEN[0]), "unknown event type 'message.system'")]
@@ -140,7 +140,7 @@ def test_keys_may_stand_in_any_order(log_path: Path) -> None:
 def test_a_half_line_at_the_end_is_not_read(log_path: Path, cut: int) -> None:
     write(log_path, [*TEN, raw_log(["x" * 600_000])[1][:cut]])
     problems: list[Problem] = []
-    assert lines_of(list(read(log_path, report=problems.append))) == TEN
+    assert lines_of(list(read(log_path, on_problem=problems.append))) == TEN
     assert problems == []
 
 
@@ -162,7 +162,7 @@ def test_a_half_line_is_read_once_its_end_has_come(log_path: Path, size: int) ->
 def test_a_half_line_that_is_taken_back_was_never_there(log_path: Path) -> None:
     write(log_path, [*TEN[:4], TEN[4][:-20]])
     problems: list[Problem] = []
-    with Cursor(log_path, report=problems.append) as cursor:
+    with Cursor(log_path, on_problem=problems.append) as cursor:
         assert seqs(cursor.poll()) == [1, 2, 3, 4]
         os.truncate(log_path, len(b"".join(TEN[:4])))
         assert cursor.poll() == []
@@ -190,7 +190,7 @@ def test_a_reader_of_a_log_that_shrank_is_told_and_goes_on_from_its_new_end(
 
 def test_a_reader_that_had_not_come_so_far_need_not_know_that_the_log_shrank(log_path: Path) -> None:
     write(log_path, [*TEN, b"oops\n" * 100])
-    with Cursor(log_path, report=lambda problem: None) as cursor:
+    with Cursor(log_path, on_problem=lambda problem: None) as cursor:
         assert seqs(cursor.poll()) == list(range(1, 11))
         os.truncate(log_path, len(b"".join(TEN)))
         assert cursor.poll() == []
@@ -207,11 +207,11 @@ def test_a_reader_that_starts_past_the_end_is_told_where_the_log_ends(log_path: 
 
 def test_a_follower_loses_no_event_where_a_repair_cut_lines_that_it_had_passed_over(log_path: Path) -> None:
     write(log_path, [*TEN[:3], b"oops\n"])
-    with Cursor(log_path, report=lambda problem: None) as cursor:
+    with Cursor(log_path, on_problem=lambda problem: None) as cursor:
         assert seqs(cursor.poll()) == [1, 2, 3]
         with Recorder(log_path, RUN_ID) as recorder:
-            recorder.append(said("x"), path="a")
-            recorder.append(said("y"), path="a")
+            recorder.append(assistant_message("x"), path="a")
+            recorder.append(assistant_message("y"), path="a")
         assert seqs(cursor.poll()) == [4, 5]
 
 
@@ -233,7 +233,7 @@ def test_following_a_log_that_a_thread_writes_gives_every_event_up_to_the_outcom
 
     def work() -> None:
         for size in [0, 10, 5_000, 300_000] * 25:
-            recorder.append(said("x" * size), path="a")
+            recorder.append(assistant_message("x" * size), path="a")
         recorder.append(completed())
 
     thread = threading.Thread(target=work)
@@ -248,12 +248,12 @@ _WRITER = """
 import sys
 from pathlib import Path
 from shopfloor.record import Recorder
-from tests.samples import RUN_ID, completed, said
+from tests.sample_events import RUN_ID, completed, assistant_message
 with Recorder(Path(sys.argv[1]), RUN_ID) as recorder:
     print("open", flush=True)
     sys.stdin.read(1)
     for size in [0, 10, 5_000, 300_000] * 25:
-        recorder.append(said("x" * size), path="a")
+        recorder.append(assistant_message("x" * size), path="a")
     if sys.argv[2] == "outcome":
         recorder.append(completed())
 """
@@ -275,7 +275,7 @@ def test_following_a_log_that_another_process_writes_ends_with_the_outcome_or_wi
     assert writer.returncode == 0
     assert followed == list(read(log_path, after=1))
     assert len(followed) == events
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
 
 
 def test_following_stops_when_it_is_told_to_and_still_gives_what_was_there(log_path: Path) -> None:
@@ -344,7 +344,7 @@ def peak_of_reading(path: Path) -> tuple[int, int]:
     """How many events were read, and the most memory that it took."""
     tracemalloc.start()
     try:
-        count = sum(1 for _ in read(path, report=lambda problem: None))
+        count = sum(1 for _ in read(path, on_problem=lambda problem: None))
         return count, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -374,23 +374,23 @@ def test_any_amount_of_garbage_is_passed_over(log_path: Path) -> None:
             file.seek(number * READ_CHUNK_BYTES)
             file.write(b"\n")
         file.write(b"".join(TEN[3:]))
-    assert lines_of(list(read(log_path, report=lambda problem: None))) == TEN
+    assert lines_of(list(read(log_path, on_problem=lambda problem: None))) == TEN
 
 
 @pytest.mark.req("TR-3")
 def test_lines_of_ten_megabytes_are_written_read_and_verified(recorder: Recorder, log_path: Path) -> None:
     text = "✂\0\n" * 1_000_000
     recorder.append(started())
-    written = [recorder.append(said(text), path="a"), recorder.append(said("x"), path="a")]
-    written.append(recorder.append(said(text[::-1]), path="a"))
+    written = [recorder.append(assistant_message(text), path="a"), recorder.append(assistant_message("x"), path="a")]
+    written.append(recorder.append(assistant_message(text[::-1]), path="a"))
     recorder.append(completed())
     recorder.close()
     assert len(written[0].raw) > 10_000_000 > PROBE_CHUNK_BYTES
     assert list(read(log_path, after=1, before=5)) == written
     assert list(read(log_path, after=3, before=5)) == written[2:]
-    assert decode(written[2].raw).payload == said(text[::-1])
+    assert decode(written[2].raw).payload == assistant_message(text[::-1])
     assert [entry.seq for entry in follow(log_path) if isinstance(entry, Entry)] == [1, 2, 3, 4, 5]
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
     with Recorder(log_path, RUN_ID) as again:
         assert (again.seq, again.repaired) == (5, None)
 
@@ -400,11 +400,11 @@ def test_cursors_that_share_what_they_read_give_the_same_as_those_that_do_not(
 ) -> None:
     recorder.append(started())
     for number in range(3_000):
-        recorder.append(said(f"{number} " + "x" * (number % 700)), path="a")
+        recorder.append(assistant_message(f"{number} " + "x" * (number % 700)), path="a")
     alone = list(read(log_path))
-    shared = SharedReads()
+    read_cache = ReadCache()
     for after in (0, 0, 700, 0, 2_990):
-        with Cursor(log_path, after, shared=shared) as cursor:
+        with Cursor(log_path, after, read_cache=read_cache) as cursor:
             got = [one for batch in iter(cursor.poll, []) for one in batch]
         assert got == alone[after:]
 
@@ -413,15 +413,15 @@ def test_what_was_shared_is_not_given_once_the_log_has_lost_it(log_path: Path) -
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
         for number in range(1_000):
-            recorder.append(said(f"first {number} " + "x" * 300), path="a")
-    shared = SharedReads()
-    with Cursor(log_path, shared=shared) as cursor:
+            recorder.append(assistant_message(f"first {number} " + "x" * 300), path="a")
+    read_cache = ReadCache()
+    with Cursor(log_path, read_cache=read_cache) as cursor:
         assert len([one for batch in iter(cursor.poll, []) for one in batch]) == 1_001
     os.truncate(log_path, len(next(read(log_path, limit=1)).raw) + 1)
     with Recorder(log_path, RUN_ID) as recorder:
         for number in range(1_000):
-            recorder.append(said(f"again {number} " + "x" * 300), path="a")
-    with Cursor(log_path, shared=shared) as cursor:
+            recorder.append(assistant_message(f"again {number} " + "x" * 300), path="a")
+    with Cursor(log_path, read_cache=read_cache) as cursor:
         got = [one for batch in iter(cursor.poll, []) for one in batch]
     assert got == list(read(log_path))
 
@@ -429,9 +429,9 @@ def test_what_was_shared_is_not_given_once_the_log_has_lost_it(log_path: Path) -
 def test_only_so_many_chunks_are_kept_to_be_shared(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     for _ in range(40):
-        recorder.append(said("x" * 200_000), path="a")
-    shared = SharedReads(most=3)
-    with Cursor(log_path, shared=shared) as cursor:
+        recorder.append(assistant_message("x" * 200_000), path="a")
+    read_cache = ReadCache(max_chunks=3)
+    with Cursor(log_path, read_cache=read_cache) as cursor:
         places = [cursor.seq for _ in iter(cursor.poll, [])]
     assert len(places) > 10
-    assert len(shared) == 3
+    assert len(read_cache) == 3

@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
-from tests.samples import (
+from tests.sample_events import (
     CHILD_ID,
     PARENT_ID,
     PAYLOADS,
     RUN_ID,
-    broken_rules,
-    called,
+    assistant_message,
     completed,
-    place_of,
+    location_of,
+    rule_violations,
     run_python,
-    said,
     started,
+    tool_call,
 )
+from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.errors import (
     FileMissing,
@@ -98,7 +98,7 @@ def test_a_file_that_was_opened_up_is_closed_again_on_reopen(recorder: Recorder,
     recorder.close()
     log_path.chmod(0o644)
     with Recorder(log_path, RUN_ID) as again:
-        again.append(said("x"))
+        again.append(assistant_message("x"))
     assert mode_of(log_path) == 0o600
 
 
@@ -108,8 +108,8 @@ def test_the_file_is_open_for_appending_and_what_was_written_never_changes(
 ) -> None:
     path = storage.root / "transcripts" / f"{RUN_ID}.jsonl"
     before = b""
-    for payload in [started(), *(said("x" * n) for n in range(20))]:
-        recorder.append(payload, **place_of(payload))
+    for payload in [started(), *(assistant_message("x" * n) for n in range(20))]:
+        recorder.append(payload, **location_of(payload))
         now = path.read_bytes()
         assert now.startswith(before)
         assert len(now) > len(before)
@@ -124,7 +124,7 @@ def test_an_event_is_one_write_of_one_whole_line(log_path: Path, size: int) -> N
         recorder.append(started())
         for _ in range(5):
             calls, written = writes_of_this_thread()
-            entry = recorder.append(said("x" * size), path="a")
+            entry = recorder.append(assistant_message("x" * size), path="a")
             calls_after, written_after = writes_of_this_thread()
             assert (calls_after - calls, written_after - written) == (1, len(entry.raw) + 1)
     assert log_path.read_bytes().endswith(b"\n")
@@ -132,8 +132,8 @@ def test_an_event_is_one_write_of_one_whole_line(log_path: Path, size: int) -> N
 
 @pytest.mark.req("TR-4", "TR-5", "TR-6", "TR-7")
 def test_every_line_is_a_json_object_with_the_envelope_and_the_next_seq(recorder: Recorder, log_path: Path) -> None:
-    payloads: list[Payload] = [started(), said("\0\u2028\r\n✂😀"), called({"a": "\x85"}), completed()]
-    entries = [recorder.append(payload, **place_of(payload)) for payload in payloads]
+    payloads: list[Payload] = [started(), assistant_message("\0\u2028\r\n✂😀"), tool_call({"a": "\x85"}), completed()]
+    entries = [recorder.append(payload, **location_of(payload)) for payload in payloads]
     content = log_path.read_bytes()
     assert content == b"".join(entry.raw + b"\n" for entry in entries)
     assert b"\r" not in content
@@ -142,7 +142,7 @@ def test_every_line_is_a_json_object_with_the_envelope_and_the_next_seq(recorder
     assert {line["run_id"] for line in lines} == {log_path.stem} == {RUN_ID}
     assert [line["type"] for line in lines] == [payload.event_type for payload in payloads]
     assert all(line.keys() == {"seq", "run_id", "type", "path", "iteration", "timestamp", "payload"} for line in lines)
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
 
 
 @pytest.mark.req("TR-9")
@@ -150,14 +150,14 @@ def test_every_kind_of_event_is_written_as_it_was_given(recorder: Recorder, log_
     order = [started(), *(payload for name, payload in PAYLOADS.items() if not name.startswith("run."))]
     order.append(PAYLOADS["run.completed"])
     for payload in order:
-        recorder.append(payload, iteration=2, **place_of(payload))
+        recorder.append(payload, iteration=2, **location_of(payload))
     events = [decode(entry.raw) for entry in read(log_path)]
     assert [event.payload for event in events] == order
     assert {event.iteration for event in events} == {2}
 
 
 def test_append_gives_the_entry_that_stands_in_the_file(recorder: Recorder, log_path: Path) -> None:
-    given = [recorder.append(started()), recorder.append(said("x"), path="a", iteration=3)]
+    given = [recorder.append(started()), recorder.append(assistant_message("x"), path="a", iteration=3)]
     assert given == list(read(log_path))
     assert [(entry.seq, entry.type) for entry in given] == [(1, "run.started"), (2, "message.assistant")]
     assert recorder.seq == 2
@@ -211,7 +211,7 @@ def test_eight_threads_at_once_leave_whole_lines_and_no_gap(recorder: Recorder, 
         gate.wait()
         for turn in range(100):
             text = f"{number}.{turn} " + "x" * sizes[turn % 4]
-            entries[number].append(recorder.append(said(text), path="a"))
+            entries[number].append(recorder.append(assistant_message(text), path="a"))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -219,7 +219,7 @@ def test_eight_threads_at_once_leave_whole_lines_and_no_gap(recorder: Recorder, 
     for thread in threads:
         thread.join()
     assert seqs_in(log_path) == list(range(1, 802))
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
     # Each thread's own events are in its own order, and each is in the file as that thread was told.
     assert all(mine == sorted(mine, key=lambda entry: entry.seq) for mine in entries)
     assert sorted((entry for mine in entries for entry in mine), key=lambda entry: entry.seq) == list(
@@ -235,9 +235,9 @@ def test_many_tasks_at_once_leave_whole_lines_and_no_gap(recorder: Recorder, log
         for turn in range(5):
             await asyncio.sleep(0)
             if number % 2:
-                recorder.append(said(f"{number}.{turn}"), path="a")
+                recorder.append(assistant_message(f"{number}.{turn}"), path="a")
             else:
-                await asyncio.to_thread(recorder.append, said(f"{number}.{turn}"), path="a")
+                await asyncio.to_thread(recorder.append, assistant_message(f"{number}.{turn}"), path="a")
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
@@ -246,7 +246,7 @@ def test_many_tasks_at_once_leave_whole_lines_and_no_gap(recorder: Recorder, log
 
     asyncio.run(main())
     assert seqs_in(log_path) == list(range(1, 1_002))
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
 
 
 @pytest.mark.req("TR-45")
@@ -262,23 +262,23 @@ def test_nothing_can_be_appended_after_close(recorder: Recorder, log_path: Path)
     recorder.append(started())
     recorder.close()
     with pytest.raises(LogClosed):
-        recorder.append(said("x"))
+        recorder.append(assistant_message("x"))
     assert seqs_in(log_path) == [1]
 
 
 def test_leaving_the_with_block_closes_also_on_an_error(log_path: Path) -> None:
     with pytest.raises(InvalidEvent), Recorder(log_path, RUN_ID) as recorder:
-        recorder.append(said("too early"))
+        recorder.append(assistant_message("too early"))
     assert not is_locked(log_path)
     with pytest.raises(LogClosed):
-        recorder.append(said("x"))
+        recorder.append(assistant_message("x"))
 
 
 @pytest.mark.req("TR-10")
 @pytest.mark.parametrize("payload", [payload for name, payload in PAYLOADS.items() if name != "run.started"])
 def test_a_log_begins_with_run_started(recorder: Recorder, log_path: Path, payload: Payload) -> None:
     with pytest.raises(InvalidEvent, match=r"a log begins with run\.started"):
-        recorder.append(payload, **place_of(payload))
+        recorder.append(payload, **location_of(payload))
     assert log_path.read_bytes() == b""
     assert recorder.append(started()).seq == 1
 
@@ -289,13 +289,13 @@ def test_nothing_follows_the_outcome_not_even_after_a_reopen(log_path: Path, sta
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
         recorder.append(completed(status))
-        for late in (said("x"), completed(), started(2)):
+        for late in (assistant_message("x"), completed(), started(2)):
             with pytest.raises(RunEnded):
-                recorder.append(late, **place_of(late))
+                recorder.append(late, **location_of(late))
     with Recorder(log_path, RUN_ID) as again:
-        for late in (said("x"), completed(), started(2)):
+        for late in (assistant_message("x"), completed(), started(2)):
             with pytest.raises(RunEnded):
-                again.append(late, **place_of(late))
+                again.append(late, **location_of(late))
     assert [entry.type for entry in read(log_path)] == ["run.started", "run.completed"]
 
 
@@ -303,10 +303,10 @@ def test_a_reopened_log_goes_on_where_it_was(log_path: Path) -> None:
     for attempt in range(1, 6):
         with Recorder(log_path, RUN_ID) as recorder:
             recorder.append(started(attempt))
-            recorder.append(said("x"), path="a")
+            recorder.append(assistant_message("x"), path="a")
             assert recorder.repaired is None
     assert seqs_in(log_path) == list(range(1, 11))
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
 
 
 def test_a_new_log_is_refused_where_there_is_one(recorder: Recorder, log_path: Path) -> None:
@@ -353,20 +353,20 @@ print(is_locked(path), [entry.seq for entry in read(path)])
 
 def test_a_second_process_may_read_the_log_but_not_write_it(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
-    recorder.append(said("x"), path="a")
+    recorder.append(assistant_message("x"), path="a")
     assert run_python(_RIVAL, log_path, RUN_ID) == "log_busy True [1, 2]\n"
-    recorder.append(said("y"), path="a")
+    recorder.append(assistant_message("y"), path="a")
     recorder.close()
     assert run_python(_RIVAL, log_path, RUN_ID) == "opened False [1, 2, 3]\n"
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
 
 
 def test_a_second_writer_in_the_same_process_is_refused_too(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     with pytest.raises(LogBusy):
         Recorder(log_path, RUN_ID)
-    assert recorder.append(said("x"), path="a").seq == 2
-    assert broken_rules(log_path) == []
+    assert recorder.append(assistant_message("x"), path="a").seq == 2
+    assert rule_violations(log_path) == []
 
 
 @pytest.mark.req("TR-13", "TR-36", "TR-37")
@@ -377,8 +377,14 @@ def test_parent_and_child_link_both_ways_and_each_has_a_file_and_a_seq_of_its_ow
     with parent, child:
         parent.append(started())
         parent.append(call, path="titles", child_run_id=CHILD_ID)
-        for payload in (started(), PAYLOADS["step.started"], said("x"), PAYLOADS["step.completed"], completed()):
-            child.append(payload, **place_of(payload))
+        for payload in (
+            started(),
+            PAYLOADS["step.started"],
+            assistant_message("x"),
+            PAYLOADS["step.completed"],
+            completed(),
+        ):
+            child.append(payload, **location_of(payload))
         parent.append(done, path="titles", child_run_id=CHILD_ID)
         parent.append(completed())
     above = [decode(entry.raw) for entry in read(parent.path)]
@@ -388,7 +394,7 @@ def test_parent_and_child_link_both_ways_and_each_has_a_file_and_a_seq_of_its_ow
     assert [event.parent_run_id for event in below] == [PARENT_ID] * 5
     assert [event.seq for event in above] == [1, 2, 3, 4]
     assert [event.seq for event in below] == [1, 2, 3, 4, 5]
-    assert broken_rules(child.path) == []
+    assert rule_violations(child.path) == []
 
 
 @pytest.mark.req("TR-36")
@@ -406,20 +412,26 @@ def test_at_every_level_of_durability_an_event_is_readable_once_append_returns(
     log_path: Path, durability: Durability
 ) -> None:
     with Recorder(log_path, RUN_ID, durability=durability) as recorder:
-        for payload in (started(), PAYLOADS["step.started"], said("x"), PAYLOADS["step.completed"], completed()):
-            entry = recorder.append(payload, **place_of(payload))
+        for payload in (
+            started(),
+            PAYLOADS["step.started"],
+            assistant_message("x"),
+            PAYLOADS["step.completed"],
+            completed(),
+        ):
+            entry = recorder.append(payload, **location_of(payload))
             assert log_path.read_bytes().endswith(entry.raw + b"\n")
     assert seqs_in(log_path) == [1, 2, 3, 4, 5]
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
 
 
 @pytest.mark.parametrize(
     ("payload", "place"),
     [
-        (called(object()), {"path": "a"}),
+        (tool_call(object()), {"path": "a"}),
         (UnknownPayload({}), {"path": "a"}),
-        (said("x"), {"path": "a", "iteration": -1}),
-        (said("x"), {"path": "a", "child_run_id": CHILD_ID}),
+        (assistant_message("x"), {"path": "a", "iteration": -1}),
+        (assistant_message("x"), {"path": "a", "child_run_id": CHILD_ID}),
         (PAYLOADS["step.call_workflow.started"], {"path": "a"}),
         (PAYLOADS["step.started"], {"path": ""}),
     ],
@@ -431,10 +443,10 @@ def test_an_event_that_is_refused_uses_up_no_seq_and_reaches_nobody(
     with recorder.subscribe() as live:
         with pytest.raises(InvalidEvent):
             recorder.append(payload, **place)
-        entry = recorder.append(said("x"), path="a")
+        entry = recorder.append(assistant_message("x"), path="a")
         assert live.drain() == [entry]
     assert entry.seq == 2
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
 
 
 def test_no_line_leaves_anything_of_itself_in_the_next(recorder: Recorder, log_path: Path) -> None:
@@ -442,17 +454,17 @@ def test_no_line_leaves_anything_of_itself_in_the_next(recorder: Recorder, log_p
     given = [recorder.append(started())]
     for text in texts:
         with pytest.raises(InvalidEvent):
-            recorder.append(called(["y" * 300, object()]), path="a")
-        given.append(recorder.append(said(text), path="a"))
+            recorder.append(tool_call(["y" * 300, object()]), path="a")
+        given.append(recorder.append(assistant_message(text), path="a"))
     assert log_path.read_bytes() == b"".join(entry.raw + b"\n" for entry in given)
     written = [json.loads(entry.raw)["payload"]["blocks"][0]["text"] for entry in given[1:]]
     assert written == [text.replace("\udcff", "\ufffd") for text in texts]
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
 
 
 def test_the_stats_say_how_many_events_and_bytes_there_are(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
-    recorder.append(said("✂"), path="a")
+    recorder.append(assistant_message("✂"), path="a")
     with recorder.subscribe("page"):
         stats = recorder.stats()
     assert (stats.events, stats.size) == (2, log_path.stat().st_size)
@@ -503,7 +515,7 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
 
     def slow(descriptor: int, data: bytes) -> int:
         written.set()
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(TIMEOUT_SECONDS)
         return write(descriptor, data)
 
     def broken(descriptor: int) -> None:
@@ -511,18 +523,18 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
 
     with monkeypatch.context() as failing:
         failing.setattr(os, "fdatasync", broken)
-        recorder.append(said("one"))
+        recorder.append(assistant_message("one"))
         failing.setattr(os, "write", slow)
-        writing = threading.Thread(target=recorder.append, args=(said("two"),))
+        writing = threading.Thread(target=recorder.append, args=(assistant_message("two"),))
         writing.start()
-        assert written.wait(PATIENCE)
+        assert written.wait(TIMEOUT_SECONDS)
         recorder.sync_pending()
         go_on.set()
-        writing.join(PATIENCE)
-        assert not recorder.on_disk
-    recorder.append(said("three"))
+        writing.join(TIMEOUT_SECONDS)
+        assert not recorder.is_on_disk
+    recorder.append(assistant_message("three"))
     recorder.sync_pending()
-    assert recorder.on_disk
+    assert recorder.is_on_disk
     assert seqs_in(recorder.path) == [1, 2, 3, 4]
 
 
@@ -530,9 +542,9 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
 def test_times_never_run_backwards_in_a_log_whatever_clocks_say(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started(), at=EARLY)
-        recorder.append(said("a clock that is ahead"), path="s", at=LATE)
-        recorder.append(said("a clock that is behind"), path="s", at=EARLY)
-        recorder.append(said("our own clock"), path="s")
+        recorder.append(assistant_message("a clock that is ahead"), path="s", at=LATE)
+        recorder.append(assistant_message("a clock that is behind"), path="s", at=EARLY)
+        recorder.append(assistant_message("our own clock"), path="s")
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started(2))
     times = [json.loads(line)["timestamp"] for line in log_path.read_bytes().splitlines()]
@@ -540,4 +552,4 @@ def test_times_never_run_backwards_in_a_log_whatever_clocks_say(log_path: Path) 
     assert (times[0], times) == (EARLY, sorted(times))
     assert times[1] > EARLY
     assert times[-1] < LATE
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.samples import RUN_ID, broken_rules, completed, line_of, raw_log, said, started
+from tests.sample_events import RUN_ID, assistant_message, completed, line_of, raw_log, rule_violations, started
 
 from shopfloor.errors import RunEnded
 from shopfloor.limits import PROBE_CHUNK_BYTES
@@ -42,27 +42,27 @@ def test_a_torn_tail_is_set_aside_and_said_so_and_seq_goes_on(
     write(log_path, b"".join(THREE) + tail)
     with caplog.at_level(logging.WARNING, "shopfloor.record"), Recorder(log_path, RUN_ID) as recorder:
         assert log_path.read_bytes() == b"".join(THREE)
-        entry = recorder.append(said("after"), path="a")
+        entry = recorder.append(assistant_message("after"), path="a")
     assert entry.seq == 4
     assert recorder.repaired is not None
     assert recorder.repaired.size == len(tail)
-    assert recorder.repaired.aside.read_bytes() == tail
+    assert recorder.repaired.torn_path.read_bytes() == tail
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert recorder.repaired.aside.name in caplog.text
+    assert recorder.repaired.torn_path.name in caplog.text
     assert f"{len(tail)} torn bytes" in caplog.text
     assert log_path.read_bytes() == b"".join(THREE) + entry.raw + b"\n"
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
 
 
 def test_what_is_set_aside_lies_beside_the_log_under_a_name_that_is_no_log(log_path: Path) -> None:
     write(log_path, b"".join(THREE) + HALF)
     with Recorder(log_path, RUN_ID) as recorder:
         assert recorder.repaired is not None
-    aside = recorder.repaired.aside
-    assert aside.parent == log_path.parent
-    assert aside.name.startswith(RUN_ID)
+    torn_path = recorder.repaired.torn_path
+    assert torn_path.parent == log_path.parent
+    assert torn_path.name.startswith(RUN_ID)
     assert [path.name for path in log_path.parent.glob("*.jsonl")] == [log_path.name]
-    assert stat.S_IMODE(aside.stat().st_mode) == 0o600
+    assert stat.S_IMODE(torn_path.stat().st_mode) == 0o600
 
 
 def test_each_torn_tail_of_a_log_gets_a_name_of_its_own(log_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_each_torn_tail_of_a_log_gets_a_name_of_its_own(log_path: Path) -> None:
             file.write(tail)
         with Recorder(log_path, RUN_ID) as recorder:
             assert recorder.repaired is not None
-            asides.append(recorder.repaired.aside)
+            asides.append(recorder.repaired.torn_path)
     assert len(set(asides)) == 3
-    assert [aside.read_bytes() for aside in asides] == [b"first", b"second", b"third"]
-    assert not any(aside.name.endswith(".jsonl") for aside in asides)
+    assert [torn_path.read_bytes() for torn_path in asides] == [b"first", b"second", b"third"]
+    assert not any(torn_path.name.endswith(".jsonl") for torn_path in asides)
     assert log_path.read_bytes() == b"".join(THREE)
 
 
@@ -93,9 +93,9 @@ def test_a_log_of_which_no_line_is_whole_begins_anew(log_path: Path, content: by
     write(log_path, content)
     with Recorder(log_path, RUN_ID) as recorder:
         assert recorder.repaired is not None
-        assert recorder.repaired.aside.read_bytes() == content
+        assert recorder.repaired.torn_path.read_bytes() == content
         assert recorder.append(started()).seq == 1
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
 
 
 def test_an_empty_file_is_a_log_that_has_not_begun(log_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_torn_tail_after_the_outcome_does_not_open_the_run_again(log_path: Pat
     outcome = encode(line_of(completed(), 4)) + b"\n"
     write(log_path, b"".join(THREE) + outcome + b"\0\0")
     with Recorder(log_path, RUN_ID) as recorder, pytest.raises(RunEnded):
-        recorder.append(said("x"), path="a")
+        recorder.append(assistant_message("x"), path="a")
     assert log_path.read_bytes() == b"".join(THREE) + outcome
 
 
@@ -117,7 +117,7 @@ def test_a_torn_outcome_leaves_the_run_open(log_path: Path) -> None:
     write(log_path, b"".join(THREE) + encode(line_of(completed(), 4)))
     with Recorder(log_path, RUN_ID) as recorder:
         assert recorder.append(completed()).seq == 4
-    assert broken_rules(log_path) == []
+    assert rule_violations(log_path) == []
 
 
 def test_an_event_of_a_later_version_at_the_end_is_not_torn(log_path: Path) -> None:
@@ -125,14 +125,14 @@ def test_an_event_of_a_later_version_at_the_end_is_not_torn(log_path: Path) -> N
     write(log_path, b"".join(THREE) + later)
     with Recorder(log_path, RUN_ID) as recorder:
         assert recorder.repaired is None
-        assert recorder.append(said("x"), path="a").seq == 5
+        assert recorder.append(assistant_message("x"), path="a").seq == 5
 
 
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
 def test_reading_a_torn_log_gives_its_whole_events_and_changes_nothing(log_path: Path, tail: bytes) -> None:
     content = b"".join(THREE) + tail
     write(log_path, content)
-    assert [entry.raw + b"\n" for entry in read(log_path, report=lambda problem: None)] == THREE
+    assert [entry.raw + b"\n" for entry in read(log_path, on_problem=lambda problem: None)] == THREE
     last = last_entry(log_path)
     assert last is not None
     assert last.raw + b"\n" == THREE[-1]

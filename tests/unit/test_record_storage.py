@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.samples import CHILD_ID, PARENT_ID, RUN_ID, line_of, said, started
+from tests.sample_events import CHILD_ID, PARENT_ID, RUN_ID, assistant_message, line_of, started
 
 from shopfloor.errors import AmbiguousRun, InvalidRunId, RunNotFound
-from shopfloor.log import encode, new_run_id, timestamp_of
+from shopfloor.log import encode, format_timestamp, new_run_id
 from shopfloor.record import Recorder, Storage
 
 A1 = "aaaa1111-0000-4000-8000-000000000001"
@@ -22,7 +22,7 @@ def keep(storage: Storage, run_id: str, *, began: int = 0, wrote: int | None = N
     """A log that began at noon and `began` ms, and was last written at noon and `wrote` ms."""
     path = storage.log_path(run_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = line_of(started(), run_id=run_id, parent_run_id=parent, timestamp=timestamp_of(NOON + began))
+    line = line_of(started(), run_id=run_id, parent_run_id=parent, timestamp=format_timestamp(NOON + began))
     path.write_bytes(encode(line) + b"\n")
     at = (NOON + (began if wrote is None else wrote)) * 1_000_000
     os.utime(path, ns=(at, at))
@@ -66,7 +66,9 @@ def test_a_run_is_found_by_its_id_or_by_its_first_characters(storage: Storage) -
     for run_id in (A1, A2, B1):
         keep(storage, run_id)
     said_and_meant = {A1: A1, "aaaa1": A1, "aaaa2222-": A2, "b": B1, "BBBB": B1, A2.upper(): A2}
-    assert {said: storage.find(said) for said in said_and_meant} == said_and_meant
+    assert {
+        assistant_message: storage.find(assistant_message) for assistant_message in said_and_meant
+    } == said_and_meant
 
 
 def test_the_first_characters_of_several_runs_are_ambiguous(storage: Storage) -> None:
@@ -158,7 +160,7 @@ def test_the_last_run_is_found_among_runs_that_are_being_recorded(storage: Stora
         recorder.append(started())
         time.sleep(0.002)
     for recorder in reversed(recorders):
-        recorder.append(said("x"), path="a")
+        recorder.append(assistant_message("x"), path="a")
         recorder.close()
     assert storage.find("last") == recorders[-1].run_id
 

@@ -25,7 +25,7 @@ from shopfloor.log import (
 )
 from shopfloor.ports import RunFilter
 from shopfloor.record import Recorder, Storage, read
-from shopfloor.wiring import Office, local_office, memory_office
+from shopfloor.wiring import StorageBackend, local_backend, memory_backend
 
 
 def record(storage: Storage, *, parent: str | None = None, status: str | None = "completed", child: str = "") -> str:
@@ -40,20 +40,20 @@ def record(storage: Storage, *, parent: str | None = None, status: str | None = 
     return run_id
 
 
-def with_office(storage: Storage, work: Callable[[Office], Awaitable[None]]) -> None:
+def with_office(storage: Storage, work: Callable[[StorageBackend], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with local_office(storage) as office:
-            await office.ingest.catch_up(everything=True)
-            await work(office)
+        async with local_backend(storage) as backend:
+            await backend.ingest.catch_up(everything=True)
+            await work(backend)
 
     anyio.run(main)
 
 
-async def rebuilt(office: Office) -> set[str]:
+async def rebuilt(backend: StorageBackend) -> set[str]:
     """The runs that are listed after a rebuild."""
-    await office.store.clear_views()
-    await office.ingest.catch_up(everything=True)
-    return await office.store.known_runs()
+    await backend.store.clear_views()
+    await backend.ingest.catch_up(everything=True)
+    return await backend.store.known_runs()
 
 
 def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(storage: Storage):
@@ -64,9 +64,9 @@ def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(
     for suffix in (".torn", ".torn-2", ".torn-3"):
         storage.log_path(child).with_suffix(suffix).write_bytes(b"half a line")
 
-    async def work(office: Office) -> None:
-        assert set(await delete_run(office, root)) == {root, child, grandchild}
-        assert await rebuilt(office) == {kept}
+    async def work(backend: StorageBackend) -> None:
+        assert set(await delete_run(backend, root)) == {root, child, grandchild}
+        assert await rebuilt(backend) == {kept}
 
     with_office(storage, work)
     assert [path.name for path in storage.transcripts.iterdir()] == [f"{kept}.jsonl"]
@@ -77,9 +77,9 @@ def test_a_tombstone_is_there_before_anything_is_deleted_so_that_a_crash_in_betw
 ):
     run_id = record(storage)
 
-    async def work(office: Office) -> None:
-        await office.store.bury(run_id)
-        assert await rebuilt(office) == set()
+    async def work(backend: StorageBackend) -> None:
+        await backend.store.add_tombstone(run_id)
+        assert await rebuilt(backend) == set()
 
     with_office(storage, work)
 
@@ -89,16 +89,16 @@ def test_only_what_has_ended_can_be_deleted_and_what_failed_only_by_force(storag
     parent_of_running = record(storage)
     record(storage, parent=parent_of_running, status=None)
 
-    async def work(office: Office) -> None:
+    async def work(backend: StorageBackend) -> None:
         with pytest.raises(RunRunning):
-            await delete_run(office, running, force=True)
+            await delete_run(backend, running, force=True)
         with pytest.raises(RunRunning):
-            await delete_run(office, parent_of_running)
+            await delete_run(backend, parent_of_running)
         with pytest.raises(NeedsForce):
-            await delete_run(office, failed)
-        assert await delete_run(office, failed, force=True) == [failed]
+            await delete_run(backend, failed)
+        assert await delete_run(backend, failed, force=True) == [failed]
         with pytest.raises(RunNotFound):
-            await delete_run(office, failed, force=True)
+            await delete_run(backend, failed, force=True)
 
     with_office(storage, work)
 
@@ -107,12 +107,12 @@ def test_pruning_goes_by_when_a_run_ended_and_leaves_the_pinned_ones(storage: St
     runs = [record(storage) for _ in range(5)]
     running = record(storage, status=None)
 
-    async def work(office: Office) -> None:
-        await office.store.pin(runs[0], pinned=True)
-        assert await prune(office, before="2000-01-01T00:00:00.000Z", by="test") == 0
-        assert await prune(office, before="2999-01-01T00:00:00.000Z", by="test") == 4
-        assert await office.store.known_runs() == {runs[0], running}
-        assert (await office.store.list_runs(RunFilter(), limit=9)).total == 2
+    async def work(backend: StorageBackend) -> None:
+        await backend.store.pin(runs[0], pinned=True)
+        assert await prune(backend, before="2000-01-01T00:00:00.000Z", by="test") == 0
+        assert await prune(backend, before="2999-01-01T00:00:00.000Z", by="test") == 4
+        assert await backend.store.known_runs() == {runs[0], running}
+        assert (await backend.store.list_runs(RunFilter(), limit=9)).total == 2
 
     with_office(storage, work)
     written = [(entry["action"], entry["by"], entry["run_id"]) for entry in LocalAudit(storage.audit).read()]
@@ -128,14 +128,14 @@ def test_a_tree_is_pruned_as_a_whole_or_not_at_all(storage: Storage):
     old, with_pin, with_open = tree(), tree(), tree(None)
     (storage.transcripts / f"{(parentless := tree())[0]}.jsonl").unlink()
 
-    async def work(office: Office) -> None:
-        await office.store.pin(with_pin[2], pinned=True)
-        assert await prune(office, before="2999-01-01T00:00:00.000Z", by="test") == 4 + 3
-        assert await office.store.known_runs() == {*with_pin, *with_open}
+    async def work(backend: StorageBackend) -> None:
+        await backend.store.pin(with_pin[2], pinned=True)
+        assert await prune(backend, before="2999-01-01T00:00:00.000Z", by="test") == 4 + 3
+        assert await backend.store.known_runs() == {*with_pin, *with_open}
         assert all(not storage.log_path(run_id).exists() for run_id in (*old, *parentless))
         assert all(storage.log_path(run_id).exists() for run_id in (*with_pin, *with_open))
-        await office.store.pin(with_pin[2], pinned=False)
-        assert await prune(office, before="2999-01-01T00:00:00.000Z", by="test") == 4
+        await backend.store.pin(with_pin[2], pinned=False)
+        assert await prune(backend, before="2999-01-01T00:00:00.000Z", by="test") == 4
 
     with_office(storage, work)
 
@@ -147,16 +147,16 @@ def test_a_tree_with_a_run_that_ended_later_is_kept(storage: Storage):
     anyio.run(anyio.sleep, 0.02)
     child = record(storage, parent=root)
 
-    async def work(office: Office) -> None:
-        assert await prune(office, before=between, by="test") == 0
-        assert await office.store.known_runs() == {root, child}
-        assert await prune(office, before="2999-01-01T00:00:00.000Z", by="test") == 2
+    async def work(backend: StorageBackend) -> None:
+        assert await prune(backend, before=between, by="test") == 0
+        assert await backend.store.known_runs() == {root, child}
+        assert await prune(backend, before="2999-01-01T00:00:00.000Z", by="test") == 2
 
     with_office(storage, work)
 
 
 def test_an_orphan_gets_one_outcome_that_says_where_it_was(storage: Storage):
-    run_id, ports = record(storage, status=None, child=new_run_id()), memory_office(storage)
+    run_id, ports = record(storage, status=None, child=new_run_id()), memory_backend(storage)
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(StepStarted(name="build", kind="command", try_=1), path="each.3.build", iteration=3)
         assert not anyio.run(is_orphan, ports.reader, run_id, "local-gone0000")
@@ -188,7 +188,7 @@ def test_an_orphan_whose_worker_asked_outside_of_any_step_has_a_sound_log(storag
     )
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(question, path="ask")
-    assert anyio.run(end_orphan, memory_office(storage), run_id)
+    assert anyio.run(end_orphan, memory_backend(storage), run_id)
     verifier = Verifier(run_id)
     with storage.log_path(run_id).open("rb") as file:
         assert [problem for line in file for problem in verifier.line(line)] == []
@@ -196,4 +196,4 @@ def test_an_orphan_whose_worker_asked_outside_of_any_step_has_a_sound_log(storag
 
 @pytest.mark.parametrize("host", [None, "../../etc/passwd", "x" * 300, "local-gone0000"])
 def test_a_host_that_cannot_be_is_no_host(storage: Storage, host: str | None):
-    assert anyio.run(is_orphan, memory_office(storage).reader, record(storage, status=None), host)
+    assert anyio.run(is_orphan, memory_backend(storage).reader, record(storage, status=None), host)

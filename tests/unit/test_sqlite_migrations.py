@@ -34,7 +34,7 @@ def test_an_older_database_gets_the_scripts_that_it_has_not_seen_and_keeps_its_r
     second.write_text("UPDATE channels SET topic = 'talk';\n")
     for _ in range(2):
         pool = database.open_database(path, [*database.MIGRATIONS, first, second])
-        with pool.reading() as connection:
+        with pool.read_transaction() as connection:
             assert connection.execute("SELECT * FROM channels").fetchall() == [("chat:1", "#general", "talk")]
         pool.close()
     assert version_of(path) == len(database.MIGRATIONS) + 2
@@ -49,7 +49,7 @@ def test_a_script_that_fails_changes_nothing(tmp_path: Path):
         database.open_database(path, [*database.MIGRATIONS, script])
     assert version_of(path) == len(database.MIGRATIONS)
     pool = database.open_database(path)
-    with pool.reading() as connection:
+    with pool.read_transaction() as connection:
         assert connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'half'").fetchone() is None
     pool.close()
 
@@ -66,7 +66,7 @@ def test_a_database_without_a_version_is_refused(tmp_path: Path):
 
 def test_the_tables_are_what_the_queries_take_them_for(tmp_path: Path):
     pool = database.open_database(tmp_path / "shopfloor.db")
-    with pool.reading() as connection:
+    with pool.read_transaction() as connection:
         columns = {row[1] for row in connection.execute("PRAGMA table_info(worker_runs)")}
     pool.close()
     assert columns == {"num", *RUN_COLUMNS}
@@ -126,8 +126,8 @@ def test_many_who_open_a_new_database_at_once_migrate_it_once(tmp_path: Path):
 )
 def test_a_list_is_read_off_an_index(tmp_path: Path, wanted: RunFilter, index: str):
     pool = database.open_database(tmp_path / "shopfloor.db")
-    text, parameters = queries.listing(wanted, limit=50)
-    with pool.reading() as connection:
+    text, parameters = queries.list_query(wanted, limit=50)
+    with pool.read_transaction() as connection:
         plan = [str(row[-1]) for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
     pool.close()
     assert f"USING INDEX {index}" in plan[0]

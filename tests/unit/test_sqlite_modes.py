@@ -13,7 +13,7 @@ from stat import S_IMODE
 
 import pytest
 
-from shopfloor.adapters.sqlite.database import Writer, open_database, readable
+from shopfloor.adapters.sqlite.database import Writer, map_sqlite_error, open_database
 from shopfloor.errors import DatabaseBusy, StorageUnwritable, StoreError
 
 
@@ -78,7 +78,7 @@ def test_a_connection_that_may_only_read_is_a_storage_that_cannot_be_written(tmp
     with pytest.raises(sqlite3.OperationalError) as caught:
         connection.execute("DELETE FROM worker_runs")
     connection.close()
-    error = readable(caught.value)
+    error = map_sqlite_error(caught.value)
     assert isinstance(error, StorageUnwritable)
     assert error.message == "cannot write the database: attempt to write a readonly database"
     assert error.hint == "make the folder writable, or point SHOPFLOOR_STORAGE at one that is"

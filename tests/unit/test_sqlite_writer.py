@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlite3 import Connection
 
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.sqlite.database import Pool, Writer, open_database
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
@@ -33,7 +33,7 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
 @pytest.fixture
 def writer(pool: Pool) -> Iterator[Writer]:
     # So long that those in line share a transaction however slow the machine is.
-    made = Writer(pool, group_seconds=PATIENCE)
+    made = Writer(pool, group_seconds=TIMEOUT_SECONDS)
     yield made
     made.close()
 
@@ -47,7 +47,7 @@ def add(name: str):
 
 
 def names(pool: Pool) -> list[str]:
-    with pool.reading() as connection:
+    with pool.read_transaction() as connection:
         return [name for (name,) in connection.execute("SELECT name FROM settings ORDER BY name")]
 
 
@@ -57,15 +57,15 @@ class Held:
     def __init__(self, writer: Writer) -> None:
         self._begun, self._go = threading.Event(), threading.Event()
         self._future = writer.submit(self._job)
-        self._begun.wait(PATIENCE)
+        self._begun.wait(TIMEOUT_SECONDS)
 
     def _job(self, connection: Connection) -> None:
         self._begun.set()
-        self._go.wait(PATIENCE)
+        self._go.wait(TIMEOUT_SECONDS)
 
     def let_go(self) -> None:
         self._go.set()
-        self._future.result(PATIENCE)
+        self._future.result(TIMEOUT_SECONDS)
 
 
 def waiting(writer: Writer, *wanted: str) -> list[Future[str]]:
@@ -83,17 +83,17 @@ def test_those_that_wait_in_line_share_a_transaction(pool: Pool, writer: Writer)
     held = Held(writer)
     futures = [writer.submit(add("a")), writer.submit(committed), writer.submit(add("b")), writer.submit(committed)]
     held.let_go()
-    assert [future.result(PATIENCE) for future in futures] == ["a", [], "b", []]
+    assert [future.result(TIMEOUT_SECONDS) for future in futures] == ["a", [], "b", []]
     assert names(pool) == ["a", "b"]
 
 
 def test_one_that_fails_fails_alone(pool: Pool, writer: Writer) -> None:
-    writer.submit(add("taken")).result(PATIENCE)
+    writer.submit(add("taken")).result(TIMEOUT_SECONDS)
     futures = waiting(writer, "a", "taken", "b", "taken", "c")
-    assert [futures[n].result(PATIENCE) for n in (0, 2, 4)] == ["a", "b", "c"]
+    assert [futures[n].result(TIMEOUT_SECONDS) for n in (0, 2, 4)] == ["a", "b", "c"]
     for n in (1, 3):
         with pytest.raises(StoreError, match="UNIQUE constraint failed"):
-            futures[n].result(PATIENCE)
+            futures[n].result(TIMEOUT_SECONDS)
     assert names(pool) == ["a", "b", "c", "taken"]
 
 
@@ -106,8 +106,8 @@ def test_nothing_of_one_that_fails_is_left(pool: Pool, writer: Writer) -> None:
     failing, other = writer.submit(half), writer.submit(add("whole"))
     held.let_go()
     with pytest.raises(LookupError):
-        failing.result(PATIENCE)
-    assert other.result(PATIENCE) == "whole"
+        failing.result(TIMEOUT_SECONDS)
+    assert other.result(TIMEOUT_SECONDS) == "whole"
     assert names(pool) == ["whole"]
 
 
@@ -116,9 +116,9 @@ def test_what_nobody_waits_for_any_more_is_not_begun(pool: Pool, writer: Writer)
     gone, other = writer.submit(add("gone")), writer.submit(add("other"))
     assert gone.cancel()
     held.let_go()
-    assert other.result(PATIENCE) == "other"
+    assert other.result(TIMEOUT_SECONDS) == "other"
     with pytest.raises(CancelledError):
-        gone.result(PATIENCE)
+        gone.result(TIMEOUT_SECONDS)
     assert names(pool) == ["other"]
 
 
@@ -142,10 +142,10 @@ def test_a_database_that_is_held_by_another_is_said_to_be_busy(tmp_path: Path, p
     other = sqlite3.connect(tmp_path / "shopfloor.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(DatabaseBusy) as refused:
-        writer.submit(add("a")).result(PATIENCE)
+        writer.submit(add("a")).result(TIMEOUT_SECONDS)
     assert refused.value.hint
     other.execute("ROLLBACK")
-    assert writer.submit(add("a")).result(PATIENCE) == "a"
+    assert writer.submit(add("a")).result(TIMEOUT_SECONDS) == "a"
     other.close()
     writer.close()
 
@@ -162,8 +162,8 @@ def test_a_job_that_is_submitted_while_the_writer_closes_is_answered_or_refused(
             accepted.append(writer.submit(add(f"n{len(accepted):05}")))
             time.sleep(0.001)
     held.let_go()
-    closing.join(PATIENCE)
-    assert not wait(accepted, timeout=PATIENCE).not_done
+    closing.join(TIMEOUT_SECONDS)
+    assert not wait(accepted, timeout=TIMEOUT_SECONDS).not_done
     assert sorted(future.result(0) for future in accepted) == names(pool)
 
 
@@ -192,7 +192,7 @@ def intake(tmp_path: Path) -> Iterator[Intake]:
 def test_jobs_are_not_done_again_where_the_intake_cannot_be_flushed_after_their_commit(
     pool: Pool, intake: Intake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    writer = Writer(pool, intake=intake, group_seconds=PATIENCE)
+    writer = Writer(pool, intake=intake, group_seconds=TIMEOUT_SECONDS)
     executed: list[str] = []
 
     def pin(name: str):
@@ -208,13 +208,13 @@ def test_jobs_are_not_done_again_where_the_intake_cannot_be_flushed_after_their_
     futures = [writer.submit(pin(name)) for name in ("a", "b")]
     with caplog.at_level(logging.WARNING, "shopfloor"):
         held.let_go()
-        assert [future.result(PATIENCE) for future in futures] == ["a", "b"]
+        assert [future.result(TIMEOUT_SECONDS) for future in futures] == ["a", "b"]
     assert (disk.failures, executed) == (0, ["a", "b"])
     assert "intake.jsonl" in caplog.text
     assert intake.needs_rewrite
     assert names(pool) == ["a", "b"]
     # The next one is written as ever.
-    assert writer.submit(pin("c")).result(PATIENCE) == "c"
+    assert writer.submit(pin("c")).result(TIMEOUT_SECONDS) == "c"
     writer.close()
 
 
@@ -230,7 +230,7 @@ def test_a_failed_commit_leaves_no_transaction_open_where_the_intake_cannot_be_c
 
     disk = Disk(monkeypatch, "ftruncate")
     with pytest.raises(StoreError, match="FOREIGN KEY"):
-        writer.submit(refused_at_commit).result(PATIENCE)
+        writer.submit(refused_at_commit).result(TIMEOUT_SECONDS)
     assert disk.failures == 0
     assert intake.needs_rewrite
     # Neither the database nor the intake is locked.
@@ -239,5 +239,5 @@ def test_a_failed_commit_leaves_no_transaction_open_where_the_intake_cannot_be_c
     other.close()
     with (tmp_path / "intake.jsonl").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    assert writer.submit(add("a")).result(PATIENCE) == "a"
+    assert writer.submit(add("a")).result(TIMEOUT_SECONDS) == "a"
     writer.close()

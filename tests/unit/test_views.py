@@ -32,8 +32,8 @@ from shopfloor.log import (
     Usage,
     UserMessage,
     decode,
+    format_timestamp,
     new_run_id,
-    timestamp_of,
 )
 from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, cut, preview, queued_row, row_fold, timeline_fold
 
@@ -54,7 +54,7 @@ def log_of(*payloads: Payload) -> list[Event]:
             type=payload.event_type,
             path="" if payload.event_type.startswith("run.") else "s",
             iteration=0,
-            timestamp=timestamp_of(number * 1000),
+            timestamp=format_timestamp(number * 1000),
             payload=payload,
         )
         for number, payload in enumerate([started, *payloads], start=1)
@@ -212,7 +212,7 @@ def test_a_bare_run_is_powered_by_its_provider(worker_type: str | None, provider
 def test_a_later_attempt_changes_the_host_and_not_the_beginning():
     again = RunStarted(name="w", kind="worker", attempt=2, host="other")
     row = row_of(log_of(again))
-    assert (row.attempt, row.host, row.task, row.started_at) == (2, "other", "t", timestamp_of(1000))
+    assert (row.attempt, row.host, row.task, row.started_at) == (2, "other", "t", format_timestamp(1000))
 
 
 @pytest.mark.parametrize("name", ["command", "claude-code", "parent"])
@@ -397,10 +397,10 @@ def test_the_row_of_a_queued_run_has_what_its_first_event_will_make_of_it():
         agent_id="ada",
         channel_id="c",
         channel_name="#c",
-        queued_at=timestamp_of(1),
+        queued_at=format_timestamp(1),
     )
     queued = queued_row(events[0].run_id, first)
     assert (queued.status, queued.host, queued.attempt, queued.last_seq) == ("queued", None, 0, 0)
-    assert queued.started_at == timestamp_of(1)
+    assert queued.started_at == format_timestamp(1)
     begun = row_of([replace(events[0], payload=replace(first, attempt=1, host="h"))])
     assert begun == replace(queued, status="running", host="h", attempt=1, last_seq=1, started_at=events[0].timestamp)

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 from shopfloor.limits import BUS_BYTES, BUS_EVENTS, BUS_RUNS
 from shopfloor.log import Delta, Entry
-from shopfloor.record import UNKNOWN, FanOut, Sleeper, Subscription, wake
+from shopfloor.record import UNKNOWN_SEQ, FanOut, Subscription, Waiter, wake_all
 
 
-class LiveBus:
+class InProcessBus:
     """Between the writers and the subscribers of one process, in whatever threads they are."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class LiveBus:
         with self._lock:
             fanout = self._fanouts.get(run_id)
             if fanout is None:
-                fanout = self._fanouts[run_id] = FanOut(UNKNOWN)
+                fanout = self._fanouts[run_id] = FanOut(UNKNOWN_SEQ)
             subscription = fanout.subscribe(f"of run {run_id}", deltas=deltas)
         try:
             yield subscription
@@ -85,8 +85,8 @@ class RunsSubscription:
         self._runs: dict[str, list[Entry]] = {}
         self._events = 0
         self._bytes = 0
-        self._sleepers: deque[Sleeper] = deque()
-        self._sleeper = Sleeper()
+        self._sleepers: deque[Waiter] = deque()
+        self._sleeper = Waiter()
 
     def push(self, run_id: str, entry: Entry | None) -> None:
         """Keep an event, or that the log has to be looked at. The caller holds the lock."""
@@ -102,7 +102,7 @@ class RunsSubscription:
             else:
                 entries.clear()
         if self._sleepers:
-            wake(self._sleepers)
+            wake_all(self._sleepers)
 
     def _keep(self, entries: list[Entry], entry: Entry | None) -> None:
         if entry is None:
@@ -122,4 +122,4 @@ class RunsSubscription:
 
     async def wait(self, seconds: float) -> None:
         if not self._runs:
-            await self._sleeper.sleep(seconds, self._sleepers, lambda: bool(self._runs))
+            await self._sleeper.wait(seconds, self._sleepers, lambda: bool(self._runs))

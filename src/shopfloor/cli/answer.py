@@ -7,12 +7,19 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from shopfloor.cli.arguments import Parser
-from shopfloor.cli.asking import ask, named_run
-from shopfloor.cli.ordering import is_served, read_stdin
-from shopfloor.cli.person import chosen
+from shopfloor.cli.client_session import resolve_run_id, run_with_client
+from shopfloor.cli.pending_calls import (
+    call_summary,
+    fetch_pending_calls,
+    is_answerable,
+    pending_call_lines,
+    question_options,
+    resolve_option,
+    waiting_run_id,
+)
+from shopfloor.cli.run_options import has_server, read_stdin
 from shopfloor.cli.style import one_line
-from shopfloor.cli.tool_commands import value_of
-from shopfloor.cli.waiting import asked, awaited_by, is_answerable, options_of, run_of, waiting_lines
+from shopfloor.cli.tool_commands import parse_json_or_text
 from shopfloor.client import Client
 from shopfloor.errors import ConflictError, RunEnded, UsageError
 from shopfloor.limits import PREVIEW_CHARS
@@ -53,14 +60,14 @@ def run(args: Namespace) -> int:
     named = words[0] if len(words) == wanted and words else None
 
     async def look(client: Client) -> list[str]:
-        run_id = await named_run(client.api, args, args.run)
-        detail, calls = await awaited_by(client, run_id)
+        run_id = await resolve_run_id(client.api, args, args.run)
+        detail, calls = await fetch_pending_calls(client, run_id)
         if args.list:
-            return list(waiting_lines(run_id, calls)) or [f"{run_id[:8]} waits for nobody ({detail['status']})"]
+            return list(pending_call_lines(run_id, calls)) or [f"{run_id[:8]} waits for nobody ({detail['status']})"]
         call = _meant(calls, named, detail)
         if call.get("answered"):
             raise ConflictError(
-                f"{asked(call)} has been answered already, and the run has not taken it up yet",
+                f"{call_summary(call)} has been answered already, and the run has not taken it up yet",
                 hint=f"the first answer counts; {_goes_on(args, call, calls)}",
             )
         body: dict[str, Any] = {"call_id": call["call_id"]}
@@ -68,11 +75,11 @@ def run(args: Namespace) -> int:
             body["error"] = args.error
         else:
             body["answer"] = args.text if args.text is not None else _value(words[-1], call)
-        await client.api.post(f"/api/runs/{run_of(call, run_id)}/answer", body)
-        print(f"shopfloor: answered {asked(call)}; {_goes_on(args, call, calls)}", file=sys.stderr)
+        await client.api.post(f"/api/runs/{waiting_run_id(call, run_id)}/answer", body)
+        print(f"shopfloor: answered {call_summary(call)}; {_goes_on(args, call, calls)}", file=sys.stderr)
         return []
 
-    for line in ask(args, look):
+    for line in run_with_client(args, look):
         print(line)
     return 0
 
@@ -81,15 +88,15 @@ def _goes_on(args: Namespace, call: dict[str, Any], calls: list[dict[str, Any]])
     """Say when the run takes up the answer to this call, one of `calls`."""
     if any(not is_answerable(one) and one.get("run_id") == call.get("run_id") for one in calls):
         return "the run goes on when its worker is as it was"
-    return "the run goes on" if is_served(args) else "the run goes on with `shopfloor up` or `shopfloor resume`"
+    return "the run goes on" if has_server(args) else "the run goes on with `shopfloor up` or `shopfloor resume`"
 
 
 def _value(said: str, call: dict[str, Any]) -> Any:
     said = read_stdin().rstrip("\n") if said == "-" else said
-    options = options_of(call) if call["kind"] == "question" else []
+    options = question_options(call) if call["kind"] == "question" else []
     if not options:
-        return value_of(said)
-    answer = chosen(said, options)
+        return parse_json_or_text(said)
+    answer = resolve_option(said, options)
     if answer not in options:
         numbered = ", ".join(f"{number}. {option}" for number, option in enumerate(options, start=1))
         raise UsageError(
@@ -113,7 +120,7 @@ def _meant(calls: list[dict[str, Any]], named: str | None, detail: dict[str, Any
     held = [call for call in calls if not is_answerable(call)]
     calls = [call for call in calls if is_answerable(call)]
     if held and not calls:
-        lines = "; ".join(waiting_lines(detail["id"], held))
+        lines = "; ".join(pending_call_lines(detail["id"], held))
         raise ConflictError(f"run {detail['id'][:8]} {lines}", hint="no answer can give that")
     # Where only one is not answered yet, that one is meant.
     calls = [call for call in calls if not call.get("answered")] or calls
@@ -126,5 +133,5 @@ def _meant(calls: list[dict[str, Any]], named: str | None, detail: dict[str, Any
 
 
 def _unclear(calls: list[dict[str, Any]], run_id: str) -> UsageError:
-    known = ", ".join(f"{run_of(call, run_id)[:8]} {call['call_id']} ({asked(call)})" for call in calls)
+    known = ", ".join(f"{waiting_run_id(call, run_id)[:8]} {call['call_id']} ({call_summary(call)})" for call in calls)
     return UsageError(f"{len(calls)} calls wait: say which", hint=f"they are {known}")

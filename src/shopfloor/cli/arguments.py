@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from shopfloor.cli.style import safe
-from shopfloor.errors import InvalidEvent, UsageError, folder_gone
-from shopfloor.limits import LONGEST_SPAN_SECONDS, NOTES
+from shopfloor.cli.style import escape_controls
+from shopfloor.errors import InvalidEvent, UsageError, missing_working_directory
+from shopfloor.limits import LONGEST_SPAN_SECONDS, UNPARSED_LINE_WARNINGS
 from shopfloor.log import Entry, Event, decode
 from shopfloor.record import Problem, Storage
 
@@ -57,13 +57,13 @@ WORKERS_OPTION: Final[dict[str, Any]] = {
 """The option `--workers`, as every command that looks for workers has it."""
 
 
-def add_color(parser: argparse.ArgumentParser) -> None:
+def add_color_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="colours (default: where it is a terminal)"
     )
 
 
-def positive(text: str) -> int:
+def positive_int(text: str) -> int:
     """A number of things, at least one."""
     number = int(text)
     if number < 1:
@@ -93,54 +93,54 @@ def duration_seconds(text: str) -> float:
     return seconds
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
+def add_run_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, `last`, or a transcript file")
 
 
-class Notes:
+class ReadWarnings:
     """What a reader did not understand, said beside what it did; the first few of them."""
 
     def __init__(self) -> None:
         self._said = 0
 
     def __call__(self, problem: Problem) -> None:
-        self.say(f"at byte {problem.offset}: {problem.reason}")
+        self.warn(f"at byte {problem.offset}: {problem.reason}")
 
-    def say(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         self._said += 1
-        if self._said <= NOTES:
-            print(f"note: {safe(text)}", file=sys.stderr)
-        elif self._said == NOTES + 1:
+        if self._said <= UNPARSED_LINE_WARNINGS:
+            print(f"note: {escape_controls(text)}", file=sys.stderr)
+        elif self._said == UNPARSED_LINE_WARNINGS + 1:
             print("note: and more of that kind; `shopfloor verify` lists them all", file=sys.stderr)
 
-    def decoded(self, entries: Iterable[Entry]) -> Iterator[Event]:
+    def decode_events(self, entries: Iterable[Entry]) -> Iterator[Event]:
         """The events; one that cannot be read is said, and does not keep the others from being shown."""
         for entry in entries:
             try:
                 yield decode(entry.raw)
             except InvalidEvent as error:
-                self.say(f"event {entry.seq} cannot be shown: {error.message}")
+                self.warn(f"event {entry.seq} cannot be shown: {error.message}")
 
 
-def storage_of(args: argparse.Namespace) -> Storage:
+def storage_from_args(args: argparse.Namespace) -> Storage:
     named: str | None = args.storage
-    return Storage(folder_of(named)) if named else Storage.default()
+    return Storage(resolve_folder(named)) if named else Storage.default()
 
 
-def folder_of(said: str) -> Path:
+def resolve_folder(said: str) -> Path:
     """A folder as somebody names it, from here."""
     try:
         return Path(said).expanduser().absolute()
     except RuntimeError as error:
         raise UsageError(f"{said!r} is of nobody: {error}") from error
     except FileNotFoundError as error:
-        raise folder_gone() from error
+        raise missing_working_directory() from error
 
 
-def log_of(args: argparse.Namespace) -> Path:
+def log_path_from_args(args: argparse.Namespace) -> Path:
     """The transcript that RUN means."""
     said: str = args.run
     if os.sep in said or said.endswith(".jsonl"):
         return Path(said)
-    storage = storage_of(args)
+    storage = storage_from_args(args)
     return storage.log_path(storage.find(said))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 
-from shopfloor.cli.arguments import Parser, storage_of
-from shopfloor.cli.style import safe
+from shopfloor.cli.arguments import Parser, storage_from_args
+from shopfloor.cli.style import escape_controls
 from shopfloor.wiring import open_audit
 
 EXAMPLES = """\
@@ -25,12 +25,12 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
-    for entry in open_audit(storage_of(args)).read():
+    for entry in open_audit(storage_from_args(args)).read():
         if args.run and not str(entry.get("run_id", "")).startswith(args.run):
             continue
         if args.json:
             print(json.dumps(entry))
             continue
         words = [entry.get(name) for name in ("at", "action", "run_id", "by", "address", "detail")]
-        print(safe("  ".join(str(word) for word in words if word)))
+        print(escape_controls("  ".join(str(word) for word in words if word)))
     return 0

@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 
 from shopfloor.cli.arguments import Parser
-from shopfloor.cli.asking import ask, ended, named_run
-from shopfloor.cli.following import WAITING_EXIT
-from shopfloor.cli.live import closing_line
+from shopfloor.cli.client_session import resolve_run_id, run_with_client, wait_for_outcome
+from shopfloor.cli.renderer import summary_line
+from shopfloor.cli.watch import WAITING_EXIT
 from shopfloor.client import Client
 from shopfloor.limits import CANCEL_WAIT_SECONDS
 
@@ -29,17 +29,17 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 def run(args: Namespace) -> int:
     async def cancel(client: Client) -> tuple[str, dict[str, Any] | None]:
-        run_id = await named_run(client.api, args, args.run)
+        run_id = await resolve_run_id(client.api, args, args.run)
         await client.workers.cancel(run_id, reason=args.reason)
         detail: dict[str, Any] | None = None
         with anyio.move_on_after(CANCEL_WAIT_SECONDS):
-            detail = await ended(client, run_id)
+            detail = await wait_for_outcome(client, run_id)
         return run_id, detail
 
-    run_id, detail = ask(args, cancel)
+    run_id, detail = run_with_client(args, cancel)
     if detail is None:
         print(f"shopfloor: {run_id[:8]} was told to end, and has not yet", file=sys.stderr)
         return WAITING_EXIT
     status = "completed before it could be cancelled" if detail["status"] == "done" else detail["status"]
-    print(closing_line(status, run_id, detail["duration_ms"]))
+    print(summary_line(status, run_id, detail["duration_ms"]))
     return 0

@@ -6,8 +6,8 @@ from argparse import ArgumentParser, Namespace
 from typing import cast
 
 from shopfloor.cli.arguments import Parser
-from shopfloor.cli.asking import ask, named_run
-from shopfloor.cli.main import complain
+from shopfloor.cli.client_session import resolve_run_id, run_with_client
+from shopfloor.cli.main import print_error
 from shopfloor.client import Client
 from shopfloor.errors import ShopfloorError
 
@@ -29,14 +29,14 @@ def run(args: Namespace) -> int:
         said: list[str] = args.runs
         for one in said:
             try:
-                run_id = await named_run(client.api, args, one)
+                run_id = await resolve_run_id(client.api, args, one)
                 answer = await client.api.delete(f"/api/runs/{run_id}{'?force=true' if args.force else ''}")
             except ShopfloorError as error:
-                code = complain(error)
+                code = print_error(error)
                 continue
             below = len(cast("list[str]", answer["deleted"])) - 1
             more = f", with {below:,} sub-run{'s' if below > 1 else ''}" if below > 0 else ""
             print(f"deleted {run_id[:8]}{more}", flush=True)
         return code
 
-    return ask(args, delete)
+    return run_with_client(args, delete)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from shopfloor.cli.arguments import Parser, storage_of
+from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.cli.server_process import stop_server
 
 EXAMPLES = """\
@@ -19,7 +19,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
-    storage = storage_of(args)
+    storage = storage_from_args(args)
     url = stop_server(storage)
     if url is None:
         print(f"shopfloor: no server is running on {storage.root}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from shopfloor.ports import Piece
+from shopfloor.ports import OutputChunk
 
 
 class Echo:
@@ -24,10 +24,10 @@ class Echo:
     def __init__(self, on_closed: Callable[[], None]) -> None:
         self._on_closed = on_closed
         self._loop = asyncio.get_running_loop()
-        self._todo: queue.SimpleQueue[tuple[Sequence[Piece], anyio.Event]] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[tuple[Sequence[OutputChunk], anyio.Event]] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="shopfloor-echo", daemon=True).start()
 
-    async def pieces(self, pieces: Sequence[Piece]) -> None:
+    async def pieces(self, pieces: Sequence[OutputChunk]) -> None:
         written = anyio.Event()
         self._todo.put((pieces, written))
         await written.wait()
@@ -44,7 +44,7 @@ class Echo:
                 self._loop.call_soon_threadsafe(written.set)
 
 
-def _wrote(pieces: Sequence[Piece]) -> bool:
+def _wrote(pieces: Sequence[OutputChunk]) -> bool:
     for piece in pieces:
         descriptor = 1 if piece.stream == "stdout" else 2
         rest = memoryview(piece.data)

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of
-from shopfloor.cli.remote import entries_of, is_remote
+from shopfloor.cli.arguments import Parser, ReadWarnings, add_color_option, add_run_argument, log_path_from_args
+from shopfloor.cli.client_session import is_remote, read_remote_log
 from shopfloor.cli.style import Style, one_line, write_json
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import Entry, Event
 from shopfloor.record import read
-from shopfloor.views import Signal, Signals, signals_step
+from shopfloor.views import FleetEvent, FleetEventState, fleet_event_step
 
 EXAMPLES = """\
   shopfloor events last                     what the agents of the newest run reported
@@ -24,21 +24,21 @@ EXAMPLES = """\
 
 def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
-    add_run(parser)
+    add_run_argument(parser)
     parser.add_argument("--type", metavar="TYPE", help="only these, e.g. agent.tool_call")
     parser.add_argument("--json", action="store_true", help="with all fields, one per line")
-    add_color(parser)
+    add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
-    notes, style = Notes(), Style.named(args.color)
+    notes, style = ReadWarnings(), Style.named(args.color)
     entries: Iterable[Entry] = (
-        entries_of(args.run, lambda api, run_id: api.whole_log(run_id))
+        read_remote_log(args.run, lambda api, run_id: api.read_log(run_id))
         if is_remote()
-        else read(log_of(args), report=notes)
+        else read(log_path_from_args(args), on_problem=notes)
     )
-    for signal in _signals(notes.decoded(entries)):
+    for signal in _signals(notes.decode_events(entries)):
         if args.type not in (None, signal.type):
             continue
         if args.json:
@@ -50,13 +50,13 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _signals(events: Iterable[Event]) -> Iterator[Signal]:
-    state = Signals()
+def _signals(events: Iterable[Event]) -> Iterator[FleetEvent]:
+    state = FleetEventState()
     for event in events:
-        state, told = signals_step(state, event)
+        state, told = fleet_event_step(state, event)
         yield from told
 
 
-def _telling(signal: Signal) -> dict[str, object]:
+def _telling(signal: FleetEvent) -> dict[str, object]:
     """Without what is the same in every line."""
     return {name: value for name, value in signal.payload.items() if name not in ("agentId", "taskId", "workerId")}

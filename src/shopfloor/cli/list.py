@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, add_color, duration_seconds, positive, storage_of
-from shopfloor.cli.asking import named_run
-from shopfloor.cli.style import Style, ago, duration, one_line, printed_json
-from shopfloor.log import timestamp_of
+from shopfloor.cli.arguments import Parser, add_color_option, duration_seconds, positive_int, storage_from_args
+from shopfloor.cli.client_session import resolve_run_id
+from shopfloor.cli.style import Style, escape_json_for_terminal, format_age, format_duration, one_line
+from shopfloor.log import format_timestamp
 from shopfloor.views import HIT_BEGIN, HIT_END, INTERRUPTED
 from shopfloor.wiring import open_api
 
@@ -55,16 +55,16 @@ def parser(name: str, summary: str) -> ArgumentParser:
     )
     parser.add_argument("--until", type=_moment, metavar="TIME", help="begun before this")
     parser.add_argument("--search", metavar="WORDS", help='all of these words and "quoted phrases", in any text')
-    parser.add_argument("--limit", type=positive, default=50, metavar="N", help="at most so many (default: 50)")
+    parser.add_argument("--limit", type=positive_int, default=50, metavar="N", help="at most so many (default: 50)")
     parser.add_argument("--cursor", metavar="CURSOR", help="the next page, as the page before said")
     parser.add_argument("--json", action="store_true", help="as the API gives them")
-    add_color(parser)
+    add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
     async def ask() -> dict[str, Any]:
-        async with open_api(storage_of(args)) as api:
+        async with open_api(storage_from_args(args)) as api:
             return await api.get(
                 "/api/agents/workers",
                 agent_id=args.owner,
@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
                 worker=args.worker,
                 worker_type=args.type,
                 channel_id=args.channel,
-                parent=args.parent and await named_run(api, args, args.parent),
+                parent=args.parent and await resolve_run_id(api, args, args.parent),
                 since=args.since,
                 until=args.until,
                 q=args.search,
@@ -82,7 +82,7 @@ def run(args: Namespace) -> int:
 
     page = anyio.run(ask)
     if args.json:
-        print(printed_json(json.dumps(page, ensure_ascii=False)))
+        print(escape_json_for_terminal(json.dumps(page, ensure_ascii=False)))
         return 0
     style = Style.named(args.color)
     runs = cast("list[dict[str, Any]]", page["workers"])
@@ -97,7 +97,7 @@ def run(args: Namespace) -> int:
 def _moment(text: str) -> str:
     """A point in time; where somebody writes a span, that long ago."""
     with contextlib.suppress(ArgumentTypeError):
-        return timestamp_of(int((time.time() - duration_seconds(text)) * 1000))
+        return format_timestamp(int((time.time() - duration_seconds(text)) * 1000))
     try:
         datetime.fromisoformat(text)
     except ValueError:
@@ -109,8 +109,8 @@ def table(runs: list[dict[str, Any]], style: Style, width: int) -> list[str]:
     names = max([len(_worker(run)) for run in runs], default=0)
     lines: list[str] = []
     for run in runs:
-        status = status_of(run)
-        times = f"{ago(run['started_at']):>8}  {duration(run['duration_ms']):>11}"
+        status = run_status(run)
+        times = f"{format_age(run['started_at']):>8}  {format_duration(run['duration_ms']):>11}"
         worker = one_line(_worker(run), _WORKER_CHARS).ljust(min(names, _WORKER_CHARS))
         task = one_line(run["task"], max(20, width - len(worker) - _STATUS_CHARS - 37))
         shown = style.paint(status.ljust(_STATUS_CHARS), _LOOKS.get(status, "dim"))
@@ -119,7 +119,7 @@ def table(runs: list[dict[str, Any]], style: Style, width: int) -> list[str]:
     return lines
 
 
-def status_of(run: dict[str, Any]) -> str:
+def run_status(run: dict[str, Any]) -> str:
     """The status to show: `interrupted` for a run that would be running if a process worked on it."""
     return INTERRUPTED if run.get("interrupted") else str(run["status"])
 

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, storage_of
+from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.client import find_server
 from shopfloor.errors import ServerUnreachable
 from shopfloor.wiring import access_control
@@ -21,7 +21,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
-    storage = storage_of(args)
+    storage = storage_from_args(args)
     address = find_server(storage, named=False)
     if address is None:
         raise ServerUnreachable(f"no server is running on {storage.root}", hint="start one: `shopfloor up`")

@@ -6,14 +6,106 @@ import contextlib
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
-from shopfloor.cli.commands import COMMANDS, find_command, overview
-from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, folder_gone, sole_error, storage_error
+from shopfloor.errors import (
+    ShopfloorError,
+    UnexpectedError,
+    UsageError,
+    missing_working_directory,
+    sole_error,
+    storage_error,
+)
 
 if TYPE_CHECKING:
     import argparse
     import io
+    from argparse import ArgumentParser, Namespace
+
+
+GROUPS: dict[str, dict[str, str]] = {
+    "Run workers": {
+        "up": "Serve this machine: API, live streams, and a host that makes runs",
+        "down": "Stop the server of this machine",
+        "run": "Run a worker, or a command, here and live, and keep its transcript",
+        "resume": "Continue a run here whose process is gone",
+        "dispatch": "Have the server run a worker, whoever watches",
+        "answer": "Give a run what it waits for",
+        "cancel": "End a run before its time",
+        "workers": "List the workers that there are, check them, make new ones",
+        "projects": "List the folders whose workers a server serves, add and remove them",
+        "providers": "List the agents and model APIs that a task can be handed to",
+    },
+    "Say who may use the server": {
+        "login": "Print a link that logs a browser in, once",
+        "tokens": "List, make and revoke tokens and browser sessions",
+        "audit": "Show who did what, from where and when",
+    },
+    "Read what they did": {
+        "list": "List runs, newest first, with filters and search",
+        "status": "Show how a run stands, and its timeline",
+        "result": "Print what a run gave",
+        "show": "Show a transcript readably",
+        "tail": "Follow a run that is being written",
+        "events": "List what an agent's session reported, as signals",
+        "tree": "Draw the steps of a run and its sub-runs",
+    },
+    "Keep the record": {
+        "normalize": "Turn what an agent printed into a transcript",
+        "verify": "Hold transcript files against every rule of the format",
+        "schema": "Print the JSON Schema of a transcript's lines",
+        "rebuild": "Make the rows anew from the logs",
+        "delete": "Delete runs that have ended",
+        "prune": "Delete runs that ended long ago",
+        "doctor": "Look at what this machine has, and say what is missing",
+    },
+}
+COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+
+EXAMPLES = """\
+  shopfloor run hello -i NAME=Ada        run a worker
+  shopfloor run --provider claude-code 'fix the failing test'
+                                         hand a task to an agent
+  shopfloor run --command 'pytest -q'    record a command
+  shopfloor show last                    read it back
+  shopfloor tail 5f3a                    watch one, named by the first characters of its id"""
+
+
+class CommandModule(Protocol):
+    """What each module of a command has."""
+
+    def parser(self, name: str, summary: str) -> ArgumentParser: ...
+
+    def run(self, args: Namespace) -> int: ...
+
+
+def find_command(name: str) -> CommandModule:
+    return cast("CommandModule", import_module(f"shopfloor.cli.{name}"))
+
+
+def overview() -> str:
+    width = max(map(len, COMMANDS))
+    groups = "\n\n".join(
+        "\n".join([f"{title}:", *(f"  {name:<{width}}  {summary}" for name, summary in group.items())])
+        for title, group in GROUPS.items()
+    )
+    return f"""\
+Shopfloor runs AI workers and keeps the record.
+
+Usage: shopfloor COMMAND [OPTIONS]
+
+{groups}
+
+Options:
+  -h, --help     Show this, or with a command what it takes
+  -V, --version  Show the version
+
+Examples:
+{EXAMPLES}
+
+Runs are kept in $SHOPFLOOR_STORAGE, or else in the user's data folder."""
+
 
 SIGPIPE_EXIT = 141
 _START_UP_OBJECTS = 100_000
@@ -33,13 +125,13 @@ def entry() -> NoReturn:
         # Nobody can be told any more; the code is still true.
         _silence()
     if "threading" in sys.modules:
-        from shopfloor.cli.leaving import leave_threads
+        from shopfloor.cli.shutdown import schedule_exit_if_threads_remain
 
-        leave_threads(code)
+        schedule_exit_if_threads_remain(code)
     sys.exit(code)
 
 
-def collect_as_usual() -> None:
+def restore_gc_thresholds() -> None:
     """Collect garbage as often as Python does by itself: for a process that works for longer than it starts."""
     gc.freeze()
     gc.set_threshold(*_USUAL)
@@ -76,7 +168,7 @@ def main(words: list[str]) -> int:
     except ShopfloorError as error:
         if debug:
             raise
-        return complain(_no_text(error, words) or error)
+        return print_error(_no_text(error, words) or error)
     except BrokenPipeError:
         # Whoever read our output has gone, as in `shopfloor show last | head`.
         _silence()
@@ -86,17 +178,17 @@ def main(words: list[str]) -> int:
     except OSError as error:
         if debug:
             raise
-        return complain(_of_system(error))
+        return print_error(_of_system(error))
     except Exception as error:
         if debug:
             raise
-        return complain(_readable(error, words))
+        return print_error(_readable(error, words))
 
 
 def _of_system(error: OSError) -> ShopfloorError:
     if isinstance(error, FileNotFoundError) and error.filename is None:
         # Of all that is looked for, only the folder that we are in has no name.
-        return folder_gone()
+        return missing_working_directory()
     return storage_error(error, f"cannot use {error.filename or 'the output'}", reading=True)
 
 
@@ -126,7 +218,7 @@ def _no_text(error: ShopfloorError | UnicodeEncodeError, words: list[str]) -> Us
     return UsageError(f"{word!r} is no text in UTF-8", hint="give it in UTF-8: it is kept as text") if word else None
 
 
-def complain(error: ShopfloorError) -> int:
+def print_error(error: ShopfloorError) -> int:
     """Says what happened and what to do, and gives the exit code."""
     # Where nobody can be told, the exit code still says it.
     with contextlib.suppress(OSError):

@@ -10,14 +10,14 @@ from typing import BinaryIO
 
 import msgspec
 
-from shopfloor.cli.arguments import Parser, folder_of
-from shopfloor.cli.run_files import RunFolder, RunSink, StdoutRun
+from shopfloor.cli.arguments import Parser, resolve_folder
+from shopfloor.cli.run_options import FolderSink, RunSink, StdoutSink
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import FileMissing, ProviderNotFound, storage_error
 from shopfloor.limits import READ_CHUNK_BYTES
 from shopfloor.log import AssistantMessage, RunCompleted, StreamBlock, decode
 from shopfloor.ports import AgentExit
-from shopfloor.wiring import provider_names, transcript_of
+from shopfloor.wiring import provider_names, transcribe_output
 
 EXAMPLES = """\
   claude -p --output-format stream-json --verbose 'hello' | shopfloor normalize claude-code
@@ -59,11 +59,11 @@ def run(args: Namespace) -> int:
         names = ", ".join(provider_names())
         raise ProviderNotFound(f"there is no provider {args.provider!r}", hint=f"there are {names}")
     if args.out is None:
-        sink = StdoutRun()
+        sink = StdoutSink()
         _normalize(args, sink)
         sink.check()
         return 0
-    with RunFolder(folder_of(args.out)) as folder:
+    with FolderSink(resolve_folder(args.out)) as folder:
         _normalize(args, folder)
     for path in folder.paths:
         print(path)
@@ -76,7 +76,7 @@ def _normalize(args: Namespace, sink: RunSink) -> None:
     resumed = False if args.new_session else None
     events = unparsed = runs = 0
     said = "nothing"
-    transcript = transcript_of(args.provider, _chunks(args.file, sink), source=source, ended=ended, resumed=resumed)
+    transcript = transcribe_output(args.provider, _chunks(args.file, sink), source=source, ended=ended, resumed=resumed)
     for line in transcript:
         envelope = _envelope(line)
         is_outcome = envelope.type == RunCompleted.event_type

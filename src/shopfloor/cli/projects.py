@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from shopfloor.cli.arguments import CommandParser, Parser, folder_of, storage_of
-from shopfloor.cli.style import safe
+from shopfloor.cli.arguments import CommandParser, Parser, resolve_folder, storage_from_args
+from shopfloor.cli.style import escape_controls
 from shopfloor.errors import FileMissing
 from shopfloor.wiring import open_projects
 
@@ -56,32 +56,34 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    projects = open_projects(storage_of(args)).all()
+    projects = open_projects(storage_from_args(args)).all()
     if args.json:
         print(json.dumps(msgspec.to_builtins(projects), ensure_ascii=False))
         return 0
     width = max([len(project.name) for project in projects], default=0)
     for project in projects:
         gone = "" if Path(project.folder).is_dir() else "  (not there)"
-        print(safe(f"{project.name.ljust(width)}  {project.folder}{gone}"))
+        print(escape_controls(f"{project.name.ljust(width)}  {project.folder}{gone}"))
     if not projects:
         print("no projects: `shopfloor projects add` adds this folder, and so does `shopfloor up`")
     return 0
 
 
 def _add(args: argparse.Namespace) -> int:
-    folder = folder_of(args.folder).resolve()
+    folder = resolve_folder(args.folder).resolve()
     if not folder.is_dir():
         raise FileMissing(f"there is no folder {args.folder}", hint="name a folder that has a `workers` folder")
-    project = open_projects(storage_of(args)).add(str(folder), args.name)
-    print(safe(f"{project.name}: {project.folder}"))
+    project = open_projects(storage_from_args(args)).add(str(folder), args.name)
+    print(escape_controls(f"{project.name}: {project.folder}"))
     return 0
 
 
 def _remove(args: argparse.Namespace) -> int:
-    projects = open_projects(storage_of(args))
+    projects = open_projects(storage_from_args(args))
     named: str = args.project
     known = {project.name for project in projects.all()}
-    removed = projects.remove(named if named in known else str(folder_of(named).resolve()) if "/" in named else named)
-    print(safe(f"removed {removed.name}: {removed.folder}"))
+    removed = projects.remove(
+        named if named in known else str(resolve_folder(named).resolve()) if "/" in named else named
+    )
+    print(escape_controls(f"removed {removed.name}: {removed.folder}"))
     return 0

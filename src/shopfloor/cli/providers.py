@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from shopfloor.cli.arguments import Parser, storage_of
+from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.cli.style import Style
 from shopfloor.client import Address, Api, find_server
 from shopfloor.decoding import convert
@@ -51,9 +51,9 @@ def run(args: Namespace) -> int:
         return 0
     style = Style.named("auto")
     for one in providers:
-        for line in described(one, style):
+        for line in provider_lines(one, style):
             print(line)
-    for line in server_differences(storage_of(args), providers, style):
+    for line in server_differences(storage_from_args(args), providers, style):
         print(line)
     usable = [one.name for one in providers if one.usable]
     if usable:
@@ -61,7 +61,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def described(one: ProviderInfo, style: Style) -> list[str]:
+def provider_lines(one: ProviderInfo, style: Style) -> list[str]:
     """What there is to know of a provider, with what to do about what is missing."""
     mark = style.paint("✓", "green") if one.usable else style.paint("·", "yellow")
     if one.kind == "api":
@@ -70,7 +70,7 @@ def described(one: ProviderInfo, style: Style) -> list[str]:
         what = "not installed"
     else:
         what = one.version or "version unknown"
-    lines = [f"{mark} {one.name:<12} {what:<16} {can(one.capabilities)}"]
+    lines = [f"{mark} {one.name:<12} {what:<16} {capabilities_text(one.capabilities)}"]
     if one.problem:
         lines.append(f"    {one.problem}")
     if one.kind == "agent" and one.path is None:
@@ -97,7 +97,7 @@ def server_differences(storage: Storage, here: Sequence[ProviderInfo], style: St
     if not differing:
         return []
     title = f"The server at {address.url}, which executes what is dispatched, differs from this shell:"
-    return ["", title, *(line for one in differing for line in described(one, style))]
+    return ["", title, *(line for one in differing for line in provider_lines(one, style))]
 
 
 def _state(one: ProviderInfo) -> tuple[str | None, ...]:
@@ -112,5 +112,5 @@ async def _providers_of(address: Address) -> list[ProviderInfo]:
         await api.close()
 
 
-def can(capabilities: Capabilities) -> str:
+def capabilities_text(capabilities: Capabilities) -> str:
     return ", ".join(words for name, words in _CAN.items() if getattr(capabilities, name))

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, duration_seconds, storage_of
+from shopfloor.cli.arguments import Parser, duration_seconds, storage_from_args
 from shopfloor.cli.style import one_line
 from shopfloor.engine import prunable, prunable_archives, prune, prune_archives
 from shopfloor.errors import UsageError
 from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.log import timestamp_of
+from shopfloor.log import format_timestamp
 from shopfloor.ports import RunItem
-from shopfloor.wiring import local_office, local_process
+from shopfloor.wiring import local_backend, local_process_name
 
 EXAMPLES = """\
   shopfloor prune --older-than 30d --dry-run         say what would be deleted, and delete nothing
@@ -48,29 +48,29 @@ def run(args: Namespace) -> int:
             "cannot ask for confirmation: stdin or stderr is not a terminal",
             hint="add --yes to delete, or --dry-run to list what would be deleted",
         )
-    before = timestamp_of(int((time.time() - args.older_than) * 1000))
+    before = format_timestamp(int((time.time() - args.older_than) * 1000))
     return anyio.run(_prune, args, before, is_asked)
 
 
 async def _prune(args: Namespace, before: str, is_asked: bool) -> int:  # noqa: FBT001 - called by anyio
-    storage = storage_of(args)
-    async with local_office(storage) as office:
-        await office.ingest.catch_up()
+    storage = storage_from_args(args)
+    async with local_backend(storage) as backend:
+        await backend.ingest.catch_up()
         if args.archives_only and not args.dry_run:
             if is_asked and not _confirmed(f"the archived transcripts of runs that ended before {before}"):
                 return 1
-            print(f"{await prune_archives(office.store, before=before):,} archived transcripts deleted")
+            print(f"{await prune_archives(backend.store, before=before):,} archived transcripts deleted")
             return 0
         if args.dry_run:
             if args.archives_only:
-                archives = prunable_archives(office.store, before=before)
+                archives = prunable_archives(backend.store, before=before)
                 return await _list(archives, "would lose their archived transcripts")
-            return await _list(_runs(prunable(office.store, before=before, force=args.force)), "would be deleted")
+            return await _list(_runs(prunable(backend.store, before=before, force=args.force)), "would be deleted")
         if is_asked:
-            count = sum([len(tree) async for tree in prunable(office.store, before=before, force=args.force)])
+            count = sum([len(tree) async for tree in prunable(backend.store, before=before, force=args.force)])
             if count and not _confirmed(_counted(count)):
                 return 1
-        pruned = await prune(office, before=before, by=local_process(), force=args.force)
+        pruned = await prune(backend, before=before, by=local_process_name(), force=args.force)
         print(f"{_counted(pruned)} deleted")
         return 0
 

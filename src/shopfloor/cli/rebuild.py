@@ -7,10 +7,10 @@ from argparse import ArgumentParser, Namespace
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, storage_of
+from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.engine import finish_deletions
 from shopfloor.errors import DatabaseDamaged, DatabaseTooOld, ServerRunning
-from shopfloor.wiring import local_office, the_one_server
+from shopfloor.wiring import hold_server_lock, local_backend
 
 EXAMPLES = "  shopfloor rebuild    when the database was lost or is doubted; the logs are the truth"
 
@@ -20,23 +20,23 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
-    storage = storage_of(args)
+    storage = storage_from_args(args)
 
     async def rebuild() -> tuple[int, int]:
-        async with local_office(storage) as office:
-            await office.store.check()
-            await finish_deletions(office)
-            await office.store.clear_views()
-            events = await office.ingest.catch_up(everything=True)
-            await office.queue.show_queued()
-            return events, len(await office.store.known_runs())
+        async with local_backend(storage) as backend:
+            await backend.store.check()
+            await finish_deletions(backend)
+            await backend.store.clear_views()
+            events = await backend.ingest.catch_up(everything=True)
+            await backend.queue.restore_queued_rows()
+            return events, len(await backend.store.known_runs())
 
     try:
-        with the_one_server(storage):
+        with hold_server_lock(storage):
             try:
                 events, runs = anyio.run(rebuild)
             except (DatabaseDamaged, DatabaseTooOld) as error:
-                aside = storage.set_database_aside()
+                aside = storage.rename_damaged_database()
                 print(f"shopfloor: {error.message}; it is kept as {aside.name}", file=sys.stderr)
                 events, runs = anyio.run(rebuild)
     except ServerRunning as error:

@@ -8,11 +8,11 @@ from argparse import ArgumentParser, Namespace
 from typing import Any, cast
 
 from shopfloor.cli.arguments import Parser
-from shopfloor.cli.asking import ask, ended, named_run
-from shopfloor.cli.following import WAITING_EXIT, complaint
-from shopfloor.cli.live import text_of
-from shopfloor.cli.style import printed_json, safe
-from shopfloor.cli.waiting import awaited, waiting_lines
+from shopfloor.cli.client_session import resolve_run_id, run_with_client, wait_for_outcome
+from shopfloor.cli.pending_calls import get_pending_calls, pending_call_lines
+from shopfloor.cli.renderer import format_output
+from shopfloor.cli.style import escape_controls, escape_json_for_terminal
+from shopfloor.cli.watch import WAITING_EXIT, error_lines
 from shopfloor.client import Client
 from shopfloor.errors import RunFailed, exit_code_of
 
@@ -34,16 +34,16 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 def run(args: Namespace) -> int:
     async def look(client: Client) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        run_id = await named_run(client.api, args, args.run)
+        run_id = await resolve_run_id(client.api, args, args.run)
         detail = await client.api.run(run_id)
         if args.wait and detail["completed_at"] is None:
             _say_how_it_stands(detail)
-            detail = await ended(client, run_id)
+            detail = await wait_for_outcome(client, run_id)
         if detail["completed_at"] is None:
             return detail, None
         return detail, await _outcome(client, run_id, detail["last_seq"] - 1)
 
-    detail, outcome = ask(args, look)
+    detail, outcome = run_with_client(args, look)
     if outcome is None:
         _say_how_it_stands(detail)
         return WAITING_EXIT
@@ -59,7 +59,7 @@ def _say_how_it_stands(detail: dict[str, Any]) -> None:
     else:
         status = "is still running" if detail["status"] == "running" else f"is {detail['status']}"
     print(f"shopfloor: {detail['id'][:8]} {status}", file=sys.stderr)
-    for line in waiting_lines(detail["id"], awaited(detail)):
+    for line in pending_call_lines(detail["id"], get_pending_calls(detail)):
         print(line, file=sys.stderr, flush=True)
 
 
@@ -75,18 +75,18 @@ async def _outcome(client: Client, run_id: str, after: int) -> dict[str, Any]:
 def _complain(outcome: dict[str, Any]) -> int:
     error = cast("dict[str, Any]", outcome.get("error") or {})
     code, message = str(error.get("code", "run_failed")), str(error.get("message", f"the run {outcome['status']}"))
-    for line in complaint(code, message, error.get("hint")):
+    for line in error_lines(code, message, error.get("hint")):
         print(line, file=sys.stderr)
     return exit_code_of(code)
 
 
 def _print(value: Any, *, as_json: bool) -> None:
     if as_json:
-        print(printed_json(json.dumps(value, ensure_ascii=False)))
+        print(escape_json_for_terminal(json.dumps(value, ensure_ascii=False)))
         return
     if value is None:
         return
-    text = text_of(value)
-    sys.stdout.write(safe(text) if sys.stdout.isatty() else text)
+    text = format_output(value)
+    sys.stdout.write(escape_controls(text) if sys.stdout.isatty() else text)
     if not text.endswith("\n"):
         print()

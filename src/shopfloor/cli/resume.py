@@ -7,16 +7,20 @@ from argparse import ArgumentParser, Namespace
 import anyio
 
 from shopfloor.cli.arguments import WORKERS_OPTION, Parser
-from shopfloor.cli.asking import ask, named_run
-from shopfloor.cli.following import Events, Following
-from shopfloor.cli.masking import add_masking, masking_of
-from shopfloor.cli.ordering import known_workers, refuse_workers, worker_named
-from shopfloor.cli.remote import is_remote
-from shopfloor.cli.run_worker import look_of
-from shopfloor.cli.tool_commands import handlers_of
-from shopfloor.cli.waiting import awaited_by
+from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
+from shopfloor.cli.pending_calls import fetch_pending_calls
+from shopfloor.cli.run import render_options_from_args
+from shopfloor.cli.run_options import (
+    add_masking_options,
+    find_worker_info,
+    known_workers,
+    masking_from_args,
+    reject_workers_option,
+)
+from shopfloor.cli.tool_commands import parse_tool_handlers
+from shopfloor.cli.watch import EventStream, RunWatcher
 from shopfloor.client import CallResult, Client
-from shopfloor.wiring import Workers
+from shopfloor.wiring import WorkerSettings
 
 EXAMPLES = """\
   shopfloor resume last                       a run whose process was killed, continued here
@@ -38,30 +42,32 @@ def parser(name: str, summary: str) -> ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="the events of the run on stdout, one per line")
     parser.add_argument("-q", "--quiet", action="store_true", help="nothing of our own on stderr, except errors")
-    add_masking(parser)
+    add_masking_options(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
     if is_remote():
-        refuse_workers(args)
-    following = Following(look_of(args))
+        reject_workers_option(args)
+    following = RunWatcher(render_options_from_args(args))
 
     async def resume(client: Client) -> int:
-        run_id = await named_run(client.api, args, args.run)
-        detail, calls = await awaited_by(client, run_id)
-        following.expect(run_id, calls)
+        run_id = await resolve_run_id(client.api, args, args.run)
+        detail, calls = await fetch_pending_calls(client, run_id)
+        following.add_open_questions(run_id, calls)
         known = await known_workers(client)
-        worker = worker_named(detail["name"], known)
-        tools = following.tools = handlers_of(args.tool, worker, known)
+        worker = find_worker_info(detail["name"], known)
+        tools = following.tools = parse_tool_handlers(args.tool, worker, known)
 
-        def begin(abort: anyio.Event) -> Events:
+        def begin(abort: anyio.Event) -> EventStream:
             return client.workers.resume(worker.slug, run_id, tools=tools, signal=abort)
 
-        def go_on(run_id: str, results: list[CallResult]) -> Events:
+        def continue_run(run_id: str, results: list[CallResult]) -> EventStream:
             return client.workers.continue_(worker.slug, run_id, results, tools=tools)
 
-        return await following.follow(client, begin, go_on)
+        return await following.follow(client, begin, continue_run)
 
-    mask = masking_of(args)
-    return ask(args, resume, workers=Workers.named(args.workers), can_run=True, mask=mask, hear=following.hear)
+    mask = masking_from_args(args)
+    return run_with_client(
+        args, resume, workers=WorkerSettings.named(args.workers), can_run=True, mask=mask, on_signal=following.on_signal
+    )

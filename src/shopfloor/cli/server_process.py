@@ -11,14 +11,14 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from shopfloor.cli import person
-from shopfloor.cli.arguments import storage_of
+from shopfloor.cli import pending_calls
+from shopfloor.cli.arguments import storage_from_args
 from shopfloor.client import Address, find_server
 from shopfloor.errors import ConflictError, ServerRunning, ServerUnreachable, storage_error
-from shopfloor.limits import SERVER_DOWN_SECONDS, SERVER_PAUSE_SECONDS, SERVER_START_SECONDS
+from shopfloor.limits import SERVER_DOWN_SECONDS, SERVER_POLL_SECONDS, SERVER_START_SECONDS
 from shopfloor.record import Storage, is_locked, make_folder, open_for_append
 
-UP = "shopfloor up --detach"
+UP_COMMAND = "shopfloor up --detach"
 
 
 def start_server(storage: Storage, words: Sequence[str]) -> Address:
@@ -60,12 +60,12 @@ def start_server(storage: Storage, words: Sequence[str]) -> Address:
 
 def offer_server(args: Namespace) -> bool:
     """Ask whoever sits at the terminal whether to start a server; True where one was started."""
-    if args.quiet or not person.is_there():
+    if args.quiet or not pending_calls.is_interactive():
         return False
     print("shopfloor: no server is running; start one now? [Y/n] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
         return False
-    storage = storage_of(args)
+    storage = storage_from_args(args)
     named = [word for name in args.workers for word in ("--workers", name)]
     address = start_server(storage, ["up", "--storage", str(storage.root), *named])
     print(f"shopfloor: started a server at {address.url}; `shopfloor down` stops it", file=sys.stderr)
@@ -135,5 +135,5 @@ def _wait_until(is_so: Callable[[], object], seconds: float) -> bool:
     while not is_so():
         if time.monotonic() > deadline:
             return False
-        time.sleep(SERVER_PAUSE_SECONDS)
+        time.sleep(SERVER_POLL_SECONDS)
     return True

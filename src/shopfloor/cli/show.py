@@ -8,16 +8,23 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of, positive
-from shopfloor.cli.remote import entries_of, is_remote
-from shopfloor.cli.style import Style, safe, write_json
-from shopfloor.cli.transcript import Transcript, outcome_text
+from shopfloor.cli.arguments import (
+    Parser,
+    ReadWarnings,
+    add_color_option,
+    add_run_argument,
+    log_path_from_args,
+    positive_int,
+)
+from shopfloor.cli.client_session import is_remote, read_remote_log
+from shopfloor.cli.style import Style, escape_controls, write_json
+from shopfloor.cli.transcript import TranscriptFormatter, outcome_text
 from shopfloor.errors import TranscriptBroken
 from shopfloor.log import Entry, Event, RunCompleted, RunStarted
 from shopfloor.record import Problem, last_entry, read
 
 if TYPE_CHECKING:
-    from shopfloor.cli.standing import Standing
+    from shopfloor.cli.status import LogStatus
 
 EXAMPLES = """\
   shopfloor show last                  the newest run
@@ -28,50 +35,52 @@ EXAMPLES = """\
 
 def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
-    add_run(parser)
+    add_run_argument(parser)
     parser.add_argument("--full", action="store_true", help="fold nothing and cut nothing")
     parser.add_argument("--json", action="store_true", help="the events as they are, one per line")
     parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="begin after this event")
-    parser.add_argument("--limit", type=positive, metavar="N", help="show at most N events")
-    add_color(parser)
+    parser.add_argument("--limit", type=positive_int, metavar="N", help="show at most N events")
+    add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
     if is_remote():
         return _show_remote(args)
-    path = log_of(args)
-    notes = Notes()
-    entries = iter(read(path, after=args.after, report=notes))
+    path = log_path_from_args(args)
+    notes = ReadWarnings()
+    entries = iter(read(path, after=args.after, on_problem=notes))
     if args.json:
         return _print_raw(islice(entries, args.limit))
     style = Style.named(args.color)
-    first, last = next(read(path, limit=1, report=_ignore), None), last_entry(path)
+    first, last = next(read(path, limit=1, on_problem=_ignore), None), last_entry(path)
     if first is None or last is None:
         raise TranscriptBroken(f"{path} holds no event", hint="`shopfloor verify` says what is wrong with it")
     # To see how it stands all of it is read, which is not for who wants but a few events.
     unfinished = last.type != RunCompleted.event_type and args.limit is None
     standing = _standing(args, path) if unfinished else None
-    ends = list(Notes().decoded([first, last]))
+    ends = list(ReadWarnings().decode_events([first, last]))
     if len(ends) == 2:  # noqa: PLR2004 - the first event and the last
         for line in _header(ends[0], ends[1], style, standing):
             print(line)
-    _print_lines(Transcript(style, full=args.full), notes, entries, args.limit)
+    _print_lines(TranscriptFormatter(style, full=args.full), notes, entries, args.limit)
     for line in standing.lines if standing else ():
         print(style.paint(f"… {line}", "yellow"))
     return 0
 
 
 def _show_remote(args: Namespace) -> int:
-    entries = entries_of(args.run, lambda api, run_id: api.whole_log(run_id, after=args.after))
+    entries = read_remote_log(args.run, lambda api, run_id: api.read_log(run_id, after=args.after))
     if args.json:
         return _print_raw(islice(entries, args.limit))
-    _print_lines(Transcript(Style.named(args.color), full=args.full), Notes(), entries, args.limit)
+    _print_lines(TranscriptFormatter(Style.named(args.color), full=args.full), ReadWarnings(), entries, args.limit)
     return 0
 
 
-def _print_lines(transcript: Transcript, notes: Notes, entries: Iterator[Entry], limit: int | None) -> None:
-    for line in transcript.lines(notes.decoded(islice(entries, limit)), notes.decoded(entries)):
+def _print_lines(
+    transcript: TranscriptFormatter, notes: ReadWarnings, entries: Iterator[Entry], limit: int | None
+) -> None:
+    for line in transcript.lines(notes.decode_events(islice(entries, limit)), notes.decode_events(entries)):
         print(line)
 
 
@@ -81,14 +90,14 @@ def _print_raw(entries: Iterable[Entry]) -> int:
     return 0
 
 
-def _standing(args: Namespace, path: Path) -> Standing:
-    from shopfloor.cli.standing import standing_of  # it can speak of servers, which takes longer to load than to show
+def _standing(args: Namespace, path: Path) -> LogStatus:
+    from shopfloor.cli.status import read_log_status  # it can speak of servers, which takes longer to load than to show
 
-    return standing_of(args, path)
+    return read_log_status(args, path)
 
 
-def _header(first: Event, last: Event, style: Style, standing: Standing | None) -> Iterator[str]:
-    yield style.paint(f"run {safe(first.run_id)}", "bold")
+def _header(first: Event, last: Event, style: Style, standing: LogStatus | None) -> Iterator[str]:
+    yield style.paint(f"run {escape_controls(first.run_id)}", "bold")
     started, ended = first.payload, last.payload
     rows: list[tuple[str, str | None]] = []
     if isinstance(started, RunStarted):
@@ -103,7 +112,7 @@ def _header(first: Event, last: Event, style: Style, standing: Standing | None) 
     rows.append(("started", first.timestamp))
     for name, value in rows:
         if value:
-            yield f"  {style.paint(name.ljust(8), 'dim')}{safe(value)}"
+            yield f"  {style.paint(name.ljust(8), 'dim')}{escape_controls(value)}"
     yield ""
 
 

@@ -4,17 +4,79 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, add_color, storage_of
-from shopfloor.cli.asking import named_run
-from shopfloor.cli.list import status_of
-from shopfloor.cli.style import Style, ago, duration, one_line, printed_json, safe
-from shopfloor.cli.waiting import awaited, waiting_lines
+from shopfloor.cli.arguments import Parser, ReadWarnings, add_color_option, storage_from_args
+from shopfloor.cli.client_session import resolve_run_id
+from shopfloor.cli.list import run_status
+from shopfloor.cli.pending_calls import fetch_answered_calls, get_pending_calls, pending_call_lines
+from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, format_age, format_duration, one_line
 from shopfloor.limits import PREVIEW_CHARS
+from shopfloor.log import RunStarted, ToolCall, ToolResult
+from shopfloor.record import Problem, has_active_host, read
+from shopfloor.views import WaitState, display_status, wait_state_step
 from shopfloor.wiring import open_api
+
+_GONE = "no outcome was recorded, and the process that wrote this is gone"
+
+
+class LogStatus(NamedTuple):
+    status: str
+    lines: list[str]
+    """What else is to be said, and what can be done."""
+
+
+def read_log_status(args: Namespace, path: Path) -> LogStatus:
+    """Read all of the log, and which of its calls have an answer that the run has not taken up yet."""
+    waits, calls, can_go_on = WaitState(), dict[str, ToolCall](), False
+    host: str | None = None
+    for event in ReadWarnings().decode_events(read(path, on_problem=_ignore)):
+        waits = wait_state_step(waits, event)
+        match event.payload:
+            case RunStarted() as started:
+                can_go_on = can_go_on or started.definition is not None
+                host = started.host
+            case ToolCall(awaits=awaits) as call if awaits is not None:
+                calls[call.call_id] = call
+            case ToolResult() as result:
+                calls.pop(result.call_id, None)
+            case _:
+                pass
+    run = escape_controls(path.stem)
+    status = display_status("waiting" if waits.waiting else "running", has_active_host=has_active_host(path, host))
+    match status:
+        case "waiting" if calls:
+            answered = fetch_answered_calls(args, path)
+            awaited = [_told(call, is_answered=(path.stem, call_id) in answered) for call_id, call in calls.items()]
+            lines = [*pending_call_lines(run, awaited)]
+        case "waiting":
+            lines = [f"waits for a run that it called; `shopfloor tree {run[:8]}` shows it"]
+        case "running":
+            lines = [f"still running; `shopfloor tail {run[:8]}` follows it"]
+        case _:
+            lines = [f"{_GONE}; `shopfloor up` goes on with it" if can_go_on else _GONE]
+    return LogStatus(status, lines)
+
+
+def _told(call: ToolCall, *, is_answered: bool) -> dict[str, object]:
+    """As the API tells of it."""
+    awaits = call.awaits
+    return {
+        "call_id": call.call_id,
+        "name": call.name,
+        "input": call.input,
+        "kind": awaits.kind if awaits else "",
+        "until": awaits.until if awaits else None,
+        "answered": is_answered,
+    }
+
+
+def _ignore(problem: Problem) -> None:
+    """Said where the events themselves are shown."""
+
 
 EXAMPLES = """\
   shopfloor status last          how it stands, and its timeline
@@ -28,27 +90,27 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, or `last`")
     parser.add_argument("--json", action="store_true", help="as the API gives it")
-    add_color(parser)
+    add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
     async def ask() -> tuple[dict[str, Any], dict[str, Any]]:
-        async with open_api(storage_of(args)) as api:
-            run_id = await named_run(api, args, args.run)
+        async with open_api(storage_from_args(args)) as api:
+            run_id = await resolve_run_id(api, args, args.run)
             detail = await api.get("/api/agents/workers/detail", worker_id=run_id)
             return detail, await api.get("/api/agents/workers/events", worker_id=run_id, limit=_TIMELINE_ROWS)
 
     detail, timeline = anyio.run(ask)
     if args.json:
         del detail["transcript"]
-        print(printed_json(json.dumps({**detail, "events": timeline["events"]}, ensure_ascii=False)))
+        print(escape_json_for_terminal(json.dumps({**detail, "events": timeline["events"]}, ensure_ascii=False)))
         return 0
     style = Style.named(args.color)
     print(style.paint(f"run {detail['id']}", "bold"))
     for name, value in _facts(detail):
-        print(f"  {style.paint(name.ljust(8), 'dim')}{safe(value)}")
-    for line in waiting_lines(detail["id"], awaited(detail)):
+        print(f"  {style.paint(name.ljust(8), 'dim')}{escape_controls(value)}")
+    for line in pending_call_lines(detail["id"], get_pending_calls(detail)):
         print(f"  {line}")
     events = cast("list[dict[str, Any]]", timeline["events"])
     if len(events) > _SHOWN_ROWS:
@@ -65,15 +127,15 @@ def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:
         "status": " · ".join(
             part
             for part in (
-                status_of(detail),
+                run_status(detail),
                 f"{error['code']}: {error['message']}" if error else "",
-                duration(detail["duration_ms"]),
+                format_duration(detail["duration_ms"]),
             )
             if part
         ),
         "hint": error.get("hint") if error else _GO_ON if detail["interrupted"] else None,
         "attempt": str(detail["attempt"]) if detail["interruptions"] else None,
-        "started": f"{detail['started_at']} ({ago(detail['started_at'])})",
+        "started": f"{detail['started_at']} ({format_age(detail['started_at'])})",
         "owner": detail["agent_id"],
         "channel": detail["channel_name"],
         "parent": detail["parent_run_id"],
@@ -109,10 +171,10 @@ def _line(event: dict[str, Any], style: Style) -> str:
     data = cast("dict[str, Any]", event["data"])
     match event["event_type"]:
         case "tool_started":
-            return f"{safe(data['tool_name'])} ▸ {one_line(data['preview'], PREVIEW_CHARS)}"
+            return f"{escape_controls(data['tool_name'])} ▸ {one_line(data['preview'], PREVIEW_CHARS)}"
         case "tool_completed":
             sign = style.paint("✗", "red") if "error" in data else "✓"
-            return f"{safe(data['tool_name'])} {sign} {duration(data['duration_ms'])}"
+            return f"{escape_controls(data['tool_name'])} {sign} {format_duration(data['duration_ms'])}"
         case "error":
             return style.paint(one_line(data["message"], PREVIEW_CHARS), "red")
         case _:

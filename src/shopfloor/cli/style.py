@@ -39,30 +39,30 @@ class Style:
         return f"\x1b[{';'.join(_CODES[look] for look in looks)}m{text}\x1b[0m"
 
 
-def safe(text: str) -> str:
+def escape_controls(text: str) -> str:
     """`text` with its control characters made visible: a transcript's text is not to be trusted."""
     return text.replace("\r\n", "\n").translate(_VISIBLE)
 
 
-def printed_json(text: str) -> str:
+def escape_json_for_terminal(text: str) -> str:
     """JSON as it is printed: on a terminal with escapes for what could drive the terminal, for programs as it is."""
     return text.translate(_ESCAPED) if sys.stdout.isatty() else text
 
 
 def write_json(line: bytes) -> None:
-    """Write a line of JSON to stdout, as `printed_json` does; bytes that are no UTF-8 are replaced on a terminal."""
+    """Write a line of JSON to stdout, escaped for a terminal. There, bytes that are not UTF-8 are replaced."""
     if sys.stdout.isatty():
-        line = printed_json(line.decode(errors="replace")).encode()
+        line = escape_json_for_terminal(line.decode(errors="replace")).encode()
     sys.stdout.buffer.write(line + b"\n")
 
 
 def one_line(text: str, width: int) -> str:
     """`text` on one line of at most `width` characters, marked where it is cut."""
-    line = " ".join(safe(text[: width * 4]).split())
+    line = " ".join(escape_controls(text[: width * 4]).split())
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
-def duration(ms: int | None) -> str:
+def format_duration(ms: int | None) -> str:
     if ms is None:
         return ""
     seconds, rest = divmod(ms, 1000)
@@ -75,12 +75,12 @@ def duration(ms: int | None) -> str:
     return f"{seconds}.{rest // 100} s" if seconds else f"{rest} ms"
 
 
-def ago(timestamp: str) -> str:
+def format_age(timestamp: str) -> str:
     """How long ago that was, in one unit: `just now`, `5 min`, `3 h`, `12 d`."""
     try:
         seconds = (datetime.now(UTC) - datetime.fromisoformat(timestamp)).total_seconds()
     except (ValueError, TypeError):
-        return safe(timestamp)
+        return escape_controls(timestamp)
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"

@@ -6,10 +6,10 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 
-from shopfloor.cli.arguments import Notes, Parser, add_color, add_run, log_of
-from shopfloor.cli.remote import entries_of, is_remote
+from shopfloor.cli.arguments import Parser, ReadWarnings, add_color_option, add_run_argument, log_path_from_args
+from shopfloor.cli.client_session import is_remote, read_remote_log
 from shopfloor.cli.style import Style, write_json
-from shopfloor.cli.transcript import Transcript
+from shopfloor.cli.transcript import TranscriptFormatter
 from shopfloor.log import Entry, Reset, RunCompleted
 from shopfloor.record import follow, is_locked, last_entry
 
@@ -22,15 +22,15 @@ NO_OUTCOME_EXIT = 1
 
 def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
-    add_run(parser)
+    add_run_argument(parser)
     parser.add_argument("--json", action="store_true", help="the events as they are, one per line")
     parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="begin after this event")
-    add_color(parser)
+    add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
-    transcript, notes = Transcript(Style.named(args.color), live=True), Notes()
+    transcript, notes = TranscriptFormatter(Style.named(args.color), live=True), ReadWarnings()
     ended = False
     for item in _items(args, notes):
         if isinstance(item, Reset):
@@ -40,15 +40,17 @@ def run(args: Namespace) -> int:
         if args.json:
             write_json(item.raw)
         else:
-            for event in notes.decoded([item]):
+            for event in notes.decode_events([item]):
                 _print(transcript.event(event))
         sys.stdout.flush()
     _print(transcript.end())
     if ended or _has_outcome(args):
         return 0
-    from shopfloor.cli.standing import standing_of  # it can speak of servers, which takes longer to load than to follow
+    from shopfloor.cli.status import (
+        read_log_status,  # it can speak of servers, which takes longer to load than to follow
+    )
 
-    lines = ["the server told no outcome"] if is_remote() else standing_of(args, log_of(args)).lines
+    lines = ["the server told no outcome"] if is_remote() else read_log_status(args, log_path_from_args(args)).lines
     for line in lines:
         print(f"note: {line}", file=sys.stderr)
     return NO_OUTCOME_EXIT
@@ -59,14 +61,14 @@ def _print(lines: Iterable[str]) -> None:
         print(line)
 
 
-def _items(args: Namespace, notes: Notes) -> Iterator[Entry | Reset]:
+def _items(args: Namespace, notes: ReadWarnings) -> Iterator[Entry | Reset]:
     if is_remote():
-        return entries_of(args.run, lambda api, run_id: api.stream(run_id, after=args.after))
-    path = log_of(args)
-    return follow(path, after=args.after, done=lambda: not is_locked(path), report=notes)
+        return read_remote_log(args.run, lambda api, run_id: api.stream(run_id, after=args.after))
+    path = log_path_from_args(args)
+    return follow(path, after=args.after, done=lambda: not is_locked(path), on_problem=notes)
 
 
 def _has_outcome(args: Namespace) -> bool:
     """Whether there was nothing to follow because the outcome came before."""
-    last = last_entry(log_of(args)) if not is_remote() else None
+    last = last_entry(log_path_from_args(args)) if not is_remote() else None
     return last is not None and last.type == RunCompleted.event_type

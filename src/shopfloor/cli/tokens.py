@@ -10,13 +10,13 @@ from typing import Any
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, storage_of
-from shopfloor.cli.style import safe
+from shopfloor.cli.arguments import Parser, storage_from_args
+from shopfloor.cli.style import escape_controls
 from shopfloor.errors import ConflictError
 from shopfloor.ports import Session, Token, audit_entry
 from shopfloor.record import Storage
 from shopfloor.server import AccessControl
-from shopfloor.wiring import access_control, local_process, open_audit
+from shopfloor.wiring import access_control, local_process_name, open_audit
 
 EXAMPLES = """\
   shopfloor tokens list                      the tokens and browser sessions that there are
@@ -73,23 +73,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> None:
-    storage = storage_of(args)
+    storage = storage_from_args(args)
     access = access_control(storage)
     audit = open_audit(storage)
     match args.part:
         case "new":
-            token = await access.issue(args.role, args.name)
-            await audit.write(audit_entry("token.made", by=local_process(), detail=f"{args.name}, {args.role}"))
+            token = await access.issue_token(args.role, args.name)
+            await audit.write(audit_entry("token.made", by=local_process_name(), detail=f"{args.name}, {args.role}"))
             print(token)
-            print(f"it is shown only here; `shopfloor tokens revoke {safe(args.name)}` revokes it", file=sys.stderr)
+            print(
+                f"it is shown only here; `shopfloor tokens revoke {escape_controls(args.name)}` revokes it",
+                file=sys.stderr,
+            )
         case "revoke":
             for name in args.names:
                 for gone in await _revoke(access, storage, name):
                     action = "token.revoked" if gone.startswith("token") else "session.ended"
-                    await audit.write(audit_entry(action, by=local_process(), detail=gone))
-                    print(f"revoked {safe(gone)}", flush=True)
+                    await audit.write(audit_entry(action, by=local_process_name(), detail=gone))
+                    print(f"revoked {escape_controls(gone)}", flush=True)
         case _:
-            _list(*await access.listed(), as_json=args.json)
+            _list(*await access.list_credentials(), as_json=args.json)
 
 
 async def _revoke(access: AccessControl, storage: Storage, name: str) -> list[str]:
@@ -120,8 +123,9 @@ def _list(kept: list[Token], sessions: list[Session], *, as_json: bool) -> None:
         print(json.dumps(rows))
         return
     for row in rows:
-        more = safe(f"{row.get('address') or ''}  {row.get('client') or ''}".rstrip())
-        line = f"{row['kind']:<8}{row['id']}  {row['role']:<9} {row['made_at'] or '-':<24}  {safe(str(row['name']))}"
+        more = escape_controls(f"{row.get('address') or ''}  {row.get('client') or ''}".rstrip())
+        name = escape_controls(str(row["name"]))
+        line = f"{row['kind']:<8}{row['id']}  {row['role']:<9} {row['made_at'] or '-':<24}  {name}"
         print(f"{line}  {more}".rstrip())
 
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.abc
 
-from shopfloor.cli.style import safe
+from shopfloor.cli.style import escape_controls
 from shopfloor.errors import ToolFailed, UsageError
-from shopfloor.limits import TOOL_COMPLAINT_CHARS
+from shopfloor.limits import TOOL_STDERR_CHARS
 from shopfloor.ports import child_environment
 
 if TYPE_CHECKING:
-    from shopfloor.cli.ordering import Taken
+    from shopfloor.cli.run_options import WorkerInfo
     from shopfloor.client import Handler
 
 
-def handlers_of(words: Sequence[str], worker: Taken, known: Sequence[Taken]) -> dict[str, Handler]:
+def parse_tool_handlers(words: Sequence[str], worker: WorkerInfo, known: Sequence[WorkerInfo]) -> dict[str, Handler]:
     """By the tool's name. Raises `UsageError` where neither the worker nor any that it could call waits for it."""
     of_others = {name for one in known for name in one.client_tools}
     handlers: dict[str, Handler] = {}
@@ -35,11 +35,11 @@ def handlers_of(words: Sequence[str], worker: Taken, known: Sequence[Taken]) -> 
             whose = "executes it itself" if name in worker.tools else "has no such tool"
             there = ", ".join(worker.client_tools) or "none"
             raise UsageError(f"--tool {name}: the worker {whose}", hint=f"tools that wait for a command: {there}")
-        handlers[name] = handler_of(command)
+        handlers[name] = command_handler(command)
     return handlers
 
 
-def handler_of(command: str) -> Handler:
+def command_handler(command: str) -> Handler:
     """Gives the arguments to a shell command as JSON on stdin; what it prints is the result."""
 
     async def handle(args: Any) -> Any:
@@ -48,9 +48,9 @@ def handler_of(command: str) -> Handler:
             printed, complained = await _spoken_with(process, json.dumps(args, ensure_ascii=False).encode())
             code = await process.wait()
         if code != 0:
-            said = complained.decode("utf-8", "replace").strip()[-TOOL_COMPLAINT_CHARS:]
-            raise ToolFailed(safe(said) or f"the command ended with {_how(code)}")
-        return value_of(printed.decode("utf-8", "replace").rstrip("\n"))
+            said = complained.decode("utf-8", "replace").strip()[-TOOL_STDERR_CHARS:]
+            raise ToolFailed(escape_controls(said) or f"the command ended with {_how(code)}")
+        return parse_json_or_text(printed.decode("utf-8", "replace").rstrip("\n"))
 
     return handle
 
@@ -76,7 +76,7 @@ async def _spoken_with(process: anyio.abc.Process, given: bytes) -> tuple[bytes,
     return bytes(printed), bytes(complained)
 
 
-def value_of(text: str) -> Any:
+def parse_json_or_text(text: str) -> Any:
     """JSON where it is JSON, else the text itself."""
     try:
         return json.loads(text)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from shopfloor.cli.style import Style, duration, one_line, safe
+from shopfloor.cli.style import Style, escape_controls, format_duration, one_line
 from shopfloor.limits import FOLD_HEAD_LINES, FOLD_LINE_CHARS, FOLD_TAIL_LINES, FULL_LINE_CHARS, PREVIEW_CHARS
 from shopfloor.log import (
     INTERRUPTED_STOP,
@@ -33,12 +33,12 @@ from shopfloor.log import (
     UnknownPayload,
     UserMessage,
 )
-from shopfloor.views import PartialMessages, Waits, notice_of, waits_step
+from shopfloor.views import PartialMessages, WaitState, format_note, wait_state_step
 
 _COLUMN = 21
 
 
-class Fold:
+class FoldedText:
     """Text that comes in pieces, kept as its first and last lines and the number of those between."""
 
     def __init__(self, *, full: bool) -> None:
@@ -76,7 +76,7 @@ class Fold:
             self._tail.popleft()
             self._between += 1
 
-    def take_ended(self) -> list[str]:
+    def take_complete_lines(self) -> list[str]:
         """The lines that will not change any more, where nothing is folded. They are not kept."""
         ended, self._head = (self._head, []) if self._full else ([], self._head)
         return ended
@@ -91,7 +91,7 @@ class Fold:
         yield from ((line, True) for line in self._tail)
 
 
-class Transcript:
+class TranscriptFormatter:
     """Gives the lines of events. Output that came in many pieces is one paragraph, unless it is shown `live`.
 
     A message that is not complete is shown when it is clear that its whole does not follow.
@@ -102,11 +102,11 @@ class Transcript:
         self._full = full
         self._live = live
         self._paragraph: tuple[str, str | None] | None = None
-        self._fold = Fold(full=full)
+        self._fold = FoldedText(full=full)
         self._mark = ""
         self._stderr = False
         self._partial = PartialMessages()
-        self._waits = Waits()
+        self._waits = WaitState()
 
     def lines(self, events: Iterable[Event], later: Iterable[Event] = ()) -> Iterator[str]:
         """The lines of events. `later` are those that follow and are not shown; they are read only if need be."""
@@ -132,7 +132,7 @@ class Transcript:
         else:
             yield from self._end_paragraph()
             yield from self._headed(event, self._headline(event))
-            self._waits = waits_step(self._waits, event)
+            self._waits = wait_state_step(self._waits, event)
         if self._live:
             yield from self._end_paragraph()
         for problem in event.problems:
@@ -147,7 +147,7 @@ class Transcript:
         if note is not None and note.kind not in ("ready", "left"):
             yield from self._end_paragraph()
             look = "red" if note.kind == "error" else "yellow"
-            yield from self._headed(event, self._folded(notice_of(note), "! ", look))
+            yield from self._headed(event, self._folded(format_note(note), "! ", look))
         for block in message.blocks:
             stream = block.stream if isinstance(block, TextBlock) else None
             if isinstance(block, TextBlock) and isinstance(message, AssistantMessage):
@@ -159,7 +159,7 @@ class Transcript:
                     self._stderr = stream == "stderr"
                 self._fold.add(block.text)
                 # Shown at once: a command may print for ever.
-                yield from self._paragraph_lines((line, True) for line in self._fold.take_ended())
+                yield from self._paragraph_lines((line, True) for line in self._fold.take_complete_lines())
                 continue
             yield from self._end_paragraph()
             yield from self._headed(event, self._block(block))
@@ -171,18 +171,24 @@ class Transcript:
         if self._paragraph is not None:
             yield from self._paragraph_lines(self._fold.lines())
             self._paragraph = None
-            self._fold = Fold(full=self._full)
+            self._fold = FoldedText(full=self._full)
 
     def _paragraph_lines(self, lines: Iterable[tuple[str, bool]]) -> Iterator[str]:
         of_command = self._paragraph is not None and self._paragraph[1] in ("stdout", "stderr")
         bar, look = ("┃ ", ("red",)) if self._stderr else ("│ " if of_command else "", ())
         for line, own in lines:
-            text = self._paint(safe(line), *look) if own and look else safe(line) if own else self._paint(line, "dim")
+            text = (
+                self._paint(escape_controls(line), *look)
+                if own and look
+                else escape_controls(line)
+                if own
+                else self._paint(line, "dim")
+            )
             yield f"{self._mark}{self._paint(bar, *(look or ('dim',)))}{text}"
             self._mark = " " * _COLUMN
 
     def _gutter(self, event: Event) -> str:
-        text = f"#{event.seq}".ljust(7) + safe(event.timestamp[11:23])
+        text = f"#{event.seq}".ljust(7) + escape_controls(event.timestamp[11:23])
         return self._paint(text.ljust(_COLUMN - 1), "dim") + " "
 
     def _headed(self, event: Event, lines: Iterable[str]) -> Iterator[str]:
@@ -192,10 +198,10 @@ class Transcript:
             mark = " " * _COLUMN
 
     def _folded(self, text: str, label: str, *looks: str) -> Iterator[str]:
-        fold = Fold(full=self._full)
+        fold = FoldedText(full=self._full)
         fold.add(text)
         for line, _ in fold.lines():
-            yield self._paint(label + safe(line), *looks)
+            yield self._paint(label + escape_controls(line), *looks)
             label = " " * len(label)
 
     def _block(self, block: Block) -> Iterable[str]:
@@ -207,7 +213,13 @@ class Transcript:
             case ThinkingBlock():
                 return self._folded(block.thinking, "thinking  ", "dim", "italic")
             case StreamBlock():
-                label = "unparsed" if block.unparsed else f"→ {safe(block.tool_name)}" if block.tool_name else "stream"
+                label = (
+                    "unparsed"
+                    if block.unparsed
+                    else f"→ {escape_controls(block.tool_name)}"
+                    if block.tool_name
+                    else "stream"
+                )
                 return self._folded(block.chunk, f"{label}  ", "yellow")
             case ToolUseBlock() | ToolResultBlock():
                 # Told by its tool.call and tool.result events.
@@ -217,35 +229,39 @@ class Transcript:
 
     def _variables(self, block: CommandBlock) -> Iterator[str]:
         for name, value in (block.variables or {}).items():
-            yield self._paint(f"  {safe(name)}={one_line(shlex.quote(value), PREVIEW_CHARS)}", "dim")
+            yield self._paint(f"  {escape_controls(name)}={one_line(shlex.quote(value), PREVIEW_CHARS)}", "dim")
 
     def _headline(self, event: Event) -> Iterable[str]:
         match event.payload:
             case RunStarted() as run:
                 what = "resumed" if self._waits.waiting else f"attempt {run.attempt}"
-                return [self._paint(f"▶ {what} on {safe(run.host)}", "cyan")]
+                return [self._paint(f"▶ {what} on {escape_controls(run.host)}", "cyan")]
             case RunCompleted() as run:
                 return self._outcome(run)
             case StepStarted() | CallStarted() as step:
-                child = f" → run {safe(event.child_run_id)}" if event.child_run_id else ""
+                child = f" → run {escape_controls(event.child_run_id)}" if event.child_run_id else ""
                 again = f" (try {step.try_})" if step.try_ > 1 else ""
-                return [self._paint(f"▸ {safe(event.path)}{again}{child}", "cyan")]
+                return [self._paint(f"▸ {escape_controls(event.path)}{again}{child}", "cyan")]
             case StepCompleted() | CallCompleted() as step:
                 return [self._step_end(event.path, step), *self._ended_processes(step)]
             case ToolCall() as call:
-                waits = f" (waits for {safe(call.awaits.kind)})" if call.awaits else ""
+                waits = f" (waits for {escape_controls(call.awaits.kind)})" if call.awaits else ""
                 said = one_line(_json(call.input), PREVIEW_CHARS)
-                return [self._paint(f"→ {safe(call.name)}", "bold") + f" {said}{waits}"]
+                return [self._paint(f"→ {escape_controls(call.name)}", "bold") + f" {said}{waits}"]
             case ToolResult() as result:
                 return self._tool_result(result)
             case UnknownPayload() as unknown:
-                return [f"{safe(event.type)} {one_line(_json(unknown.data), PREVIEW_CHARS)}"]
+                return [f"{escape_controls(event.type)} {one_line(_json(unknown.data), PREVIEW_CHARS)}"]
             case _:
                 return ()
 
     def _step_end(self, path: str, step: StepCompleted | CallCompleted) -> str:
         sign, look = ("✗", "red") if step.error else ("✓", "green")
-        parts = [f"{sign} {safe(path)}", one_line(step.error or "", PREVIEW_CHARS), duration(step.duration_ms)]
+        parts = [
+            f"{sign} {escape_controls(path)}",
+            one_line(step.error or "", PREVIEW_CHARS),
+            format_duration(step.duration_ms),
+        ]
         match step.result:
             case {"unparsed": int(count)}:
                 parts.append(f"{count:,} {'line' if count == 1 else 'lines'} not understood")
@@ -267,8 +283,8 @@ class Transcript:
     def _tool_result(self, result: ToolResult) -> Iterator[str]:
         failed = result.error is not None
         text = result.error if result.error is not None else result.output
-        took = f" ({duration(result.duration_ms)})" if result.duration_ms is not None else ""
-        label = f"{'✗' if failed else '←'} {safe(result.name)}{took}  "
+        took = f" ({format_duration(result.duration_ms)})" if result.duration_ms is not None else ""
+        label = f"{'✗' if failed else '←'} {escape_controls(result.name)}{took}  "
         return self._folded(text if isinstance(text, str) else _json(text), label, *(("red",) if failed else ("dim",)))
 
 
@@ -281,7 +297,7 @@ def outcome_text(run: RunCompleted) -> str:
         parts = [error.message if error.message.startswith(run.status) else f"{run.status}: {error.message}"]
     else:
         parts = [run.status, f"{error.code}: {error.message}"]
-    return " · ".join(filter(None, [*parts, duration(run.duration_ms)]))
+    return " · ".join(filter(None, [*parts, format_duration(run.duration_ms)]))
 
 
 def _json(value: Any) -> str:

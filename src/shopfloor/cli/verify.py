@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from shopfloor.cli.arguments import Parser, storage_of
-from shopfloor.cli.style import safe
+from shopfloor.cli.arguments import Parser, storage_from_args
+from shopfloor.cli.style import escape_controls
 from shopfloor.errors import FileMissing, ShopfloorError, UsageError, storage_error
 from shopfloor.limits import LOG_LINE_BYTES, LOG_MODE, READ_CHUNK_BYTES
-from shopfloor.log import RULES, Broken, Verifier, is_run_id
+from shopfloor.log import RULES, RuleViolation, Verifier, is_run_id
 from shopfloor.record import is_locked
 
 EXAMPLES = """\
@@ -39,7 +39,7 @@ def run(args: Namespace) -> int:
         return 0
     paths = list(_paths(args))
     if not paths and args.all:
-        print(f"there are no transcripts in {storage_of(args).root}")
+        print(f"there are no transcripts in {storage_from_args(args).root}")
         return 0
     if not paths:
         raise UsageError("name a file or a run to verify", hint="`shopfloor verify last`, or --all for every run")
@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
 
 
 def _paths(args: Namespace) -> Iterator[Path]:
-    storage = storage_of(args)
+    storage = storage_from_args(args)
     if args.all:
         yield from (storage.log_path(run_id) for run_id in sorted(storage.run_ids()))
     said: str
@@ -64,7 +64,7 @@ def _verify(path: Path) -> int:
     try:
         for problem in _problems(path, verifier):
             broken += 1
-            print(f"{path}:{problem.line}: {problem.rule}: {safe(problem.message)}")
+            print(f"{path}:{problem.line}: {problem.rule}: {escape_controls(problem.message)}")
     except ShopfloorError as error:
         # Said here, so that the other files get their turn.
         print(f"error[{error.code}]: {error.message}", file=sys.stderr)
@@ -78,7 +78,7 @@ def _verify(path: Path) -> int:
     return 0
 
 
-def _problems(path: Path, verifier: Verifier) -> Iterator[Broken]:
+def _problems(path: Path, verifier: Verifier) -> Iterator[RuleViolation]:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -86,7 +86,7 @@ def _problems(path: Path, verifier: Verifier) -> Iterator[Broken]:
             raise FileMissing(f"{path} is a {kind}, not a transcript")
         mode = stat.S_IMODE(status.st_mode)
         if path.absolute().parent.name == "transcripts" and mode != LOG_MODE:
-            yield Broken(0, "mode", f"the file has mode {mode:04o}")
+            yield RuleViolation(0, "mode", f"the file has mode {mode:04o}")
         with path.open("rb") as file:
             for raw in _lines(file):
                 if not raw.endswith(b"\n") and len(raw) <= LOG_LINE_BYTES and is_locked(path):

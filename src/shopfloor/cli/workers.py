@@ -11,22 +11,29 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from shopfloor.cli.arguments import WORKERS_OPTION, CommandParser, Parser, add_color, folder_of, storage_of
-from shopfloor.cli.remote import is_remote
-from shopfloor.cli.style import Style, one_line, printed_json, safe
-from shopfloor.cli.worker_tree import lines_of
-from shopfloor.cli.workers_new import new_worker, server_of
+from shopfloor.cli.arguments import (
+    WORKERS_OPTION,
+    CommandParser,
+    Parser,
+    add_color_option,
+    resolve_folder,
+    storage_from_args,
+)
+from shopfloor.cli.client_session import is_remote
+from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, one_line
+from shopfloor.cli.tree import definition_lines
+from shopfloor.cli.workers_new import find_server_and_worker, new_worker
 from shopfloor.engine import (
     EXAMPLE_WORKERS,
-    Catalogue,
     Problem,
     Worker,
+    WorkerCatalog,
     check_worker,
     default_folders,
     input_schema,
 )
 from shopfloor.errors import FileMissing
-from shopfloor.wiring import open_projects, surroundings
+from shopfloor.wiring import local_validation_context, open_projects
 
 EXAMPLES = """\
   shopfloor workers list                   what can be run here
@@ -61,13 +68,13 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     listing = part("list", "List the workers that there are", _LIST)
     _add_workers(listing)
     listing.add_argument("--json", action="store_true", help="for programs, with the schemas of their input")
-    add_color(listing)
+    add_color_option(listing)
 
     show = part("show", "Show what a worker takes and does", _SHOW)
     show.add_argument("slug", metavar="SLUG", help="its name")
     _add_workers(show)
     show.add_argument("--json", action="store_true", help="its definition as JSON")
-    add_color(show)
+    add_color_option(show)
 
     check = part("check", "Say what is wrong with workers, line by line", _CHECK)
     check.add_argument("named", metavar="FOLDER|SLUG", nargs="*", help="which (default: all that there are)")
@@ -84,19 +91,19 @@ def _add_workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", **WORKERS_OPTION)
 
 
-def catalogue_of(args: argparse.Namespace) -> Catalogue:
+def catalog_from_args(args: argparse.Namespace) -> WorkerCatalog:
     """The workers that somebody sees from here."""
     named: list[str] = args.workers
-    folders = [folder_of(where) for where in named if _is_folder(where)]
+    folders = [resolve_folder(where) for where in named if _is_folder(where)]
     modules = [where for where in named if not _is_folder(where)]
-    storage = storage_of(args)
-    return Catalogue(default_folders(storage.root, folders), modules, projects=open_projects(storage).all)
+    storage = storage_from_args(args)
+    return WorkerCatalog(default_folders(storage.root, folders), modules, projects=open_projects(storage).all)
 
 
 def _is_folder(where: str) -> bool:
     if where.endswith(".py"):
         return False
-    if folder_of(where).is_dir():
+    if resolve_folder(where).is_dir():
         return True
     if "/" in where:
         raise FileMissing(f"there is no folder {where}", hint="--workers takes a folder, a Python file or a module")
@@ -114,9 +121,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    workers = catalogue_of(args).all()
+    workers = catalog_from_args(args).all()
     if args.json:
-        print(printed_json(json.dumps([_as_json(worker) for worker in workers], ensure_ascii=False)))
+        print(escape_json_for_terminal(json.dumps([_as_json(worker) for worker in workers], ensure_ascii=False)))
         return 0
     style = Style.named(args.color)
     width = shutil.get_terminal_size((120, 24)).columns
@@ -134,9 +141,9 @@ def table(workers: Sequence[Worker], style: Style, width: int) -> Iterator[str]:
     slugs = max([len(worker.reference) for worker in workers], default=0)
     origins = max([len(_origin(worker)) for worker in workers], default=0)
     for worker in workers:
-        slug = style.paint(safe(worker.reference).ljust(slugs), "bold")
+        slug = style.paint(escape_controls(worker.reference).ljust(slugs), "bold")
         kind = _kind(worker).ljust(6)
-        origin = style.paint(safe(_origin(worker)).ljust(origins), "dim")
+        origin = style.paint(escape_controls(_origin(worker)).ljust(origins), "dim")
         said = worker.definition.description or ""
         look = ()
         if worker.problems:
@@ -183,20 +190,20 @@ def _as_json(worker: Worker) -> dict[str, Any]:
 
 
 def _show(args: argparse.Namespace) -> int:
-    worker = catalogue_of(args).get(args.slug)
+    worker = catalog_from_args(args).get(args.slug)
     if args.json:
         import msgspec
 
-        print(printed_json(msgspec.json.encode(worker.definition).decode()))
+        print(escape_json_for_terminal(msgspec.json.encode(worker.definition).decode()))
         return 0
     style = Style.named(args.color)
-    for line in lines_of(worker.definition, style, origin=f"{_kind(worker)}, {_origin(worker)}"):
+    for line in definition_lines(worker.definition, style, origin=f"{_kind(worker)}, {_origin(worker)}"):
         print(line)
     return 0
 
 
 def _check(args: argparse.Namespace) -> int:
-    catalogue = catalogue_of(args)
+    catalogue = catalog_from_args(args)
     known = catalogue.all()
     named: list[str] = args.named
     problems: list[Problem] = []
@@ -208,7 +215,7 @@ def _check(args: argparse.Namespace) -> int:
             problems += _problems_of(worker, known)
     for problem in problems:
         file = _from_here(problem.file.absolute()) if os.path.lexists(problem.file) else str(problem.file)
-        print(safe(f"{file}:{problem.line}: {problem.reason}"))
+        print(escape_controls(f"{file}:{problem.line}: {problem.reason}"))
     if problems:
         return 1
     count = len(named) if named else len(known)
@@ -220,12 +227,12 @@ def _folder_named(word: str) -> Path | None:
     """The folder that a word means, also by the file in it; a bare slug means no folder."""
     path = Path(word)
     if path.name in ("worker.yaml", "worker.py") and path.is_file():
-        return folder_of(word).parent
+        return resolve_folder(word).parent
     if "/" in word or word == ".":
         if not path.is_dir():
             raise FileMissing(f"there is no folder {word}", hint="`shopfloor workers list` says where workers are")
-        return folder_of(word).resolve()
-    return folder_of(word) if (path / "worker.yaml").exists() or (path / "worker.py").exists() else None
+        return resolve_folder(word).resolve()
+    return resolve_folder(word) if (path / "worker.yaml").exists() or (path / "worker.py").exists() else None
 
 
 def _problems_of(found: Worker | Path, known: Sequence[Worker]) -> Sequence[Problem]:
@@ -233,18 +240,18 @@ def _problems_of(found: Worker | Path, known: Sequence[Worker]) -> Sequence[Prob
     if folder is None:
         return found.problems if isinstance(found, Worker) else ()
     if not (folder / "worker.yaml").exists():
-        read = Catalogue([folder.parent]).find(folder.name)
+        read = WorkerCatalog([folder.parent]).find(folder.name)
         return read.problems if read else ()
     # Workers beside it can be called too, wherever they are.
-    return check_worker(folder, surroundings([*Catalogue([folder.parent]).all(), *known]))
+    return check_worker(folder, local_validation_context([*WorkerCatalog([folder.parent]).all(), *known]))
 
 
 def _new(args: argparse.Namespace) -> int:
-    into = folder_of(args.into)
+    into = resolve_folder(args.into)
     made = new_worker(args.slug, into, python=args.python)
     for path in made:
         print(f"made {_from_here(path)}")
-    server, known = server_of(storage_of(args), args.slug)
+    server, known = find_server_and_worker(storage_from_args(args), args.slug)
     # A server that SHOPFLOOR_URL names executes the run itself, and takes no --workers.
     where = "" if is_remote() or into == Path.cwd() / "workers" else f" --workers {quote(_from_here(into))}"
     if server and not known:

@@ -6,7 +6,7 @@ import asyncio
 import keyword
 from pathlib import Path
 
-from shopfloor.cli.remote import is_remote
+from shopfloor.cli.client_session import is_remote
 from shopfloor.client import Address, Api, find_server
 from shopfloor.engine import is_slug
 from shopfloor.errors import ConflictError, ShopfloorError, UsageError
@@ -81,7 +81,7 @@ def new_worker(slug: str, into: Path, *, python: bool) -> list[Path]:
     return [folder / name for name in files]
 
 
-def server_of(storage: Storage, slug: str) -> tuple[Address | None, bool]:
+def find_server_and_worker(storage: Storage, slug: str) -> tuple[Address | None, bool]:
     """The storage's own server, and whether it has that worker; none where `dispatch` asks another, or we cannot."""
     address = None if is_remote() else find_server(storage, named=False)
     if address is None:

@@ -2,11 +2,10 @@
 
 from shopfloor.client.address import Address, address_of, find_server, named_server
 from shopfloor.client.api import Api
-from shopfloor.client.connection import Client
-from shopfloor.client.problems import failure_of
+from shopfloor.client.client import Client
 from shopfloor.client.sse import to_sse
 from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
-from shopfloor.client.transport import AppTransport
+from shopfloor.client.transport import AppTransport, failure_of
 from shopfloor.client.workers import Signal, WorkersApi
 from shopfloor.views import (
     BlockEnd,

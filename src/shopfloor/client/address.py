@@ -9,7 +9,7 @@ import msgspec
 
 from shopfloor.decoding import decode_json
 from shopfloor.errors import UsageError
-from shopfloor.record import Storage, is_locked, refuse_shared
+from shopfloor.record import Storage, is_locked, require_private_folder
 
 _LOGIN = "/login"
 
@@ -50,7 +50,7 @@ def find_server(storage: Storage, *, named: bool = True) -> Address | None:
     if named and (address := named_server()) is not None:
         return address
     # Before anything in there is believed, such as where the server is.
-    refuse_shared(storage.root)
+    require_private_folder(storage.root)
     # A server holds its lock for life; the file alone may be what a crash left.
     if not is_locked(storage.server_lock):
         return None

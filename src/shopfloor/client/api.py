@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from shopfloor.client.sse import Frame, frames
-from shopfloor.client.transport import Answer, Transport, TransportError
+from shopfloor.client.transport import Response, Transport, TransportError
 from shopfloor.decoding import decode_json, json_decoder
 from shopfloor.errors import (
     BodyTooLarge,
@@ -20,11 +20,11 @@ from shopfloor.errors import (
     ServerUnreachable,
     ShopfloorError,
     ambiguous_run,
-    error_of,
+    error_class,
 )
 from shopfloor.limits import REQUEST_BYTES
 from shopfloor.log import Delta, Entry, is_run_id
-from shopfloor.views import CallsBelow
+from shopfloor.views import SubRunCalls
 
 _PAGE: Final = 1_000
 _NEWEST: Final = 500
@@ -34,11 +34,11 @@ _NO_CONTENT: Final = 204
 _FIRST_ERROR: Final = 400
 
 
-class Opened(msgspec.Struct, frozen=True):
+class StreamOpened(msgspec.Struct, frozen=True):
     """The server has answered; the log follows."""
 
 
-class LostEnd(msgspec.Struct, frozen=True):
+class LogTruncated(msgspec.Struct, frozen=True):
     """The log has lost its end, in a power cut: what was told after `last` is told anew."""
 
     last: int
@@ -69,11 +69,11 @@ class Api:
         return cast("dict[str, Any]", json.loads(content)) if content else {}
 
     async def _content(self, method: str, path: str, body: bytes | None = None, **params: Any) -> bytes:
-        async with self.opened(method, path, body, **params) as answer:
-            content = await content_of(answer)
+        async with self.open_response(method, path, body, **params) as answer:
+            content = await read_body(answer)
         is_json = answer.content_type.startswith("application/json")
         if answer.status >= _FIRST_ERROR or not (is_json or answer.status == _NO_CONTENT):
-            raise problem_of(answer, content)
+            raise error_from_response(answer, content)
         return content
 
     async def log(self, run_id: str, *, after: int = 0, limit: int = _PAGE) -> tuple[list[Entry], bool]:
@@ -82,7 +82,7 @@ class Api:
         page = decode_json(content, _LogPage)
         return [_entry(bytes(raw)) for raw in page.events], page.more
 
-    async def whole_log(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Entry]:
+    async def read_log(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Entry]:
         more = True
         while more:
             entries, more = await self.log(run_id, after=after)
@@ -97,16 +97,16 @@ class Api:
                 if frame.event == "message" and frame.data is not None:
                     yield _entry(frame.data.encode())
 
-    async def live(
+    async def stream_updates(
         self, run_id: str, *, after: int = 0, attach: bool = False
-    ) -> AsyncGenerator[Opened | Entry | Delta | CallsBelow | LostEnd]:
+    ) -> AsyncGenerator[StreamOpened | Entry | Delta | SubRunCalls | LogTruncated]:
         """The same with deltas and with the client tools that runs below wait for.
 
         With `attach` the connection is that of the client which executes the run: closing it cancels the run. Raises
         `ServerUnreachable` where the stream breaks off.
         """
         async with self._following(run_id, after, attach=attach) as received:
-            yield Opened()
+            yield StreamOpened()
             async for frame in received:
                 if frame.event == "end":
                     return
@@ -119,10 +119,10 @@ class Api:
         self, run_id: str, after: int, *, attach: bool = False
     ) -> AsyncGenerator[AsyncIterator[Frame]]:
         method, path = ("POST", "attach") if attach else ("GET", "stream")
-        async with self.opened(method, f"/api/runs/{run_id}/{path}", after=after) as answer:
+        async with self.open_response(method, f"/api/runs/{run_id}/{path}", after=after) as answer:
             if answer.status >= _FIRST_ERROR:
-                raise problem_of(answer, await content_of(answer))
-            async with aclosing(frames(answer.pieces)) as received:
+                raise error_from_response(answer, await read_body(answer))
+            async with aclosing(frames(answer.chunks)) as received:
                 yield received
 
     async def run(self, run_id: str) -> dict[str, Any]:
@@ -130,7 +130,9 @@ class Api:
         return await self.get("/api/agents/workers/detail", worker_id=run_id)
 
     @asynccontextmanager
-    async def opened(self, method: str, path: str, body: bytes | None = None, **params: Any) -> AsyncGenerator[Answer]:
+    async def open_response(
+        self, method: str, path: str, body: bytes | None = None, **params: Any
+    ) -> AsyncGenerator[Response]:
         """An answer whose body is still to come. Raises `ServerUnreachable` wherever the connection fails."""
         try:
             async with self._transport.send(method, _target(path, params), body) as answer:
@@ -142,7 +144,7 @@ class Api:
             ) from error
 
     @asynccontextmanager
-    async def posted(self, path: str, body: Any) -> AsyncGenerator[Answer]:
+    async def open_post(self, path: str, body: Any) -> AsyncGenerator[Response]:
         """The answer to a body, still to come."""
         content = _encoded(body)
         if len(content) > REQUEST_BYTES:
@@ -151,7 +153,7 @@ class Api:
                 f"what is sent has {len(content):,} bytes, and {REQUEST_BYTES:,} is the most",
                 hint="hand over a file's name instead of what is in it",
             )
-        async with self.opened("POST", path, content) as answer:
+        async with self.open_response("POST", path, content) as answer:
             yield answer
 
     async def find_run(self, said: str) -> str:
@@ -183,14 +185,14 @@ def _target(path: str, params: dict[str, Any]) -> str:
     try:
         return f"{path}?{urlencode(given, doseq=True)}" if given else path
     except UnicodeEncodeError as error:
-        raise no_text(error) from error
+        raise encoding_error(error) from error
 
 
-async def content_of(answer: Answer) -> bytes:
-    return b"".join([piece async for piece in answer.pieces])
+async def read_body(answer: Response) -> bytes:
+    return b"".join([piece async for piece in answer.chunks])
 
 
-def no_text(error: UnicodeEncodeError) -> InvalidInput:
+def encoding_error(error: UnicodeEncodeError) -> InvalidInput:
     """The error where half a character, or a byte of a name that is no UTF-8, is to be sent."""
     return InvalidInput(
         f"{error.object[:_SHOWN]!r} cannot be sent: it is no text in UTF-8", hint="leave out what is no whole character"
@@ -201,7 +203,7 @@ def _encoded(body: Any) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:
-        raise no_text(error) from error
+        raise encoding_error(error) from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidInput(
             f"what is given cannot be sent as JSON: {error}",
@@ -228,18 +230,18 @@ def _entry(raw: bytes) -> Entry:
     return Entry(head.seq, head.type, raw)
 
 
-def _live(event: str, raw: bytes) -> Entry | Delta | CallsBelow | LostEnd | None:
+def _live(event: str, raw: bytes) -> Entry | Delta | SubRunCalls | LogTruncated | None:
     match event:
         case "message":
             return _entry(raw)
         case "delta" | "requests":
             try:
-                return _decode_delta(raw) if event == "delta" else decode_json(raw, CallsBelow)
+                return _decode_delta(raw) if event == "delta" else decode_json(raw, SubRunCalls)
             except msgspec.ValidationError:
                 # Of a later version; the log will have the whole.
                 return None
         case "reset":
-            return decode_json(raw, LostEnd)
+            return decode_json(raw, LogTruncated)
         case _:
             return None
 
@@ -258,7 +260,7 @@ class _Problem(msgspec.Struct):
     hint: str | None = None
 
 
-def problem_of(answer: Answer, content: bytes) -> ShopfloorError:
+def error_from_response(answer: Response, content: bytes) -> ShopfloorError:
     """The error that an answer tells of, as the error it is."""
     try:
         problem = decode_json(content, _Problem)
@@ -270,8 +272,8 @@ def problem_of(answer: Answer, content: bytes) -> ShopfloorError:
         said = _Said(problem.code, problem.error, problem.hint)
     else:
         return _no_answer_of_ours(answer)
-    return error_of(said.code)(said.message, hint=said.hint)
+    return error_class(said.code)(said.message, hint=said.hint)
 
 
-def _no_answer_of_ours(answer: Answer) -> ServerUnreachable:
+def _no_answer_of_ours(answer: Response) -> ServerUnreachable:
     return ServerUnreachable(f"{answer.url} does not answer as a Shopfloor server does ({answer.status})")

@@ -9,13 +9,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from shopfloor.client.api import Api, content_of, no_text, problem_of
-from shopfloor.client.following import Patience, followed, patiently, replayed, stamped
-from shopfloor.client.problems import no_such_run
+from shopfloor.client.api import Api, encoding_error, error_from_response, read_body
 from shopfloor.client.progress import Progress
+from shopfloor.client.replay import ReconnectBackoff, follow_log, replay_log, retry_unreachable, with_seq
 from shopfloor.client.sse import Frame, frames
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
-from shopfloor.client.transport import ConnectError
+from shopfloor.client.transport import ConnectError, run_not_found
 from shopfloor.errors import InvalidInput, OutcomeUnknown, ServerUnreachable
 from shopfloor.log import is_run_id
 from shopfloor.views import (
@@ -32,18 +31,18 @@ from shopfloor.views import (
     ToolRequest,
     UnknownEvent,
     WorkerResult,
-    begin,
     decode_event,
-    event_of,
     finish,
-    resumed,
+    resume_stream,
+    start_event,
+    to_error_event,
 )
 
-Received = StreamEvent | UnknownEvent
+ReceivedEvent = StreamEvent | UnknownEvent
 _SSE: Final = "text/event-stream"
 
 
-class Begin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, tag="start"):
+class StartRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, tag="start"):
     """Asks for a run."""
 
     input: dict[str, Any]
@@ -56,7 +55,7 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     cwd: str | None = None
 
 
-class Continue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, tag="continue"):
+class ContinueRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, tag="continue"):
     """Asks to go on, with results of calls that the run waits for."""
 
     execution_id: str
@@ -64,7 +63,7 @@ class Continue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     detach: bool = False
 
 
-class Resume(msgspec.Struct, frozen=True, kw_only=True):
+class ResumedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Follows a run that is being resumed, from the event after `after` on."""
 
     execution_id: str
@@ -74,26 +73,26 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
     detach: bool = False
 
 
-class Answered(msgspec.Struct, frozen=True):
+class AnsweredCalls(msgspec.Struct, frozen=True):
     """Goes on with a run whose calls the caller has answered by other means."""
 
     calls: frozenset[str]
 
 
-First = Begin | Continue | Resume
-Leg = First | Answered
+FirstSegment = StartRequest | ContinueRequest | ResumedRun
+Segment = FirstSegment | AnsweredCalls
 """What begins a part of the execution; the caller sees one stream."""
 
 
 class Execution:
-    def __init__(self, api: Api, slug: str, first: First, tools: ToolHandlers) -> None:
+    def __init__(self, api: Api, slug: str, first: FirstSegment, tools: ToolHandlers) -> None:
         self._api = api
         self._path = f"/api/agents/{_quoted(slug)}/execute"
         self._first = first
         self._tools = tools
-        self._progress = Progress(None if isinstance(first, Begin) else first.execution_id)
-        if isinstance(first, Resume) and first.after:
-            self._progress.reached(first.after)
+        self._progress = Progress(None if isinstance(first, StartRequest) else first.execution_id)
+        if isinstance(first, ResumedRun) and first.after:
+            self._progress.advance_to(first.after)
         self._answered: set[str] = set()
         """Calls of the run that the caller has answered, and whose results are not told yet."""
         self._wanted: list[RequestedCall] = []
@@ -105,14 +104,14 @@ class Execution:
         """The run, once it is known."""
         return self._progress.run_id
 
-    def note_answer(self, run_id: str, call_id: str) -> None:
+    def mark_answered(self, run_id: str, call_id: str) -> None:
         """Take in that the caller has answered a call: a stream that paused for it goes on."""
         if run_id == self.run_id:
             self._answered.add(call_id)
 
-    async def events(self) -> AsyncGenerator[Received]:
+    async def events(self) -> AsyncGenerator[ReceivedEvent]:
         """Everything; the handlers are called, and the run gone on with, wherever it asks for them."""
-        leg: Leg | None = self._first
+        leg: Segment | None = self._first
         while leg is not None:
             last: Finish | None = None
             async with aclosing(self._told(leg)) as events:
@@ -131,14 +130,14 @@ class Execution:
                 leg = await self._continued(self.run_id, ours)
                 continue
             if wanted:
-                yield stamped(ClientToolRequest(execution_id=self.run_id, tool_calls=wanted), self._progress.seq)
+                yield with_seq(ClientToolRequest(execution_id=self.run_id, tool_calls=wanted), self._progress.seq)
             leg = self._after_answers()
             if leg is None:
                 yield last
                 # The caller may have answered only now.
                 leg = self._after_answers()
 
-    def _take(self, event: Received) -> None:
+    def _take(self, event: ReceivedEvent) -> None:
         match event:
             case ToolRequest():
                 self._wanted += event.tool_calls
@@ -149,28 +148,28 @@ class Execution:
             case _:
                 pass
 
-    async def _continued(self, run_id: str, calls: list[RequestedCall]) -> Continue:
+    async def _continued(self, run_id: str, calls: list[RequestedCall]) -> ContinueRequest:
         results = await executed(self._tools, calls)
-        return Continue(execution_id=run_id, tool_results=results, detach=self._first.detach)
+        return ContinueRequest(execution_id=run_id, tool_results=results, detach=self._first.detach)
 
-    def _after_answers(self) -> Answered | None:
+    def _after_answers(self) -> AnsweredCalls | None:
         """How to go on with a run that paused for calls which the caller has answered since."""
         if self._ended or not self._answered:
             return None
         calls = frozenset(self._answered)
         self._answered.clear()
-        return Answered(calls)
+        return AnsweredCalls(calls)
 
-    async def _told(self, leg: Leg) -> AsyncGenerator[Received]:
+    async def _told(self, leg: Segment) -> AsyncGenerator[ReceivedEvent]:
         """What a leg gives, up to its `finish`; what a cut takes away of it comes from the log."""
-        patience = Patience()
-        heard: Received | None = None
-        while isinstance(leg, Begin | Continue):
+        patience = ReconnectBackoff()
+        heard: ReceivedEvent | None = None
+        while isinstance(leg, StartRequest | ContinueRequest):
             try:
                 async with aclosing(self._asked(leg)) as events:
                     async for event in events:
                         heard = event
-                        yield stamped(event, self._progress.seq)
+                        yield with_seq(event, self._progress.seq)
                 return
             except ServerUnreachable as error:
                 if isinstance(heard, Finish):
@@ -180,25 +179,25 @@ class Execution:
                 if not _may_ask_again(leg, error):
                     raise
                 await patience.wait(error)
-        if isinstance(leg, Resume):
-            yield stamped(begin(leg.execution_id), leg.after)
+        if isinstance(leg, ResumedRun):
+            yield with_seq(start_event(leg.execution_id), leg.after)
         async with aclosing(self._rest(leg)) as events:
             async for event in events:
                 yield event
 
-    async def _asked(self, request: Begin | Continue) -> AsyncGenerator[Received]:
+    async def _asked(self, request: StartRequest | ContinueRequest) -> AsyncGenerator[ReceivedEvent]:
         finished = False
-        if isinstance(request, Continue) and not is_run_id(request.execution_id):
-            yield event_of(no_such_run(request.execution_id))
+        if isinstance(request, ContinueRequest) and not is_run_id(request.execution_id):
+            yield to_error_event(run_not_found(request.execution_id))
             return
-        async with self._api.posted(self._path, request) as answer:
+        async with self._api.open_post(self._path, request) as answer:
             if not answer.content_type.startswith(_SSE):
-                problem = problem_of(answer, await content_of(answer))
+                problem = error_from_response(answer, await read_body(answer))
                 if isinstance(problem, ServerUnreachable):
                     raise problem
-                yield event_of(problem)
+                yield to_error_event(problem)
                 return
-            async with aclosing(frames(answer.pieces)) as received:
+            async with aclosing(frames(answer.chunks)) as received:
                 async for frame in received:
                     if frame.data == DONE:
                         return
@@ -209,62 +208,64 @@ class Execution:
             if not finished:
                 raise ServerUnreachable("the stream broke off before its end", hint="ask for the run by its id")
 
-    def _noted(self, frame: Frame) -> Received | None:
-        event: Received | None = None
+    def _noted(self, frame: Frame) -> ReceivedEvent | None:
+        event: ReceivedEvent | None = None
         if frame.data is not None:
             try:
                 event = decode_event(frame.data)
             except msgspec.MsgspecError as error:
                 raise ServerUnreachable(f"the server sent what is no event: {error}") from error
-            self._progress.note(event)
+            self._progress.record(event)
         if frame.id is not None and frame.id.isdecimal():
-            self._progress.reached(int(frame.id))
+            self._progress.advance_to(int(frame.id))
         return event
 
-    async def _rest(self, leg: Leg) -> AsyncGenerator[StreamEvent]:
+    async def _rest(self, leg: Segment) -> AsyncGenerator[StreamEvent]:
         progress = self._progress
         run_id = progress.run_id or ""
 
         async def load() -> StreamState:
-            return progress.seeded(await patiently(lambda: self._state(run_id, leg)))
+            return progress.with_open_texts(await retry_unreachable(lambda: self._state(run_id, leg)))
 
         attach = not self._first.detach
-        steps = followed(self._api, run_id, after=progress.seq or 0, load=load, attach=attach)
+        steps = follow_log(self._api, run_id, after=progress.seq or 0, load=load, attach=attach)
         async with aclosing(steps):
             async for state, before, events in steps:
                 for event in events:
                     if isinstance(event, Finish):
-                        progress.reached(state.seq)
-                        yield stamped(event, state.seq)
+                        progress.advance_to(state.seq)
+                        yield with_seq(event, state.seq)
                         return
-                    if not progress.had(event):
-                        yield stamped(event, state.seq if event is events[-1] else before)
-        yield event_of(OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="its host may be gone"))
+                    if not progress.was_delivered(event):
+                        yield with_seq(event, state.seq if event is events[-1] else before)
+        yield to_error_event(
+            OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="its host may be gone")
+        )
         yield finish("error")
 
-    async def _state(self, run_id: str, leg: Leg) -> StreamState:
+    async def _state(self, run_id: str, leg: Segment) -> StreamState:
         """The state of the stream where the log was last known to be told."""
         answered = _answered_by(leg)
         seq = self._progress.seq
         if seq:
-            state = await replayed(self._api, run_id, to=seq)
+            state = await replay_log(self._api, run_id, to=seq)
         elif answered:
-            state = await replayed(self._api, run_id, answered=answered)
+            state = await replay_log(self._api, run_id, answered=answered)
         else:
             state = StreamState()
         # What the run waits for is asked for again where nobody has answered: this caller has not been told.
-        return resumed(state, answered) if answered or isinstance(leg, Resume) else state
+        return resume_stream(state, answered) if answered or isinstance(leg, ResumedRun) else state
 
 
-def _answered_by(leg: Leg) -> frozenset[str]:
+def _answered_by(leg: Segment) -> frozenset[str]:
     match leg:
-        case Continue():
+        case ContinueRequest():
             return frozenset(one.tool_call_id for one in leg.tool_results)
-        case Answered():
+        case AnsweredCalls():
             return leg.calls
-        case Resume():
+        case ResumedRun():
             return leg.answered
-        case Begin():
+        case StartRequest():
             return frozenset()
 
 
@@ -272,13 +273,13 @@ def _quoted(slug: str) -> str:
     try:
         return quote(slug, safe="")
     except UnicodeEncodeError as error:
-        raise no_text(error) from error
+        raise encoding_error(error) from error
     except TypeError as error:
         raise InvalidInput(f"{slug!r} names no worker", hint="give its slug, e.g. `hello`") from error
 
 
-def _may_ask_again(request: Begin | Continue, error: ServerUnreachable) -> bool:
+def _may_ask_again(request: StartRequest | ContinueRequest, error: ServerUnreachable) -> bool:
     """Whether asking twice is the same as asking once; and nobody waits for a server that is not there at all."""
-    if isinstance(request, Continue):
+    if isinstance(request, ContinueRequest):
         return True
     return request.idempotency_key is not None and not isinstance(error.__cause__, ConnectError)

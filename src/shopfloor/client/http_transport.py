@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import httpx
 
-from shopfloor.client.transport import Answer, ConnectError, TransportError
+from shopfloor.client.transport import ConnectError, Response, TransportError
 from shopfloor.limits import REQUEST_SECONDS
 
 
@@ -22,12 +22,12 @@ class HttpTransport:
         )
 
     @asynccontextmanager
-    async def send(self, method: str, target: str, body: bytes | None = None) -> AsyncGenerator[Answer]:
+    async def send(self, method: str, target: str, body: bytes | None = None) -> AsyncGenerator[Response]:
         headers = None if body is None else {"Content-Type": "application/json"}
         with _transport_errors():
             async with self._http.stream(method, target, content=body, headers=headers) as answer:
                 kind = answer.headers.get("content-type", "")
-                yield Answer(str(answer.url), answer.status_code, kind, _pieces(answer))
+                yield Response(str(answer.url), answer.status_code, kind, _pieces(answer))
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -12,16 +12,16 @@ from shopfloor.views import (
     ReasoningEnd,
     ReasoningStart,
     Start,
+    StreamedBlock,
+    StreamedInput,
     StreamEvent,
     StreamState,
     TextDelta,
     TextEnd,
     TextStart,
-    Told,
     ToolInputAvailable,
     ToolInputDelta,
     ToolInputStart,
-    TypedInput,
     UnknownEvent,
     encode_event,
 )
@@ -36,36 +36,36 @@ class Progress:
         """The log up to here was told. None where that is not known: a stream gone on with by its id alone."""
         self._since: Counter[bytes] = Counter()
         """What was told beyond it."""
-        self._ended: dict[str, Told] = {}
+        self._ended: dict[str, StreamedBlock] = {}
         """Texts that came to their end beyond it."""
-        self._open: dict[str, Told] = {}
-        self._inputs: dict[str, TypedInput] = {}
+        self._open: dict[str, StreamedBlock] = {}
+        self._inputs: dict[str, StreamedInput] = {}
         """The calls whose input was begun, and how much of it was told."""
         self._whole_inputs: set[str] = set()
         """The calls whose input was told to its end beyond it."""
 
-    def reached(self, seq: int) -> None:
+    def advance_to(self, seq: int) -> None:
         self.seq = seq
         self._since.clear()
         self._ended.clear()
         self._whole_inputs.clear()
 
-    def note(self, event: StreamEvent | UnknownEvent) -> None:
+    def record(self, event: StreamEvent | UnknownEvent) -> None:
         """Takes in what the caller is told."""
         match event:
             case Start(execution_id=run_id):
                 self.run_id = run_id
             case TextStart(id=name) | ReasoningStart(id=name):
                 kind = "text" if isinstance(event, TextStart) else "thinking"
-                self._open[name] = Told(id=name, kind=kind, place="", message_id=_message_id(name))
+                self._open[name] = StreamedBlock(id=name, kind=kind, place="", message_id=_message_id(name))
             case TextDelta(id=name, delta=text) | ReasoningDelta(id=name, delta=text):
                 if name in self._open:
-                    self._open[name] = self._open[name].and_then(text)
+                    self._open[name] = self._open[name].with_text(text)
             case TextEnd(id=name) | ReasoningEnd(id=name):
                 if name in self._open:
                     self._ended[name] = self._open.pop(name)
             case ToolInputStart(tool_call_id=call_id):
-                self._inputs[call_id] = TypedInput(broken=True)
+                self._inputs[call_id] = StreamedInput(broken=True)
             case ToolInputDelta(tool_call_id=call_id, input_text_delta=text):
                 if call_id in self._inputs:
                     self._inputs[call_id] = self._inputs[call_id].told(text)
@@ -75,14 +75,14 @@ class Progress:
                     self._inputs.pop(event.tool_call_id, None)
                     self._whole_inputs.add(event.tool_call_id)
 
-    def had(self, event: StreamEvent) -> bool:
+    def was_delivered(self, event: StreamEvent) -> bool:
         """Whether the caller was told this already. Each event that was told answers for one only."""
         match event:
             case TextStart(id=name) | ReasoningStart(id=name):
                 return name in self._ended
             case TextDelta(id=name, delta=text) | ReasoningDelta(id=name, delta=text):
                 # One that was cut off says something else than the whole, which is told all the same.
-                return name in self._ended and self._ended[name].begins(text)
+                return name in self._ended and self._ended[name].is_prefix_of(text)
             case TextEnd(id=name) | ReasoningEnd(id=name):
                 return self._ended.pop(name, None) is not None
             case ToolInputStart(tool_call_id=call_id) | ToolInputDelta(tool_call_id=call_id):
@@ -93,7 +93,7 @@ class Progress:
                 self._since[raw] -= known
                 return known
 
-    def seeded(self, state: StreamState) -> StreamState:
+    def with_open_texts(self, state: StreamState) -> StreamState:
         """The state of a stream that has told these beginnings too."""
         open_, rounds = dict(state.texts.open), dict(state.texts.rounds)
         for name, told in self._open.items():

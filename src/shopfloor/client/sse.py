@@ -8,7 +8,7 @@ import msgspec
 
 from shopfloor.errors import ExecutionCancelled, ServerUnreachable, ShopfloorError
 from shopfloor.limits import FRAME_BYTES
-from shopfloor.views import DONE, StreamEvent, UnknownEvent, encode_event, event_of, finish
+from shopfloor.views import DONE, StreamEvent, UnknownEvent, encode_event, finish, to_error_event
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -32,8 +32,8 @@ async def frames(chunks: AsyncIterable[bytes]) -> AsyncGenerator[Frame]:
 class FrameReader:
     """Lines end with LF, CRLF or CR, and nothing else: what other characters separate is text."""
 
-    def __init__(self, most_bytes: int = FRAME_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int = FRAME_BYTES) -> None:
+        self._most_bytes = max_bytes
         self._line: list[bytes] = []
         self._after_cr = False
         self._first = True
@@ -95,7 +95,7 @@ async def to_sse(events: AsyncIterable[StreamEvent | UnknownEvent]) -> AsyncGene
             yield _data(encode_event(event))
     except ShopfloorError as error:
         reason = "cancelled" if isinstance(error, ExecutionCancelled) else "error"
-        yield _data(encode_event(event_of(error))) + _data(encode_event(finish(reason)))
+        yield _data(encode_event(to_error_event(error))) + _data(encode_event(finish(reason)))
     finally:
         if isinstance(events, AsyncGenerator):
             await events.aclose()

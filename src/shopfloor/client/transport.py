@@ -11,6 +11,33 @@ from urllib.parse import unquote
 import anyio
 import anyio.abc
 
+from shopfloor.errors import RunFailed, RunNotFound, ShopfloorError, error_class
+from shopfloor.log import is_run_id
+from shopfloor.views import ErrorEvent
+
+
+def failure_of(event: ErrorEvent) -> ShopfloorError:
+    """The error that an event tells of, as the error it is; `RunFailed` where it is a worker's own."""
+    kind = error_class(event.code)
+    if issubclass(kind, RunFailed):
+        return kind(event.message, hint=event.hint, retry_after=event.retry_after)
+    if kind is ShopfloorError:
+        return RunFailed(event.message, hint=event.hint, retry_after=event.retry_after)
+    return kind(event.message, hint=event.hint)
+
+
+def run_not_found(run_id: object) -> RunNotFound:
+    """The error for a text that can be no run's id: the same as for an id that no run has."""
+    return RunNotFound(f"there is no run {run_id!r}", hint="a run id is a UUID v4 in lower case")
+
+
+def require_run_id(run_id: str) -> str:
+    """The id, if a run can have it. Raises `RunNotFound`."""
+    if not is_run_id(run_id):
+        raise run_not_found(run_id)
+    return run_id
+
+
 _Message = MutableMapping[str, Any]
 App = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Awaitable[None]]
 """An ASGI application."""
@@ -26,17 +53,17 @@ class ConnectError(TransportError):
     """There is no server at the address."""
 
 
-class Answer(NamedTuple):
-    """The head of an answer. Its body comes in `pieces`, which raise `TransportError` where it breaks off."""
+class Response(NamedTuple):
+    """The head of an answer. Its body comes in `chunks`, which raise `TransportError` where it breaks off."""
 
     url: str
     status: int
     content_type: str
-    pieces: AsyncIterator[bytes]
+    chunks: AsyncIterator[bytes]
 
 
 class Transport(Protocol):
-    def send(self, method: str, target: str, body: bytes | None = None) -> AbstractAsyncContextManager[Answer]:
+    def send(self, method: str, target: str, body: bytes | None = None) -> AbstractAsyncContextManager[Response]:
         """Send a request to a path with its query; a body is JSON. Leaving the context disconnects.
 
         Raises `TransportError`.
@@ -55,7 +82,7 @@ class AppTransport:
         self._tasks = tasks
 
     @asynccontextmanager
-    async def send(self, method: str, target: str, body: bytes | None = None) -> AsyncGenerator[Answer]:
+    async def send(self, method: str, target: str, body: bytes | None = None) -> AsyncGenerator[Response]:
         headers = {"host": _HOST, "authorization": f"Bearer {self._token}"}
         if body is not None:
             headers |= {"content-type": "application/json", "content-length": str(len(body))}
@@ -63,7 +90,7 @@ class AppTransport:
         self._tasks.start_soon(exchange.run, self._app, _scope(method, target, headers))
         try:
             status, kind = await exchange.begin()
-            yield Answer(f"http://{_HOST}{target}", status, kind, exchange.pieces())
+            yield Response(f"http://{_HOST}{target}", status, kind, exchange.chunks())
         finally:
             exchange.disconnect()
 
@@ -118,7 +145,7 @@ class _Exchange:
             raise TransportError("the request was not answered")
         return self._head["status"], dict(self._head["headers"]).get(b"content-type", b"").decode("latin-1")
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         async for piece in self._received:
             yield piece
         if not self._whole:

@@ -10,10 +10,10 @@ import anyio
 import msgspec
 
 from shopfloor.client.api import Api
-from shopfloor.client.execution import Begin, Continue, Execution, First, Received, Resume
-from shopfloor.client.following import followed, patiently, replayed, stamped
-from shopfloor.client.problems import checked_run, failure_of
+from shopfloor.client.execution import ContinueRequest, Execution, FirstSegment, ReceivedEvent, ResumedRun, StartRequest
+from shopfloor.client.replay import follow_log, replay_log, retry_unreachable, with_seq
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
+from shopfloor.client.transport import failure_of, require_run_id
 from shopfloor.decoding import convert
 from shopfloor.errors import (
     DefinitionChanged,
@@ -36,7 +36,7 @@ from shopfloor.views import (
     StreamState,
     UnknownEvent,
     WorkerResult,
-    begin,
+    start_event,
 )
 
 
@@ -74,7 +74,7 @@ class WorkersApi:
         Leaving before the end cancels the run, unless it is detached or waits for whoever leaves. With an
         `idempotency_key` a request that was cut before the run was known is made again.
         """
-        first = Begin(
+        first = StartRequest(
             input=input or {},
             task=task,
             owner=owner,
@@ -98,7 +98,7 @@ class WorkersApi:
     ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
         """Goes on with a run that waits, with what its calls gave; the events that remain."""
         results = [_call_result(one) for one in tool_results]
-        first = Continue(execution_id=execution_id, tool_results=results, detach=detach)
+        first = ContinueRequest(execution_id=execution_id, tool_results=results, detach=detach)
         return self._led(slug, first, tools, signal)
 
     async def resume(
@@ -106,10 +106,10 @@ class WorkersApi:
     ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
         """Resumes a run that has no host; the events that remain. Leaving before the end cancels the run, as for
         `execute`."""
-        detail = await self._api.run(checked_run(run_id))
+        detail = await self._api.run(require_run_id(run_id))
         await self._api.post(f"/api/runs/{run_id}/resume", {})
         answered = frozenset(call["call_id"] for call in detail.get("awaits") or () if call.get("answered"))
-        first = Resume(execution_id=run_id, after=detail["last_seq"], answered=answered)
+        first = ResumedRun(execution_id=run_id, after=detail["last_seq"], answered=answered)
         async with aclosing(self._led(slug, first, tools, signal)) as events:
             async for event in events:
                 yield event
@@ -141,20 +141,20 @@ class WorkersApi:
 
     async def stream(self, run_id: str, *, after: int = 0) -> AsyncGenerator[StreamEvent]:
         """A run that somebody started, as its events from the `seq` after `after` on. Leaving does nothing to it."""
-        checked_run(run_id)
-        start = await patiently(lambda: replayed(self._api, run_id, to=after)) if after else StreamState()
+        require_run_id(run_id)
+        start = await retry_unreachable(lambda: replay_log(self._api, run_id, to=after)) if after else StreamState()
         is_open = False
 
         async def load() -> StreamState:
             return start
 
-        async with aclosing(followed(self._api, run_id, after=start.seq, load=load)) as steps:
+        async with aclosing(follow_log(self._api, run_id, after=start.seq, load=load)) as steps:
             async for state, before, events in steps:
                 if not is_open:
                     is_open = True
-                    yield stamped(begin(run_id), start.seq)
+                    yield with_seq(start_event(run_id), start.seq)
                 for event in events:
-                    yield stamped(event, state.seq if event is events[-1] else before)
+                    yield with_seq(event, state.seq if event is events[-1] else before)
 
     async def dispatch(
         self,
@@ -182,7 +182,7 @@ class WorkersApi:
     async def cancel(self, run_id: str, *, reason: str | None = None) -> None:
         """Returns when the order is kept; the run ends soon after."""
         body = {} if reason is None else {"reason": reason}
-        await self._api.post(f"/api/runs/{checked_run(run_id)}/cancel", body)
+        await self._api.post(f"/api/runs/{require_run_id(run_id)}/cancel", body)
 
     async def answer(self, run_id: str, call_id: str, answer: Any) -> None:
         """Answers a question that a run waits for; a stream of `execute` that paused there goes on."""
@@ -195,15 +195,15 @@ class WorkersApi:
         await self._answer(run_id, call.tool_call_id, gave)
 
     async def _answer(self, run_id: str, call_id: str, gave: dict[str, Any]) -> None:
-        await self._api.post(f"/api/runs/{checked_run(run_id)}/answer", {"call_id": call_id, **gave})
+        await self._api.post(f"/api/runs/{require_run_id(run_id)}/answer", {"call_id": call_id, **gave})
         for execution in self._executions:
-            execution.note_answer(run_id, call_id)
+            execution.mark_answered(run_id, call_id)
 
     async def _led(
-        self, slug: str, first: First, tools: ToolHandlers | None, signal: Signal | None
-    ) -> AsyncGenerator[Received]:
+        self, slug: str, first: FirstSegment, tools: ToolHandlers | None, signal: Signal | None
+    ) -> AsyncGenerator[ReceivedEvent]:
         execution = Execution(self._api, slug, first, tools or {})
-        last: Received | None = None
+        last: ReceivedEvent | None = None
         ended = aborted = False
         self._executions.append(execution)
         try:
@@ -228,7 +228,7 @@ class WorkersApi:
             await self.cancel(run_id, reason="its caller has left")
 
 
-def _failure_in_output(event: Received) -> ShopfloorError | None:
+def _failure_in_output(event: ReceivedEvent) -> ShopfloorError | None:
     """The error for an event after which a run gives no output to a caller who only waits for that."""
     match event:
         case ErrorEvent():
@@ -252,11 +252,11 @@ def _failure_in_output(event: Received) -> ShopfloorError | None:
             return None
 
 
-async def _next(events: AsyncGenerator[Received], signal: Signal | None) -> Received | None:
+async def _next(events: AsyncGenerator[ReceivedEvent], signal: Signal | None) -> ReceivedEvent | None:
     """The next event, or None at the end. Raises `ExecutionCancelled` where the signal is given before."""
     if signal is None:
         return await anext(events, None)
-    got: Received | None = None
+    got: ReceivedEvent | None = None
     failure: Exception | None = None
     if not signal.is_set():
         async with anyio.create_task_group() as tasks:
@@ -278,7 +278,7 @@ async def _cancel_on(signal: Signal, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def _over(last: Received | None) -> bool:
+def _over(last: ReceivedEvent | None) -> bool:
     """Whether the run has its outcome."""
     return isinstance(last, WorkerResult) or (isinstance(last, Finish) and last.reason in _OUTCOMES)
 
@@ -286,7 +286,7 @@ def _over(last: Received | None) -> bool:
 _OUTCOMES = frozenset({"stop", "error", "cancelled"})
 
 
-def _waits(last: Received | None) -> bool:
+def _waits(last: ReceivedEvent | None) -> bool:
     """Whether the run waits for the one who was told this."""
     return isinstance(last, ClientToolRequest | Finish) or (isinstance(last, Question) and last.waits)
 

@@ -4,41 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shopfloor.lazy import lazily as _lazily
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
-    from shopfloor.engine.agents import Prices, transcribed
-    from shopfloor.engine.agents.asking import AgentDesk, check_order
+    from shopfloor.engine.agents import Prices, transcribe
+    from shopfloor.engine.agents.request import AgentRuntime, check_agent_options
     from shopfloor.engine.assembly import RunEngine, assemble
-    from shopfloor.engine.bare_command import CommandOutcome, CommandRequest, run_command
-    from shopfloor.engine.cancel import Cancellation
+    from shopfloor.engine.command_run import CommandOutcome, CommandRequest, run_command
+    from shopfloor.engine.engine_ports import StoragePorts
+    from shopfloor.engine.error_mapping import Cancellation
     from shopfloor.engine.ingest import Ingest, pack
-    from shopfloor.engine.keeper import keep, reconcile, take_over
-    from shopfloor.engine.orphans import HOST_LOST, end_orphan, is_orphan
-    from shopfloor.engine.recovery import finish_deletions, keep_until_lost
+    from shopfloor.engine.maintenance import (
+        HOST_LOST,
+        end_orphan,
+        finish_deletions,
+        is_orphan,
+        maintain_until_lost,
+        reconcile,
+        requeue_abandoned,
+        run_maintenance,
+    )
     from shopfloor.engine.registry import ClaimPolicy
     from shopfloor.engine.retention import delete_run, prunable, prunable_archives, prune, prune_archives
     from shopfloor.engine.run import Run
     from shopfloor.engine.run_service import RunService
     from shopfloor.engine.steps.agent import AgentResult
-    from shopfloor.engine.steps.serving import StepCommand, shell_argv
-    from shopfloor.engine.storage_ports import StoragePorts
+    from shopfloor.engine.steps.shell_process import StepCommand, shell_argv
     from shopfloor.engine.workers import (
         EXAMPLE_WORKERS,
-        Catalogue,
         Definition,
         InputField,
         Problem,
-        Surroundings,
         ToolDefinition,
+        ValidationContext,
         Worker,
-        bare_definitions,
+        WorkerCatalog,
         check_worker,
-        coerced_words,
         default_folders,
         input_schema,
         is_required,
         is_slug,
+        parse_input_arguments,
+        provider_worker_definitions,
         tool,
         worker,
     )
@@ -47,10 +54,9 @@ if TYPE_CHECKING:
 __all__ = [
     "EXAMPLE_WORKERS",
     "HOST_LOST",
-    "AgentDesk",
     "AgentResult",
+    "AgentRuntime",
     "Cancellation",
-    "Catalogue",
     "ClaimPolicy",
     "CommandOutcome",
     "CommandRequest",
@@ -65,14 +71,13 @@ __all__ = [
     "RunService",
     "StepCommand",
     "StoragePorts",
-    "Surroundings",
     "ToolDefinition",
+    "ValidationContext",
     "Worker",
+    "WorkerCatalog",
     "assemble",
-    "bare_definitions",
-    "check_order",
+    "check_agent_options",
     "check_worker",
-    "coerced_words",
     "default_folders",
     "delete_run",
     "end_orphan",
@@ -81,58 +86,93 @@ __all__ = [
     "is_orphan",
     "is_required",
     "is_slug",
-    "keep",
-    "keep_until_lost",
+    "maintain_until_lost",
     "pack",
+    "parse_input_arguments",
+    "provider_worker_definitions",
     "prunable",
     "prunable_archives",
     "prune",
     "prune_archives",
     "reconcile",
+    "requeue_abandoned",
     "run_command",
+    "run_maintenance",
     "shell_argv",
-    "take_over",
     "tool",
-    "transcribed",
+    "transcribe",
     "worker",
 ]
 
-__getattr__ = _lazily(
+__getattr__ = _lazy_getattr(
     __name__,
     {
-        "agents": ("Prices", "transcribed"),
-        "bare_command": ("CommandOutcome", "CommandRequest", "run_command"),
-        "cancel": ("Cancellation",),
-        "assembly": ("RunEngine", "assemble"),
-        "ingest": ("Ingest", "pack"),
-        "keeper": ("keep", "reconcile", "take_over"),
-        "orphans": ("HOST_LOST", "end_orphan", "is_orphan"),
-        "recovery": ("finish_deletions", "keep_until_lost", "recover"),
-        "retention": ("delete_run", "prunable", "prunable_archives", "prune", "prune_archives"),
+        "agents": (
+            "Prices",
+            "transcribe",
+        ),
+        "command_run": (
+            "CommandOutcome",
+            "CommandRequest",
+            "run_command",
+        ),
+        "error_mapping": ("Cancellation",),
+        "assembly": (
+            "RunEngine",
+            "assemble",
+        ),
+        "ingest": (
+            "Ingest",
+            "pack",
+        ),
+        "maintenance": (
+            "HOST_LOST",
+            "end_orphan",
+            "finish_deletions",
+            "is_orphan",
+            "maintain_until_lost",
+            "reconcile",
+            "recover",
+            "requeue_abandoned",
+            "run_maintenance",
+        ),
+        "retention": (
+            "delete_run",
+            "prunable",
+            "prunable_archives",
+            "prune",
+            "prune_archives",
+        ),
         "registry": ("ClaimPolicy",),
         "run": ("Run",),
         "run_service": ("RunService",),
-        "agents.asking": ("AgentDesk", "check_order"),
-        "storage_ports": ("StoragePorts",),
+        "agents.request": (
+            "AgentRuntime",
+            "check_agent_options",
+        ),
+        "engine_ports": ("StoragePorts",),
         "steps.agent": ("AgentResult",),
-        "steps.serving": ("StepCommand", "shell_argv"),
+        "steps.shell_process": (
+            "StepCommand",
+            "shell_argv",
+        ),
         "workers.definition": ("Retry",),
         "workers": (
-            "EXAMPLE_WORKERS",
-            "Catalogue",
             "Definition",
+            "EXAMPLE_WORKERS",
             "InputField",
             "Problem",
-            "Surroundings",
             "ToolDefinition",
+            "ValidationContext",
             "Worker",
-            "bare_definitions",
+            "WorkerCatalog",
             "check_worker",
-            "coerced_words",
             "default_folders",
             "input_schema",
             "is_required",
             "is_slug",
+            "parse_input_arguments",
+            "provider_worker_definitions",
             "tool",
             "worker",
         ),

@@ -7,18 +7,17 @@ from importlib import import_module
 
 import msgspec
 
-from shopfloor.engine.agents.asking import AgentDesk
+from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.definitions import Definitions
+from shopfloor.engine.engine_ports import StepContext, StoragePorts
 from shopfloor.engine.inbox import Inbox
 from shopfloor.engine.lifecycle import Lifecycle
 from shopfloor.engine.registry import ClaimPolicy, RunRegistry
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.run_service import RunService
 from shopfloor.engine.scheduler import Scheduler
-from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.subruns import SubRuns
-from shopfloor.engine.workers.catalogue import Catalogue
-from shopfloor.engine.workshop import Workshop
+from shopfloor.engine.workers.catalog import WorkerCatalog
 from shopfloor.limits import HOST_SLOTS
 from shopfloor.ports import Models
 
@@ -30,7 +29,7 @@ class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: Scheduler
     resumption: Resumption
     ports: StoragePorts
-    catalogue: Catalogue
+    catalogue: WorkerCatalog
     warm_up: Callable[[], None]
     """Loads what is slow to load. Blocks."""
 
@@ -38,9 +37,9 @@ class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
 def assemble(
     host_id: str,
     ports: StoragePorts,
-    catalogue: Catalogue,
+    catalogue: WorkerCatalog,
     models: Models,
-    agents: AgentDesk,
+    agents: AgentRuntime,
     *,
     cwd: str,
     policy: ClaimPolicy | None = None,
@@ -53,7 +52,7 @@ def assemble(
     resumption = Resumption(registry, ports, catalogue, definitions)
     service = RunService(registry, ports, catalogue, resumption, agents.check)
     sub_runs = SubRuns(registry, ports, service)
-    workshop = Workshop(models=models, processes=agents.processes, agents=agents, call_worker=sub_runs.call, cwd=cwd)
+    workshop = StepContext(models=models, processes=agents.processes, agents=agents, call_worker=sub_runs.call, cwd=cwd)
     inbox = Inbox(registry, ports, resumption)
     lifecycle = Lifecycle(registry, ports, definitions, sub_runs, workshop, resumption=resumption, **limits)
     scheduler = Scheduler(registry, ports, inbox, lifecycle, slots=slots)

@@ -10,32 +10,32 @@ from typing import Any
 import anyio
 
 from shopfloor.engine.attempt import Attempt
-from shopfloor.engine.journal import Place
+from shopfloor.engine.replay_state import StepKey
 from shopfloor.errors import AnswerTimeout
-from shopfloor.log import Awaits, ToolCall, ToolResult, now, timestamp_of
-from shopfloor.ports import Order
+from shopfloor.log import Awaits, ToolCall, ToolResult, format_timestamp, now
+from shopfloor.ports import ControlMessage
 
 
 async def answer(attempt: Attempt, call_id: str, awaits: Awaits) -> ToolResult:
     """Wait for the result of a call, however long that takes. Raises `AnswerTimeout` where its time has passed."""
     await _wait(attempt, call_id, awaits.until)
-    async with attempt.settling:
-        if call_id in attempt.journal.results:
-            return attempt.journal.results[call_id]
-        place, call = attempt.journal.calls[call_id]
+    async with attempt.answer_lock:
+        if call_id in attempt.replay_state.results:
+            return attempt.replay_state.results[call_id]
+        step_key, call = attempt.replay_state.calls[call_id]
         late = AnswerTimeout(f"nobody answered {call.name!r} until {awaits.until}")
         if not awaits.cancels:
-            await attempt.append(_result(call, error=late.message), place)
+            await attempt.append(_result(call, error=late.message), step_key)
             raise late
     await attempt.cancel_tree(attempt, f"its client did not continue it: {call.name!r} waited until {awaits.until}")
-    async with attempt.waiting():
+    async with attempt.yield_slot():
         await anyio.sleep_forever()
     raise late
 
 
-async def rest_for(attempt: Attempt, place: Place, reason: str, seconds: float) -> None:
+async def durable_sleep(attempt: Attempt, step_key: StepKey, reason: str, seconds: float) -> None:
     """Wait by a call that answers itself: everybody sees it, and no restart cuts it short."""
-    until = timestamp_of(round((time.time() + seconds) * 1000))
+    until = format_timestamp(round((time.time() + seconds) * 1000))
     call = ToolCall(
         name=reason,
         call_id=f"{reason}_{uuid.uuid4().hex}",
@@ -44,41 +44,41 @@ async def rest_for(attempt: Attempt, place: Place, reason: str, seconds: float) 
         fidelity="router",
         awaits=Awaits(kind=reason, until=until),
     )
-    await attempt.append(call, place)
-    await rest_on(attempt, place, reason)
+    await attempt.append(call, step_key)
+    await finish_durable_sleeps(attempt, step_key, reason)
 
 
-async def rest_on(attempt: Attempt, place: Place, reason: str) -> None:
+async def finish_durable_sleeps(attempt: Attempt, step_key: StepKey, reason: str) -> None:
     """Wait out what is left of such calls; an earlier attempt may have begun them."""
-    for call in [call for at, call in attempt.journal.calls.values() if at == place and call.name == reason]:
+    for call in [call for at, call in attempt.replay_state.calls.values() if at == step_key and call.name == reason]:
         await _wait(attempt, call.call_id, call.awaits.until if call.awaits else None)
-        async with attempt.settling:
-            if call.call_id not in attempt.journal.results:
-                await attempt.append(_result(call), place)
+        async with attempt.answer_lock:
+            if call.call_id not in attempt.replay_state.results:
+                await attempt.append(_result(call), step_key)
 
 
-async def deliver(attempt: Attempt, order: Order) -> None:
+async def deliver(attempt: Attempt, order: ControlMessage) -> None:
     """Take up an order: when this returns the log has it, or it means nothing here."""
     if order.kind == "cancel":
-        if attempt.leaving != "cancelled":
+        if attempt.interruption != "cancelled":
             attempt.cancel(str(order.body.get("reason") or "cancelled"))
         return
     call_id = str(order.body.get("call_id"))
-    async with attempt.settling:
-        if order.kind != "answer" or call_id not in attempt.journal.awaited:
+    async with attempt.answer_lock:
+        if order.kind != "answer" or call_id not in attempt.replay_state.pending_call_ids:
             return
-        place, call = attempt.journal.calls[call_id]
-        await attempt.append(_result(call, order.body.get("result"), error=order.body.get("error")), place)
+        step_key, call = attempt.replay_state.calls[call_id]
+        await attempt.append(_result(call, order.body.get("result"), error=order.body.get("error")), step_key)
     attempt.notify(call_id)
 
 
 async def _wait(attempt: Attempt, call_id: str, until: str | None) -> None:
     """Return when the call has its result, or its time has come."""
-    with attempt.news(call_id) as news:
-        if call_id not in attempt.journal.results:
-            async with attempt.waiting():
+    with attempt.notification(call_id) as notification:
+        if call_id not in attempt.replay_state.results:
+            async with attempt.yield_slot():
                 with anyio.move_on_after(_seconds_until(until)):
-                    await news.wait()
+                    await notification.wait()
 
 
 def _result(call: ToolCall, output: Any = None, *, error: str | None = None) -> ToolResult:

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from shopfloor.decoding import convert
-from shopfloor.engine.workers.catalogue import Catalogue, Worker
-from shopfloor.engine.workers.changes import DefinitionChange, change_of
+from shopfloor.engine.workers.catalog import Worker, WorkerCatalog
 from shopfloor.engine.workers.definition import Definition
+from shopfloor.engine.workers.definition_changes import DefinitionChange, find_definition_change
 from shopfloor.engine.workers.problems import Problem
 from shopfloor.errors import ShopfloorError
 from shopfloor.log import Awaits, RunStarted, ToolCall, ToolResult
@@ -21,7 +21,7 @@ from shopfloor.views import DEFINITION_CHANGED
 class Definitions:
     """Compare the workers of runs with those that there are now, and remember the runs that wait."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: WorkerCatalog) -> None:
         self._catalogue = catalogue
         self._held: dict[str, Definition] = {}
         """The runs that wait for their definition, as far as this process has looked at them."""
@@ -45,17 +45,17 @@ class Definitions:
             return worker
         found = self._find_all(definition.slug)
         worker = _unchanged(definition, found) or next(iter(found), None)
-        return change_of(definition, worker) or worker
+        return find_definition_change(definition, worker) or worker
 
-    def hold(self, run_id: str, definition: Definition) -> None:
+    def add_waiting(self, run_id: str, definition: Definition) -> None:
         """Remember a run whose log says that it waits."""
         self._held[run_id] = definition
         self._compared.pop(definition.slug, None)
 
-    def is_held(self, run_id: str) -> bool:
+    def is_waiting_for_definition(self, run_id: str) -> bool:
         return run_id in self._held
 
-    def release(self) -> list[str]:
+    def pop_restored(self) -> list[str]:
         """Forget the runs whose workers are back, and give them."""
         workers = {slug: self._find_all(slug) for slug in {one.slug for one in self._held.values()}}
         fresh = {slug for slug, found in workers.items() if not _are_same(found, self._compared.get(slug))}
@@ -79,7 +79,7 @@ class Definitions:
 
 def _unchanged(definition: Definition, found: list[Worker]) -> Worker | None:
     """The worker that still is what the run began with, among those that have its slug."""
-    return next((worker for worker in found if change_of(definition, worker) is None), None)
+    return next((worker for worker in found if find_definition_change(definition, worker) is None), None)
 
 
 def _are_same(found: list[Worker], before: list[Worker] | None) -> bool:
@@ -94,7 +94,7 @@ def definition_of(first: RunStarted) -> Definition | None:
         return None
 
 
-def held_call(change: DefinitionChange) -> ToolCall:
+def definition_wait_call(change: DefinitionChange) -> ToolCall:
     """The wait of a whole run for its definition, as the log has it."""
     return ToolCall(
         name=DEFINITION_CHANGED,
@@ -106,6 +106,6 @@ def held_call(change: DefinitionChange) -> ToolCall:
     )
 
 
-def released_result(call_id: str) -> ToolResult:
+def definition_wait_result(call_id: str) -> ToolResult:
     """The end of that wait: the definition is back."""
     return ToolResult(name=DEFINITION_CHANGED, call_id=call_id, input=None, output=None, fidelity="router")

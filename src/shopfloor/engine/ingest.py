@@ -12,21 +12,21 @@ import anyio.to_thread
 import msgspec
 
 from shopfloor.decoding import json_decoder
-from shopfloor.engine.shortage import is_temporary
+from shopfloor.engine.error_mapping import is_temporary
 from shopfloor.errors import InvalidEvent
 from shopfloor.limits import (
     ANNOUNCEMENT_BYTES,
+    INGEST_BATCH_SECONDS,
+    INGEST_CACHED_LOG_BYTES,
     INGEST_EVENTS,
-    INGEST_GATHER_SECONDS,
-    INGEST_LOOK_SECONDS,
-    INGEST_PAUSE_SECONDS,
+    INGEST_INTERVAL_SECONDS,
+    INGEST_POLL_SECONDS,
     INGEST_RETRY_SECONDS,
     INGEST_RUNS,
-    INGEST_SHORT_BYTES,
     INGEST_TURN_SECONDS,
 )
 from shopfloor.log import Entry, Event, RunCompleted, decode
-from shopfloor.ports import Bus, Change, Folded, Gone, LogFeed, LogNews, RunItem, RunsSubscription, Store
+from shopfloor.ports import Bus, LogFeed, LogUpdate, RunDeleted, RunItem, RunsSubscription, Store, ViewState, ViewUpdate
 from shopfloor.views import (
     Archive,
     ArchiveEntry,
@@ -65,7 +65,7 @@ class _Followed:
         self.short: list[Entry] | None = None if self.seq else []
         """All of the log so far, as long as it is short."""
 
-    def fold(self, entries: list[Entry], archived: Callable[[], bytes | None]) -> Change | None:
+    def fold(self, entries: list[Entry], archived: Callable[[], bytes | None]) -> ViewUpdate | None:
         """What these entries change. `archived` gives the archive of a long log that has ended."""
         events = list(_events(entries))
         if not events:
@@ -76,12 +76,12 @@ class _Followed:
         if row.ended:
             packed = archived() if short is None else pack(archive(_events(short)))
         self.seq, self.row, waits = events[-1].seq, row, self.row.waits
-        is_short = short is not None and sum(len(entry.raw) for entry in short) <= INGEST_SHORT_BYTES
+        is_short = short is not None and sum(len(entry.raw) for entry in short) <= INGEST_CACHED_LOG_BYTES
         self.short = short if is_short and not row.ended else None
         timeline, told = timeline_fold(self.state.timeline, events, waits)
         search, pieces = search_fold(self.state.search, row, events)
         self.state = _FoldState(timeline, search)
-        return Change(
+        return ViewUpdate(
             row=row,
             state=b"" if row.ended else _encode(self.state),
             timeline=told,
@@ -117,14 +117,14 @@ class Ingest:
         bus: Bus,
         *,
         forget_at: int = ANNOUNCEMENT_BYTES,
-        look_seconds: float = INGEST_LOOK_SECONDS,
+        poll_seconds: float = INGEST_POLL_SECONDS,
     ) -> None:
         self._feed = feed
         self._store = store
         self._bus = bus
         self._forget_at = forget_at
         """From which mark on the feed is told to forget which logs were opened."""
-        self._look_seconds = look_seconds
+        self._look_seconds = poll_seconds
         """How often all logs that have not ended are looked at."""
         self._followed: dict[str, _Followed] = {}
         self._mark = 0
@@ -165,10 +165,10 @@ class Ingest:
         while True:
             await live.wait(max(until - anyio.current_time(), 0.0))
             # What comes together shares a transaction, and the first does not wait for long.
-            await anyio.sleep(INGEST_GATHER_SECONDS)
+            await anyio.sleep(INGEST_BATCH_SECONDS)
             if published := live.drain():
                 await self._take_published(published)
-                await anyio.sleep(INGEST_PAUSE_SECONDS)
+                await anyio.sleep(INGEST_INTERVAL_SECONDS)
             if anyio.current_time() >= until:
                 return
 
@@ -178,7 +178,7 @@ class Ingest:
             return
         # First in the store: should this process end in between, all of them are looked at once more.
         await self._store.apply([], mark=0)
-        mark = await self._feed.forget_opened(self._mark)
+        mark = await self._feed.forget_opened_logs(self._mark)
         if mark == self._mark:
             await self._store.apply([], mark=mark)
         self._mark = self._forgotten_at = mark
@@ -191,16 +191,16 @@ class Ingest:
         await self._take_up([*await self._store.open_runs(), *followed])
         # A store that has taken up nothing is new: the feed tells only of the logs that were opened last.
         if everything or not self._mark:
-            known = await self._store.known_runs() | await self._store.buried()
+            known = await self._store.known_runs() | await self._store.deleted_run_ids()
             # Rows are numbered in the order in which runs began.
             for run_id in await self._feed.run_ids(known):
                 self._follow(run_id, RunRow(id=run_id))
 
     async def step(self) -> int:
         """Look at the logs that were opened, and at all that have not ended. Gives the number of events."""
-        opened, mark = await self._feed.opened(self._mark)
-        await self._take_up(opened)
-        taken = await self._look([*self._followed], named=frozenset(opened))
+        opened_logs, mark = await self._feed.opened_logs(self._mark)
+        await self._take_up(opened_logs)
+        taken = await self._look([*self._followed], named=frozenset(opened_logs))
         if mark != self._mark:
             await self._store.apply([], mark=mark)
             self._mark = mark
@@ -242,40 +242,42 @@ class Ingest:
         self._is_behind = bool(left)
         return taken
 
-    async def _batch(self, run_ids: Sequence[str], named: Collection[str]) -> tuple[list[Change], int, list[str]]:
+    async def _batch(self, run_ids: Sequence[str], named: Collection[str]) -> tuple[list[ViewUpdate], int, list[str]]:
         """About as much as goes into one transaction, the number of events, and the runs that are left."""
         places = {run_id: one.seq for run_id in run_ids if (one := self._followed.get(run_id)) is not None}
-        news = await self._feed.news(places, limit=INGEST_EVENTS) if places else {}
-        found = {run_id: one.entries for run_id, one in news.items() if one.entries}
-        again = {run_id for run_id, one in news.items() if not one.entries and await self._is_cut(run_id, one, named)}
+        updates = await self._feed.updates(places, limit=INGEST_EVENTS) if places else {}
+        found = {run_id: one.entries for run_id, one in updates.items() if one.entries}
+        again = {
+            run_id for run_id, one in updates.items() if not one.entries and await self._is_cut(run_id, one, named)
+        }
         changes = await self._fold(found)
         # A log of which nothing was understood, or whose whole could not be read, is left to the next look.
         done = {run_id for run_id in found if run_id not in self._followed}
         again |= {run_id for run_id in found.keys() - done if self._followed[run_id].seq > places[run_id]}
         events = sum(len(entries) for run_id, entries in found.items() if run_id in done or run_id in again)
         # With fewer than were asked for, all logs were looked at that can be read.
-        more = places.keys() - news.keys() if events >= INGEST_EVENTS else set[str]()
+        more = places.keys() - updates.keys() if events >= INGEST_EVENTS else set[str]()
         return changes, events, [run_id for run_id in places if run_id in again or run_id in more]
 
-    async def _is_cut(self, run_id: str, news: LogNews, named: Collection[str]) -> bool:
+    async def _is_cut(self, run_id: str, updates: LogUpdate, named: Collection[str]) -> bool:
         """See to a log that has no more events; tell whether it has lost its end, so that its views are made anew."""
         followed = self._followed[run_id]
-        if news.reset is not None:
+        if updates.reset is not None:
             # A power cut, or a disk that took no more, may have taken events that the views have.
-            await self._store.take_back(run_id, news.reset.last)
+            await self._store.truncate_views(run_id, updates.reset.last)
             self._followed[run_id] = _Followed(RunRow(id=run_id))
             return True
-        if news.is_missing:
+        if updates.is_missing:
             if not followed.seq:
                 del self._followed[run_id]
             if run_id in named:
                 await self._tell_gone(run_id)
-        elif followed.row.outside and not news.is_written:
+        elif followed.row.outside and not updates.has_writer:
             # It waits, and no process writes it. Whoever opens it announces that.
             del self._followed[run_id]
         return False
 
-    async def _fold(self, found: Mapping[str, list[Entry]]) -> list[Change]:
+    async def _fold(self, found: Mapping[str, list[Entry]]) -> list[ViewUpdate]:
         archives: dict[str, bytes | None] = {}
         for run_id, entries in found.items():
             if self._followed[run_id].short is None and any(entry.type == _OUTCOME for entry in entries):
@@ -283,8 +285,8 @@ class Ingest:
                     archives[run_id] = await self._archive_of(run_id, entries[-1].seq)
         return await anyio.to_thread.run_sync(self._fold_all, found, archives) if found else []
 
-    def _fold_all(self, found: Mapping[str, list[Entry]], archives: Mapping[str, bytes | None]) -> list[Change]:
-        changes: list[Change] = []
+    def _fold_all(self, found: Mapping[str, list[Entry]], archives: Mapping[str, bytes | None]) -> list[ViewUpdate]:
+        changes: list[ViewUpdate] = []
         for run_id, entries in found.items():
             followed = self._followed[run_id]
             # A long log that cannot be read as a whole just now is left to the next look.
@@ -299,17 +301,17 @@ class Ingest:
         """The archive of a long log, up to the event `last`. It is read in parts: it may not fit into memory."""
         made, seq = Archive(), 0
         while seq < last:
-            news = (await self._feed.news({run_id: seq}, limit=INGEST_EVENTS)).get(run_id)
-            if news is None or not news.entries:
+            updates = (await self._feed.updates({run_id: seq}, limit=INGEST_EVENTS)).get(run_id)
+            if updates is None or not updates.entries:
                 raise _Unreadable
-            await anyio.to_thread.run_sync(lambda entries: made.take(_events(entries)), news.entries)
-            seq = news.entries[-1].seq
+            await anyio.to_thread.run_sync(lambda entries: made.take(_events(entries)), updates.entries)
+            seq = updates.entries[-1].seq
         return await anyio.to_thread.run_sync(lambda: pack(made.finish()))
 
-    async def _keep(self, changes: list[Change]) -> None:
+    async def _keep(self, changes: list[ViewUpdate]) -> None:
         if changes:
             await self._store.apply(changes)
-            await self.tell(*(change.row.id for change in changes))
+            await self.publish_rows(*(change.row.id for change in changes))
 
     def _follow(self, run_id: str, row: RunRow, state: _FoldState = _NEW) -> None:
         if run_id not in self._followed:
@@ -328,19 +330,19 @@ class Ingest:
                 elif not folded.row.ended:
                     await self._go_on(folded)
 
-    async def _go_on(self, folded: Folded) -> None:
+    async def _go_on(self, folded: ViewState) -> None:
         row = folded.row
         try:
             self._follow(row.id, row, _decode_state(folded.state) if folded.state else _NEW)
         except msgspec.MsgspecError:
             # An older version kept this state, without the fold of search: the views are made anew.
-            await self._store.take_back(row.id, 0)
+            await self._store.truncate_views(row.id, 0)
             self._follow(row.id, RunRow(id=row.id))
 
     # For whoever shows lists.
 
     @asynccontextmanager
-    async def subscribe(self) -> AsyncGenerator[AsyncIterator[list[RunItem | Gone]]]:
+    async def subscribe(self) -> AsyncGenerator[AsyncIterator[list[RunItem | RunDeleted]]]:
         listener = _Listener()
         self._listeners.append(listener)
         try:
@@ -348,7 +350,7 @@ class Ingest:
         finally:
             self._listeners.remove(listener)
 
-    async def tell(self, *run_ids: str) -> None:
+    async def publish_rows(self, *run_ids: str) -> None:
         # Only for those who listen: a row is not read back otherwise, and all that were written are read at once.
         for item in await self._store.get_runs(run_ids) if self._listeners else ():
             self._put(item.row.id, item)
@@ -359,25 +361,25 @@ class Ingest:
             if len(self._gone) >= INGEST_RUNS:
                 self._gone.clear()
             self._gone.add(run_id)
-            self._put(run_id, Gone(run_id))
+            self._put(run_id, RunDeleted(run_id))
 
-    def _put(self, run_id: str, news: RunItem | Gone) -> None:
+    def _put(self, run_id: str, updates: RunItem | RunDeleted) -> None:
         for listener in self._listeners:
-            listener.put(run_id, news)
+            listener.put(run_id, updates)
 
 
 class _Listener:
     """Changes that one subscriber has not seen yet: of each run the newest state only, so that they stay few."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, RunItem | Gone] = {}
+        self._pending: dict[str, RunItem | RunDeleted] = {}
         self._news = anyio.Event()
 
-    def put(self, run_id: str, news: RunItem | Gone) -> None:
-        self._pending[run_id] = news
+    def put(self, run_id: str, updates: RunItem | RunDeleted) -> None:
+        self._pending[run_id] = updates
         self._news.set()
 
-    async def items(self) -> AsyncIterator[list[RunItem | Gone]]:
+    async def items(self) -> AsyncIterator[list[RunItem | RunDeleted]]:
         while True:
             await self._news.wait()
             self._news = anyio.Event()

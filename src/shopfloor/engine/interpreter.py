@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, cast
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
-from shopfloor.engine.attempt import Attempt, Finished
-from shopfloor.engine.block_run import BlockRun
-from shopfloor.engine.results import LEAVING
-from shopfloor.engine.steps.threads import Thread, as_markdown
-from shopfloor.engine.steps.tools import tools_of
+from shopfloor.engine.attempt import Attempt, Finished, StepResult, StepTry
+from shopfloor.engine.engine_ports import StepContext
+from shopfloor.engine.error_mapping import CANCELLATION_EXCEPTIONS
+from shopfloor.engine.replay_state import StepKey
+from shopfloor.engine.run import Run
+from shopfloor.engine.steps.conversation import Thread, as_markdown
+from shopfloor.engine.steps.model import add_message
+from shopfloor.engine.steps.tools import build_tools
 from shopfloor.engine.workers.definition import (
     AddMessage,
     Agent,
@@ -25,20 +28,97 @@ from shopfloor.engine.workers.definition import (
     ForEach,
     NextMessage,
     Parallel,
+    Retry,
     RunWorker,
     SerializeThread,
     StartThread,
     Step,
     Terminal,
     While,
-    own_tool,
-    segment_of,
+    own_tool_spec,
+    path_segment,
 )
-from shopfloor.engine.workers.loading import load_object
-from shopfloor.engine.workers.values import as_argument, fill, fill_argv, fill_shell, holds, output_value
-from shopfloor.engine.workshop import Workshop
+from shopfloor.engine.workers.imports import load_object
+from shopfloor.engine.workers.templating import (
+    as_argument,
+    evaluate_condition,
+    fill,
+    fill_argv,
+    fill_shell,
+    output_value,
+)
 from shopfloor.errors import StepFailed
-from shopfloor.limits import LOOP_ROUNDS
+from shopfloor.limits import LOOP_ITERATIONS, OPEN_BRANCHES
+from shopfloor.log import TextBlock
+
+
+class BlockRun(Run):
+    """A run as one of its blocks sees it: what the handle does is done at a place inside of that block."""
+
+    def branch(self, segment: str) -> BlockRun:
+        """The handle for the steps of a branch of this block."""
+        return self._at(StepKey(f"{self._outer.path}.{segment}", self._outer.iteration))
+
+    def round(self, number: int) -> BlockRun:
+        """The handle for the steps of one round of this block, which is a loop."""
+        return self._at(StepKey(f"{self._outer.path}.{number}", number))
+
+    def _at(self, step_key: StepKey, given: Mapping[str, Any] | None = None) -> BlockRun:
+        given = self.input if given is None else given
+        return BlockRun(self._attempt, self._workshop, given=given, tools=self._tools, step_key=step_key)
+
+    async def block(
+        self, name: str, kind: str, work: Callable[[BlockRun], Awaitable[Any]], *, branches: Sequence[str] = ()
+    ) -> Any:
+        """Do a step that has no effects but those of the steps inside it, so that it can be resumed at any time.
+
+        One that is done is walked again, for what its steps set: the results of all of them are known.
+        """
+        step_key = self._place(name, kind)
+        known = self._attempt.replay_state.steps.get(step_key)
+        if known is not None and known.done is not None and known.done.error is None:
+            return await work(self._at(step_key))
+
+        async def walked(step_try: StepTry) -> StepResult:
+            return StepResult(await work(self._at(step_key)))
+
+        begun = [*branches[:OPEN_BRANCHES]] or None
+        return await self._attempt.step(step_key, walked, name=name, kind=kind, repeatable=True, branches=begun)
+
+    async def custom(
+        self,
+        name: str,
+        kind: str,
+        work: Callable[..., Awaitable[Any]],
+        given: Mapping[str, Any],
+        *,
+        retry: Retry | None = None,
+    ) -> Any:
+        """Do a step of a kind that the worker defines: `work` gets a handle for steps inside it, and `given`."""
+        step_key = self._place(name, kind)
+
+        async def called(step_try: StepTry) -> StepResult:
+            # The handle is made anew for each try: it counts its steps from the first again.
+            return StepResult(await work(self._at(step_key, given), **given))
+
+        return await self._attempt.step(step_key, called, name=name, kind=kind, retry=retry, repeatable=True)
+
+    def results(self, kind: str) -> Iterator[Any]:
+        """The results of the steps of this kind that are done, anywhere in the run."""
+        for step in self._attempt.replay_state.steps.values():
+            if step.kind == kind and step.done is not None and step.done.error is None:
+                yield step.done.result
+
+    async def add_message(self, thread: Thread, text: str, *, role: str) -> None:
+        """Add a message to a thread, on record at the place of this block."""
+        await add_message(self._attempt, thread, self._outer, [TextBlock(fidelity="router", text=text)], role=role)
+
+    async def reply(
+        self, thread: Thread, *, name: str, schema: dict[str, Any] | None, prompt: str | None, retry: Retry | None
+    ) -> Any:
+        """Have the model answer in a thread; `prompt` is said first. Return its text, or with `schema` its value."""
+        return await self._reply(thread, name=name, schema=schema, prompt=prompt, retry=retry)
+
 
 _TERMINAL = "terminal"
 BEGIN = "Begin."
@@ -77,8 +157,8 @@ class _Counted(ChainMap[str, Any]):
 class Interpreter:
     """One run of a worker in YAML."""
 
-    def __init__(self, attempt: Attempt, workshop: Workshop, definition: Definition, given: dict[str, Any]) -> None:
-        self._run = BlockRun(attempt, workshop, given=given, tools=tools_of(definition))
+    def __init__(self, attempt: Attempt, workshop: StepContext, definition: Definition, given: dict[str, Any]) -> None:
+        self._run = BlockRun(attempt, workshop, given=given, tools=build_tools(definition))
         self._definition = definition
 
     async def run(self) -> Any:
@@ -113,7 +193,7 @@ class Interpreter:
     async def _add_message(self, name: str, step: AddMessage, scope: Scope) -> None:
         thread = self._thread(step.thread, scope)
         text = str(self._text(step, scope))
-        await scope.run.block(name, "add-message", lambda block: block.say(thread, text, role=step.role))
+        await scope.run.block(name, "add-message", lambda block: block.add_message(thread, text, role=step.role))
 
     async def _next_message(self, name: str, step: NextMessage, scope: Scope) -> None:
         thread = self._thread(step.thread, scope)
@@ -184,7 +264,7 @@ class Interpreter:
             system=self._prompt(step.system, step.input, scope) if step.system is not None else None,
             model=fill(step.model, values),
             tools=fill(step.tools, values),
-            own_tools=[own_tool(one, self._definition.tools.get(one)) for one in step.own_tools],
+            own_tools=[own_tool_spec(one, self._definition.tools.get(one)) for one in step.own_tools],
             read_only=fill(step.read_only, values) or False,
             sandbox=fill(step.sandbox, values) or False,
             max_turns=fill(step.max_turns, values),
@@ -209,12 +289,12 @@ class Interpreter:
     async def _parallel(self, name: str, step: Parallel, scope: Scope) -> None:
         async def all_branches(block: BlockRun) -> None:
             async def branch(branch_name: str) -> None:
-                await self._steps(step.branches[branch_name], scope.at(block.branch(segment_of(branch_name))))
+                await self._steps(step.branches[branch_name], scope.at(block.branch(path_segment(branch_name))))
 
-            await together(branch, list(step.branches), at_once)
+            await run_concurrently(branch, list(step.branches), at_once)
 
         at_once = step.concurrency or len(step.branches)
-        begun = [segment_of(one) for one, steps in [*step.branches.items()][:at_once] if _is_told_of(steps)]
+        begun = [path_segment(one) for one, steps in [*step.branches.items()][:at_once] if _is_told_of(steps)]
         await scope.run.block(name, "parallel", all_branches, branches=begun)
 
     async def _for_each(self, name: str, step: ForEach, scope: Scope) -> None:
@@ -222,8 +302,8 @@ class Interpreter:
         if not isinstance(items, list):
             raise StepFailed(f"{name!r} goes over a list, and {step.each!r} is {type(items).__name__}")
         todo = cast("list[Any]", items)
-        if len(todo) > LOOP_ROUNDS:
-            raise StepFailed(f"{name!r} has {len(todo):,} items, and {LOOP_ROUNDS:,} is the most")
+        if len(todo) > LOOP_ITERATIONS:
+            raise StepFailed(f"{name!r} has {len(todo):,} items, and {LOOP_ITERATIONS:,} is the most")
 
         async def each(block: BlockRun) -> list[Any] | None:
             kept: list[Any] = [None] * len(todo)
@@ -234,7 +314,7 @@ class Interpreter:
                 kept[number] = inner.values.get(step.collect) if step.collect else None
 
             if step.concurrency > 1:
-                await together(one, list(range(len(todo))), step.concurrency)
+                await run_concurrently(one, list(range(len(todo))), step.concurrency)
             else:
                 for number in range(len(todo)):
                     await one(number)
@@ -246,19 +326,19 @@ class Interpreter:
 
     async def _while(self, name: str, step: While, scope: Scope) -> None:
         async def rounds(block: BlockRun) -> None:
-            for number in range(min(step.max_rounds, LOOP_ROUNDS)):
+            for number in range(min(step.max_rounds, LOOP_ITERATIONS)):
                 inner = scope.counted(block, number)
-                if not holds(step.condition, inner.values):
+                if not evaluate_condition(step.condition, inner.values):
                     return
                 await self._steps(step.steps, inner)
                 await anyio.lowlevel.checkpoint()
-            if holds(step.condition, scope.values):
+            if evaluate_condition(step.condition, scope.values):
                 raise StepFailed(f"{name!r} did not end after {step.max_rounds:,} rounds", hint="raise `maxRounds`")
 
         await scope.run.block(name, "while", rounds)
 
     async def _terminal(self, name: str, step: Terminal, scope: Scope) -> None:
-        if step.when is not None and not holds(step.when, scope.values):
+        if step.when is not None and not evaluate_condition(step.when, scope.values):
             return
         output = fill(step.output, scope.values)
         if isinstance(step.output, str) and step.output in scope.values:
@@ -309,7 +389,7 @@ async def _nothing(block: BlockRun) -> None:
     """What is to be on record, and has no effect."""
 
 
-async def together(work: Callable[[Any], Awaitable[None]], todo: list[Any], at_once: int) -> None:
+async def run_concurrently(work: Callable[[Any], Awaitable[None]], todo: list[Any], at_once: int) -> None:
     """All of them, at most so many at a time. The first that fails ends the others, and is raised."""
     limiter = anyio.CapacityLimiter(max(1, at_once))
     raised: list[BaseException] = []
@@ -319,7 +399,7 @@ async def together(work: Callable[[Any], Awaitable[None]], todo: list[Any], at_o
             try:
                 async with limiter:
                     await work(item)
-            except LEAVING:
+            except CANCELLATION_EXCEPTIONS:
                 raise
             except BaseException as error:  # noqa: BLE001 - raised below
                 raised.append(error)

@@ -2,32 +2,178 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import msgspec
+from msgspec.structs import replace
 
-from shopfloor.engine.attempt import Attempt
-from shopfloor.engine.conduct import conduct, end_if_disk_is_low
-from shopfloor.engine.definitions import Definitions, held_call, released_result
-from shopfloor.engine.journal import AGENT, Journal, last_event, read_journal
-from shopfloor.engine.occupancy import Slot
-from shopfloor.engine.orphans import end_orphan
-from shopfloor.engine.piece_writer import end_partial_messages
+from shopfloor.engine.abandonable_task import TaskAbandoned
+from shopfloor.engine.attempt import Attempt, Finished, StepTry
+from shopfloor.engine.definitions import Definitions, definition_wait_call, definition_wait_result
+from shopfloor.engine.engine_ports import StepContext, StoragePorts
+from shopfloor.engine.error_mapping import as_run_failed, to_run_error
+from shopfloor.engine.maintenance import end_orphan
+from shopfloor.engine.partial_message_writer import end_partial_messages
 from shopfloor.engine.registry import Claim, RunRegistry
+from shopfloor.engine.replay_state import AGENT, ReplayState, last_event, read_replay_state
 from shopfloor.engine.resumption import Resumption
-from shopfloor.engine.run_beginning import run_started
-from shopfloor.engine.storage_ports import StoragePorts
+from shopfloor.engine.slot_usage import Slot
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.watchdog import current_run
-from shopfloor.engine.workers.catalogue import Worker
-from shopfloor.engine.workers.changes import DefinitionChange
+from shopfloor.engine.workers.catalog import Worker
 from shopfloor.engine.workers.definition import Definition
-from shopfloor.engine.workers.python import arguments_of
-from shopfloor.engine.workshop import Workshop
-from shopfloor.errors import AgentFailed, OutcomeUnknown, Poisoned, StepFailed
-from shopfloor.limits import IDLE_RUNS, IDLE_SECONDS, LEAVING_SECONDS, POISON_ATTEMPTS
-from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted
+from shopfloor.engine.workers.definition_changes import DefinitionChange
+from shopfloor.engine.workers.python import accepted_arguments
+from shopfloor.errors import (
+    AgentFailed,
+    InvalidEvent,
+    OutcomeUnknown,
+    Poisoned,
+    ShopfloorError,
+    StepFailed,
+    StorageError,
+    StorageFull,
+)
+from shopfloor.limits import ABANDON_SECONDS, IDLE_RUNS, IDLE_SECONDS, POISON_ATTEMPTS
+from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, Status, Usage, now
+from shopfloor.ports import Logs, QueuedRun
+
+
+def build_run_started(
+    replay_state: ReplayState, queued: QueuedRun | None, *, host: str, is_caller: bool = False, masked: bool = False
+) -> RunStarted:
+    """Make the first event of an attempt: that of the first attempt is the queued one, with its host."""
+    if replay_state.first is None and queued is not None:
+        started = replace(queued.started, format=FORMAT)
+    else:
+        first = replay_state.first
+        started = RunStarted(name=first.name if first else "", kind=first.kind if first else "", attempt=0, host="")
+    executor = "caller" if is_caller else None
+    return replace(started, attempt=replay_state.attempt + 1, host=host, executor=executor, masked=masked)
+
+
+_log = logging.getLogger("shopfloor.engine")
+_OPEN = ("suspended", "stopped")
+"""How a run is left that has not ended."""
+
+
+class _Ended(msgspec.Struct, frozen=True):
+    result: Any = None
+    failure: ShopfloorError | None = None
+
+
+async def conduct(
+    attempt: Attempt,
+    body: Callable[[], Awaitable[Any]],
+    *,
+    before_end: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
+    finish: Callable[[RunCompleted], RunCompleted] = lambda outcome: outcome,
+) -> RunCompleted | None:
+    """The outcome, once the log has it; None where the run is left to be gone on with later.
+
+    `before_end` is called when the steps that are still open are about to be ended; `finish` may add to the outcome.
+    """
+    began = time.monotonic()
+    ended: _Ended | None = None
+    try:
+        ended = await attempt.abandonable_task.run(lambda: _end_of(attempt, body))
+    except TaskAbandoned:
+        then = "it stays open, to be gone on with" if attempt.interruption in _OPEN else "it ended without it"
+        _log.warning("run %s: its worker did not leave when it was told to; %s", attempt.run_id, then)
+    result, failure = (ended.result, ended.failure) if ended is not None else (None, None)
+    with anyio.CancelScope(shield=True):
+        attempt = await attempt.close(failure)
+        if attempt.log_failure is not None:
+            raise attempt.log_failure
+        # A worker may make an error of its own out of being left; that is no reason of the run's.
+        left = attempt.interruption if ended is None or failure is not None else None
+        if left in _OPEN:
+            return None
+        status: Status = "completed" if failure is None else "failed"
+        error = failure and to_run_error(failure)
+        if left == "cancelled":
+            status, error = "cancelled", RunError(code="cancelled", message=attempt.cancellation.reason or "cancelled")
+        elif left == "failed" and attempt.failure is not None:
+            status, error = "failed", to_run_error(attempt.failure)
+        outcome = finish(_outcome(attempt, status, error, result, began))
+        await before_end()
+        await end_open_steps(attempt, StepFailed(error.message) if left and error else None)
+        try:
+            await attempt.append(outcome)
+        except InvalidEvent as wrong:
+            error = to_run_error(StepFailed(f"what it gave cannot be recorded: {wrong.message}", hint=wrong.hint))
+            outcome = _outcome(attempt, "failed", error, None, began)
+            await attempt.append(outcome)
+        return outcome
+
+
+def end_if_disk_is_low(logs: Logs, attempts: Iterable[Attempt]) -> None:
+    """Fail these runs where the disk is nearly full, while their outcomes can still be recorded."""
+    if logs.headroom_bytes() < 0:
+        for attempt in attempts:
+            attempt.fail(StorageFull("the disk is nearly full: the run was ended while it can still be recorded"))
+
+
+async def _end_of(attempt: Attempt, body: Callable[[], Awaitable[Any]]) -> _Ended:
+    """What the worker gave, or why it failed; to leave when it is told to is neither."""
+    try:
+        # A run that is cancelled before it has begun does not begin.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        return _Ended(await body())
+    except Finished as finished:
+        return _Ended(finished.output, StepFailed(finished.failed) if finished.failed is not None else None)
+    except StorageError as error:
+        return _Ended(failure=error)
+    except anyio.get_cancelled_exc_class() as error:
+        if attempt.interruption is not None:
+            raise
+        # Of its own making: a task of its that it cancelled, and then awaited.
+        return _Ended(failure=as_run_failed(error))
+    except BaseException as error:  # noqa: BLE001 - whatever its code raises ends this run, and no other
+        return _Ended(failure=as_run_failed(error))
+
+
+async def end_open_steps(attempt: Attempt, why: ShopfloorError | None) -> None:
+    """Nothing stays open when a run has ended: what an earlier attempt left is ended too.
+
+    `why` is for all of them, where the run as a whole was left.
+    """
+    for step_key, record in reversed(attempt.replay_state.open_steps()):
+        step_try = StepTry(step_key, record.name, record.kind, record.try_, time.monotonic())
+        await attempt.end(step_try, error=why or attempt.stopped(step_key))
+
+
+def _outcome(attempt: Attempt, status: Status, error: RunError | None, result: Any, began: float) -> RunCompleted:
+    replay_state = attempt.replay_state
+    first, own, sub = replay_state.first, replay_state.spending.own, replay_state.spending.sub
+    return RunCompleted(
+        name=first.name if first else "",
+        kind=first.kind if first else "",
+        status=status,
+        error=error,
+        result=result,
+        usage=own.usage if own.usage != Usage() else None,
+        cost=own.cost,
+        sub_usage=sub.usage if sub.usage != Usage() else None,
+        sub_cost=sub.cost,
+        covers=replay_state.covers,
+        duration_ms=_duration_ms(replay_state, began),
+    )
+
+
+def _duration_ms(replay_state: ReplayState, began: float) -> int:
+    """From the first attempt on; what lay between attempts only the calendar knows."""
+    here = round((time.monotonic() - began) * 1000)
+    if not replay_state.started_at:
+        return here
+    since = datetime.fromisoformat(now()) - datetime.fromisoformat(replay_state.started_at)
+    return max(here, round(since.total_seconds() * 1000))
 
 
 class Lifecycle:
@@ -39,11 +185,11 @@ class Lifecycle:
         ports: StoragePorts,
         definitions: Definitions,
         sub_runs: SubRuns,
-        workshop: Workshop,
+        workshop: StepContext,
         *,
         resumption: Resumption,
         idle_seconds: float = IDLE_SECONDS,
-        leaving_seconds: float = LEAVING_SECONDS,
+        interrupt_grace_seconds: float = ABANDON_SECONDS,
     ) -> None:
         self._registry = registry
         self._ports = ports
@@ -52,70 +198,80 @@ class Lifecycle:
         self._workshop = workshop
         self._resumption = resumption
         self._idle_seconds = idle_seconds
-        self._leaving_seconds = leaving_seconds
+        self._leaving_seconds = interrupt_grace_seconds
 
-    def is_held(self, claim: Claim) -> bool:
+    def is_waiting_for_definition(self, claim: Claim) -> bool:
         """Whether a run waits for its definition, so that an attempt would do nothing."""
-        return claim.queued is None and claim.cancel_reason is None and self._definitions.is_held(claim.run_id)
+        return (
+            claim.queued is None
+            and claim.cancel_reason is None
+            and self._definitions.is_waiting_for_definition(claim.run_id)
+        )
 
     async def attempt(self, claim: Claim, slot: Slot) -> bool:
         """Start or resume a run; True where the log has the outcome then. Raises `LogBusy`, `RunEnded`."""
         run_id, queued = claim.run_id, claim.queued
-        journal = Journal(run_id) if queued else await read_journal(self._ports.reader, run_id)
-        if queued is None and not journal.last_seq:
+        replay_state = ReplayState(run_id) if queued else await read_replay_state(self._ports.reader, run_id)
+        if queued is None and not replay_state.last_seq:
             # The run has been deleted.
             return False
-        parent = queued.parent_run_id if queued else journal.parent_run_id
+        parent = queued.parent_run_id if queued else replay_state.parent_run_id
         async with self._ports.logs.open(run_id, parent_run_id=parent) as log:
-            if log.seq != journal.last_seq:
+            if log.seq != replay_state.last_seq:
                 # The run has been started before, or somebody has resumed it meanwhile.
-                journal = await read_journal(self._ports.reader, run_id)
-            if journal.outcome is not None:
+                replay_state = await read_replay_state(self._ports.reader, run_id)
+            if replay_state.outcome is not None:
                 # The attempt that wrote the outcome may have failed before it notified the parent.
                 await self._resumption.notify_parent(run_id, parent)
                 return True
-            if journal.first is None and queued is None:
+            if replay_state.first is None and queued is None:
                 return False
-            host, is_own, masked = self._registry.host_id, self._registry.is_own, self._ports.logs.masks
-            started = run_started(journal, queued, host=host, is_caller=is_own, masked=masked)
-            definition = self._definitions.read(journal.first or started)
+            host, is_caller_process, masked = (
+                self._registry.host_id,
+                self._registry.is_caller_process,
+                self._ports.logs.masks,
+            )
+            started = build_run_started(replay_state, queued, host=host, is_caller=is_caller_process, masked=masked)
+            definition = self._definitions.read(replay_state.first or started)
             self._definitions.forget(run_id)
             worker = None
             if definition is not None and claim.cancel_reason is None:
-                ordered = started.definition_hash if journal.first is None else None
+                ordered = started.definition_hash if replay_state.first is None else None
                 worker = self._definitions.look_up(definition, ordered=ordered)
-                if isinstance(worker, DefinitionChange) and journal.held_by:
+                if isinstance(worker, DefinitionChange) and replay_state.definition_wait_calls:
                     # The log tells of the wait already: another attempt would do nothing.
-                    self._definitions.hold(run_id, definition)
+                    self._definitions.add_waiting(run_id, definition)
                     return False
             attempt = Attempt(
-                journal,
+                replay_state,
                 log,
                 slot=slot,
                 on_idle=self._note_idle,
                 cancel_tree=self._sub_runs.cancel_tree,
-                leaving_seconds=self._leaving_seconds,
+                interrupt_grace_seconds=self._leaving_seconds,
             )
-            self._registry.live[run_id] = attempt
+            self._registry.live_attempts[run_id] = attempt
             current_run.set(run_id)
             try:
                 await self._start(attempt, started, claim)
-                if isinstance(worker, DefinitionChange) and definition is not None and attempt.leaving is None:
-                    await attempt.append(held_call(worker))
-                    self._definitions.hold(run_id, definition)
+                if isinstance(worker, DefinitionChange) and definition is not None and attempt.interruption is None:
+                    await attempt.append(definition_wait_call(worker))
+                    self._definitions.add_waiting(run_id, definition)
                     return False
-                for call_id in journal.held_by if claim.cancel_reason is None else ():
-                    await attempt.append(released_result(call_id))
+                for call_id in replay_state.definition_wait_calls if claim.cancel_reason is None else ():
+                    await attempt.append(definition_wait_result(call_id))
                 outcome = await conduct(
                     attempt,
                     lambda: self._execute(attempt, definition, worker),
                     before_end=lambda: self._sub_runs.cancel_open(attempt),
                 )
             finally:
-                del self._registry.live[run_id]
+                del self._registry.live_attempts[run_id]
         if outcome is not None:
             await self._resumption.notify_parent(run_id, parent)
-        elif attempt.leaving == "suspended" and (attempt.occupancy.stirred or not journal.waits.waiting):
+        elif attempt.interruption == "suspended" and (
+            attempt.slot_usage.has_activity or not replay_state.waits.waiting
+        ):
             # What the run waited for came while the run was being left.
             claim.is_resumed_again = True
         return outcome is not None
@@ -123,14 +279,14 @@ class Lifecycle:
     async def _start(self, attempt: Attempt, started: RunStarted, claim: Claim) -> None:
         await attempt.append(started)
         await end_partial_messages(attempt)
-        if attempt.journal.attempt == 1 and claim.has_started:
+        if attempt.replay_state.attempt == 1 and claim.has_started:
             attempt.fail(
                 OutcomeUnknown(
                     "its log was lost while it was worked on: what it had done is not known",
                     hint="look at what it did before you start it again",
                 )
             )
-        if attempt.journal.blocked_attempts >= POISON_ATTEMPTS:
+        if attempt.replay_state.blocked_attempts >= POISON_ATTEMPTS:
             attempt.fail(
                 Poisoned(
                     f"its code blocked the event loop of {POISON_ATTEMPTS} hosts in a row, until they were stopped",
@@ -151,9 +307,9 @@ class Lifecycle:
         # Not at the top: a server answers before it executes anything. Its warm-up loads them.
         from shopfloor.engine.interpreter import Interpreter
         from shopfloor.engine.run import Run, as_json
-        from shopfloor.engine.steps.tools import tools_of
+        from shopfloor.engine.steps.tools import build_tools
 
-        first = attempt.journal.first
+        first = attempt.replay_state.first
         if first is not None and first.definition is None and first.kind == AGENT:
             raise AgentFailed("the agent that it worked for was cut off")
         if first is None or definition is None:
@@ -162,8 +318,8 @@ class Lifecycle:
         given = first.input or {}
         if not isinstance(worker, Worker) or worker.function is None:
             return await Interpreter(attempt, workshop, definition, given).run()
-        run = Run(attempt, workshop, given=given, tools=tools_of(worker.definition))
-        return as_json(definition.slug, await worker.function(run, **arguments_of(worker.function, given)))
+        run = Run(attempt, workshop, given=given, tools=build_tools(worker.definition))
+        return as_json(definition.slug, await worker.function(run, **accepted_arguments(worker.function, given)))
 
     async def end_failed(self, claim: Claim, failure: RunError) -> bool:
         """End a run whose attempt could not go on; False where there is nothing to end, or another process has it."""
@@ -183,26 +339,30 @@ class Lifecycle:
 
     async def check_runs(self) -> None:
         """Resume runs whose definition is back, suspend those that have waited long, end all where the disk is full."""
-        for run_id in self._definitions.release():
+        for run_id in self._definitions.pop_restored():
             self._registry.resume(run_id)
         before = time.monotonic() - self._idle_seconds
         for attempt in self._suspendable():
-            if (attempt.occupancy.idle_since or before) < before:
-                attempt.leave("suspended")
-        if self._registry.live:
-            end_if_disk_is_low(self._ports.logs, self._registry.live.values())
+            if (attempt.slot_usage.idle_since or before) < before:
+                attempt.interrupt("suspended")
+        if self._registry.live_attempts:
+            end_if_disk_is_low(self._ports.logs, self._registry.live_attempts.values())
 
     def _note_idle(self) -> None:
         """Have the free slot used, and suspend the runs that have waited longest where too many of them wait."""
         self._registry.wake_up.set()
         waiting = self._suspendable()
         for attempt in waiting[: max(0, len(waiting) - IDLE_RUNS)]:
-            attempt.leave("suspended")
+            attempt.interrupt("suspended")
 
     def _suspendable(self) -> list[Attempt]:
         """Return the attempts that only wait, those that have waited longest first."""
-        if self._registry.is_own:
+        if self._registry.is_caller_process:
             # No other process would resume them.
             return []
-        waiting = [one for one in self._registry.live.values() if one.occupancy.suspendable and one.leaving is None]
-        return sorted(waiting, key=lambda one: one.occupancy.idle_since or 0.0)
+        waiting = [
+            one
+            for one in self._registry.live_attempts.values()
+            if one.slot_usage.is_suspendable and one.interruption is None
+        ]
+        return sorted(waiting, key=lambda one: one.slot_usage.idle_since or 0.0)

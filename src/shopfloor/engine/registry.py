@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from shopfloor.engine.attempt import Attempt
-from shopfloor.engine.occupancy import Slot
+from shopfloor.engine.slot_usage import Slot
 from shopfloor.errors import ShopfloorError
 from shopfloor.log import AssistantMessage
 from shopfloor.ports import QueuedRun
@@ -39,11 +39,11 @@ class Claim(msgspec.Struct):
     """Whether the run is to be resumed once more after this."""
     wait: anyio.CancelScope | None = None
 
-    async def take(self, slot: Slot) -> None:
+    async def acquire(self, slot: Slot) -> None:
         """Wait for the slot. A run that is to be cancelled needs none, and stops waiting."""
-        if self.cancel_reason is None and not slot.held:
+        if self.cancel_reason is None and not slot.is_acquired:
             with anyio.CancelScope() as self.wait:
-                await slot.take()
+                await slot.acquire()
 
     def cancel(self, reason: str) -> None:
         """Cancel the run before it starts. Changes nothing after that."""
@@ -63,7 +63,7 @@ class RunRegistry:
         self.policy = policy
         self.wake_up = asyncio.Event()
         """Set where the queue has something new, or a slot may be free."""
-        self.live: dict[str, Attempt] = {}
+        self.live_attempts: dict[str, Attempt] = {}
         self.started: list[Attempt] = []
         """Runs that have started and that the queue still has."""
         self._claims: dict[str, Claim] = {}
@@ -72,7 +72,7 @@ class RunRegistry:
         self._is_closed = False
 
     @property
-    def is_own(self) -> bool:
+    def is_caller_process(self) -> bool:
         """Whether this process is that of the caller, and executes nothing but what it was asked for."""
         return self.policy is ClaimPolicy.OWN
 
@@ -131,7 +131,7 @@ class RunRegistry:
 
     def append_note(self, run_id: str, note: AssistantMessage) -> None:
         """Append a note to the log of a live run. Called from another thread, while the loop is blocked."""
-        attempt = self.live.get(run_id)
+        attempt = self.live_attempts.get(run_id)
         if attempt is not None:
             with suppress(ShopfloorError, OSError):
                 attempt.append_now(note)

@@ -8,17 +8,17 @@ from pathlib import Path
 import msgspec
 
 from shopfloor.engine.definitions import Definitions, definition_of
-from shopfloor.engine.journal import last_event
+from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
-from shopfloor.engine.storage_ports import StoragePorts
-from shopfloor.engine.workers.catalogue import Catalogue, Worker
-from shopfloor.engine.workers.changes import DefinitionChange
+from shopfloor.engine.replay_state import last_event
+from shopfloor.engine.workers.catalog import Worker, WorkerCatalog
+from shopfloor.engine.workers.definition_changes import DefinitionChange
 from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
 from shopfloor.log import MASK, RunCompleted, RunStarted, decode
 from shopfloor.views import as_text
 
 
-def refusal(starts: Sequence[RunStarted], folders: Iterable[str], hashes: Collection[str]) -> str | None:
+def refusal_reason(starts: Sequence[RunStarted], folders: Iterable[str], hashes: Collection[str]) -> str | None:
     """Say why a server must not resume a run; None where it may.
 
     `starts` are the beginnings of the attempts of the run at the top of the tree, oldest first, `folders` those of the
@@ -40,7 +40,7 @@ def refusal(starts: Sequence[RunStarted], folders: Iterable[str], hashes: Collec
 
 class Resumption:
     def __init__(
-        self, registry: RunRegistry, ports: StoragePorts, catalogue: Catalogue, definitions: Definitions
+        self, registry: RunRegistry, ports: StoragePorts, catalogue: WorkerCatalog, definitions: Definitions
     ) -> None:
         self._registry = registry
         self._ports = ports
@@ -51,7 +51,7 @@ class Resumption:
         self._known: dict[str, tuple[int, tuple[RunStarted, ...]]] = {}
         """The beginnings of attempts, with the `seq` up to which the log was read: an open run is asked for often."""
 
-    async def refusal(self, run_id: str) -> str | None:
+    async def refusal_reason(self, run_id: str) -> str | None:
         """Say why a server must not resume this run, which is decided for its whole tree; None where it may."""
         starts = await self._starts(run_id)
         root = starts[0].root_run_id if starts else None
@@ -69,7 +69,7 @@ class Resumption:
             except ShopfloorError as error:
                 # Raised, it would hold up other runs, too.
                 return error.message
-        reason = refusal(starts, folders, hashes)
+        reason = refusal_reason(starts, folders, hashes)
         if reason is None:
             # Resumed at once: only a run that has to wait is asked for again and again.
             self._known.pop(run_id, None)
@@ -82,11 +82,11 @@ class Resumption:
         beside = [one for one in found if one.project is not None and _is_in(first.cwd, one.project.folder)]
         return beside or [one for one in found if one.project is None]
 
-    async def adopt(self, run_id: str) -> bool:
+    async def resume_if_allowed(self, run_id: str) -> bool:
         """Resume a run that has a log and no host; False where this process has it already, or must not resume it."""
-        if run_id in self._registry.claims or self._definitions.is_held(run_id):
+        if run_id in self._registry.claims or self._definitions.is_waiting_for_definition(run_id):
             return False
-        is_allowed = await self.refusal(run_id) is None
+        is_allowed = await self.refusal_reason(run_id) is None
         if is_allowed:
             self._registry.resume(run_id)
         return is_allowed
@@ -100,11 +100,11 @@ class Resumption:
         """Let the parent of a run that has its outcome go on; resume a parent that is not live, if that is allowed."""
         if parent is None or parent == self._ended_parent:
             return
-        waiting = self._registry.live.get(parent)
-        if waiting is not None and waiting.leaving in ("cancelled", "failed"):
+        waiting = self._registry.live_attempts.get(parent)
+        if waiting is not None and waiting.interruption in ("cancelled", "failed"):
             # The parent is about to have its outcome.
             return
-        if waiting is not None and waiting.notify(run_id) and waiting.leaving is None:
+        if waiting is not None and waiting.notify(run_id) and waiting.interruption is None:
             return
         last = await last_event(self._ports.reader, parent)
         if last is not None and isinstance(last.payload, RunCompleted):
@@ -112,7 +112,7 @@ class Resumption:
         elif parent in self._registry.claims:
             self._registry.resume(parent)
         elif last is not None and self._registry.policy is ClaimPolicy.QUEUED:
-            await self.adopt(parent)
+            await self.resume_if_allowed(parent)
 
     async def claim_abandoned(self, run_id: str, cancel_reason: str | None = None) -> bool:
         """Execute or cancel a run that has not started and that nobody has claimed, or only a host that is gone.
@@ -122,7 +122,7 @@ class Resumption:
         claimer = dict(await self._ports.queue.claimed()).get(run_id)
         if claimer is not None and await self._ports.hosts.is_alive(claimer):
             return False
-        queued = await self._ports.queue.claim_one(run_id, self._registry.host_id, instead_of=claimer)
+        queued = await self._ports.queue.claim_one(run_id, self._registry.host_id, previous_host=claimer)
         if queued is not None:
             self._registry.add(Claim(run_id, queued, cancel_reason=cancel_reason))
         return queued is not None
@@ -140,7 +140,7 @@ class Resumption:
             )
         self._refuse_masked(run_id, starts)
         if first.attempt:
-            if run_id in self._registry.claims or await self._ports.reader.is_attended(run_id, newest.host):
+            if run_id in self._registry.claims or await self._ports.reader.has_active_host(run_id, newest.host):
                 raise _running(run_id)
             self._refuse_changed(run_id, first)
             self._registry.resume(run_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from shopfloor.engine.storage_ports import StoragePorts
+from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
 from shopfloor.ports import RunFilter, RunItem, Store, audit_entry
 
@@ -54,7 +54,7 @@ async def _erase_all(ports: StoragePorts, family: list[RunItem]) -> list[str]:
 
 async def erase(ports: StoragePorts, run_id: str) -> None:
     """Delete one run. Once the tombstone is written, a restart finishes what a crash cut off."""
-    await ports.store.bury(run_id)
+    await ports.store.add_tombstone(run_id)
     await ports.logs.delete(run_id)
     await ports.store.delete(run_id)
     # After the row: a process that hears of the deletion looks for the row at once.

@@ -11,18 +11,18 @@ from typing import Any, Literal
 import msgspec
 
 from shopfloor.decoding import convert
-from shopfloor.engine.agents.asking import AgentOrder
-from shopfloor.engine.attempt import TOP, Attempt, StepResult, Trying
-from shopfloor.engine.journal import Place
-from shopfloor.engine.steps.agent import AgentResult, AgentWork
-from shopfloor.engine.steps.command import CommandResult, CommandWork
-from shopfloor.engine.steps.model import ModelStep
-from shopfloor.engine.steps.serving import StepCommand, shell_argv
-from shopfloor.engine.steps.threads import Thread
-from shopfloor.engine.steps.tools import ASK, LOG_QUESTION, UPDATE_SUMMARY, Tool, Tools, called, tool_of
-from shopfloor.engine.workers.definition import Retry, segment_of
+from shopfloor.engine.agents.request import AgentOptions
+from shopfloor.engine.attempt import ROOT_KEY, Attempt, StepResult, StepTry
+from shopfloor.engine.engine_ports import StepContext
+from shopfloor.engine.replay_state import StepKey
+from shopfloor.engine.steps.agent import AgentResult, AgentStepRunner
+from shopfloor.engine.steps.command import CommandResult, CommandStepRunner
+from shopfloor.engine.steps.conversation import Thread
+from shopfloor.engine.steps.model import ModelStepRunner
+from shopfloor.engine.steps.shell_process import StepCommand, shell_argv
+from shopfloor.engine.steps.tools import ASK, LOG_QUESTION, UPDATE_SUMMARY, Tool, Tools, build_tool, call_function
+from shopfloor.engine.workers.definition import Retry, path_segment
 from shopfloor.engine.workers.python import PythonTool
-from shopfloor.engine.workshop import Workshop
 from shopfloor.errors import DefinitionChanged, StepFailed, ToolFailed
 from shopfloor.ports import OwnTool
 
@@ -40,39 +40,39 @@ class Run:
     def __init__(
         self,
         attempt: Attempt,
-        workshop: Workshop,
+        workshop: StepContext,
         *,
         given: Mapping[str, Any],
         tools: Mapping[str, Tool] | None = None,
-        place: Place = TOP,
+        step_key: StepKey = ROOT_KEY,
     ) -> None:
-        """`place` is that of the step that the steps of this handle are inside of."""
+        """`step_key` is that of the step that the steps of this handle are inside of."""
         self.id = attempt.run_id
         self.input = dict(given)
-        self.attempt = attempt.journal.attempt
+        self.attempt = attempt.replay_state.attempt
         self._attempt = attempt
         self._workshop = workshop
         self._tools = dict(tools or {})
-        self._outer = place
+        self._outer = step_key
         self._used: Counter[str] = Counter()
 
-    def _place(self, name: str, kind: str) -> Place:
+    def _place(self, name: str, kind: str) -> StepKey:
         """Where the next step of that name is: the same name again is the next round."""
         if (outer := _inside.get()) is not None:
             raise StepFailed(
                 f"the step {outer!r} cannot have the step {name!r} inside it", hint="a step is done as a whole"
             )
-        segment = segment_of(name)
+        segment = path_segment(name)
         path = f"{self._outer.path}.{segment}" if self._outer.path else segment
-        place = Place(path, self._outer.iteration + self._used[path])
+        step_key = StepKey(path, self._outer.iteration + self._used[path])
         self._used[path] += 1
-        known = self._attempt.journal.steps.get(place)
+        known = self._attempt.replay_state.steps.get(step_key)
         if known is not None and known.kind != kind:
             raise DefinitionChanged(
                 f"the log has a step {path!r} of kind {known.kind}, and the worker now asks for one of kind {kind}",
                 hint="a worker has to ask for the same steps in the same order each time",
             )
-        return place
+        return step_key
 
     async def step(
         self, name: str, work: Callable[..., Any], *args: Any, retry: Retry | None = None, safe: bool = False
@@ -82,11 +82,11 @@ class Run:
         `safe` says that doing it twice does no harm: then a crash in the middle is no reason to fail.
         """
 
-        async def done(trying: Trying) -> StepResult:
-            async with self._attempt.working():
+        async def done(step_try: StepTry) -> StepResult:
+            async with self._attempt.hold_slot():
                 token = _inside.set(name)
                 try:
-                    value = await called(work, *args)
+                    value = await call_function(work, *args)
                 finally:
                     _inside.reset(token)
             return StepResult(as_json(name, value))
@@ -114,7 +114,7 @@ class Run:
 
         A tool is a function with `@tool`, or the name of one that the worker was defined with.
         """
-        given = {one.name: tool_of(one.name, one.definition, one) for one in tools if not isinstance(one, str)}
+        given = {one.name: build_tool(one.name, one.definition, one) for one in tools if not isinstance(one, str)}
         thread = Thread(
             model=model,
             system=system,
@@ -139,7 +139,7 @@ class Run:
     ) -> Any:
         """Have the model answer in a thread. `prompt` is said first; `tools` are added to those of the worker."""
         known = Tools({**self._tools, **(tools or {})})
-        step = ModelStep(self._attempt, self._workshop.models, known, thread, schema=schema, prompt=prompt)
+        step = ModelStepRunner(self._attempt, self._workshop.models, known, thread, schema=schema, prompt=prompt)
         return await step.run(self._place(name, "next-message"), name=name, retry=retry)
 
     async def command(
@@ -165,7 +165,7 @@ class Run:
             variables=dict(variables or {}),
         )
         processes = self._workshop.processes
-        work = CommandWork(self._attempt, processes, command, timeout=timeout, allow_failure=allow_failure)
+        work = CommandStepRunner(self._attempt, processes, command, timeout=timeout, allow_failure=allow_failure)
         return await work.run(self._place(name, "command"), name=name, retry=retry)
 
     async def agent(
@@ -203,10 +203,10 @@ class Run:
             "resume": resume,
         }
         try:
-            order = convert(asked, AgentOrder)
+            order = convert(asked, AgentOptions)
         except msgspec.ValidationError as error:
             raise StepFailed(f"invalid options for the agent step {name!r}: {error}") from error
-        work = AgentWork(self._attempt, self._workshop.agents, order)
+        work = AgentStepRunner(self._attempt, self._workshop.agents, order)
         return await work.run(self._place(name, "agent"), name=name, retry=retry)
 
     async def worker(
@@ -220,8 +220,8 @@ class Run:
         """A sub-run of another worker; gives its output."""
         name = name or slug
 
-        async def call(trying: Trying) -> StepResult:
-            return await self._workshop.call_worker(self._attempt, trying, slug, dict(given or {}))
+        async def call(step_try: StepTry) -> StepResult:
+            return await self._workshop.call_worker(self._attempt, step_try, slug, dict(given or {}))
 
         return await self._attempt.step(
             self._place(name, "call_workflow"),
@@ -247,17 +247,19 @@ class Run:
         `given` may be a function that makes the arguments: then it is called when the step has begun.
         """
         name = name or tool
-        place = self._place(name, "tool-call")
+        step_key = self._place(name, "tool-call")
 
-        async def answered(trying: Trying) -> StepResult:
+        async def answered(step_try: StepTry) -> StepResult:
             arguments = given() if callable(given) else given
             tools = Tools(self._tools)
-            result = await tools.call(self._attempt, place, tool, arguments, try_=trying.try_, patience=timeout)
+            result = await tools.call(
+                self._attempt, step_key, tool, arguments, try_=step_try.try_, timeout_seconds=timeout
+            )
             if result.error is not None:
                 raise ToolFailed(f"the tool {tool!r} failed: {result.error}")
             return StepResult(result.output)
 
-        return await self._attempt.step(place, answered, name=name, kind="tool-call", retry=retry, repeatable=True)
+        return await self._attempt.step(step_key, answered, name=name, kind="tool-call", retry=retry, repeatable=True)
 
     async def ask(
         self,
@@ -269,20 +271,20 @@ class Run:
     ) -> Any:
         """Asks a person and waits, for days if need be. Raises `AnswerTimeout` where nobody answers in time."""
         given = _question(question, options)
-        result = await Tools({}).call(self._attempt, self._place(name, "ask"), ASK, given, patience=timeout)
+        result = await Tools({}).call(self._attempt, self._place(name, "ask"), ASK, given, timeout_seconds=timeout)
         if result.error is not None:
             raise ToolFailed(f"the question got no answer: {result.error}")
         return result.output
 
     async def log_question(self, question: str, *, options: Sequence[str] | None = None) -> None:
         """Notes a question for whoever looks, and goes on."""
-        place = self._place(LOG_QUESTION, "log_question")
-        await Tools({}).call(self._attempt, place, LOG_QUESTION, _question(question, options))
+        step_key = self._place(LOG_QUESTION, "log_question")
+        await Tools({}).call(self._attempt, step_key, LOG_QUESTION, _question(question, options))
 
     async def summary(self, text: str) -> None:
         """Says in a line what is being done: the timeline shows it."""
-        place = self._place(UPDATE_SUMMARY, "summary")
-        await Tools({}).call(self._attempt, place, UPDATE_SUMMARY, {"summary": text})
+        step_key = self._place(UPDATE_SUMMARY, "summary")
+        await Tools({}).call(self._attempt, step_key, UPDATE_SUMMARY, {"summary": text})
 
     def _folder(self, cwd: str | None) -> str:
         """A folder as the worker names it: relative to that of the run."""

@@ -8,13 +8,13 @@ from typing import Any
 import anyio
 import msgspec
 
-from shopfloor.engine.journal import AGENT, Journal, read_journal
+from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.engine.registry import Claim, RunRegistry
+from shopfloor.engine.replay_state import AGENT, ReplayState, read_replay_state
 from shopfloor.engine.resumption import Resumption
-from shopfloor.engine.storage_ports import StoragePorts
-from shopfloor.engine.workers.bare import PROMPT
-from shopfloor.engine.workers.catalogue import BUILTIN, Catalogue, Worker
-from shopfloor.engine.workers.inputs import checked_input, input_schema
+from shopfloor.engine.workers.catalog import BUILTIN, Worker, WorkerCatalog
+from shopfloor.engine.workers.inputs import input_schema, validate_input
+from shopfloor.engine.workers.provider_workers import PROMPT
 from shopfloor.errors import (
     ConflictError,
     RunEnded,
@@ -27,14 +27,14 @@ from shopfloor.errors import (
 from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
 from shopfloor.log import MASK, RunStarted, ToolResult, decode, new_run_id, now
 from shopfloor.ports import (
-    ANSWER,
+    ANSWER_ID_PREFIX,
     CallResult,
-    Order,
+    ControlMessage,
     QueuedRun,
     RunOrigin,
     RunRequest,
     WorkerInfo,
-    child_towards,
+    child_on_path_to,
 )
 from shopfloor.views import as_text, join_call_id, split_call_id
 
@@ -46,7 +46,7 @@ class RunService:
         self,
         registry: RunRegistry,
         ports: StoragePorts,
-        catalogue: Catalogue,
+        catalogue: WorkerCatalog,
         resumption: Resumption,
         check_agent: Callable[[str, dict[str, Any]], None],
     ) -> None:
@@ -60,15 +60,15 @@ class RunService:
     def workers(self) -> list[WorkerInfo]:
         return [_info(worker) for worker in self._catalogue.all() if not worker.problems]
 
-    def bare(self) -> list[WorkerInfo]:
-        return [_info(worker) for worker in self._catalogue.bare()]
+    def provider_workers(self) -> list[WorkerInfo]:
+        return [_info(worker) for worker in self._catalogue.provider_workers()]
 
     async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
-        return await self.enqueue(self.order_of(request, origin))
+        return await self.enqueue(self.build_queued_run(request, origin))
 
     async def enqueue(self, queued: QueuedRun) -> str:
         """Store a run for any host, or in the caller's process for this one alone. Return its id."""
-        host = self._registry.host_id if self._registry.is_own else None
+        host = self._registry.host_id if self._registry.is_caller_process else None
         if host is not None:
             started = msgspec.structs.replace(queued.started, executor="caller", masked=self._ports.logs.masks)
             queued = msgspec.structs.replace(queued, started=started)
@@ -84,22 +84,22 @@ class RunService:
                 self._registry.add(Claim(run_id, queued))
         return run_id
 
-    async def enqueue_again(self, queued: QueuedRun) -> None:
+    async def enqueue_if_missing(self, queued: QueuedRun) -> None:
         """Store a run that an earlier attempt of its parent may have stored, and that may still be queued."""
         try:
             await self.enqueue(queued)
         except ConflictError:
-            if self._registry.is_own:
+            if self._registry.is_caller_process:
                 await self._resumption.claim_abandoned(queued.run_id)
 
-    def order_of(self, request: RunRequest, origin: RunOrigin | None = None) -> QueuedRun:
+    def build_queued_run(self, request: RunRequest, origin: RunOrigin | None = None) -> QueuedRun:
         """Make the run to be queued. Raises where there is no such worker or it cannot take that input."""
-        worker = self._catalogue.get(request.worker, near=request.cwd)
-        given = checked_input(worker.definition, request.input)
+        worker = self._catalogue.get(request.worker, preferred_folder=request.cwd)
+        given = validate_input(worker.definition, request.input)
         is_bare = worker.worker_type != BUILTIN
         if is_bare:
             self._check_agent(worker.worker_type, given)
-        if self._ports.logs.room() < 0:
+        if self._ports.logs.headroom_bytes() < 0:
             raise StorageFull("the disk is nearly full: no new runs", hint="free some space, then try again")
         origin = origin or RunOrigin()
         run_id, parent = origin.run_id or new_run_id(), origin.parent_run_id
@@ -129,7 +129,7 @@ class RunService:
         by_run: dict[str, list[CallResult]] = {}
         for one in results:
             below, call_id = split_call_id(one.call_id)
-            if below is not None and await child_towards(self._ports.reader, run_id, below) is not None:
+            if below is not None and await child_on_path_to(self._ports.reader, run_id, below) is not None:
                 by_run.setdefault(below, []).append(msgspec.structs.replace(one, call_id=call_id))
             else:
                 by_run.setdefault(run_id, []).append(one)
@@ -144,35 +144,35 @@ class RunService:
                 raise _answered(order.run_id, str(order.body["call_id"]))
         self._registry.wake_up.set()
 
-    async def _answers(self, run_id: str, results: list[CallResult]) -> list[Order]:
+    async def _answers(self, run_id: str, results: list[CallResult]) -> list[ControlMessage]:
         """The orders that hand these results to the run which made the calls; none for those it has already."""
-        journal = await read_journal(self._ports.reader, run_id)
-        if journal.first is None and journal.calls:
+        replay_state = await read_replay_state(self._ports.reader, run_id)
+        if replay_state.first is None and replay_state.calls:
             raise TranscriptBroken(
                 f"the log of the run {run_id} has no readable beginning: it cannot be gone on with",
                 hint=f"`shopfloor verify {run_id}` names the line; `shopfloor cancel {run_id}` ends the run",
             )
-        if journal.first is None:
+        if replay_state.first is None:
             raise RunNotFound(f"there is no run {run_id} that waits for anything")
         for one in results:
-            if one.call_id in journal.held_by:
+            if one.call_id in replay_state.definition_wait_calls:
                 raise ConflictError(
                     f"the run {run_id} waits for its definition, which no answer can give",
                     hint="put the worker back as it was, or cancel the run",
                 )
-            if one.call_id not in journal.awaited and one.call_id not in journal.results:
-                known = ", ".join(await self._waiting_calls(journal)) or "none"
+            if one.call_id not in replay_state.pending_call_ids and one.call_id not in replay_state.results:
+                known = ", ".join(await self._waiting_calls(replay_state)) or "none"
                 raise UnknownCall(
                     f"the run {run_id} made no call {one.call_id!r}", hint=f"the calls that wait are: {known}"
                 )
-            if one.call_id in journal.results and _differs(journal.results[one.call_id], one):
+            if one.call_id in replay_state.results and _differs(replay_state.results[one.call_id], one):
                 raise _answered(run_id, one.call_id)
-        fresh = [one for one in results if one.call_id in journal.awaited]
-        if journal.outcome is not None and fresh:
+        fresh = [one for one in results if one.call_id in replay_state.pending_call_ids]
+        if replay_state.outcome is not None and fresh:
             raise RunEnded(f"the run {run_id} has ended: nothing waits for an answer any more")
         return [
-            Order(
-                id=f"{ANSWER}{one.call_id}",
+            ControlMessage(
+                id=f"{ANSWER_ID_PREFIX}{one.call_id}",
                 run_id=run_id,
                 kind="answer",
                 body={"call_id": one.call_id, "result": one.result, "error": one.error},
@@ -181,16 +181,16 @@ class RunService:
             for one in fresh
         ]
 
-    async def _waiting_calls(self, journal: Journal) -> list[str]:
+    async def _waiting_calls(self, replay_state: ReplayState) -> list[str]:
         """The calls that a run and the runs below it wait for, by the ids under which that run takes their results."""
-        found = sorted(journal.awaited)
-        below = _children(journal)
+        found = sorted(replay_state.pending_call_ids)
+        below = _children(replay_state)
         for child in below:
             if len(found) >= OPEN_BRANCHES:
                 break
-            journal = await read_journal(self._ports.reader, child)
-            found += [join_call_id(child, call_id) for call_id in sorted(journal.awaited)]
-            below += _children(journal)
+            replay_state = await read_replay_state(self._ports.reader, child)
+            found += [join_call_id(child, call_id) for call_id in sorted(replay_state.pending_call_ids)]
+            below += _children(replay_state)
         return found
 
     async def _refuse_sub_agent(self, run_id: str, parent: str) -> None:
@@ -215,7 +215,7 @@ class RunService:
     async def request_cancel(self, run_id: str, reason: str) -> None:
         """Store a cancel without looking whether there is such a run."""
         await self._ports.queue.put(
-            Order(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
+            ControlMessage(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
         )
         self._registry.wake_up.set()
 
@@ -225,27 +225,29 @@ class RunService:
             raise RunNotFound(f"there is no run {run_id}")
         if run.row.ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})", hint="make a new one")
-        if self._registry.is_own:
+        if self._registry.is_caller_process:
             await self._resumption.resume_here(run_id)
             return
         # The row may lag behind the log, for example after a restart.
         if run.row.status == "queued" and not await self._ports.reader.page(run_id, limit=1):
             raise RunRunning(f"the run {run_id} is queued", hint="it begins by itself, as soon as there is a slot")
-        if run_id in self._registry.claims or await self._ports.reader.is_attended(run_id, None):
+        if run_id in self._registry.claims or await self._ports.reader.has_active_host(run_id, None):
             raise RunRunning(f"somebody is at the run {run_id}", hint="it goes on by itself, or waits for an answer")
-        reason = await self._resumption.refusal(run_id)
+        reason = await self._resumption.refusal_reason(run_id)
         if reason is not None:
             raise ConflictError(
                 f"a server must not resume the run {run_id}: {reason}",
                 hint=f"`shopfloor resume {run_id}` resumes the run in your shell",
             )
-        await self._ports.queue.put(Order(id="resume", run_id=run_id, kind="resume", body={}, created_at=now()))
+        await self._ports.queue.put(
+            ControlMessage(id="resume", run_id=run_id, kind="resume", body={}, created_at=now())
+        )
         self._registry.wake_up.set()
 
 
-def _children(journal: Journal) -> list[str]:
+def _children(replay_state: ReplayState) -> list[str]:
     """The sub-runs that have not ended."""
-    return [step.child_run_id for _, step in journal.open_steps() if step.child_run_id is not None]
+    return [step.child_run_id for _, step in replay_state.open_steps() if step.child_run_id is not None]
 
 
 def _differs(kept: ToolResult, given: CallResult) -> bool:

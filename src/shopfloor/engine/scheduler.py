@@ -9,16 +9,15 @@ from contextlib import contextmanager
 
 import anyio
 
+from shopfloor.engine.engine_ports import StoragePorts
+from shopfloor.engine.error_mapping import is_shortage, is_temporary, to_run_error, tolerate_temporary_errors
 from shopfloor.engine.inbox import Inbox
 from shopfloor.engine.lifecycle import Lifecycle
-from shopfloor.engine.occupancy import Slot, Slots
-from shopfloor.engine.outcome import error_of
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
-from shopfloor.engine.shortage import is_shortage, is_temporary, tolerating
-from shopfloor.engine.storage_ports import StoragePorts
+from shopfloor.engine.slot_usage import Slot, SlotPool
 from shopfloor.engine.watchdog import Watchdog
 from shopfloor.errors import LogBusy, RunEnded, ShopfloorError, StorageError, StoreError, UnexpectedError
-from shopfloor.limits import ENGINE_PAUSE_SECONDS, HOST_SLOTS, RUN_RETRY_SECONDS
+from shopfloor.limits import HOST_SLOTS, INBOX_POLL_SECONDS, RUN_RETRY_SECONDS
 from shopfloor.log import RunError
 from shopfloor.ports import QueuedRun
 
@@ -35,7 +34,7 @@ class Scheduler:
         self._ports = ports
         self._inbox = inbox
         self._lifecycle = lifecycle
-        self._slots = Slots(slots)
+        self._slots = SlotPool(slots)
         self._is_retired = False
         self._executions: set[asyncio.Task[None]] = set()
         self._interruptible: set[asyncio.Task[None]] = set()
@@ -47,11 +46,11 @@ class Scheduler:
         return bool(self._registry.claims)
 
     @property
-    def executing(self) -> bool:
+    def is_executing(self) -> bool:
         """Whether a run is being executed: one that only waits does not count."""
-        return any(not attempt.occupancy.suspendable for attempt in self._registry.live.values())
+        return any(not attempt.slot_usage.is_suspendable for attempt in self._registry.live_attempts.values())
 
-    def retire(self) -> None:
+    def stop_claiming(self) -> None:
         """Claim no more runs, since the queue is lost. Those that are being executed go on."""
         self._is_retired = True
         self._registry.close()
@@ -67,7 +66,7 @@ class Scheduler:
                         self._registry.wake_up.clear()
                         if not self._is_retired:
                             await self._look()
-                        with anyio.move_on_after(ENGINE_PAUSE_SECONDS):
+                        with anyio.move_on_after(INBOX_POLL_SECONDS):
                             await self._registry.wake_up.wait()
                 finally:
                     with anyio.CancelScope(shield=True):
@@ -77,20 +76,20 @@ class Scheduler:
         self._registry.close()
         # Also those that are about to be live.
         while self._registry.claims:
-            for attempt in list(self._registry.live.values()):
-                attempt.leave("stopped")
+            for attempt in list(self._registry.live_attempts.values()):
+                attempt.interrupt("stopped")
             for task in self._interruptible:
                 task.cancel()
             await anyio.sleep(0.005)
         if not self._is_retired:
             # What stays in the queue is deleted by the next host.
-            with tolerating("cannot delete what logs have"):
+            with tolerate_temporary_errors("cannot delete what logs have"):
                 await self._delete_started()
                 await self._inbox.delete_recorded()
 
     async def _look(self) -> None:
         # After an error the next look may go better. Runs that are being executed go on.
-        with tolerating("cannot look for work"):
+        with tolerate_temporary_errors("cannot look for work"):
             await self._delete_started()
             await self._inbox.deliver_all()
             if self._registry.policy is ClaimPolicy.QUEUED:
@@ -107,25 +106,25 @@ class Scheduler:
         """Start the runs that this process has claimed already."""
         while True:
             for claim in await self._registry.take_ready():
-                if self._lifecycle.is_held(claim):
+                if self._lifecycle.is_waiting_for_definition(claim):
                     self._registry.remove(claim)
                 else:
                     self._start(claim, self._slots.slot())
 
     async def _claim_queued(self) -> None:
-        while slots := self._slots.take_free():
+        while slots := self._slots.acquire_free():
             claimed: list[QueuedRun] = []
             try:
                 claimed = await self._ports.queue.claim(self._registry.host_id, len(slots))
             finally:
                 for slot in slots[len(claimed) :]:
-                    slot.give()
+                    slot.release()
             for queued, slot in zip(claimed, slots, strict=False):
                 claim = Claim(queued.run_id, queued)
                 if self._registry.register(claim):
                     self._start(claim, slot)
                 else:
-                    slot.give()
+                    slot.release()
             if len(claimed) < len(slots):
                 break
 
@@ -151,26 +150,26 @@ class Scheduler:
         is_over = False
         try:
             while not is_over:
-                if not slot.held:
+                if not slot.is_acquired:
                     with self._may_be_interrupted():
-                        await claim.take(slot)
+                        await claim.acquire(slot)
                 try:
                     if claim.queued is None and claim.cancel_reason is None:
                         # A run that was cut off is not resumed only to be cancelled then.
-                        claim.cancel_reason = await self._inbox.take_cancel(claim.run_id) or claim.cancel_reason
+                        claim.cancel_reason = await self._inbox.claim_cancel(claim.run_id) or claim.cancel_reason
                     if await self._lifecycle.attempt(claim, slot):
-                        self._inbox.settle(claim.run_id)
+                        self._inbox.mark_cancels_recorded(claim.run_id)
                     is_over = True
                 except Exception as error:  # noqa: BLE001 - a defect of ours in one run must not take the others with it
                     is_over = await self._is_over(claim, error)
                 if not is_over:
-                    slot.give()
+                    slot.release()
                     # The next attempt gets the messages that this one could not record.
                     self._inbox.forget(claim.run_id)
                     with self._may_be_interrupted():
                         await asyncio.sleep(RUN_RETRY_SECONDS)
         finally:
-            slot.give()
+            slot.release()
             self._registry.remove(claim)
             self._inbox.forget(claim.run_id)
             self._registry.wake_up.set()
@@ -184,7 +183,7 @@ class Scheduler:
                 return True
             case LogBusy():
                 # Another process has the run; or it only looks whether one has, and then the run is still for this one.
-                return claim.queued is None and await self._ports.reader.is_written(claim.run_id)
+                return claim.queued is None and await self._ports.reader.has_writer(claim.run_id)
             case StorageError() | StoreError():
                 _log.warning("run %s waits for the storage: %s", claim.run_id, error.message)
                 return False
@@ -211,5 +210,5 @@ class Scheduler:
 
 def _failure_of(error: Exception) -> RunError:
     if isinstance(error, ShopfloorError):
-        return error_of(error)
+        return to_run_error(error)
     return RunError(code=UnexpectedError.code, message=f"a defect of Shopfloor: {type(error).__name__}: {error}")

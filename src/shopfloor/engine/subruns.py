@@ -10,15 +10,15 @@ from typing import Any
 
 import anyio
 
-from shopfloor.engine.attempt import Attempt, StepResult, Trying
-from shopfloor.engine.journal import outcome_of
+from shopfloor.engine.attempt import Attempt, StepResult, StepTry
+from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.engine.registry import RunRegistry
+from shopfloor.engine.replay_state import outcome_of
 from shopfloor.engine.run_service import RunService
-from shopfloor.engine.storage_ports import StoragePorts
 from shopfloor.engine.tree_limit import TreeLimiter
 from shopfloor.errors import StepFailed, StorageError, StoreError, TreeLimit
 from shopfloor.limits import (
-    STORAGE_PATIENCE_SECONDS,
+    STORAGE_FULL_TIMEOUT_SECONDS,
     STORAGE_RETRY_SECONDS,
     SUB_RUN_CHECK_SECONDS,
     SUB_RUN_DEPTH,
@@ -26,7 +26,7 @@ from shopfloor.limits import (
 )
 from shopfloor.log import RunCompleted, Usage, new_run_id
 from shopfloor.ports import RunOrigin, RunRequest
-from shopfloor.views import added, summed
+from shopfloor.views import add_costs, add_usage
 
 _log = logging.getLogger("shopfloor.engine")
 
@@ -36,12 +36,12 @@ class SubRuns:
         self._registry = registry
         self._reader = ports.reader
         self._service = service
-        self._limiter = TreeLimiter(ports.store.open_in_tree, limit=TREE_OPEN_RUNS)
+        self._limiter = TreeLimiter(ports.store.count_open_in_tree, limit=TREE_OPEN_RUNS)
 
-    async def call(self, attempt: Attempt, trying: Trying, worker: str, given: dict[str, Any]) -> StepResult:
-        first = attempt.journal.first
-        record = attempt.journal.steps.get(trying.place)
-        child = record.child_run_id if trying.resumed and record else None
+    async def call(self, attempt: Attempt, step_try: StepTry, worker: str, given: dict[str, Any]) -> StepResult:
+        first = attempt.replay_state.first
+        record = attempt.replay_state.steps.get(step_try.step_key)
+        child = record.child_run_id if step_try.resumed and record else None
         depth = int((first.parent or {}).get("depth", 0) if first else 0) + 1
         if depth > SUB_RUN_DEPTH:
             raise TreeLimit(
@@ -62,30 +62,30 @@ class SubRuns:
             run_id=child or new_run_id(),
             client_wait_seconds=first.client_wait_seconds if first else None,
         )
-        outcome = await self._await_child(attempt, trying, request, origin, known=child is not None)
-        usage = added(outcome.usage or Usage(), outcome.sub_usage)
-        cost = summed(outcome.cost, outcome.sub_cost)
+        outcome = await self._await_child(attempt, step_try, request, origin, known=child is not None)
+        usage = add_usage(outcome.usage or Usage(), outcome.sub_usage)
+        cost = add_costs(outcome.cost, outcome.sub_cost)
         result = StepResult(outcome.result, None if usage == Usage() else usage, cost)
         if outcome.status == "completed":
             return result
         why, hint = (outcome.error.message, outcome.error.hint or None) if outcome.error else (outcome.status, None)
-        trying.result = result
+        step_try.result = result
         raise StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}", hint=hint)
 
     async def _await_child(
-        self, attempt: Attempt, trying: Trying, request: RunRequest, origin: RunOrigin, *, known: bool
+        self, attempt: Attempt, step_try: StepTry, request: RunRequest, origin: RunOrigin, *, known: bool
     ) -> RunCompleted:
         child = origin.run_id or ""
         try:
             # Inside of the `try`: a step that is cancelled while the log is read cancels its sub-run, too.
             if known and (outcome := await outcome_of(self._reader, child)) is not None:
                 return outcome
-            with attempt.news(child) as ended:
+            with attempt.notification(child) as ended:
                 if not known or not await self._reader.page(child, limit=1):
-                    await self._order_child(attempt, trying, request, origin, known=known)
-                elif self._registry.is_own:
+                    await self._order_child(attempt, step_try, request, origin, known=known)
+                elif self._registry.is_caller_process:
                     self._registry.resume(child)
-                async with attempt.waiting():
+                async with attempt.yield_slot():
                     while (outcome := await outcome_of(self._reader, child)) is None:
                         if ended.is_set():
                             # The outcome is not readable yet.
@@ -95,8 +95,8 @@ class SubRuns:
                             await ended.wait()
             return outcome
         except anyio.get_cancelled_exc_class():
-            if attempt.leaving not in ("suspended", "stopped"):
-                stopped = attempt.stop_reason(trying.place) or "its parent stopped waiting for it"
+            if attempt.interruption not in ("suspended", "stopped"):
+                stopped = attempt.stop_reason(step_try.step_key) or "its parent stopped waiting for it"
                 try:
                     await _to_its_end(self._cancel(child, stopped))
                 except (StorageError, StoreError) as error:
@@ -104,21 +104,21 @@ class SubRuns:
             raise
 
     async def _order_child(
-        self, attempt: Attempt, trying: Trying, request: RunRequest, origin: RunOrigin, *, known: bool
+        self, attempt: Attempt, step_try: StepTry, request: RunRequest, origin: RunOrigin, *, known: bool
     ) -> None:
-        queued = self._service.order_of(request, origin)
+        queued = self._service.build_queued_run(request, origin)
         if known:
-            await self._service.enqueue_again(queued)
+            await self._service.enqueue_if_missing(queued)
             return
         async with self._limiter.admitted(queued.root_run_id):
-            await attempt.child_started(trying, queued.run_id, request.worker, request.input)
+            await attempt.append_call_started(step_try, queued.run_id, request.worker, request.input)
             # Intent before effect: after a power cut the parent must know the sub-run that it has dispatched.
             await attempt.make_durable()
             await self._service.enqueue(queued)
 
     async def _cancel(self, run_id: str, reason: str) -> None:
         """Have a run cancelled. Waits a while for a database that cannot be written."""
-        deadline = anyio.current_time() + STORAGE_PATIENCE_SECONDS
+        deadline = anyio.current_time() + STORAGE_FULL_TIMEOUT_SECONDS
         while True:
             try:
                 return await self._service.request_cancel(run_id, reason)
@@ -129,18 +129,18 @@ class SubRuns:
 
     async def cancel_open(self, attempt: Attempt) -> None:
         """Cancel the sub-runs that are still open when this run ends."""
-        open_steps = [(place, step.child_run_id) for place, step in attempt.journal.open_steps()]
-        called = [(place, child) for place, child in open_steps if child is not None]
+        open_steps = [(step_key, step.child_run_id) for step_key, step in attempt.replay_state.open_steps()]
+        called = [(step_key, child) for step_key, child in open_steps if child is not None]
         if not called:
             return
         # All at once, so that the database stores many of them together.
         async with anyio.create_task_group() as tasks:
-            for place, child in called:
-                tasks.start_soon(self._cancel, child, attempt.stop_reason(place) or "its parent has ended")
+            for step_key, child in called:
+                tasks.start_soon(self._cancel, child, attempt.stop_reason(step_key) or "its parent has ended")
 
     async def cancel_tree(self, attempt: Attempt, reason: str) -> None:
         """Order the root of the run's tree to be cancelled, which cancels everything below it."""
-        first = attempt.journal.first
+        first = attempt.replay_state.first
         await self._cancel((first.root_run_id if first else None) or attempt.run_id, reason)
 
 

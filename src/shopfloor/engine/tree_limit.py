@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from shopfloor.errors import TreeLimit
-from shopfloor.limits import TREE_CHECK_SECONDS, TREE_PATIENCE_SECONDS, TREES_COUNTED
+from shopfloor.limits import TREE_CHECK_SECONDS, TREE_COUNTS_CACHED, TREE_FULL_TIMEOUT_SECONDS
 
 
 class _Tree(msgspec.Struct):
@@ -48,7 +48,7 @@ class TreeLimiter:
         if root_run_id not in self._trees:
             counted = await self._count(root_run_id)
             self._trees.setdefault(root_run_id, _Tree(counted))
-            while len(self._trees) > TREES_COUNTED:
+            while len(self._trees) > TREE_COUNTS_CACHED:
                 self._trees.popitem(last=False)
         return self._trees.setdefault(root_run_id, _Tree(0))
 
@@ -63,7 +63,7 @@ class TreeLimiter:
                 return
             now = time.monotonic()
             tree.full_since = tree.full_since or now
-            if now - tree.full_since < TREE_PATIENCE_SECONDS:
+            if now - tree.full_since < TREE_FULL_TIMEOUT_SECONDS:
                 await anyio.sleep(TREE_CHECK_SECONDS)
                 return
         raise TreeLimit(

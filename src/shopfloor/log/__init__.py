@@ -1,13 +1,12 @@
 """The vocabulary: envelope, events, content blocks, and their bytes. Knows nothing of files."""
 
-from shopfloor.log.agents import Clock, EndedProcess, FileChange, Initialisation, Limit, Note, Process, Session, Usage
-from shopfloor.log.appending import check_next, event_time, log_busy, masked
+from shopfloor.log.agents import Clock, EndedProcess, FileChange, Initialization, Limit, Note, Process, Session, Usage
 from shopfloor.log.blocks import (
     BLOCK_TYPES,
     Block,
+    ChunkKind,
     CommandBlock,
     Fidelity,
-    PieceKind,
     StreamBlock,
     TextBlock,
     ThinkingBlock,
@@ -19,14 +18,17 @@ from shopfloor.log.codec import (
     CHECKS,
     ENCODE_ERRORS,
     Check,
+    apply_mask,
     check,
+    check_next,
     check_size,
     decode,
     encode,
     encode_into,
-    unknown_kind,
+    event_time,
+    log_busy,
+    unknown_payload_error,
 )
-from shopfloor.log.deltas import Delta
 from shopfloor.log.events import (
     FORMAT,
     TIMESTAMP,
@@ -35,14 +37,21 @@ from shopfloor.log.events import (
     Gap,
     Line,
     Reset,
-    checked_run_id,
+    format_timestamp,
     is_run_id,
     new_run_id,
     now,
-    timestamp_of,
+    validate_run_id,
 )
-from shopfloor.log.masking import MASK, Hook, Masking
-from shopfloor.log.partial import INTERRUPTED_STOP, PartialMessage, covers_pieces, is_piece, piece_blocks
+from shopfloor.log.masking import MASK, MaskHook, Masking
+from shopfloor.log.partial import (
+    INTERRUPTED_STOP,
+    Delta,
+    PartialMessage,
+    chunk_blocks,
+    is_message_chunk,
+    supersedes_chunks,
+)
 from shopfloor.log.payloads import (
     PAYLOAD_TYPES,
     AssistantMessage,
@@ -63,7 +72,7 @@ from shopfloor.log.payloads import (
     UnknownPayload,
     UserMessage,
 )
-from shopfloor.log.rules import RULES, Broken, Verifier
+from shopfloor.log.rules import RULES, RuleViolation, Verifier
 from shopfloor.log.schema import event_schema
 
 __all__ = [
@@ -79,10 +88,10 @@ __all__ = [
     "AssistantMessage",
     "Awaits",
     "Block",
-    "Broken",
     "CallCompleted",
     "CallStarted",
     "Check",
+    "ChunkKind",
     "Clock",
     "CommandBlock",
     "Cost",
@@ -94,17 +103,17 @@ __all__ = [
     "Fidelity",
     "FileChange",
     "Gap",
-    "Hook",
-    "Initialisation",
+    "Initialization",
     "Limit",
     "Line",
+    "MaskHook",
     "Masking",
     "Note",
     "PartialMessage",
     "Payload",
-    "PieceKind",
     "Process",
     "Reset",
+    "RuleViolation",
     "RunCompleted",
     "RunError",
     "RunStarted",
@@ -124,23 +133,23 @@ __all__ = [
     "Usage",
     "UserMessage",
     "Verifier",
+    "apply_mask",
     "check",
     "check_next",
     "check_size",
-    "checked_run_id",
-    "covers_pieces",
+    "chunk_blocks",
     "decode",
     "encode",
     "encode_into",
     "event_schema",
     "event_time",
-    "is_piece",
+    "format_timestamp",
+    "is_message_chunk",
     "is_run_id",
     "log_busy",
-    "masked",
     "new_run_id",
     "now",
-    "piece_blocks",
-    "timestamp_of",
-    "unknown_kind",
+    "supersedes_chunks",
+    "unknown_payload_error",
+    "validate_run_id",
 ]

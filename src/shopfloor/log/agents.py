@@ -85,7 +85,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The provider's own name for it, for example `five_hour`."""
 
 
-class Initialisation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Initialization(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an agent says of itself when it is ready."""
 
     session_id: str | None = None
@@ -124,7 +124,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds until the next."""
     limit: Limit | None = None
     """The limit that it is about."""
-    ready: Initialisation | None = None
+    ready: Initialization | None = None
     """What it begins with."""
 
 

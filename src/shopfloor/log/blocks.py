@@ -9,7 +9,7 @@ import msgspec
 Fidelity = Literal["router", "agent_emitted"]
 """Who vouches for a block: `router`, we did it or saw it done; `agent_emitted`, the agent says so."""
 
-PieceKind = Literal["text", "thinking", "tool_input"]
+ChunkKind = Literal["text", "thinking", "tool_input"]
 """What a message that is being made consists of."""
 
 FIDELITIES: frozenset[str] = frozenset({"router", "agent_emitted"})
@@ -82,7 +82,7 @@ class StreamBlock(_Block, frozen=True, kw_only=True, tag="stream"):
     """True where the piece was not understood and is kept so that nothing is lost."""
     raw: str | None = None
     """For a piece that was not UTF-8: its exact bytes in base64 (`chunk` has U+FFFD in their place)."""
-    kind: PieceKind | None = None
+    kind: ChunkKind | None = None
     """For a piece of a message: what the block holds. The input of a tool is a piece of JSON."""
     block: int | None = None
     """For a piece of a message: which of the message's blocks, from 0."""

@@ -7,12 +7,14 @@ from functools import cache
 from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from shopfloor.decoding import convert, json_decoder
-from shopfloor.errors import InvalidEvent
+from shopfloor.errors import InvalidEvent, LogBusy, RunEnded
 from shopfloor.limits import LOG_LINE_BYTES
 from shopfloor.log.blocks import BLOCK_TYPES, FIDELITIES, Block, UnknownBlock
-from shopfloor.log.events import Envelope, Event, Line, checked_run_id
+from shopfloor.log.events import Envelope, Event, Line, validate_run_id
+from shopfloor.log.masking import MaskHook
 from shopfloor.log.payloads import (
     PAYLOAD_TYPES,
     STATUSES,
@@ -126,11 +128,11 @@ def check(payload: Payload, path: str, iteration: int, child_run_id: str | None)
     """Holds an event against the closed vocabularies and the rules that a single event can break."""
     hold = CHECKS.get(type(payload))
     if hold is None:
-        raise unknown_kind(payload)
+        raise unknown_payload_error(payload)
     hold(payload, path, iteration, child_run_id)
 
 
-def unknown_kind(payload: object) -> InvalidEvent:
+def unknown_payload_error(payload: object) -> InvalidEvent:
     return InvalidEvent(f"{type(payload).__name__} is not one of the ten kinds of event")
 
 
@@ -163,7 +165,7 @@ def _check_call(payload: Any, path: str, iteration: int, child_run_id: str | Non
     _check_step(payload, path, iteration, None)
     if child_run_id is None:
         raise InvalidEvent(f"{payload.event_type} needs the child_run_id of its sub-run")
-    checked_run_id(child_run_id)
+    validate_run_id(child_run_id)
 
 
 def _check_message(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
@@ -285,3 +287,41 @@ def _decode_blocks(blocks: list[Any]) -> tuple[list[Block | UnknownBlock], tuple
             known.append(UnknownBlock(name, data))
             problems.append(f"block {number} ({name}): {error}")
     return known, tuple(problems)
+
+
+def check_next(run_id: str, seq: int, payload: Payload, *, has_ended: bool) -> None:
+    """Raise where this event cannot follow the event `seq`, the last of the log so far."""
+    if has_ended:
+        raise RunEnded(f"the run {run_id} has its outcome; nothing can follow it")
+    if not seq and not isinstance(payload, RunStarted):
+        raise InvalidEvent(f"a log begins with run.started, not with {payload.event_type}")
+
+
+def event_time(newest: str, now: str, at: str | None, payload: Payload) -> tuple[str, Payload]:
+    """The time of an event, and its payload. Times never run backwards in a log, also if our clock was set back.
+
+    `newest` is the time of the event before it. Where `at` is earlier than that, or later than `now`, our clock's time
+    is used, and the payload says so.
+    """
+    now = max(now, newest)
+    if at is None:
+        return now, payload
+    return (at, payload) if newest <= at <= now else (now, replace(payload, clock="reader"))
+
+
+def apply_mask(hook: MaskHook, payload: Payload) -> Payload:
+    """The payload as the hook wants it written. Raises `InvalidEvent` where the hook breaks it."""
+    data = cast("dict[str, Any]", msgspec.to_builtins(payload, str_keys=True))
+    changed = hook(data)
+    try:
+        return payload if changed == data else convert(changed, type(payload))
+    except msgspec.ValidationError as error:
+        raise InvalidEvent(f"masking broke a {payload.event_type} event: {error}") from error
+
+
+def log_busy(run_id: str) -> LogBusy:
+    """The error for a second writer."""
+    return LogBusy(
+        f"another process is writing the log of {run_id}",
+        hint="a log has one writer; read it with `shopfloor tail` or wait until the run ends",
+    )

@@ -89,14 +89,14 @@ def is_run_id(text: str) -> bool:
     return UUID4.fullmatch(text) is not None
 
 
-def checked_run_id(text: str) -> str:
+def validate_run_id(text: str) -> str:
     """`text`, if it is a run's id: ids become file names, so nothing else may pass."""
     if not is_run_id(text):
         raise InvalidRunId(f"{text!r} is not a run id", hint="a run id is a UUID v4 in lower case")
     return text
 
 
-def timestamp_of(ms: int) -> str:
+def format_timestamp(ms: int) -> str:
     """Milliseconds since 1970 as RFC 3339 in UTC."""
     seconds, rest = divmod(ms, 1000)
     return f"{_second(seconds)}.{rest:03d}Z"
@@ -110,4 +110,4 @@ def _second(seconds: int) -> str:
 
 
 def now() -> str:
-    return timestamp_of(time.time_ns() // 1_000_000)
+    return format_timestamp(time.time_ns() // 1_000_000)

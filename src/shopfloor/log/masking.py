@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from shopfloor.errors import InvalidSecret
-from shopfloor.limits import MASK_HOLD_BYTES, SECRET_MIN_CHARS
+from shopfloor.limits import MASK_LOOKBACK_BYTES, SECRET_MIN_CHARS
 
 MASK: Final = "[masked]"
 
-Hook = Callable[[dict[str, Any]], dict[str, Any]]
+MaskHook = Callable[[dict[str, Any]], dict[str, Any]]
 """Takes a payload as plain data, gives what is to be written instead."""
 
 _KEY_SHAPES: Final[dict[str, str]] = {
@@ -70,28 +70,30 @@ class Masking:
     def text(self, text: str) -> str:
         return self._replace(MASK, text)
 
-    def settled(self, text: str) -> str:
+    def mask_stable_prefix(self, text: str) -> str:
         """The masked beginning of a text that still grows: what no later text can turn out to be part of a secret."""
         return self.text(text[: self._settled_chars(text)])
 
     def cut_off(self, text: str) -> str:
         """The masked text of which no more will come. An end that may be the beginning of a secret is masked too."""
-        return self.settled(text) + (MASK if self._settled_chars(text) < len(text) else "")
+        return self.mask_stable_prefix(text) + (MASK if self._settled_chars(text) < len(text) else "")
 
     def _settled_chars(self, text: str) -> int:
         data = text.encode("utf-8", "surrogatepass")
         # Beginnings of secrets are whole characters, but a text can end with a part of the one after.
-        return len(data[: len(data) - self.held(data, len(data))].decode("utf-8", "ignore"))
+        return len(data[: len(data) - self.pending_secret_bytes(data, len(data))].decode("utf-8", "ignore"))
 
-    def held(self, data: bytes, most: int = MASK_HOLD_BYTES) -> int:
+    def pending_secret_bytes(self, data: bytes, most: int = MASK_LOOKBACK_BYTES) -> int:
         """How many bytes at the end of `data` may be the beginning of a secret whose rest is still to come."""
         data = data[-most:]
         begun = self._begun.search(data) if self._begun else None
-        held = len(data) - begun.start() if begun else 0
+        pending_secret_bytes = len(data) - begun.start() if begun else 0
         for secret in self._beginnings:
-            held = max(held, next((n for n in range(len(secret) - 1, 0, -1) if data.endswith(secret[:n])), 0))
+            pending_secret_bytes = max(
+                pending_secret_bytes, next((n for n in range(len(secret) - 1, 0, -1) if data.endswith(secret[:n])), 0)
+            )
         # What ends a secret can begin another: never cut one that is whole.
-        cut = len(data) - held
+        cut = len(data) - pending_secret_bytes
         return len(data) - min([cut, *(found.start() for found in self._found_in(data) if found.end() > cut)])
 
     def _masked(self, value: Any, *, free: bool) -> Any:

@@ -8,8 +8,33 @@ from typing import Final
 
 import msgspec
 
-from shopfloor.log.blocks import Block, PieceKind, StreamBlock, TextBlock, ThinkingBlock
+from shopfloor.log.blocks import Block, ChunkKind, StreamBlock, TextBlock, ThinkingBlock
 from shopfloor.log.payloads import AssistantMessage
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of a block of a message that is still being made."""
+
+    after: int
+    """The `seq` of the last event before it."""
+    path: str
+    """The step."""
+    iteration: int = 0
+    message_id: str
+    """The `message_id` that the whole message will have in the log."""
+    block: int
+    """Which of the message's blocks, from 0."""
+    kind: ChunkKind
+    """What it is a piece of."""
+    offset: int
+    """How many characters of that block came before."""
+    text: str
+    """The piece; for `tool_input` a piece of JSON."""
+    tool_name: str | None = None
+    """For `tool_input`: the tool."""
+    tool_id: str | None = None
+    """For `tool_input`: the call."""
+
 
 INTERRUPTED_STOP: Final = "interrupted"
 """The stop reason of a message that was cut off. It stands for its pieces, as the whole message would."""
@@ -20,32 +45,32 @@ _MISSING: Final = "…"
 _FIDELITY: Final = "agent_emitted"
 
 
-def piece_blocks(message: AssistantMessage) -> Iterator[tuple[StreamBlock, PieceKind, int, int]]:
+def chunk_blocks(message: AssistantMessage) -> Iterator[tuple[StreamBlock, ChunkKind, int, int]]:
     """The blocks that are pieces, each with its kind, the number of its block and its offset."""
     for block in message.blocks:
         if isinstance(block, StreamBlock) and block.kind and block.block is not None and block.offset is not None:
             yield block, block.kind, block.block, block.offset
 
 
-def is_piece(message: AssistantMessage) -> bool:
+def is_message_chunk(message: AssistantMessage) -> bool:
     """Whether an event holds nothing but pieces of a message."""
     # Asked of every message of every log: most end here.
     return (
         bool(message.blocks)
         and isinstance(message.blocks[0], StreamBlock)
-        and sum(1 for _ in piece_blocks(message)) == len(message.blocks)
+        and sum(1 for _ in chunk_blocks(message)) == len(message.blocks)
     )
 
 
-def covers_pieces(message: AssistantMessage) -> bool:
+def supersedes_chunks(message: AssistantMessage) -> bool:
     """Whether an event has the whole text of a message, or of some of its blocks, so that earlier pieces are void."""
-    return message.message_id is not None and bool(message.blocks) and not is_piece(message)
+    return message.message_id is not None and bool(message.blocks) and not is_message_chunk(message)
 
 
 class _Part(msgspec.Struct):
     """One block: its text since the last whole, and how much of that text is in pieces."""
 
-    kind: PieceKind
+    kind: ChunkKind
     tool_name: str | None = None
     tool_id: str | None = None
     base: int = 0
@@ -88,7 +113,7 @@ class PartialMessage:
         return any(part.length for part in self._parts.values())
 
     def grow(
-        self, block: int, kind: PieceKind, text: str, *, tool_name: str | None = None, tool_id: str | None = None
+        self, block: int, kind: ChunkKind, text: str, *, tool_name: str | None = None, tool_id: str | None = None
     ) -> int:
         """Add text to a block and return its offset: how many characters of the block come before it."""
         part = self._parts.get(block)
@@ -101,7 +126,7 @@ class PartialMessage:
 
     def join(self, piece: AssistantMessage) -> None:
         """Add what a piece of the log says. Text that is there already is not added twice."""
-        for block, kind, number, offset in piece_blocks(piece):
+        for block, kind, number, offset in chunk_blocks(piece):
             part = self._parts.get(number)
             if part is None:
                 part = self._parts[number] = _Part(kind=kind, base=offset, texts=[])
@@ -123,7 +148,7 @@ class PartialMessage:
     def piece(self, settle: Callable[[str], str] | None = None) -> AssistantMessage | None:
         """What no piece has yet; None where there is nothing. `settle` gives what of a text may be on record by now.
 
-        The piece counts as written; `unwrite` takes that back.
+        The piece counts as written; `unmark_written` takes that back.
         """
         blocks: list[Block] = []
         for number, part in self._parts.items():
@@ -145,9 +170,9 @@ class PartialMessage:
             part.written = settled
         return AssistantMessage(message_id=self.message_id, blocks=blocks) if blocks else None
 
-    def unwrite(self, piece: AssistantMessage) -> None:
+    def unmark_written(self, piece: AssistantMessage) -> None:
         """The piece could not be written: the next one has its text again."""
-        for block, _, number, _ in piece_blocks(piece):
+        for block, _, number, _ in chunk_blocks(piece):
             part = self._parts[number]
             part.written = part.written[: -len(block.chunk)]
 

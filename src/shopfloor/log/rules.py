@@ -13,7 +13,7 @@ from shopfloor.errors import InvalidEvent
 from shopfloor.limits import LOG_LINE_BYTES
 from shopfloor.log.codec import decode_payload
 from shopfloor.log.events import TIMESTAMP, is_run_id
-from shopfloor.log.partial import covers_pieces, is_piece, piece_blocks
+from shopfloor.log.partial import chunk_blocks, is_message_chunk, supersedes_chunks
 from shopfloor.log.payloads import PAYLOAD_TYPES, AssistantMessage
 
 RULES: Final[dict[str, str]] = {
@@ -46,7 +46,7 @@ RULES: Final[dict[str, str]] = {
 }
 
 
-class Broken(msgspec.Struct, frozen=True):
+class RuleViolation(msgspec.Struct, frozen=True):
     """A rule that a line breaks. `line` counts from 1; 0 is the file as a whole."""
 
     line: int
@@ -84,14 +84,14 @@ class Verifier:
         self._calls: set[str] = set()
         self._timestamp = ""
 
-    def end(self) -> list[Broken]:
+    def end(self) -> list[RuleViolation]:
         """What the file as a whole breaks, after its last line."""
-        return [] if self.lines else [Broken(0, "empty", "the file has no event")]
+        return [] if self.lines else [RuleViolation(0, "empty", "the file has no event")]
 
-    def line(self, raw: bytes) -> list[Broken]:
+    def line(self, raw: bytes) -> list[RuleViolation]:
         """What the next line breaks; `raw` is with its line end, if it has one."""
         self.lines += 1
-        return [Broken(self.lines, rule, message) for rule, message in self._problems(raw)]
+        return [RuleViolation(self.lines, rule, message) for rule, message in self._problems(raw)]
 
     def _problems(self, raw: bytes) -> Iterator[tuple[str, str]]:
         if len(raw) > LOG_LINE_BYTES:
@@ -144,13 +144,13 @@ class Verifier:
             yield from (("piece", problem) for problem in self._piece_problems(payload))
 
     def _piece_problems(self, message: AssistantMessage) -> Iterator[str]:
-        if message.message_id is not None and is_piece(message):
+        if message.message_id is not None and is_message_chunk(message):
             ends = self._pieces.setdefault(message.message_id, {})
-            for block, _, number, offset in piece_blocks(message):
+            for block, _, number, offset in chunk_blocks(message):
                 if ends.get(number, offset) != offset:
                     yield f"a piece of block {number} begins at {offset}, and the one before it ends at {ends[number]}"
                 ends[number] = offset + len(block.chunk)
-        elif covers_pieces(message):
+        elif supersedes_chunks(message):
             self._pieces.pop(message.message_id or "", None)
 
     def _identity_problems(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -13,14 +13,14 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from shopfloor.limits import PROVIDER_WORDS_CHARS
+from shopfloor.limits import PROVIDER_MESSAGE_CHARS
 from shopfloor.log import AssistantMessage, Limit, RunError, Status, ToolCall, ToolResult, Usage, UserMessage
 
 AccessMode = Literal["subscription", "api", "local"]
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
-SELF = ""
+MAIN_AGENT = ""
 """The session itself, where a report says whose it is; anything else is the key of a sub-agent."""
 
 
@@ -54,7 +54,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Its commands run in a sandbox of the provider's; where that cannot start, nothing runs."""
     resume: str | None = None
     """The provider's session to go on in."""
-    spent_before: Usage | None = None
+    prior_usage: Usage | None = None
     """What that session had spent before, where we know; else the launcher looks, where it has to know."""
     session_id: str
     """A fresh UUID, for a session whose id may be chosen."""
@@ -69,7 +69,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     """The provider's session, where it is known before anything happens."""
     access_mode: AccessMode = "api"
-    spent_before: Usage | None = None
+    prior_usage: Usage | None = None
     """What a session that is gone on in has spent before, where its totals are told with that."""
 
 
@@ -129,32 +129,32 @@ class AgentExit(msgspec.Struct, frozen=True, kw_only=True):
     """We told it to stop."""
 
     @property
-    def is_good(self) -> bool:
+    def is_success(self) -> bool:
         """Whether no signal and no exit code speaks against success. Nothing does where neither is known."""
         return self.signal is None and not self.code
 
-    def description(self, *, noise: tuple[str, ...] = ()) -> str:
-        """`exit code 1: Error: …`, with the last error line of stderr, or its last line that is not `noise`."""
+    def description(self, *, ignored_prefixes: tuple[str, ...] = ()) -> str:
+        """`exit code 1: Error: …`, with the last error line of stderr, or its last line without an ignored prefix."""
         how = f"killed by {self.signal}" if self.signal is not None else f"exit code {self.code}"
         lines = [_ESCAPE.sub("", line).strip() for line in self.stderr.splitlines()]
-        lines = [line for line in lines if line and not line.startswith(noise)]
+        lines = [line for line in lines if line and not line.startswith(ignored_prefixes)]
         errors = [line for line in lines if line.lower().startswith("error")]
-        last = (errors or lines or [""])[-1][:PROVIDER_WORDS_CHARS]
+        last = (errors or lines or [""])[-1][:PROVIDER_MESSAGE_CHARS]
         return f"{how}: {last}" if last else how
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class TranscriptItem(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was said or done: it belongs into a log as it is."""
 
     payload: UserMessage | AssistantMessage | ToolCall | ToolResult
-    agent: str = SELF
+    agent: str = MAIN_AGENT
     at: str | None = None
     """The agent's own time, RFC 3339 in UTC with milliseconds; None where it gave none."""
     is_prompt: bool = False
     """The prompt of the session, repeated by the agent: on record already where we gave it."""
 
 
-class Typed(msgspec.Struct, frozen=True, kw_only=True):
+class MessageDelta(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of a message as it is being made. Its whole is told later, under the same message id."""
 
     message_id: str
@@ -163,7 +163,7 @@ class Typed(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     tool_name: str | None = None
     tool_id: str | None = None
-    agent: str = SELF
+    agent: str = MAIN_AGENT
 
 
 class SubAgentStarted(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +171,7 @@ class SubAgentStarted(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: str
     """Its key, the same in every report of it."""
-    parent: str = SELF
+    parent: str = MAIN_AGENT
     name: str
     """What kind of agent it is, in the provider's word."""
     task: str | None = None
@@ -192,7 +192,7 @@ class SubAgentEnded(msgspec.Struct, frozen=True, kw_only=True):
     at: str | None = None
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
+class UsageDelta(msgspec.Struct, frozen=True, kw_only=True):
     """What has been spent since the last such report, with what sub-agents spent: budgets are held against the sum."""
 
     usage: Usage
@@ -201,10 +201,10 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """By the agent's own prices, where it tells them."""
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
     """The last report, and there is always exactly one: how it went, by the agent's own words.
 
-    The engine has the last word: see `judge` in `engine/agents/outcome.py`.
+    The engine has the last word: see `resolve_outcome` in `engine/agents/transcriber.py`.
     """
 
     status: Status
@@ -233,23 +233,23 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     at: str | None = None
 
 
-Report = Told | Typed | SubAgentStarted | SubAgentEnded | Spent | Ended
+AgentReport = TranscriptItem | MessageDelta | SubAgentStarted | SubAgentEnded | UsageDelta | SessionEnded
 
 
-class Normaliser(Protocol):
+class Normalizer(Protocol):
     """Makes reports of what a program prints. It never raises, whatever it is fed."""
 
     @property
-    def tells_time(self) -> bool:
+    def has_timestamps(self) -> bool:
         """Whether its reports can have times."""
         ...
 
-    def feed(self, data: bytes) -> list[Report]:
+    def feed(self, data: bytes) -> list[AgentReport]:
         """What the next bytes of stdout tell, however they are cut."""
         ...
 
-    def finish(self, ended: AgentExit | None) -> list[Report]:
-        """What is left to tell when there is no more: `Ended` is the last. None: only the stream is known."""
+    def finish(self, ended: AgentExit | None) -> list[AgentReport]:
+        """What is left to tell when there is no more: `SessionEnded` is the last. None: only the stream is known."""
         ...
 
 
@@ -280,8 +280,8 @@ class Provider(Protocol):
         """Raises `UnsupportedOption` where it cannot be asked so."""
         ...
 
-    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> Normaliser:
-        """`resumed` is None where that is not known; `spent_before` is what the launcher said of a resumed session."""
+    def normalizer(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> Normalizer:
+        """`resumed` is None where that is not known; `prior_usage` is what the launcher said of a resumed session."""
         ...
 
     def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:

@@ -90,11 +90,11 @@ class LogReader(Protocol):
 
     async def has_log(self, run_id: str) -> bool: ...
 
-    async def is_written(self, run_id: str) -> bool:
+    async def has_writer(self, run_id: str) -> bool:
         """Whether a process has the log open for writing."""
         ...
 
-    async def is_attended(self, run_id: str, host: str | None) -> bool:
+    async def has_active_host(self, run_id: str, host: str | None) -> bool:
         """Whether a process works on the run: one writes its log, or `host`, of its newest attempt, is alive."""
         ...
 
@@ -107,7 +107,7 @@ class LogReader(Protocol):
         ...
 
     def follow(
-        self, run_id: str, *, after: int = 0, deltas: bool = False, patient: bool = False
+        self, run_id: str, *, after: int = 0, deltas: bool = False, wait_for_writer: bool = False
     ) -> AsyncIterator[list[Entry | Reset | Delta]]:
         """What the log holds after `after` and then what comes, in order, none twice, in batches as they are there.
 
@@ -121,7 +121,7 @@ class LogReader(Protocol):
         ...
 
 
-class LogNews(msgspec.Struct, frozen=True, kw_only=True):
+class LogUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """What a log has that its views do not have yet."""
 
     entries: list[Entry] = []
@@ -131,7 +131,7 @@ class LogNews(msgspec.Struct, frozen=True, kw_only=True):
     and has grown past that place again is not noticed."""
     is_missing: bool = False
     """Whether there is no such log."""
-    is_written: bool = False
+    has_writer: bool = False
     """Whether a process had the log open for writing before it was read."""
 
 
@@ -142,7 +142,7 @@ class LogFeed(Protocol):
         """Every run that has a log with an event in it, except those that are known, by when they began."""
         ...
 
-    async def news(self, places: Mapping[str, int], *, limit: int) -> dict[str, LogNews]:
+    async def updates(self, places: Mapping[str, int], *, limit: int) -> dict[str, LogUpdate]:
         """What the logs of these runs have after the `seq` of each, about `limit` events altogether.
 
         A run that was not looked at, since there were enough events before it, is left out. So is a log that cannot be
@@ -150,7 +150,7 @@ class LogFeed(Protocol):
         """
         ...
 
-    async def opened(self, after: int) -> tuple[list[str], int]:
+    async def opened_logs(self, after: int) -> tuple[list[str], int]:
         """The runs whose logs were opened or deleted after the mark `after`, and the mark of now.
 
         The mark 0 is before everything, and so is a mark that this storage never gave. Runs may be named that were
@@ -158,25 +158,25 @@ class LogFeed(Protocol):
         """
         ...
 
-    async def forget_opened(self, mark: int) -> int:
-        """Forget what `opened` tells up to `mark`, where nothing came after it; give the mark to go on from."""
+    async def forget_opened_logs(self, mark: int) -> int:
+        """Forget what `opened_logs` tells up to `mark`, where nothing came after it; give the mark to go on from."""
         ...
 
 
-class Gone(msgspec.Struct, frozen=True):
+class RunDeleted(msgspec.Struct, frozen=True):
     """A run that was deleted."""
 
     run_id: str
 
 
-class Changes(Protocol):
+class RowChanges(Protocol):
     """Live changes of rows, for whoever shows lists."""
 
-    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[list[RunItem | Gone]]]:
+    def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[list[RunItem | RunDeleted]]]:
         """The rows that changed, newest state, as they change; for a slow reader changes of one run are joined."""
         ...
 
-    async def tell(self, *run_ids: str) -> None:
+    async def publish_rows(self, *run_ids: str) -> None:
         """Passes on rows that have changed in what their logs do not say, as a pin."""
         ...
 
@@ -199,10 +199,10 @@ class Logs(Protocol):
         ...
 
     async def announce_deletion(self, run_id: str) -> None:
-        """Have `LogFeed.opened` name a run whose log and row are gone. Nothing where there is no room to note it."""
+        """Have `LogFeed.opened_logs` name a run whose log and row are gone. Does nothing on a full disk."""
         ...
 
-    def room(self) -> int:
+    def headroom_bytes(self) -> int:
         """Bytes that can still be written before runs have to end; less than 0 where they have to now."""
         ...
 
@@ -213,7 +213,7 @@ async def parent_of(logs: LogReader, run_id: str) -> str | None:
     return decode(entries[0].raw).parent_run_id if entries else None
 
 
-async def child_towards(logs: LogReader, run_id: str, below: str) -> str | None:
+async def child_on_path_to(logs: LogReader, run_id: str, below: str) -> str | None:
     """The run that `run_id` called and that leads to the run `below`; None where `below` is not in its tree."""
     child = below
     for _ in range(SUB_RUN_DEPTH):

@@ -37,7 +37,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """It reads our own standard input, itself: nothing is copied. Then `stdin` is empty."""
 
 
-class Piece(NamedTuple):
+class OutputChunk(NamedTuple):
     """Some output, as it came."""
 
     stream: StreamName
@@ -70,7 +70,7 @@ class Child(Protocol):
         """Lets the program begin: whatever has to be on record before that, is."""
         ...
 
-    async def read(self) -> Piece | None:
+    async def read(self) -> OutputChunk | None:
         """The next output; None when there will be no more. Being cancelled loses nothing."""
         ...
 

@@ -26,11 +26,11 @@ class QueuedRun(msgspec.Struct, frozen=True, kw_only=True):
         return self.started.root_run_id or self.run_id
 
 
-ANSWER = "answer:"
+ANSWER_ID_PREFIX = "answer:"
 """What the id of an answer begins with; the call follows."""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class ControlMessage(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody asks of a run that there is already."""
 
     id: str
@@ -55,8 +55,8 @@ class Queue(Protocol):
         """The oldest that nobody has, at most `limit`; from now on they are `host`'s."""
         ...
 
-    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> QueuedRun | None:
-        """That one, if it is queued and nobody has it; with `instead_of`, if that host has it."""
+    async def claim_one(self, run_id: str, host: str, *, previous_host: str | None = None) -> QueuedRun | None:
+        """That one, if it is queued and nobody has it; with `previous_host`, if that host has it."""
         ...
 
     async def find(self, run_id: str) -> QueuedRun | None:
@@ -78,11 +78,11 @@ class Queue(Protocol):
         """
         ...
 
-    async def put(self, order: Order) -> bool:
+    async def put(self, order: ControlMessage) -> bool:
         """Keeps an order; False where the same one is there already."""
         ...
 
-    async def orders(self, *, after: int = 0) -> list[tuple[int, Order]]:
+    async def orders(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
         """What no log has taken up yet, oldest first, each with its number; those over `after`."""
         ...
 
@@ -90,7 +90,7 @@ class Queue(Protocol):
         """A log has taken them up, or they mean nothing any more."""
         ...
 
-    async def show_queued(self) -> None:
+    async def restore_queued_rows(self) -> None:
         """Lists as queued what is queued and has no row: for a rebuild, once the logs have theirs."""
         ...
 

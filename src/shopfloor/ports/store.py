@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from shopfloor.errors import ShopfloorError
-from shopfloor.views import RunRow, SearchPiece, TimelineRow
+from shopfloor.views import RunRow, SearchChunk, TimelineRow
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None
 
 
-class Folded(msgspec.Struct, frozen=True, kw_only=True):
+class ViewState(msgspec.Struct, frozen=True, kw_only=True):
     """How far a run's views are: the row, and the state of its timeline's fold."""
 
     row: RunRow
@@ -89,7 +89,7 @@ class OpenRun(msgspec.Struct, frozen=True):
     host: str | None
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class ViewUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """What the next events of a run do to its views. Applied once: what the row is past already changes nothing."""
 
     row: RunRow
@@ -97,7 +97,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     timeline: list[TimelineRow]
     archive: bytes | None = None
     """Gzipped JSON, at the outcome, where the log has messages."""
-    search: list[SearchPiece] = []
+    search: list[SearchChunk] = []
     """The pieces of the run's text that are new or have changed."""
     search_stopped_at: int | None = None
     """The event at which the text became too long to be indexed."""
@@ -133,7 +133,7 @@ class Store(Protocol):
 
     # What keeps the views.
 
-    async def folded(self, run_ids: Sequence[str]) -> dict[str, Folded]:
+    async def folded(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
         """How far the views of runs are; those that have no event yet are left out."""
         ...
 
@@ -141,19 +141,19 @@ class Store(Protocol):
         """The runs whose rows say that they have not ended."""
         ...
 
-    async def open_in_tree(self, root_run_id: str) -> int:
+    async def count_open_in_tree(self, root_run_id: str) -> int:
         """Count the runs of a tree whose rows say that they have not ended, with the root."""
         ...
 
-    async def unattended(self) -> list[OpenRun]:
+    async def runs_needing_host(self) -> list[OpenRun]:
         """Those of them that need a host: begun, and not waiting for somebody outside."""
         ...
 
-    async def due(self, now: str) -> list[str]:
+    async def due_runs(self, now: str) -> list[str]:
         """The runs of which a wait has ended by that time."""
         ...
 
-    async def apply(self, changes: Sequence[Change], *, mark: int | None = None) -> None:
+    async def apply(self, changes: Sequence[ViewUpdate], *, mark: int | None = None) -> None:
         """Apply them in one transaction, and calls in their order.
 
         `mark` is stored with them: the one up to which the feed of logs is taken up.
@@ -164,15 +164,15 @@ class Store(Protocol):
         """Every run that has a row."""
         ...
 
-    async def buried(self) -> set[str]:
+    async def deleted_run_ids(self) -> set[str]:
         """The runs that were deleted: a rebuild leaves them out."""
         ...
 
-    async def bury(self, run_id: str) -> None:
+    async def add_tombstone(self, run_id: str) -> None:
         """Writes the tombstone, and nothing else."""
         ...
 
-    async def half_deleted(self) -> list[str]:
+    async def partially_deleted_runs(self) -> list[str]:
         """The runs that have a tombstone and still a row or an idempotency key: a crash cut their deletion off."""
         ...
 
@@ -186,7 +186,7 @@ class Store(Protocol):
         """Runs that ended before that time, at `since` or later, and are not pinned: id and end, oldest first."""
         ...
 
-    async def take_back(self, run_id: str, last_seq: int) -> None:
+    async def truncate_views(self, run_id: str, last_seq: int) -> None:
         """The log has lost its end, and `last_seq` is its last event: views that are past it go; a pin stays."""
         ...
 

@@ -23,6 +23,6 @@ class Watchers(Protocol):
         """Unbind a run that has ended, or that waits for somebody."""
         ...
 
-    async def is_abandoned(self, run_id: str, hang_up: str) -> bool:
+    async def is_abandoned(self, run_id: str, disconnect_id: str) -> bool:
         """Whether no client has returned since that hang-up; if so, the run is unbound. True once for each."""
         ...

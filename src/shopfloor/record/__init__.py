@@ -1,53 +1,52 @@
 """Files: the one writer of a log, its readers, its repair, and the live events."""
 
-from shopfloor.record.attendance import host_file, is_attended, is_host_alive
 from shopfloor.record.durability import Durability
-from shopfloor.record.fanout import UNKNOWN, FanOut, Sleeper, SubscriberStats, Subscription, wake
-from shopfloor.record.files import (
+from shopfloor.record.fanout import UNKNOWN_SEQ, FanOut, SubscriberStats, Subscription, Waiter, wake_all
+from shopfloor.record.fs import (
     force_to_disk,
     is_locked,
-    lock,
     lock_file,
     make_folder,
     open_for_append,
+    try_lock,
     write_private,
 )
-from shopfloor.record.ownership import refuse_shared
-from shopfloor.record.reader import Cursor, Problem, Report, SharedReads, follow, last_entry, read, whole_bytes
+from shopfloor.record.ownership import has_active_host, host_lock_path, is_host_alive, require_private_folder
+from shopfloor.record.reader import Cursor, Problem, ProblemHandler, ReadCache, complete_bytes, follow, last_entry, read
 from shopfloor.record.recorder import Recorder, RecorderStats
 from shopfloor.record.repair import Repair, torn_files
 from shopfloor.record.storage import Storage
 
 __all__ = [
-    "UNKNOWN",
+    "UNKNOWN_SEQ",
     "Cursor",
     "Durability",
     "FanOut",
     "Problem",
+    "ProblemHandler",
+    "ReadCache",
     "Recorder",
     "RecorderStats",
     "Repair",
-    "Report",
-    "SharedReads",
-    "Sleeper",
     "Storage",
     "SubscriberStats",
     "Subscription",
+    "Waiter",
+    "complete_bytes",
     "follow",
     "force_to_disk",
-    "host_file",
-    "is_attended",
+    "has_active_host",
+    "host_lock_path",
     "is_host_alive",
     "is_locked",
     "last_entry",
-    "lock",
     "lock_file",
     "make_folder",
     "open_for_append",
     "read",
-    "refuse_shared",
+    "require_private_folder",
     "torn_files",
-    "wake",
-    "whole_bytes",
+    "try_lock",
+    "wake_all",
     "write_private",
 ]

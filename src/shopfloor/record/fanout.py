@@ -23,7 +23,7 @@ from shopfloor.log import Delta, Entry, Gap
 
 _log = logging.getLogger("shopfloor.record")
 
-UNKNOWN = -1
+UNKNOWN_SEQ = -1
 """The `last` of a fan-out that nobody has told how long the log is."""
 
 
@@ -39,30 +39,30 @@ if TYPE_CHECKING:
     import asyncio
 
 
-class Sleeper:
+class Waiter:
     """A task that waits for news, and can be woken from any thread. Not for two tasks at once."""
 
     def __init__(self) -> None:
-        self.is_listed = False
+        self.is_queued = False
         """Whether it is in the list of whoever will wake it."""
-        self.place: tuple[asyncio.AbstractEventLoop, int] | None = None
+        self.loop_and_thread: tuple[asyncio.AbstractEventLoop, int] | None = None
         self.future: asyncio.Future[None] | None = None
         self._until = 0.0
         self._timer: tuple[asyncio.AbstractEventLoop, float] | None = None
         """Where a timer runs, and until when. It is left running, since most waits end long before it."""
 
-    async def sleep(self, seconds: float | None, sleepers: deque[Sleeper], has_news: Callable[[], bool]) -> None:
-        """Return at the next `wake` of these sleepers, or after that many seconds."""
+    async def wait(self, seconds: float | None, waiters: deque[Waiter], is_ready: Callable[[], bool]) -> None:
+        """Return at the next `wake_all` of these sleepers, or after that many seconds."""
         import asyncio  # a subscriber that waits has loaded it; a process that only reads files need not
 
         loop = asyncio.get_running_loop()
-        self.future, self.place = future, _ = loop.create_future(), (loop, threading.get_ident())
+        self.future, self.loop_and_thread = future, _ = loop.create_future(), (loop, threading.get_ident())
         # Listed once, however often it gives up waiting and starts again.
-        if not self.is_listed:
-            self.is_listed = True
-            sleepers.append(self)
+        if not self.is_queued:
+            self.is_queued = True
+            waiters.append(self)
         # Listed before this check, so that news that comes in between is not slept through.
-        if has_news():
+        if is_ready():
             return
         if seconds is not None:
             self._until = loop.time() + seconds
@@ -86,16 +86,16 @@ class Sleeper:
             self.future.set_result(None)
 
 
-def wake(sleepers: deque[Sleeper]) -> None:
+def wake_all(waiters: deque[Waiter]) -> None:
     """Wake them all, from any thread."""
     # One call per loop, however many sleep in it: that call costs more than all else here.
     futures: dict[tuple[asyncio.AbstractEventLoop, int], list[asyncio.Future[None]]] = {}
     with contextlib.suppress(IndexError):
         while True:
-            sleeper = sleepers.popleft()
-            sleeper.is_listed = False
-            if sleeper.place is not None and sleeper.future is not None:
-                futures.setdefault(sleeper.place, []).append(sleeper.future)
+            sleeper = waiters.popleft()
+            sleeper.is_queued = False
+            if sleeper.loop_and_thread is not None and sleeper.future is not None:
+                futures.setdefault(sleeper.loop_and_thread, []).append(sleeper.future)
     here = threading.get_ident()
     for (loop, thread), sleeping in futures.items():
         # A loop that is closed has no subscribers left to wake.
@@ -114,7 +114,7 @@ class FanOut:
     def __init__(self, last: int = 0) -> None:
         self.last = last
         """The newest event that every subscriber has been offered."""
-        self.sleepers: deque[Sleeper] = deque()
+        self.waiters: deque[Waiter] = deque()
         self._subscriptions: tuple[Subscription, ...] = ()
         self._lock = threading.Lock()
         self._closed = False
@@ -129,8 +129,8 @@ class FanOut:
         """Events from the next one on. The caller keeps the publisher out meanwhile."""
         with self._lock:
             self._made += 1
-            most_deltas = FOLLOWER_DELTAS if deltas else 0
-            subscription = Subscription(self, name or f"subscriber-{self._made}", capacity, most_deltas)
+            max_deltas = FOLLOWER_DELTAS if deltas else 0
+            subscription = Subscription(self, name or f"subscriber-{self._made}", capacity, max_deltas)
             subscription.ended = self._closed
             self._subscriptions = (*self._subscriptions, subscription)
             self._pushes = (*self._pushes, subscription.push)
@@ -148,8 +148,8 @@ class FanOut:
         else:
             self._offer(entry)
         self.last = seq
-        if self.sleepers:
-            wake(self.sleepers)
+        if self.waiters:
+            wake_all(self.waiters)
 
     def _offer(self, entry: Entry) -> None:
         """Looks at each buffer, and finds for how many events nobody needs to look again: readers only make room."""
@@ -165,21 +165,21 @@ class FanOut:
 
     def publish_delta(self, delta: Delta) -> None:
         for subscription in self._subscriptions:
-            if len(subscription.deltas) < subscription.most_deltas:
+            if len(subscription.deltas) < subscription.max_deltas:
                 subscription.deltas.append(delta)
-        if self.sleepers:
-            wake(self.sleepers)
+        if self.waiters:
+            wake_all(self.waiters)
 
     def notify(self) -> None:
         """Have every subscriber look at the log."""
         for subscription in self._subscriptions:
             subscription.notified = True
-        if self.sleepers:
-            wake(self.sleepers)
+        if self.waiters:
+            wake_all(self.waiters)
 
     def restart(self, last: int) -> None:
         """Continue after the event `last`. What was published does not lead there, so subscribers look at the log."""
-        is_known, self.last, self._room_until = self.last != UNKNOWN, last, last
+        is_known, self.last, self._room_until = self.last != UNKNOWN_SEQ, last, last
         for subscription in self._subscriptions:
             subscription.restart(last)
             subscription.notified = subscription.notified or is_known
@@ -193,7 +193,7 @@ class FanOut:
             subscription.closed_at = self.last
             self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
             self._pushes = tuple(one.push for one in self._subscriptions)
-        wake(self.sleepers)
+        wake_all(self.waiters)
 
     def close(self) -> None:
         """Ends every subscription, once it has been drained. Twice is fine."""
@@ -201,18 +201,18 @@ class FanOut:
             self._closed = True
             for subscription in self._subscriptions:
                 subscription.ended = True
-        wake(self.sleepers)
+        wake_all(self.waiters)
 
 
 class Subscription:
     """One subscriber's buffer, for one reader. `async for` gives entries and gaps; `drain()` what is pending."""
 
-    def __init__(self, fanout: FanOut, name: str, capacity: int, most_deltas: int = 0) -> None:
+    def __init__(self, fanout: FanOut, name: str, capacity: int, max_deltas: int = 0) -> None:
         self.name = name
         self.capacity = capacity
         self.pending: list[Entry] = []
         self.push = self.pending.append
-        self.most_deltas = most_deltas
+        self.max_deltas = max_deltas
         self.deltas: list[Delta] = []
         self.notified = False
         self.ended = False
@@ -222,7 +222,7 @@ class Subscription:
         self._delivered = 0
         self._dropped = 0
         self._warned_at = -DROP_WARNING_SECONDS
-        self._sleeper = Sleeper()
+        self._sleeper = Waiter()
 
     def drop(self) -> None:
         """Counts an event that there is no room for."""
@@ -249,7 +249,7 @@ class Subscription:
         entries = self.pending[:]
         del self.pending[: len(entries)]
         self._delivered += len(entries)
-        seen, self._seen = self._seen, max(offered, entries[-1].seq if entries else UNKNOWN)
+        seen, self._seen = self._seen, max(offered, entries[-1].seq if entries else UNKNOWN_SEQ)
         whole = self._seen - seen == len(entries)
         items = cast("list[Entry | Gap]", entries) if whole else list(_with_gaps(entries, seen, self._seen))
         if not self.deltas:
@@ -265,7 +265,7 @@ class Subscription:
     async def wait(self, seconds: float | None = None) -> None:
         """Return when something was published or notified since the last `drain`, or after that many seconds."""
         if not self._has_news():
-            await self._sleeper.sleep(seconds, self._fanout.sleepers, self._has_news)
+            await self._sleeper.wait(seconds, self._fanout.waiters, self._has_news)
 
     async def batch(self) -> list[Entry | Gap | Delta]:
         """Waits until something is pending and gives all of it; an empty list is the end."""

@@ -5,13 +5,36 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import re
 import stat
 from pathlib import Path
 
 from shopfloor.errors import StorageUnsafe, storage_error
+from shopfloor.record.fs import is_locked
+
+_HOST_NAME = re.compile(r"[a-z0-9-]{1,64}")
 
 
-def refuse_shared(folder: Path) -> None:
+def host_lock_path(hosts: Path, host: str) -> Path | None:
+    """The file that a host locks in the folder `hosts`; None for what is no host's name: a log may hold anything."""
+    return hosts / f"{host}.lock" if _HOST_NAME.fullmatch(host) else None
+
+
+def is_host_alive(hosts: Path, host: str) -> bool:
+    """Whether the host of that name holds its lock in the folder `hosts`."""
+    file = host_lock_path(hosts, host)
+    return file is not None and is_locked(file)
+
+
+def has_active_host(log: Path, host: str | None) -> bool:
+    """Whether a process works on the run with this log: it writes the log, or is the host of the newest attempt.
+
+    The hosts are those of the storage that the log is in. A log elsewhere has none.
+    """
+    return is_locked(log) or (host is not None and is_host_alive(log.parent.parent / "hosts", host))
+
+
+def require_private_folder(folder: Path) -> None:
     """Raise `StorageUnsafe` where users other than us and root can write the folder. A missing folder is fine.
 
     A group that has no other member, as Linux distributions make one for each user, may write it.

@@ -19,8 +19,8 @@ import msgspec
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import FileMissing, storage_error
 from shopfloor.limits import (
-    FOLLOW_FASTEST_SECONDS,
-    FOLLOW_SLOWEST_SECONDS,
+    FOLLOW_POLL_MAX_SECONDS,
+    FOLLOW_POLL_MIN_SECONDS,
     LOG_LINE_BYTES,
     PROBE_CHUNK_BYTES,
     READ_CHUNK_BYTES,
@@ -40,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True):
     reason: str
 
 
-Report = Callable[[Problem], None]
+ProblemHandler = Callable[[Problem], None]
 
 
 _LAST_SEQ = 2**53
@@ -78,14 +78,14 @@ class _Chunk(msgspec.Struct, frozen=True):
     mark: _Mark
 
 
-class SharedReads:
+class ReadCache:
     """What cursors have read, for others that come the same way: a hundred watchers of a run parse it once.
 
     The newest chunks, and whole ones only: what is being written is read by each for itself.
     """
 
-    def __init__(self, most: int = SHARED_CHUNKS) -> None:
-        self._most = most
+    def __init__(self, max_chunks: int = SHARED_CHUNKS) -> None:
+        self._most = max_chunks
         self._chunks: OrderedDict[tuple[int, ...], _Chunk] = OrderedDict()
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class SharedReads:
     def find(self, place: tuple[int, ...]) -> _Chunk | None:
         return self._chunks.get(place)
 
-    def keep(self, place: tuple[int, ...], chunk: _Chunk) -> None:
+    def put(self, place: tuple[int, ...], chunk: _Chunk) -> None:
         self._chunks[place] = chunk
         if len(self._chunks) > self._most:
             self._chunks.popitem(last=False)
@@ -108,15 +108,15 @@ class Cursor:
         path: Path,
         after: int = 0,
         *,
-        report: Report | None = None,
-        shared: SharedReads | None = None,
+        on_problem: ProblemHandler | None = None,
+        read_cache: ReadCache | None = None,
         chunk_bytes: int = READ_CHUNK_BYTES,
     ) -> None:
         self.path = path
         self.seq = after
         self._chunk_bytes = chunk_bytes
-        self._report = report or _warn
-        self._shared = shared
+        self._report = on_problem or _warn
+        self._shared = read_cache
         try:
             # Not waiting: a pipe in the place of a file would be waited for, for ever.
             self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -147,7 +147,7 @@ class Cursor:
             return chunk.entries
         began, entries = self._offset, self._read()
         if self._mark and READ_CHUNK_BYTES // 2 < self._offset - began <= SHARED_CHUNK_BYTES:
-            self._shared.keep(place, _Chunk(entries, self._offset, self.seq, self._mark))
+            self._shared.put(place, _Chunk(entries, self._offset, self.seq, self._mark))
         return entries
 
     def advance(self, entry: Entry) -> None:
@@ -287,13 +287,13 @@ def read(
     after: int = 0,
     before: int | None = None,
     limit: int | None = None,
-    report: Report | None = None,
+    on_problem: ProblemHandler | None = None,
 ) -> Iterator[Entry]:
     """The events with `after < seq < before` that the log holds now, at most `limit` of them."""
     left = limit if limit is not None else -1
     # Of a single event's neighbours nobody wants to know.
     size = PROBE_CHUNK_BYTES if limit == 1 else READ_CHUNK_BYTES
-    with Cursor(path, after, report=report, chunk_bytes=size) as cursor:
+    with Cursor(path, after, on_problem=on_problem, chunk_bytes=size) as cursor:
         while left and (entries := cursor.poll()):
             for entry in entries:
                 if isinstance(entry, Reset) or not left or (before is not None and entry.seq >= before):
@@ -304,7 +304,7 @@ def read(
 
 def last_entry(path: Path) -> Entry | None:
     """The last whole event of a log, however long the log is."""
-    with Cursor(path, report=_ignore) as cursor:
+    with Cursor(path, on_problem=_ignore) as cursor:
         tail = find_tail(cursor.descriptor, os.fstat(cursor.descriptor).st_size)
         if tail.last is None:
             return None
@@ -312,21 +312,21 @@ def last_entry(path: Path) -> Entry | None:
         return Entry(tail.last.seq, tail.last.type, os.pread(cursor.descriptor, tail.end - 1 - start, start))
 
 
-def whole_bytes(path: Path) -> int:
+def complete_bytes(path: Path) -> int:
     """How many bytes of a log are whole lines. Those that nobody understands count too: they are its bytes."""
-    with Cursor(path, report=_ignore) as cursor:
+    with Cursor(path, on_problem=_ignore) as cursor:
         return line_start(cursor.descriptor, os.fstat(cursor.descriptor).st_size)
 
 
 def follow(
-    path: Path, *, after: int = 0, done: Callable[[], bool] | None = None, report: Report | None = None
+    path: Path, *, after: int = 0, done: Callable[[], bool] | None = None, on_problem: ProblemHandler | None = None
 ) -> Iterator[Entry | Reset]:
     """The events after `after`, and then those that come, until the outcome or until `done` says so."""
-    pause = FOLLOW_FASTEST_SECONDS
+    pause = FOLLOW_POLL_MIN_SECONDS
     last = last_entry(path)
     if last is not None and last.type == _OUTCOME and last.seq <= after:
         return
-    with Cursor(path, after, report=report) as cursor:
+    with Cursor(path, after, on_problem=on_problem) as cursor:
         while True:
             # Asked before reading: what was written before the writer went away is still given.
             over = done is not None and done()
@@ -336,9 +336,9 @@ def follow(
                 if isinstance(entry, Entry) and entry.type == _OUTCOME:
                     return
             if entries:
-                pause = FOLLOW_FASTEST_SECONDS
+                pause = FOLLOW_POLL_MIN_SECONDS
             elif over:
                 return
             else:
                 time.sleep(pause)
-                pause = min(pause * 1.5, FOLLOW_SLOWEST_SECONDS)
+                pause = min(pause * 1.5, FOLLOW_POLL_MAX_SECONDS)

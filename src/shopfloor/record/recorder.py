@@ -27,25 +27,25 @@ from shopfloor.log import (
     TIMESTAMP,
     Check,
     Entry,
-    Hook,
     Line,
+    MaskHook,
     Payload,
     RunCompleted,
+    apply_mask,
     check_next,
     check_size,
-    checked_run_id,
     encode,
     encode_into,
     event_time,
+    format_timestamp,
     log_busy,
-    masked,
-    timestamp_of,
-    unknown_kind,
+    unknown_payload_error,
+    validate_run_id,
 )
 from shopfloor.record.durability import Durability, group_commit
 from shopfloor.record.fanout import FanOut, SubscriberStats, Subscription
-from shopfloor.record.files import force_to_disk, lock, names_in, open_for_append
-from shopfloor.record.repair import Repair, Tail, find_tail, set_aside
+from shopfloor.record.fs import directory_sync, force_to_disk, open_for_append, try_lock
+from shopfloor.record.repair import Repair, Tail, find_tail, move_torn_tail
 
 _END = ord("\n")
 _OUTCOME = RunCompleted.event_type
@@ -84,12 +84,12 @@ class Recorder:
         *,
         parent_run_id: str | None = None,
         durability: Durability = Durability.GROUP,
-        mask: Hook | None = None,
+        mask: MaskHook | None = None,
         new: bool = False,
     ) -> None:
         self.path = path
-        self.run_id = checked_run_id(run_id)
-        self.parent_run_id = parent_run_id and checked_run_id(parent_run_id)
+        self.run_id = validate_run_id(run_id)
+        self.parent_run_id = parent_run_id and validate_run_id(parent_run_id)
         self.repaired: Repair | None = None
         self._durability = durability
         self._grouped = durability is Durability.GROUP
@@ -118,19 +118,19 @@ class Recorder:
             raise LogExists(f"the run {self.run_id} already has a log") from error
         except OSError as error:
             raise storage_error(error, f"cannot open {self.path}") from error
-        if not lock(descriptor):
+        if not try_lock(descriptor):
             os.close(descriptor)
             raise log_busy(self.run_id)
         return descriptor
 
     def _repair(self) -> Tail:
         size = os.fstat(self._descriptor).st_size
-        self._names = names_in(os.path.dirname(os.path.abspath(self.path)))  # noqa: PTH100, PTH120 - for every run
+        self._names = directory_sync(os.path.dirname(os.path.abspath(self.path)))  # noqa: PTH100, PTH120 - for every run
         self._new_name = 0 if size else self._names.ticket()
         tail = find_tail(self._descriptor, size)
         if tail.end < size:
             try:
-                self.repaired = set_aside(self._descriptor, self.path, tail.end, size)
+                self.repaired = move_torn_tail(self._descriptor, self.path, tail.end, size)
             except OSError as error:
                 raise storage_error(error, f"cannot repair {self.path}") from error
         return tail
@@ -173,11 +173,11 @@ class Recorder:
         """Writes one event and tells the subscribers. On an error nothing was written and no `seq` is used up.
         `at` is its time, where somebody else knows it better than our clock (see `event_time`)."""
         if self._mask is not None:
-            payload = masked(self._mask, payload)
+            payload = apply_mask(self._mask, payload)
         try:
             check, event_type, durable, outcome = self._kinds[type(payload)]
         except KeyError:
-            raise unknown_kind(payload) from None
+            raise unknown_payload_error(payload) from None
         check(payload, path, iteration, child_run_id)
         with self._lock:
             if not self._ready:
@@ -235,7 +235,7 @@ class Recorder:
     def _tick(self, now: float) -> str:
         """The text of this millisecond, which the next events may share."""
         ms = int(now * 1000)
-        text = timestamp_of(ms)
+        text = format_timestamp(ms)
         self._clock = (ms / 1000, (ms + 1) / 1000, text)
         return text
 
@@ -261,7 +261,7 @@ class Recorder:
         force_to_disk(self._descriptor)
         if self._new_name:
             # What is on disk under a name that is not would be lost with it.
-            self._names.make_safe(self._new_name)
+            self._names.sync(self._new_name)
             self._new_name = 0
 
     def _undo(self, error: OSError) -> StorageError:
@@ -309,7 +309,7 @@ class Recorder:
                 self._mend()
 
     @property
-    def on_disk(self) -> bool:
+    def is_on_disk(self) -> bool:
         """Whether all that was written is on disk, as far as this durability goes."""
         return not (self._unsynced or self._syncing or self._failure)
 

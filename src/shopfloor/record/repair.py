@@ -14,7 +14,7 @@ import msgspec
 from shopfloor.errors import InvalidEvent
 from shopfloor.limits import PROBE_CHUNK_BYTES, READ_CHUNK_BYTES
 from shopfloor.log import Event, decode
-from shopfloor.record.files import open_for_append
+from shopfloor.record.fs import open_for_append
 
 _log = logging.getLogger("shopfloor.record")
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("shopfloor.record")
 class Repair(msgspec.Struct, frozen=True):
     """A torn tail that was set aside."""
 
-    aside: Path
+    torn_path: Path
     size: int
 
 
@@ -60,10 +60,10 @@ def line_start(descriptor: int, before: int) -> int:
     return 0
 
 
-def set_aside(descriptor: int, path: Path, end: int, size: int) -> Repair:
+def move_torn_tail(descriptor: int, path: Path, end: int, size: int) -> Repair:
     """Moves the bytes after `end` into a file beside the log. The copy is safe before the log is cut."""
-    aside = _free_name(path)
-    copy = open_for_append(aside, new=True)
+    torn_path = _free_name(path)
+    copy = open_for_append(torn_path, new=True)
     try:
         offset = end
         while offset < size:
@@ -72,8 +72,8 @@ def set_aside(descriptor: int, path: Path, end: int, size: int) -> Repair:
     finally:
         os.close(copy)
     os.ftruncate(descriptor, end)
-    _log.warning("%s ended in %d torn bytes; they are set aside in %s", path.name, size - end, aside.name)
-    return Repair(aside, size - end)
+    _log.warning("%s ended in %d torn bytes; they are set aside in %s", path.name, size - end, torn_path.name)
+    return Repair(torn_path, size - end)
 
 
 def torn_files(path: Path) -> list[Path]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shopfloor.errors import FileMissing, InvalidEvent, RunNotFound, ambiguous_run, storage_error
-from shopfloor.log import Event, checked_run_id, decode, is_run_id, timestamp_of
-from shopfloor.record.files import open_for_append
+from shopfloor.log import Event, decode, format_timestamp, is_run_id, validate_run_id
+from shopfloor.record.fs import open_for_append
 from shopfloor.record.reader import read
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{0,35}")
@@ -33,7 +33,7 @@ class Storage:
         self.tokens = root / "tokens.json"
         self.projects = root / "projects.json"
         self.audit = root / "audit.jsonl"
-        self.live_socket = root / "live.sock"
+        self.notice_socket = root / "live.sock"
         self.server_lock = root / "server.lock"
         self.server_address = root / "server.json"
         self.server_log = root / "server.log"
@@ -48,7 +48,7 @@ class Storage:
 
     def log_path(self, run_id: str) -> Path:
         # Put together as text: for every run it is asked for many times.
-        return Path(f"{self._transcripts}/{checked_run_id(run_id)}.jsonl")
+        return Path(f"{self._transcripts}/{validate_run_id(run_id)}.jsonl")
 
     def announce(self, run_id: str) -> None:
         """Tells who keeps the rows that a log is new, or gone: so nobody has to list a million files to see it."""
@@ -57,27 +57,27 @@ class Storage:
             # Shared: any number announce at once, but not while the file is being emptied.
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             # On a line of its own, also where a full disk cut off the one before.
-            line = f"\n{checked_run_id(run_id)}\n".encode()
+            line = f"\n{validate_run_id(run_id)}\n".encode()
             if os.write(descriptor, line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)
 
-    def announced(self, place: int) -> tuple[list[str], int]:
+    def announced_since(self, offset: int) -> tuple[list[str], int]:
         """The runs announced after that many bytes, and how many bytes there are now."""
         try:
             with self.announcements.open("rb") as file:
-                if os.fstat(file.fileno()).st_size < place:
+                if os.fstat(file.fileno()).st_size < offset:
                     # It is not the file that it was: all of it is news.
-                    place = 0
-                file.seek(place)
+                    offset = 0
+                file.seek(offset)
                 data = file.read()
         except FileNotFoundError:
             return [], 0
         whole = data[: data.rfind(b"\n") + 1]
-        return [word for word in whole.decode("ascii", "replace").split() if is_run_id(word)], place + len(whole)
+        return [word for word in whole.decode("ascii", "replace").split() if is_run_id(word)], offset + len(whole)
 
-    def forget_announced(self, place: int) -> int:
+    def truncate_announcements(self, offset: int) -> int:
         """Empty the announcements, if all of them have been taken up; give the place that is the end then.
 
         One byte stays, so that a place of 0 always means that nothing was ever taken up.
@@ -85,20 +85,20 @@ class Storage:
         try:
             descriptor = os.open(self.announcements, os.O_RDWR)
         except FileNotFoundError:
-            return place
+            return offset
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(descriptor).st_size != place:
-                return place
+            if os.fstat(descriptor).st_size != offset:
+                return offset
             os.pwrite(descriptor, b"\n", 0)
             os.ftruncate(descriptor, 1)
         except BlockingIOError:
-            return place
+            return offset
         finally:
             os.close(descriptor)
         return 1
 
-    def set_database_aside(self) -> Path:
+    def rename_damaged_database(self) -> Path:
         """Rename the database, and what SQLite keeps beside it, so that a new one can be made; give its new path."""
         number = 1
         while (aside := self.database.with_name(f"{self.database.name}.damaged-{number}")).exists():
@@ -128,22 +128,22 @@ class Storage:
                 path = self.transcripts / name
                 yield path.stat().st_mtime, path
 
-    def find(self, said: str) -> str:
-        """The run that `said` means: an id, its first characters, or `last`."""
-        if said.lower() == "last":
+    def find(self, reference: str) -> str:
+        """The run that `reference` means: an id, its first characters, or `last`."""
+        if reference.lower() == "last":
             return self._last()
-        said = said.lower()
-        if is_run_id(said) and self.log_path(said).exists():
-            return said
-        if not _PREFIX.fullmatch(said):
+        reference = reference.lower()
+        if is_run_id(reference) and self.log_path(reference).exists():
+            return reference
+        if not _PREFIX.fullmatch(reference):
             raise RunNotFound(
-                f"{said!r} does not name a run", hint="name it by the first characters of its id, or `last`"
+                f"{reference!r} does not name a run", hint="name it by the first characters of its id, or `last`"
             )
-        fitting = sorted(run_id for run_id in self.run_ids() if run_id.startswith(said))
+        fitting = sorted(run_id for run_id in self.run_ids() if run_id.startswith(reference))
         if not fitting:
-            raise RunNotFound(f"no run begins with {said!r} in {self.root}", hint="`last` is the newest run")
+            raise RunNotFound(f"no run begins with {reference!r} in {self.root}", hint="`last` is the newest run")
         if len(fitting) > 1:
-            raise ambiguous_run(said, fitting)
+            raise ambiguous_run(reference, fitting)
         return fitting[0]
 
     def _last(self) -> str:
@@ -169,10 +169,10 @@ class Storage:
 def _first_event(path: Path) -> Event | None:
     # A file may go, or be no log at all, while we look.
     with contextlib.suppress(FileMissing, InvalidEvent):
-        first = next(read(path, limit=1, report=lambda problem: None), None)
+        first = next(read(path, limit=1, on_problem=lambda problem: None), None)
         return decode(first.raw) if first else None
     return None
 
 
 def _rfc3339(seconds: float) -> str:
-    return timestamp_of(int(seconds * 1000) + 1)
+    return format_timestamp(int(seconds * 1000) + 1)

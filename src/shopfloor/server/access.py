@@ -16,14 +16,14 @@ from shopfloor.log import now
 from shopfloor.ports import Access, LoginCode, Role, Session, Token, Tokens
 from shopfloor.server.limits import (
     LOGIN_CODE_SECONDS,
-    LOGIN_CODES_MOST,
+    LOGIN_CODES_MAX,
     SESSION_RENEW_SECONDS,
     SESSION_SECONDS,
-    SESSIONS_MOST,
+    SESSIONS_MAX,
     TOKEN_CHARS,
 )
 
-ENVIRONMENT = "SHOPFLOOR_TOKEN"
+OWNER_ENVIRONMENT = "SHOPFLOOR_TOKEN"
 OWNER = "owner"
 
 
@@ -65,12 +65,12 @@ class AccessControl:
 
     # Tokens
 
-    async def role_of(self, token: str) -> Role | None:
+    async def find_token_role(self, token: str) -> Role | None:
         """The role that a token has; None for one that is not known."""
         found = await self._find_token(token)
         return found.role if found else None
 
-    async def caller_of_token(self, token: str) -> Caller | None:
+    async def authenticate_token(self, token: str) -> Caller | None:
         found = await self._find_token(token)
         return Caller("token", found.id, found.label, found.role) if found else None
 
@@ -103,7 +103,7 @@ class AccessControl:
 
         return await self._stored.update(change)
 
-    async def issue(self, role: Role, name: str | None = None) -> str:
+    async def issue_token(self, role: Role, name: str | None = None) -> str:
         """Make a new token and return it. It cannot be read again: only its digest is kept."""
         token = secrets.token_urlsafe(32)
         new = Token(role=role, sha256=_digest(token), name=name, made_at=now())
@@ -124,7 +124,7 @@ class AccessControl:
         new = LoginCode(sha256=_digest(code), expires_at=moment + LOGIN_CODE_SECONDS)
 
         def change(access: Access) -> tuple[Access, str]:
-            valid = [kept for kept in access.codes if kept.expires_at > moment][-LOGIN_CODES_MOST + 1 :]
+            valid = [kept for kept in access.codes if kept.expires_at > moment][-LOGIN_CODES_MAX + 1 :]
             return msgspec.structs.replace(access, codes=(*valid, new)), code
 
         return await self._stored.update(change)
@@ -157,7 +157,7 @@ class AccessControl:
         new = Session(sha256=_digest(secret), made_at=moment, renewed_at=moment, **msgspec.structs.asdict(login))
         valid = [kept for kept in access.sessions if self._is_valid(kept, access, moment)]
         valid.sort(key=lambda kept: kept.renewed_at)
-        return msgspec.structs.replace(access, sessions=(*valid[-SESSIONS_MOST + 1 :], new))
+        return msgspec.structs.replace(access, sessions=(*valid[-SESSIONS_MAX + 1 :], new))
 
     def _is_valid(self, session: Session, access: Access, moment: float) -> bool:
         if moment >= session.renewed_at + SESSION_SECONDS:
@@ -165,7 +165,7 @@ class AccessControl:
         of = session.token_sha256
         return of is None or any(kept.sha256 == of for kept in self._tokens(access))
 
-    async def caller_of_session(self, secret: str) -> Caller | None:
+    async def authenticate_session(self, secret: str) -> Caller | None:
         wanted, moment = _digest(secret), time.time()
         access = await self._stored.read()
         found: Session | None = None
@@ -176,7 +176,7 @@ class AccessControl:
             return None
         return Caller("session", found.id, found.label, found.role, expires_soon=_is_old(found, moment))
 
-    async def renew(self, secret: str) -> bool:
+    async def renew_session(self, secret: str) -> bool:
         """Let a session last from now on; False where that cannot be stored. The session still lasts as before then."""
         wanted, moment = _digest(secret), time.time()
 
@@ -205,7 +205,7 @@ class AccessControl:
 
     # Both
 
-    async def listed(self) -> tuple[list[Token], list[Session]]:
+    async def list_credentials(self) -> tuple[list[Token], list[Session]]:
         """The tokens and the sessions that are valid, oldest first."""
         access, moment = await self._stored.read(), time.time()
         valid = [kept for kept in access.sessions if self._is_valid(kept, access, moment)]
@@ -251,10 +251,10 @@ def _digest(secret: str) -> str:
 
 
 def _from_environment() -> str | None:
-    given = os.environ.get(ENVIRONMENT) or None
+    given = os.environ.get(OWNER_ENVIRONMENT) or None
     if given is not None and len(given) < TOKEN_CHARS:
         raise UsageError(
-            f"{ENVIRONMENT} has {len(given)} characters, and a token has at least {TOKEN_CHARS}",
+            f"{OWNER_ENVIRONMENT} has {len(given)} characters, and a token has at least {TOKEN_CHARS}",
             hint="unset it: a token is made; or set a long random one, e.g. of `openssl rand -hex 32`",
         )
     return given

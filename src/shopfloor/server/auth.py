@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -9,19 +13,57 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shopfloor.errors import Forbidden, Unauthorized
+from shopfloor.errors import Forbidden, TooManyLogins, Unauthorized
 from shopfloor.ports import Audit, Role
 from shopfloor.server.access import AccessControl, Caller
-from shopfloor.server.auditing import address_of, audit_scope, set_caller
-from shopfloor.server.limits import SESSION_SECONDS
-from shopfloor.server.login_limiter import LoginLimiter
-from shopfloor.server.page_style import STYLE
-from shopfloor.server.problems import problem_of
+from shopfloor.server.audit import audit_scope, client_address, set_caller
+from shopfloor.server.connections import peer_name
+from shopfloor.server.error_handlers import response_for_error
+from shopfloor.server.html_pages import STYLESHEET_PATH
+from shopfloor.server.limits import FAILED_LOGIN_SECONDS, FAILED_LOGINS, LOGIN_ADDRESSES, SESSION_SECONDS
 
-LOGIN: Final = "/login"
+
+class LoginLimiter:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures: dict[str, deque[float]] = {}
+
+    def check(self, address: str | None) -> None:
+        """Raise TooManyLogins where too many logins of this address have failed just now."""
+        times = self._recent(peer_name(address))
+        if len(times) >= FAILED_LOGINS:
+            seconds = max(1, math.ceil(times[0] + FAILED_LOGIN_SECONDS - self._clock()))
+            raise TooManyLogins(
+                f"too many logins failed from {address or 'there'}",
+                hint=f"try again in {seconds} seconds, or open a fresh link of `shopfloor login`",
+                retry_after_seconds=seconds,
+            )
+
+    def record_failure(self, address: str | None) -> bool:
+        """Count a failed login; False where the address has used up what it may."""
+        name = peer_name(address)
+        times = self._recent(name)
+        if len(times) >= FAILED_LOGINS:
+            return False
+        times.append(self._clock())
+        # The newest last, so that the oldest goes first.
+        self._failures.pop(name, None)
+        self._failures[name] = times
+        while len(self._failures) > LOGIN_ADDRESSES:
+            del self._failures[next(iter(self._failures))]
+        return True
+
+    def _recent(self, name: str) -> deque[float]:
+        times = self._failures.get(name, deque[float]())
+        while times and times[0] + FAILED_LOGIN_SECONDS <= self._clock():
+            times.popleft()
+        return times
+
+
+LOGIN_PATH: Final = "/login"
 """Where a browser brings the code of a login link, or a token."""
-LOGOUT: Final = "/logout"
-_OPEN: Final = frozenset({LOGIN, STYLE})
+LOGOUT_PATH: Final = "/logout"
+_OPEN: Final = frozenset({LOGIN_PATH, STYLESHEET_PATH})
 """What is open to who has no token yet: the login, and how the page looks that asks for it."""
 
 SECURITY_HEADERS: Final = {
@@ -42,7 +84,7 @@ _LOGIN_HINT: Final = "open a login link of `shopfloor login`, or send `Authoriza
 _POLICY_VIOLATION: Final = 1008
 
 
-class Gate:
+class AuthMiddleware:
     """ASGI middleware around all routes, also those that are not there."""
 
     def __init__(
@@ -74,7 +116,7 @@ class Gate:
                 headers = MutableHeaders(scope=message)
                 _guard(headers)
                 if renewed is not None:
-                    headers.append("set-cookie", session_cookie(self._access.cookie, renewed, scope))
+                    headers.append("set-cookie", session_cookie_header(self._access.cookie, renewed, scope))
             await send(message)
 
         try:
@@ -84,7 +126,7 @@ class Gate:
             if begun:
                 # Too late for another answer; the server breaks the connection off, so that nobody takes it for whole.
                 raise
-            await problem_of(error, scope)(scope, receive, send_guarded)
+            await response_for_error(error, scope)(scope, receive, send_guarded)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -105,8 +147,8 @@ class Gate:
         caller, secret = await self._caller(scope, headers)
         set_caller(scope, caller)
         # Logging out takes nothing from anybody else.
-        _check_role(caller.role, reading=scope.get("method", "GET") in _READING or scope["path"] == LOGOUT)
-        return secret if caller.expires_soon and await self._access.renew(secret) else None
+        _check_role(caller.role, reading=scope.get("method", "GET") in _READING or scope["path"] == LOGOUT_PATH)
+        return secret if caller.expires_soon and await self._access.renew_session(secret) else None
 
     def _check_host(self, scope: Scope, headers: Headers) -> None:
         """Refuses names that are not ours: a page that had its own name point here (DNS rebinding) is stopped by it."""
@@ -133,15 +175,15 @@ class Gate:
         if said is not None:
             scheme, _, secret = said.partition(" ")
             secret = secret.strip() if scheme.lower() == "bearer" else ""
-            caller = await self._access.caller_of_token(secret) if secret else None
+            caller = await self._access.authenticate_token(secret) if secret else None
         else:
-            secret = session_of(headers, self._access.cookie) or ""
-            caller = await self._access.caller_of_session(secret) if secret else None
+            secret = read_session_cookie(headers, self._access.cookie) or ""
+            caller = await self._access.authenticate_session(secret) if secret else None
         if caller is not None:
             return caller, secret
         if not secret:
             raise Unauthorized("a token is needed", hint=_LOGIN_HINT)
-        if self._refusals.fail(address_of(scope)):
+        if self._refusals.record_failure(client_address(scope)):
             await audit_scope(self._audit, scope, "access.refused", detail="token" if said is not None else "session")
         raise Unauthorized(
             "this token is not known here" if said is not None else "this session has ended", hint=_LOGIN_HINT
@@ -154,7 +196,7 @@ def _check_role(role: Role, *, reading: bool) -> None:
         raise Forbidden(f"a token of the role {role} is not one that {doing} here", hint="use one of another role")
 
 
-def session_of(headers: Headers, name: str) -> str | None:
+def read_session_cookie(headers: Headers, name: str) -> str | None:
     """The secret of the session that a browser sends in its cookie of this name."""
     for cookie in headers.getlist("cookie"):
         found = cookie_parser(cookie).get(name)
@@ -163,7 +205,7 @@ def session_of(headers: Headers, name: str) -> str | None:
     return None
 
 
-def session_cookie(name: str, secret: str, scope: Scope, max_age: int = SESSION_SECONDS) -> str:
+def session_cookie_header(name: str, secret: str, scope: Scope, max_age: int = SESSION_SECONDS) -> str:
     """The header that has a browser keep a session; with a `max_age` of 0 it forgets it."""
     secure = "; Secure" if scope.get("scheme") == "https" else ""
     return f"{name}={secret}; Max-Age={max_age}; Path=/; HttpOnly; SameSite=Strict{secure}"

@@ -41,9 +41,9 @@ class Connections:
     cannot lock anybody out by holding connections.
     """
 
-    def __init__(self, most: int, per_address: int) -> None:
-        self._most = most
-        self._per_address = min(per_address, most)
+    def __init__(self, max_connections: int, per_address: int) -> None:
+        self._most = max_connections
+        self._per_address = min(per_address, max_connections)
         self._open: dict[Connection, str] = {}
         self._waiting: dict[Connection, None] = {}
         self._peers: dict[str, _Peer] = {}
@@ -63,16 +63,16 @@ class Connections:
         peer = self._peers.setdefault(name, _Peer(waiting={}))
         peer.count += 1
         self._open[connection] = name
-        self.wait(connection)
+        self.mark_idle(connection)
         return True
 
-    def wait(self, connection: Connection) -> None:
+    def mark_idle(self, connection: Connection) -> None:
         """Note that the connection waits for a request."""
         name = self._open.get(connection)
         if name is not None:
             self._waiting[connection] = self._peers[name].waiting[connection] = None
 
-    def work(self, connection: Connection) -> None:
+    def mark_busy(self, connection: Connection) -> None:
         """Note that a request of the connection is being answered."""
         name = self._open.get(connection)
         if name is not None:
@@ -81,7 +81,7 @@ class Connections:
 
     def remove(self, connection: Connection) -> None:
         """Forget a connection that is closed. Removing one twice, or one that was not admitted, does nothing."""
-        self.work(connection)
+        self.mark_busy(connection)
         name = self._open.pop(connection, None)
         if name is not None:
             peer = self._peers[name]

@@ -20,16 +20,16 @@ from shopfloor.errors import (
     RequestTimeout,
     TooManyConnections,
 )
+from shopfloor.server.connection_limits import ConnectionLimits
 from shopfloor.server.connections import Connections
 from shopfloor.server.limits import (
     CHUNK_FRAME_BYTES,
     HEADERS_BYTES,
-    HEADERS_MOST,
+    HEADERS_MAX,
     PIPELINED_REQUESTS,
     REQUEST_LINE_BYTES,
 )
-from shopfloor.server.serving_limits import ServingLimits
-from shopfloor.server.shapes import Problem, ProblemAnswer
+from shopfloor.server.response_models import Problem, ProblemAnswer
 
 _NEVER = float("inf")
 _HEAD_BYTES = REQUEST_LINE_BYTES + HEADERS_BYTES
@@ -39,7 +39,7 @@ _errors.setLevel(logging.ERROR)
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection. Use a subclass made by `limited`, which knows the connections and limits of its server.
+    """One connection. Use a subclass made by `protocol_class`, which knows the connections and limits of its server.
 
     A request passes three phases: its head is awaited, its body is received, it is answered. The first two have a
     deadline; in the third the client must go on reading. `Connections.expire` looks at the deadlines of all connections
@@ -47,7 +47,7 @@ class LimitedProtocol(HttpToolsProtocol):
     """
 
     open_connections: ClassVar[Connections]
-    limits: ClassVar[ServingLimits]
+    limits: ClassVar[ConnectionLimits]
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_bytes = self._frame_bytes = 0
         if len(self.url) > REQUEST_LINE_BYTES:
             self._refusal = AddressTooLong(f"the address of a request has at most {REQUEST_LINE_BYTES:,} bytes")
-        elif len(self.headers) > HEADERS_MOST or sum(len(n) + len(v) for n, v in self.headers) > HEADERS_BYTES:
+        elif len(self.headers) > HEADERS_MAX or sum(len(n) + len(v) for n, v in self.headers) > HEADERS_BYTES:
             self._refusal = _headers_too_large()
         elif len(self.pipeline) >= PIPELINED_REQUESTS:
             self._refusal = TooManyConnections(f"at most {PIPELINED_REQUESTS} requests wait in a connection")
@@ -122,7 +122,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self._in_body = True
         self._deadline = self.loop.time() + self.limits.body_seconds
-        self.open_connections.work(self)
+        self.open_connections.mark_busy(self)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -145,14 +145,14 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         if self._in_body:
             # Answered before the body was read: the rest of the body keeps its deadline.
-            self.open_connections.wait(self)
+            self.open_connections.mark_idle(self)
         else:
             self._await_request()
 
     def _await_request(self) -> None:
         seconds = self.limits.header_seconds if self._head_bytes else self.limits.idle_seconds
         self._deadline = self.loop.time() + seconds
-        self.open_connections.wait(self)
+        self.open_connections.mark_idle(self)
 
     def timeout_keep_alive_handler(self) -> None:
         if not self._head_bytes:
@@ -213,10 +213,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._close()
 
 
-def limited(connections: Connections, limits: ServingLimits) -> type[LimitedProtocol]:
+def protocol_class(connections: Connections, limits: ConnectionLimits) -> type[LimitedProtocol]:
     """The protocol of one server."""
     return type("ServerProtocol", (LimitedProtocol,), {"open_connections": connections, "limits": limits})
 
 
 def _headers_too_large() -> HeadersTooLarge:
-    return HeadersTooLarge(f"a request has at most {HEADERS_MOST} headers, with {HEADERS_BYTES:,} bytes in all")
+    return HeadersTooLarge(f"a request has at most {HEADERS_MAX} headers, with {HEADERS_BYTES:,} bytes in all")

@@ -5,33 +5,33 @@ from typing import Final
 # Pages.
 LIST_DEFAULT: Final = 50
 """How many runs a page of the list has, unless said otherwise."""
-LIST_MOST: Final = 500
+LIST_MAX: Final = 500
 """How many at most."""
-OFFSET_MOST: Final = 1_000_000
+OFFSET_MAX: Final = 1_000_000
 """How far into the list an offset goes; a cursor goes on from there."""
 TIMELINE_DEFAULT: Final = 200
 """How many rows of a timeline are given, unless said otherwise."""
 LOG_DEFAULT: Final = 200
 """How many events of a log are given, unless said otherwise."""
-EVENTS_MOST: Final = 1_000
+EVENTS_MAX: Final = 1_000
 """How many rows of a timeline, or events of a log, at most."""
-NUMBER_MOST: Final = 2**53 - 1
+MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest number that every reader of JSON can tell from the next."""
 
-LATER_EVENTS: Final = 2_000
+RESULT_LOOKAHEAD_EVENTS: Final = 2_000
 """How far beyond a page of a log the results of its calls are looked for."""
 FIND_DEFAULT: Final = 100
 """How many hits in a log are given, unless said otherwise."""
 FIND_EVENTS: Final = 100_000
 """How many events of a log are searched at once."""
-SPAN_RUNS: Final = 16
+SPAN_CACHE_RUNS: Final = 16
 """Of how many runs the spans are kept, to be carried on from there."""
 
-BELOW_CHECK_SECONDS: Final = 0.25
+SUB_RUN_POLL_SECONDS: Final = 0.25
 """How often a stream that is silent checks whether runs below its run wait for a client tool."""
-SETTLED_SECONDS: Final = 0.5
+MTIME_SETTLE_SECONDS: Final = 0.5
 """How long the log of a run is silent until its stream is over for a question: another branch may go on meanwhile."""
-AWAITING_RUNS: Final = 100
+PENDING_CALLS_RUNS_MAX: Final = 100
 """Of how many open runs below a run it is told what they wait for."""
 
 # What comes in and goes out.
@@ -45,7 +45,7 @@ HEARTBEAT_SECONDS: Final = 15.0
 """How long a stream is silent before it shows that it lives."""
 SHARED_EVENTS: Final = 100
 """From how many events on a batch is framed once for all who get it."""
-LOOP_BYTES: Final = 512 * 1024
+THREAD_OFFLOAD_BYTES: Final = 512 * 1024
 """From how many bytes on events are cut in a thread, and not in the loop that everybody waits on."""
 QUEUED_CHECK_SECONDS: Final = 1.0
 """How often it is looked whether a run that has not begun is still there."""
@@ -53,7 +53,7 @@ STREAM_RUNS: Final = 16
 """How many runs a page can follow over its one connection."""
 
 # The server itself.
-COMPRESSED_BYTES: Final = 1024
+COMPRESSION_MIN_BYTES: Final = 1024
 """Responses of this many bytes are compressed, where the client accepts it."""
 COMPRESSION_LEVEL: Final = 1
 """Of gzip: JSON shrinks to a fifth at the least level already, and the client is often on the same machine."""
@@ -67,7 +67,7 @@ REQUEST_LINE_BYTES: Final = 16 * 1024
 """The longest address of a request, with its query."""
 HEADERS_BYTES: Final = 64 * 1024
 """All headers of a request together."""
-HEADERS_MOST: Final = 100
+HEADERS_MAX: Final = 100
 """How many headers a request has."""
 CHUNK_FRAME_BYTES: Final = 8
 """How many bytes a chunked body may send for each byte of it; what is more counts as headers do."""
@@ -81,17 +81,17 @@ IDLE_CONNECTION_SECONDS: Final = 5.0
 """How long a connection stays open between two requests (`SHOPFLOOR_IDLE_CONNECTION_SECONDS`)."""
 STALLED_SECONDS: Final = 60.0
 """How long a client may leave a full send buffer unread (`SHOPFLOOR_STALLED_SECONDS`)."""
-CONNECTIONS_MOST: Final = 4_096
+CONNECTIONS_MAX: Final = 4_096
 """How many connections are open, where the limit of descriptors allows it (`SHOPFLOOR_CONNECTIONS`)."""
 CONNECTIONS_PER_ADDRESS: Final = 256
 """How many come from one other machine (`SHOPFLOOR_CONNECTIONS_PER_ADDRESS`). For this machine the total counts."""
-CONNECTIONS_LEAST: Final = 32
+CONNECTIONS_MIN: Final = 32
 """A server that cannot have this many connections does not start."""
 SWEEP_TICKS: Final = 5
 """Connections are checked for expired deadlines every so many tenths of a second."""
 
 # Descriptors and memory of the server's process.
-DESCRIPTORS_MOST: Final = 65_536
+DESCRIPTORS_MAX: Final = 65_536
 """The soft limit of open files is raised up to the hard limit, and to no more than this."""
 ENGINE_DESCRIPTORS: Final = 192
 """How many descriptors connections leave to the engine: database, logs, waiting runs, providers."""
@@ -107,11 +107,11 @@ SESSION_SECONDS: Final = 30 * 24 * 60 * 60
 """How long a browser's session lasts after it was last renewed."""
 SESSION_RENEW_SECONDS: Final = 24 * 60 * 60
 """A session that is used is renewed when it was last renewed longer ago than this."""
-SESSIONS_MOST: Final = 200
+SESSIONS_MAX: Final = 200
 """How many sessions a storage has; with more, the one that expires first ends."""
 LOGIN_CODE_SECONDS: Final = 15 * 60
 """How long a login link works. It works once."""
-LOGIN_CODES_MOST: Final = 100
+LOGIN_CODES_MAX: Final = 100
 """How many unused login links there are at once; with more, the oldest stops working."""
 FAILED_LOGINS: Final = 10
 """How many logins of one address may fail within the time below before further ones are refused."""

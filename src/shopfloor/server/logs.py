@@ -12,16 +12,16 @@ from starlette.responses import Response, StreamingResponse
 from shopfloor.errors import RunNotFound
 from shopfloor.log import Entry
 from shopfloor.ports import LogReader
-from shopfloor.server.answers import answer, gives, says, services_of
-from shopfloor.server.auditing import audit
-from shopfloor.server.later import later_results
+from shopfloor.server.audit import audit
 from shopfloor.server.limits import FIND_EVENTS
-from shopfloor.server.operations import Operations
+from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import FindParams, LogParams, RunParams
-from shopfloor.server.shapes import FoundEvents, LogPage, SpanList
-from shopfloor.server.spans import spans_of
+from shopfloor.server.pending_calls import find_results_after_page
+from shopfloor.server.response_models import FoundEvents, LogPage, SpanList
+from shopfloor.server.responses import answer, describe_bytes, describe_json, get_services
+from shopfloor.server.run_tree import get_span_cache
 from shopfloor.server.sse import closing
-from shopfloor.views import Finder, Found, Spans, brief
+from shopfloor.views import LogHit, LogSearcher, Spans, brief
 
 LOG_MEDIA_TYPE = "application/x-ndjson"
 Events = list[dict[str, Any]]
@@ -29,10 +29,10 @@ Events = list[dict[str, Any]]
 operations = Operations()
 
 
-@operations("GET", "/api/runs/{run_id}/log", says(LogPage, "Events, in order."), LogParams)
+@operations("GET", "/api/runs/{run_id}/log", describe_json(LogPage, "Events, in order."), LogParams)
 async def run_log(request: Request, asked: LogParams) -> Response:
     """A page of a run's log, as it was written, or briefly."""
-    logs = services_of(request).logs
+    logs = get_services(request).logs
     # One more than asked for tells whether there is more.
     entries = await logs.page(asked.run_id, after=asked.after, before=asked.before, limit=asked.limit + 1)
     if entries is None:
@@ -42,7 +42,7 @@ async def run_log(request: Request, asked: LogParams) -> Response:
     more = len(entries) > asked.limit
     if not asked.brief:
         return answer(LogPage(_raw(kept), more))
-    later = await later_results(logs, asked.run_id, kept)
+    later = await find_results_after_page(logs, asked.run_id, kept)
     # Cutting many megabytes is not for the loop that everybody waits on.
     return answer(await anyio.to_thread.run_sync(lambda: LogPage(_brief(kept), more, _brief(later))))
 
@@ -55,10 +55,10 @@ def _brief(entries: list[Entry]) -> Events:
     return cast("Events", [msgspec.Raw(brief(entry.raw)) for entry in entries])
 
 
-@operations("GET", "/api/runs/{run_id}/log.jsonl", gives(LOG_MEDIA_TYPE, "An event on each line."), RunParams)
+@operations("GET", "/api/runs/{run_id}/log.jsonl", describe_bytes(LOG_MEDIA_TYPE, "An event on each line."), RunParams)
 async def download_log(request: Request, asked: RunParams) -> Response:
     """A run's log as a file: its bytes as they are, and as many as there are now."""
-    copy = await services_of(request).logs.copy(asked.run_id)
+    copy = await get_services(request).logs.copy(asked.run_id)
     if copy is None:
         raise RunNotFound(f"there is no log of a run {asked.run_id}")
     await audit(request, "run.exported", run_id=asked.run_id)
@@ -70,16 +70,19 @@ async def download_log(request: Request, asked: RunParams) -> Response:
 
 
 @operations(
-    "GET", "/api/runs/{run_id}/find", says(FoundEvents, "The events in which the text stands, in order."), FindParams
+    "GET",
+    "/api/runs/{run_id}/find",
+    describe_json(FoundEvents, "The events in which the text stands, in order."),
+    FindParams,
 )
 async def find_in_log(request: Request, asked: FindParams) -> Response:
     """Finds a text in the values of a run's events. A long log is searched in several goes."""
-    logs = services_of(request).logs
-    return answer(await _found(logs, asked.run_id, Finder(asked.q), asked.after, asked.limit))
+    logs = get_services(request).logs
+    return answer(await _found(logs, asked.run_id, LogSearcher(asked.q), asked.after, asked.limit))
 
 
-async def _found(logs: LogReader, run_id: str, finder: Finder, after: int, limit: int) -> FoundEvents:
-    hits: list[Found] = []
+async def _found(logs: LogReader, run_id: str, finder: LogSearcher, after: int, limit: int) -> FoundEvents:
+    hits: list[LogHit] = []
     left, place = FIND_EVENTS, after
     async with closing(logs.batches(run_id, after=after)) as batches:
         async for batch in batches:
@@ -93,7 +96,7 @@ async def _found(logs: LogReader, run_id: str, finder: Finder, after: int, limit
     return FoundEvents(hits, more=False, searched_to=place)
 
 
-def _search(finder: Finder, entries: list[Entry], hits: list[Found], limit: int) -> int:
+def _search(finder: LogSearcher, entries: list[Entry], hits: list[LogHit], limit: int) -> int:
     """Adds what is found to the hits; the `seq` of the last event that was looked at."""
     for entry in entries:
         if found := finder.find(entry):
@@ -103,13 +106,13 @@ def _search(finder: Finder, entries: list[Entry], hits: list[Found], limit: int)
     return entries[-1].seq
 
 
-@operations("GET", "/api/runs/{run_id}/spans", says(SpanList, "The spans of the run."), RunParams)
+@operations("GET", "/api/runs/{run_id}/spans", describe_json(SpanList, "The spans of the run."), RunParams)
 async def run_spans(request: Request, asked: RunParams) -> Response:
     """When the steps, tool calls and sub-runs of a run began and ended; of very many, neighbours as one."""
     try:
-        state = await spans_of(request).state(asked.run_id)
+        state = await get_span_cache(request).state(asked.run_id)
     except RunNotFound:
-        run = await services_of(request).store.get_run(asked.run_id)
+        run = await get_services(request).store.get_run(asked.run_id)
         if run is None or run.row.status != "queued":
             raise
         # It has not begun: there is nothing to tell yet.

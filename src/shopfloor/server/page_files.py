@@ -20,9 +20,9 @@ PAGE_FOLDER: Final = Path(__file__).with_name("page")
 INDEX: Final = "index.html"
 ASSETS: Final = "assets"
 
-FOR_EVER: Final = "public, max-age=31536000, immutable"
+CACHE_IMMUTABLE: Final = "public, max-age=31536000, immutable"
 """For files whose name changes with what is in them."""
-ASK_AGAIN: Final = "no-cache"
+CACHE_REVALIDATE: Final = "no-cache"
 
 _is_name = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+", re.ASCII).fullmatch
 _MEDIA: Final = {
@@ -109,5 +109,5 @@ def _has(said: str, etag: str) -> bool:
     return etag in tags or "*" in tags
 
 
-def page_of(request: Request) -> PageFiles:
+def get_page_files(request: Request) -> PageFiles:
     return request.app.state.page

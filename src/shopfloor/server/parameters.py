@@ -9,17 +9,17 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct
 
 from shopfloor.errors import InvalidParameter, InvalidRunId, RunNotFound
-from shopfloor.limits import SLUG_MOST_CHARS, WORDS_MOST_CHARS
-from shopfloor.log import checked_run_id, is_run_id
+from shopfloor.limits import FILTER_MAX_CHARS, WORKER_NAME_MAX_CHARS
+from shopfloor.log import is_run_id, validate_run_id
 from shopfloor.ports import run_fields
 from shopfloor.server.limits import (
-    EVENTS_MOST,
+    EVENTS_MAX,
     FIND_DEFAULT,
     LIST_DEFAULT,
-    LIST_MOST,
+    LIST_MAX,
     LOG_DEFAULT,
-    NUMBER_MOST,
-    OFFSET_MOST,
+    MAX_SAFE_INTEGER,
+    OFFSET_MAX,
     STREAM_RUNS,
     TIMELINE_DEFAULT,
 )
@@ -35,18 +35,18 @@ _is_rfc3339 = re.compile(_RFC3339, re.ASCII).fullmatch
 # The patterns of ids and times are for the description only: our own checks give the better error.
 _RunId = Annotated[str, Meta(extra_json_schema={"pattern": UUID4})]
 _Time = Annotated[str, Meta(extra_json_schema={"pattern": _RFC3339, "maxLength": _TIME_CHARS})]
-_Number = Annotated[int, Meta(ge=0, le=NUMBER_MOST)]
-_Word = run_fields.Word
-_Words = Annotated[str, Meta(max_length=WORDS_MOST_CHARS)]
+_Number = Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
+_Word = run_fields.ShortText
+_Words = Annotated[str, Meta(max_length=FILTER_MAX_CHARS)]
 
 RunId = Annotated[_RunId, Meta(description="A run.")]
 AgentId = Annotated[_Word | None, Meta(description="The owner; a run of another one is not found.")]
 AfterSeq = Annotated[_Number, Meta(description="Only events after this `seq`.")]
-EventLimit = Annotated[int, Meta(ge=1, le=EVENTS_MOST, description="At most so many.")]
+EventLimit = Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="At most so many.")]
 LastEventId = Annotated[str | None, Meta(description="Where a stream was cut: the `id` of the last event received.")]
 
 
-def found_run_id(text: str) -> str:
+def require_run_id(text: str) -> str:
     """Return the id if a run can have it. Raises `RunNotFound` else, as for an id that no run has."""
     if not is_run_id(text):
         raise RunNotFound(f"there is no run {text!r}", hint="a run id is a UUID v4 in lower case")
@@ -63,7 +63,7 @@ class RunParams(Struct, frozen=True, kw_only=True):
     run_id: RunId
 
     def __post_init__(self) -> None:
-        found_run_id(self.run_id)
+        require_run_id(self.run_id)
 
 
 class DeleteParams(RunParams, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class FindParams(RunParams, frozen=True, kw_only=True):
 
     q: Annotated[_Word, Meta(description="The text, whatever its case.")]
     after: AfterSeq = 0
-    limit: Annotated[int, Meta(ge=1, le=EVENTS_MOST, description="At most so many hits.")] = FIND_DEFAULT
+    limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="At most so many hits.")] = FIND_DEFAULT
 
 
 class RunStreamParams(RunParams, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class PageStreamParams(Struct, frozen=True, kw_only=True):
 
 
 class ExecuteParams(Struct, frozen=True, kw_only=True):
-    slug: Annotated[str, Meta(max_length=SLUG_MOST_CHARS, description="A worker.")]
+    slug: Annotated[str, Meta(max_length=WORKER_NAME_MAX_CHARS, description="A worker.")]
 
 
 class _WorkerParams(Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ class _WorkerParams(Struct, frozen=True, kw_only=True):
     agent_id: AgentId = None
 
     def __post_init__(self) -> None:
-        found_run_id(self.worker_id)
+        require_run_id(self.worker_id)
 
 
 class DetailParams(_WorkerParams, frozen=True, kw_only=True):
@@ -140,8 +140,8 @@ class ListParams(Struct, frozen=True, kw_only=True):
     """Which runs, and which page of them."""
 
     agent_id: Annotated[_Word | None, Meta(description="Of this owner.")] = None
-    limit: Annotated[int, Meta(ge=1, le=LIST_MOST, description="At most so many.")] = LIST_DEFAULT
-    offset: Annotated[int, Meta(ge=0, le=OFFSET_MOST, description="After so many, newest first.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=LIST_MAX, description="At most so many.")] = LIST_DEFAULT
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="After so many, newest first.")] = 0
     status: Annotated[
         Literal["all", "queued", "running", "waiting", "done", "failed", "cancelled"],
         Meta(description="In this state."),
@@ -161,10 +161,10 @@ class ListParams(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.parent is not None:
-            found_run_id(self.parent)
+            require_run_id(self.parent)
 
 
-def utc(name: str, said: str | None) -> str | None:
+def to_utc(name: str, said: str | None) -> str | None:
     """A time as rows have it: RFC 3339 in UTC with milliseconds, so that texts compare as times do."""
     if said is None:
         return None
@@ -180,12 +180,12 @@ def utc(name: str, said: str | None) -> str | None:
 
 
 def _received_seq(said: str) -> int:
-    if not _SEQ.fullmatch(said) or int(said) > NUMBER_MOST:
+    if not _SEQ.fullmatch(said) or int(said) > MAX_SAFE_INTEGER:
         raise InvalidParameter(f"Last-Event-ID: {said!r} is not the id of an event", hint="an event's `seq`")
     return int(said)
 
 
-def followed_runs(said: str) -> dict[str, int]:
+def parse_followed_runs(said: str) -> dict[str, int]:
     """The runs that a page wants events of, each with the `seq` after which."""
     words = [word for word in said.split(",") if word]
     if len(words) > STREAM_RUNS:
@@ -194,7 +194,7 @@ def followed_runs(said: str) -> dict[str, int]:
     for word in words:
         run_id, _, after = word.partition(":")
         try:
-            places[checked_run_id(run_id)] = _received_seq(after or "0")
+            places[validate_run_id(run_id)] = _received_seq(after or "0")
         except (InvalidRunId, InvalidParameter) as error:
             raise InvalidParameter(f"runs: {word!r} is not `<id>:<after>`", hint=error.hint) from error
     return places

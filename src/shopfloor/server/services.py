@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
-from shopfloor.ports import Audit, Changes, LogReader, ProviderInfo, Store, Watchers, Works
+from shopfloor.ports import Audit, LogReader, ProviderInfo, RowChanges, RunService, Store, Watchers
 from shopfloor.server.access import AccessControl
 from shopfloor.server.limits import HEARTBEAT_SECONDS
 
@@ -23,7 +23,7 @@ class DeleteRun(Protocol):
 class Services(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     logs: LogReader
-    changes: Changes
+    changes: RowChanges
     access: AccessControl
     watchers: Watchers
     version: str
@@ -31,7 +31,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Where it is None, what is done here is in no audit log."""
     delete_run: DeleteRun | None = None
     """Where it is None, runs cannot be deleted here."""
-    works: Works | None = None
+    run_service: RunService | None = None
     """Where it is None, runs can be read here and none can be made."""
     providers: Callable[[], list[ProviderInfo]] | None = None
     """Looks what this machine has of them, which takes a second or two."""

@@ -34,7 +34,7 @@ def frame(event: bytes, data: bytes, place: bytes | None = None) -> bytes:
     return b"%bevent: %b\ndata: %b\n\n" % (said, event, _one_line(data))
 
 
-def told_frame(data: bytes, place: int | None = None) -> bytes:
+def data_frame(data: bytes, place: int | None = None) -> bytes:
     """An event that says itself what it is; with the `seq` of the log that all up to here tells of."""
     return b"data: %b\n\n" % data if place is None else b"id: %d\ndata: %b\n\n" % (place, data)
 
@@ -57,24 +57,24 @@ async def closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T]
 class EventStream(Response):
     """Sends what its sources give, each as it comes, until all of them end, the client goes or the server stops.
 
-    A source waits until what it gave is taken, so a slow client holds up its own sources and nothing else. `within` is
+    A source waits until what it gave is taken, so a slow client holds up its own sources and nothing else. `context` is
     entered for as long as it lasts, however it ends.
     """
 
     def __init__(
         self,
         *sources: Frames,
-        heartbeat: float,
-        stopping: anyio.Event,
-        within: AbstractAsyncContextManager[None] | None = None,
+        heartbeat_seconds: float,
+        shutdown_event: anyio.Event,
+        context: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
         self.raw_headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
         self._sources = sources
-        self._heartbeat = heartbeat
-        self._stopping = stopping
-        self._within = within or nullcontext()
+        self._heartbeat = heartbeat_seconds
+        self._stopping = shutdown_event
+        self._within = context or nullcontext()
         self._sent_at = 0.0
         # Without a pause where nobody else sends: that would cost as much as all the rest.
         self._sending = anyio.Lock(fast_acquire=True) if len(sources) > 1 else None

@@ -12,8 +12,8 @@ from starlette.requests import Request
 
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.ports import audit_entry
+from shopfloor.server.run_tree import calls_below
 from shopfloor.server.services import Services
-from shopfloor.server.tree_requests import calls_below
 from shopfloor.views import RATE_LIMIT
 
 _log = logging.getLogger("shopfloor.server")
@@ -27,13 +27,13 @@ class ClientTracker:
     grace, the run is cancelled. Mere readers of a run's log are not counted.
     """
 
-    def __init__(self, served: Services, stopping: anyio.Event) -> None:
+    def __init__(self, served: Services, shutdown_event: anyio.Event) -> None:
         self._served = served
-        self._stopping = stopping
+        self._stopping = shutdown_event
         self._tasks: anyio.abc.TaskGroup | None = None
 
     @asynccontextmanager
-    async def working(self) -> AsyncGenerator[None]:
+    async def cancel_abandoned_runs(self) -> AsyncGenerator[None]:
         """Cancel abandoned runs while the context lasts. A run that is in its grace at the end goes on."""
         async with anyio.create_task_group() as self._tasks:
             try:
@@ -43,7 +43,7 @@ class ClientTracker:
         self._tasks = None
 
     @asynccontextmanager
-    async def watching(self, run_id: str, *, bound: bool = True) -> AsyncGenerator[None]:
+    async def track_client(self, run_id: str, *, bound: bool = True) -> AsyncGenerator[None]:
         """Count a client of this run, which is bound to its clients from now on, or no longer."""
         # A request that is cancelled meanwhile is counted as a whole, and leaves below.
         with anyio.CancelScope(shield=True):
@@ -60,22 +60,22 @@ class ClientTracker:
         await self._served.watchers.release(run_id)
 
     async def _leave(self, run_id: str) -> None:
-        hang_up = await self._served.watchers.leave(run_id)
-        if hang_up is None:
+        disconnect_id = await self._served.watchers.leave(run_id)
+        if disconnect_id is None:
             return
         if self._tasks is None or self._stopping.is_set():
             # The server ended the stream, not the client: the next server goes on with the run.
             await self.release(run_id)
             return
-        self._tasks.start_soon(self._cancel_unless_watched, run_id, hang_up)
+        self._tasks.start_soon(self._cancel_unless_watched, run_id, disconnect_id)
 
-    async def _cancel_unless_watched(self, run_id: str, hang_up: str) -> None:
+    async def _cancel_unless_watched(self, run_id: str, disconnect_id: str) -> None:
         await anyio.sleep(self._served.execute_grace_seconds)
         try:
-            if not await self._served.watchers.is_abandoned(run_id, hang_up):
+            if not await self._served.watchers.is_abandoned(run_id, disconnect_id):
                 return
-            if self._served.works is not None and not await self._waits_for_somebody(run_id):
-                await self._served.works.cancel(run_id, reason="its client has gone")
+            if self._served.run_service is not None and not await self._waits_for_somebody(run_id):
+                await self._served.run_service.cancel(run_id, reason="its client has gone")
                 if self._served.audit is not None:
                     entry = audit_entry("run.cancelled", by="server", run_id=run_id, detail="its client has gone")
                     await self._served.audit.write(entry)
@@ -95,5 +95,5 @@ class ClientTracker:
         return below is not None and bool(below.tool_calls)
 
 
-def watchers_of(request: Request) -> ClientTracker:
+def get_client_tracker(request: Request) -> ClientTracker:
     return request.app.state.watchers

@@ -1,42 +1,38 @@
 """Pure functions from a log to a shape that somebody reads. No clock, no I/O."""
 
+from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
+from shopfloor.views.agent_events import FleetEventState, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
-from shopfloor.views.brief import brief
-from shopfloor.views.calls_below import CallsBelow, join_call_id, split_call_id
-from shopfloor.views.finding import Finder, Found
-from shopfloor.views.outline import Outline, Step, by_parent, outline
-from shopfloor.views.partial_messages import PartialMessages, without_pieces
-from shopfloor.views.row import RunRow, queued_row, row_fold
+from shopfloor.views.log_search import LogHit, LogSearcher
+from shopfloor.views.outline import Outline, Step, outline, steps_by_parent
+from shopfloor.views.partial_messages import PartialMessages, without_chunks
+from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
 from shopfloor.views.search import (
     HIT_BEGIN,
     HIT_END,
     Term,
-    beginning_of_id,
-    fold,
     indexed_text,
+    normalize_text,
     parse_query,
     plain_text,
+    run_id_prefix,
     snippet,
-    unmarked,
-    words_of,
+    split_words,
+    strip_hit_marks,
 )
-from shopfloor.views.search_pieces import ROW_PIECE, SearchPiece, SearchState, search_fold
-from shopfloor.views.signal_events import AGENT_SIGNALS, Signal
-from shopfloor.views.signals import Signals, signals_step
+from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
 from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
-from shopfloor.views.spending import Spending, Spent, added, spending_step, summed
-from shopfloor.views.status import INTERRUPTED, RunState, is_interrupted, shown_status
+from shopfloor.views.spending import Spending, UsageTotal, add_costs, add_usage, spending_step
 from shopfloor.views.stream import (
     CLIENT_TOOL,
     StreamState,
-    begin,
     entry_step,
-    notice_of,
+    format_note,
     replay,
-    resumed,
+    resume_stream,
+    start_event,
     stream_step,
 )
-from shopfloor.views.stream_errors import error_event, event_of
 from shopfloor.views.stream_events import (
     DONE,
     BlockEnd,
@@ -65,26 +61,31 @@ from shopfloor.views.stream_events import (
     UsageEvent,
     WorkerResult,
     WorkerStart,
+    decode_event,
+    encode_event,
+    error_event,
     finish,
+    to_error_event,
 )
-from shopfloor.views.stream_inputs import TypedInput
-from shopfloor.views.stream_texts import Told
-from shopfloor.views.stream_wire import decode_event, encode_event
-from shopfloor.views.text import as_text, cut
+from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
-from shopfloor.views.tree import Load, Row, tree
-from shopfloor.views.waiting import (
+from shopfloor.views.tree import LoadOutline, TreeRow, tree
+from shopfloor.views.truncation import as_text, brief, cut
+from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
     RATE_LIMIT,
-    Waits,
-    asked_line,
-    held_words,
-    place_name,
-    waits_step,
+    SubRunCalls,
+    WaitState,
+    definition_wait_message,
+    describe_pending_call,
+    format_step_key,
+    join_call_id,
+    split_call_id,
+    wait_state_step,
 )
 
 __all__ = [
-    "AGENT_SIGNALS",
+    "AGENT_EVENT_TYPES",
     "CLIENT_TOOL",
     "DEFINITION_CHANGED",
     "DONE",
@@ -92,19 +93,20 @@ __all__ = [
     "HIT_END",
     "INTERRUPTED",
     "RATE_LIMIT",
-    "ROW_PIECE",
+    "ROW_CHUNK",
     "SPAN_EVENTS",
     "Archive",
     "ArchiveEntry",
     "BlockEnd",
     "BlockStart",
-    "CallsBelow",
     "ClientToolRequest",
     "ErrorEvent",
-    "Finder",
     "Finish",
-    "Found",
-    "Load",
+    "FleetEvent",
+    "FleetEventState",
+    "LoadOutline",
+    "LogHit",
+    "LogSearcher",
     "Notice",
     "Outline",
     "PartialMessages",
@@ -113,21 +115,20 @@ __all__ = [
     "ReasoningEnd",
     "ReasoningStart",
     "RequestedCall",
-    "Row",
     "RunRow",
     "RunState",
-    "SearchPiece",
+    "SearchChunk",
     "SearchState",
-    "Signal",
-    "Signals",
     "Span",
     "Spans",
     "Spending",
-    "Spent",
     "Start",
     "Step",
     "StreamEvent",
     "StreamState",
+    "StreamedBlock",
+    "StreamedInput",
+    "SubRunCalls",
     "Term",
     "TextDelta",
     "TextEnd",
@@ -135,7 +136,6 @@ __all__ = [
     "TextStart",
     "Timeline",
     "TimelineRow",
-    "Told",
     "ToolCallItem",
     "ToolInputAvailable",
     "ToolInputDelta",
@@ -144,55 +144,56 @@ __all__ = [
     "ToolOutputError",
     "ToolRequest",
     "ToolResultItem",
-    "TypedInput",
+    "TreeRow",
     "UnknownEvent",
     "UsageEvent",
-    "Waits",
+    "UsageTotal",
+    "WaitState",
     "WorkerResult",
     "WorkerStart",
-    "added",
+    "add_costs",
+    "add_usage",
     "archive",
     "as_text",
-    "asked_line",
-    "begin",
-    "beginning_of_id",
     "brief",
-    "by_parent",
     "cut",
     "decode_event",
+    "definition_wait_message",
+    "describe_pending_call",
+    "display_status",
     "encode_event",
     "entry_step",
     "error_event",
-    "event_of",
     "finish",
-    "fold",
-    "held_words",
+    "fleet_event_step",
+    "format_note",
+    "format_step_key",
     "indexed_text",
     "is_interrupted",
     "join_call_id",
-    "notice_of",
+    "normalize_text",
     "outline",
     "parse_query",
-    "place_name",
     "plain_text",
     "preview",
     "queued_row",
     "replay",
-    "resumed",
+    "resume_stream",
     "row_fold",
+    "run_id_prefix",
     "search_fold",
-    "shown_status",
-    "signals_step",
     "snippet",
     "spans_fold",
     "spending_step",
     "split_call_id",
+    "split_words",
+    "start_event",
+    "steps_by_parent",
     "stream_step",
-    "summed",
+    "strip_hit_marks",
     "timeline_fold",
+    "to_error_event",
     "tree",
-    "unmarked",
-    "waits_step",
-    "without_pieces",
-    "words_of",
+    "wait_state_step",
+    "without_chunks",
 ]

@@ -11,7 +11,7 @@ import msgspec
 from shopfloor.limits import ARCHIVE_ARGS_BYTES, ARCHIVE_RESULT_BYTES
 from shopfloor.log import AssistantMessage, CommandBlock, Event, TextBlock, ToolCall, ToolResult, UserMessage
 from shopfloor.views.partial_messages import PartialMessages
-from shopfloor.views.text import as_text, cut
+from shopfloor.views.truncation import as_text, cut
 
 Role = Literal["user", "assistant"]
 
@@ -54,7 +54,7 @@ class Archive:
 
     def take(self, events: Iterable[Event]) -> None:
         """Add the next events of a log."""
-        for event in self._partial.take_all(events):
+        for event in self._partial.feed_all(events):
             self._take(event)
 
     def finish(self) -> list[ArchiveEntry]:
@@ -83,7 +83,7 @@ class Archive:
                     if isinstance(block, TextBlock):
                         self._add("user", TextItem(block.text))
                     elif isinstance(block, CommandBlock):
-                        self._add("user", TextItem(shown_command(block)))
+                        self._add("user", TextItem(format_command(block)))
             case _:
                 pass
 
@@ -116,7 +116,7 @@ class Archive:
             self._entries.append(ArchiveEntry(role, self._content))
 
 
-def shown_command(block: CommandBlock) -> str:
+def format_command(block: CommandBlock) -> str:
     """A command with the values that it refers to, one line each."""
     return "\n".join(
         [block.command, *(f"{name}={shlex.quote(value)}" for name, value in (block.variables or {}).items())]

@@ -17,8 +17,8 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
 )
-from shopfloor.views.status import RunState
-from shopfloor.views.waiting import DEFINITION_CHANGED, NOTHING, Waits, asked_line, waits_step
+from shopfloor.views.row import RunState
+from shopfloor.views.wait_state import DEFINITION_CHANGED, NO_WAITS, WaitState, describe_pending_call, wait_state_step
 
 _QUESTION_KIND = "ask"
 
@@ -57,7 +57,7 @@ class Outline(msgspec.Struct):
     duration_ms: int | None = None
     events: int = 0
     steps: dict[tuple[str, int, int], Step] = {}
-    waits: Waits = NOTHING
+    waits: WaitState = NO_WAITS
     open_calls: dict[str, Step] = {}
     """The steps whose calls wait for somebody outside, by call."""
 
@@ -102,12 +102,12 @@ def _fold(state: Outline, event: Event) -> None:
             if known is not None:
                 known.done, known.error, known.duration_ms, known.asks = True, step.error, step.duration_ms, None
         case ToolCall(awaits=awaits) as call if awaits is not None and awaits.kind != DEFINITION_CHANGED:
-            _wait(state, event, call, asked_line(call.name, awaits.kind, call.input))
+            _wait(state, event, call, describe_pending_call(call.name, awaits.kind, call.input))
         case ToolResult(call_id=call_id) as result if call_id in state.open_calls:
             _answer(state.open_calls.pop(call_id), result)
         case _:
             pass
-    state.waits = waits_step(state.waits, event)
+    state.waits = wait_state_step(state.waits, event)
 
 
 def _wait(state: Outline, event: Event, call: ToolCall, asks: str) -> None:
@@ -142,7 +142,7 @@ def _begin(state: Outline, event: Event, started: RunStarted) -> None:
         state.started_at = event.timestamp
 
 
-def by_parent(run: Outline) -> dict[str | None, list[Step]]:
+def steps_by_parent(run: Outline) -> dict[str | None, list[Step]]:
     """The steps under the path of the step that encloses them; None for those of the run itself.
 
     A loop's index in a path is nobody's path, and is passed over.

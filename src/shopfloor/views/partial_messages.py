@@ -14,8 +14,8 @@ from shopfloor.log import (
     PartialMessage,
     RunCompleted,
     StepCompleted,
-    covers_pieces,
-    is_piece,
+    is_message_chunk,
+    supersedes_chunks,
 )
 
 _CONCERNED = (AssistantMessage, StepCompleted, CallCompleted, RunCompleted)
@@ -33,11 +33,11 @@ class PartialMessages:
         """The events to show when this one comes: none for a piece, and before the end of a step what it cut off."""
         match event.payload:
             case AssistantMessage(message_id=message_id) as message if message_id is not None:
-                if is_piece(message):
+                if is_message_chunk(message):
                     _, partial = self._open.setdefault(message_id, (event, PartialMessage(message_id)))
                     partial.join(message)
                     return []
-                if covers_pieces(message):
+                if supersedes_chunks(message):
                     self._open.pop(message_id, None)
             case StepCompleted() | CallCompleted() if self._open:
                 here = (event.path, event.iteration)
@@ -49,7 +49,7 @@ class PartialMessages:
                 pass
         return [event]
 
-    def take_all(self, events: Iterable[Event]) -> Iterator[Event]:
+    def feed_all(self, events: Iterable[Event]) -> Iterator[Event]:
         """The events to show when these come."""
         for event in events:
             payload = event.payload
@@ -57,7 +57,7 @@ class PartialMessages:
             if (
                 isinstance(payload, _CONCERNED)
                 if self._open
-                else isinstance(payload, AssistantMessage) and is_piece(payload)
+                else isinstance(payload, AssistantMessage) and is_message_chunk(payload)
             ):
                 yield from self.take(event)
             else:
@@ -75,7 +75,7 @@ class PartialMessages:
     def settle(self, later: Iterable[Event]) -> None:
         """Forget the messages whose whole is among later events, which are not shown themselves."""
         for event in later if self._open else ():
-            if isinstance(event.payload, AssistantMessage) and covers_pieces(event.payload):
+            if isinstance(event.payload, AssistantMessage) and supersedes_chunks(event.payload):
                 self._open.pop(event.payload.message_id or "", None)
             if not self._open:
                 return
@@ -89,8 +89,8 @@ class PartialMessages:
         return events
 
 
-def without_pieces(events: Iterable[Event]) -> Iterator[Event]:
+def without_chunks(events: Iterable[Event]) -> Iterator[Event]:
     """The events with whole messages only. One that was cut off stands where that is known for sure."""
     partial = PartialMessages()
-    yield from partial.take_all(events)
+    yield from partial.feed_all(events)
     yield from partial.rest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -21,11 +21,25 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
     UserMessage,
-    is_piece,
+    is_message_chunk,
 )
 from shopfloor.views.spending import Spending, spending_step
-from shopfloor.views.text import as_text
-from shopfloor.views.waiting import NOTHING, Waits, waits_step
+from shopfloor.views.truncation import as_text
+from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
+
+RunState = Literal["queued", "running", "waiting", "completed", "failed", "cancelled"]
+INTERRUPTED: Final = "interrupted"
+"""Shown of a run that would be running, if a process worked on it. It is no status of its own: it can be resumed."""
+
+
+def is_interrupted(status: str, *, has_active_host: bool) -> bool:
+    """Whether a run with this status was cut off. A run that waits for somebody needs no process meanwhile."""
+    return status == "running" and not has_active_host
+
+
+def display_status(status: str, *, has_active_host: bool) -> str:
+    return INTERRUPTED if is_interrupted(status, has_active_host=has_active_host) else status
+
 
 _MOST = 2**53
 _FREE = frozenset({UserMessage, ToolCall, ToolResult})
@@ -68,7 +82,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     spending: Spending = Spending()
     children: int = 0
     """How many runs it has called."""
-    waits: Waits = NOTHING
+    waits: WaitState = NO_WAITS
     outside: bool = False
     """It waits, and nothing can happen until somebody outside acts: it needs no host until then."""
     wake_at: str | None = None
@@ -101,29 +115,29 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         match event.payload:
             case AssistantMessage() as message:
                 # What an agent's program notes by itself is no message of anybody's; a piece is no message yet.
-                messages += bool(message.blocks) and not is_piece(message)
+                messages += bool(message.blocks) and not is_message_chunk(message)
                 model = model if message.model is None or message.synthetic else message.model
             case UserMessage() as message:
                 messages += bool(message.blocks)
             case ToolCall() as call:
                 tool_calls += 1
                 if call.awaits:
-                    waits = waits_step(waits, event)
+                    waits = wait_state_step(waits, event)
             case ToolResult() as result:
                 if result.call_id in waits.calls:
-                    waits = waits_step(waits, event)
+                    waits = wait_state_step(waits, event)
             case StepStarted() | CallStarted() as step:
-                waits = waits_step(waits, event)
+                waits = wait_state_step(waits, event)
                 row = _begun(row, step)
             case StepCompleted() | CallCompleted():
-                waits = waits_step(waits, event)
+                waits = wait_state_step(waits, event)
             case RunStarted() as started:
                 row = replace(row, **_started(row, event, started, waited=waits.waiting))
             case RunCompleted() as ended:
                 row = replace(row, **_completed(event, ended))
             case _:
                 pass
-    waits = NOTHING if row.ended else waits
+    waits = NO_WAITS if row.ended else waits
     # Without its beginning, as where that line is damaged, nobody can answer it or go on with it.
     waiting = waits.waiting and row.attempt > 0
     return replace(
@@ -135,7 +149,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         spending=reduce(spending_step, [one for one in events if type(one.payload) not in _FREE], row.spending),
         waits=waits,
         status=row.status if row.ended else "waiting" if waiting else "running",
-        outside=row.outside if last is None else waiting and (waits.for_definition or _rests(last)),
+        outside=row.outside if last is None else waiting and (waits.awaits_definition or _rests(last)),
         wake_at=waits.wake_at,
     )
 

@@ -34,7 +34,7 @@ _UNSPACED: Final = (
 )
 _SEAMS: Final = rf"(?<=[{_UNSPACED}])(?=[^\W_])|(?<=[^\W_])(?=[{_UNSPACED}])"
 """A text, for it takes milliseconds to compile: `re` keeps it when the first text that is not ASCII comes."""
-WORD_SEAM: Final = "\u200b"
+WORD_SEPARATOR: Final = "\u200b"
 """Stands between words that nothing else separates: a space without width, which no snippet keeps."""
 
 
@@ -60,8 +60,8 @@ def parse_query(query: str) -> tuple[Term, ...]:
     for quoted in _QUOTED.finditer(query):
         terms += _bare_terms(query[rest : quoted.start()])
         rest = quoted.end()
-        if literal := fold(quoted[1]).strip():
-            terms.append(Term(literal, words_of(literal), is_prefix=not quoted[2]))
+        if literal := normalize_text(quoted[1]).strip():
+            terms.append(Term(literal, split_words(literal), is_prefix=not quoted[2]))
     unfinished = _bare_terms(query[rest:])
     if unfinished:
         unfinished[-1] = msgspec.structs.replace(unfinished[-1], is_prefix=True)
@@ -70,7 +70,7 @@ def parse_query(query: str) -> tuple[Term, ...]:
         # It begins no phrase yet.
         terms.append(Term(_QUOTE, ()))
     elif not any(term.words for term in terms):
-        terms += [Term(literal, ()) for part in query.replace('"', " ").split() if (literal := fold(part))]
+        terms += [Term(literal, ()) for part in query.replace('"', " ").split() if (literal := normalize_text(part))]
     # The last of equal terms counts: only that one may be unfinished.
     known = {(term.literal, term.words): _without_short_prefix(term) for term in terms[:SEARCH_TERMS]}
     return tuple(known.values())
@@ -83,10 +83,10 @@ def _without_short_prefix(term: Term) -> Term:
 
 
 def _bare_terms(text: str) -> list[Term]:
-    return [Term(word, words_of(word)) for word in _WORD.findall(fold(text))]
+    return [Term(word, split_words(word)) for word in _WORD.findall(normalize_text(text))]
 
 
-def fold(text: str) -> str:
+def normalize_text(text: str) -> str:
     """`text` without what a search overlooks: case, accents, terminal colours, and the kind of white space."""
     if not text.isascii():
         plain = "".join(one for one in unicodedata.normalize("NFD", text) if unicodedata.category(one) != "Mn")
@@ -102,20 +102,20 @@ def plain_text(text: str) -> str:
 def indexed_text(text: str) -> str:
     """`text` as a word index takes it: without terminal escapes, and with a seam between words that touch."""
     text = plain_text(text).replace("\0", " ")
-    return text if text.isascii() else re.sub(_SEAMS, WORD_SEAM, unicodedata.normalize("NFC", text))
+    return text if text.isascii() else re.sub(_SEAMS, WORD_SEPARATOR, unicodedata.normalize("NFC", text))
 
 
-def words_of(text: str) -> tuple[str, ...]:
+def split_words(text: str) -> tuple[str, ...]:
     """The words of a folded text."""
-    return tuple(_WORD.findall(text if text.isascii() else re.sub(_SEAMS, WORD_SEAM, text)))
+    return tuple(_WORD.findall(text if text.isascii() else re.sub(_SEAMS, WORD_SEPARATOR, text)))
 
 
-def unmarked(text: str) -> str:
+def strip_hit_marks(text: str) -> str:
     """Without the characters that mark hits."""
     return _MARKS.sub("", text)
 
 
-def beginning_of_id(search: str) -> str | None:
+def run_id_prefix(search: str) -> str | None:
     """What somebody searches, where a run's id may begin with it."""
     said = search.strip().lower()
     return said if _ID.fullmatch(said) else None
@@ -151,7 +151,7 @@ def _pattern(term: Term, *, in_task: bool) -> re.Pattern[str]:
 
 
 def _word_hits(term: Term, text: str) -> list[tuple[int, int]]:
-    words = [(fold(found[0]), found.span()) for found in _WORD.finditer(text)]
+    words = [(normalize_text(found[0]), found.span()) for found in _WORD.finditer(text)]
     count = len(term.words)
     spans: list[tuple[int, int]] = []
     for first in range(len(words) - count + 1 if count else 0):
@@ -171,6 +171,6 @@ def _marked(text: str, hits: list[tuple[int, int]]) -> str:
     for start, stop in hits:
         if start >= edges[-1] and stop <= end:
             edges += [start, stop]
-    parts = [unmarked(text[start:stop]) for start, stop in pairwise([*edges, end])]
+    parts = [strip_hit_marks(text[start:stop]) for start, stop in pairwise([*edges, end])]
     marked = "".join(f"{HIT_BEGIN}{part}{HIT_END}" if number % 2 else part for number, part in enumerate(parts))
-    return f"{'…' if begin else ''}{marked}{'…' if end < len(text) else ''}".replace(WORD_SEAM, "")
+    return f"{'…' if begin else ''}{marked}{'…' if end < len(text) else ''}".replace(WORD_SEPARATOR, "")

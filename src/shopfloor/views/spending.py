@@ -20,10 +20,10 @@ from shopfloor.log import (
     StepStarted,
     Usage,
 )
-from shopfloor.views.waiting import bounded, place_of
+from shopfloor.views.wait_state import keep_newest, step_key_of
 
 
-class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
+class UsageTotal(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens, and their cost as far as it is known."""
 
     usage: Usage = Usage()
@@ -35,46 +35,46 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
     def cost_usd(self) -> float | None:
         return None if self.cost is None else self.cost.usd
 
-    def plus(self, usage: Usage | None, cost: Cost | None) -> Spent:
+    def plus(self, usage: Usage | None, cost: Cost | None) -> UsageTotal:
         is_priced = usage is None or (cost is not None and cost.usd is not None)
-        return self + Spent(usage or Usage(), cost, is_priced)
+        return self + UsageTotal(usage or Usage(), cost, is_priced)
 
-    def __add__(self, other: Spent) -> Spent:
-        if other == NOTHING_SPENT:
+    def __add__(self, other: UsageTotal) -> UsageTotal:
+        if other == NO_USAGE:
             return self
         is_priced = self.is_priced and other.is_priced
-        return Spent(added(self.usage, other.usage), summed(self.cost, other.cost), is_priced)
+        return UsageTotal(add_usage(self.usage, other.usage), add_costs(self.cost, other.cost), is_priced)
 
 
-NOTHING_SPENT = Spent()
+NO_USAGE = UsageTotal()
 
 
 class StepSpending(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a step that goes on has spent."""
 
-    before: Spent = NOTHING_SPENT
+    before: UsageTotal = NO_USAGE
     """In sessions that are over: part of the run's `settled`."""
-    told: Spent = NOTHING_SPENT
+    told: UsageTotal = NO_USAGE
     """By the messages of the session that goes on."""
 
 
 class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the fold. Bounded, as the open steps are."""
 
-    settled: Spent = NOTHING_SPENT
+    settled: UsageTotal = NO_USAGE
     """In steps and sessions that are over."""
     steps: dict[str, StepSpending] = {}
     """The steps that go on and have spent something, by their places."""
-    sub: Spent = NOTHING_SPENT
+    sub: UsageTotal = NO_USAGE
     """By the runs that it called, with those that they called."""
 
     @property
-    def own(self) -> Spent:
+    def own(self) -> UsageTotal:
         """What the run has spent itself, as far as it is known by now."""
         return sum((step.told for step in self.steps.values()), self.settled)
 
     @property
-    def tree(self) -> Spent:
+    def tree(self) -> UsageTotal:
         """With what its sub-runs spent."""
         return self.own + self.sub
 
@@ -91,19 +91,19 @@ def spending_step(state: Spending, event: Event) -> Spending:
         case AssistantMessage(usage=usage, cost=cost) as message:
             if usage is None and cost is None:
                 return state
-            place = place_of(event)
+            place = step_key_of(event)
             if message.note is not None and message.note.kind == "left":
                 # The whole of what the session has spent until it was left.
                 return _settle(state, place, usage, cost)
             step = state.of_step(place)
             told = replace(step, told=step.told.plus(usage, cost))
-            return replace(state, steps=bounded({**state.steps, place: told}))
+            return replace(state, steps=keep_newest({**state.steps, place: told}))
         case StepStarted():
             # A further try, though nobody may have written how the one before ended.
-            return _end_step(state, place_of(event))
+            return _end_step(state, step_key_of(event))
         case StepCompleted() as step:
             total = (step.usage, step.cost) if step.kind == "agent" else (None, None)
-            state = _end_step(state, place_of(event), *total)
+            state = _end_step(state, step_key_of(event), *total)
             return replace(state, sub=state.sub.plus(step.sub_usage, step.sub_cost))
         case CallCompleted() as step:
             return replace(state, sub=state.sub.plus(step.usage, step.cost))
@@ -120,9 +120,9 @@ def spending_step(state: Spending, event: Event) -> Spending:
 def _settle(state: Spending, place: str, usage: Usage | None, cost: Cost | None) -> Spending:
     """End a session: its own total counts, or else what its messages told."""
     step = state.of_step(place)
-    over = step.told if usage is None and cost is None else NOTHING_SPENT.plus(usage, cost)
+    over = step.told if usage is None and cost is None else NO_USAGE.plus(usage, cost)
     settled = StepSpending(before=step.before + over)
-    return replace(state, settled=state.settled + over, steps=bounded({**state.steps, place: settled}))
+    return replace(state, settled=state.settled + over, steps=keep_newest({**state.steps, place: settled}))
 
 
 def _end_step(state: Spending, place: str, usage: Usage | None = None, cost: Cost | None = None) -> Spending:
@@ -132,12 +132,12 @@ def _end_step(state: Spending, place: str, usage: Usage | None = None, cost: Cos
     return replace(state, steps={one: step for one, step in state.steps.items() if one != place})
 
 
-def _total(known: Spent, usage: Usage | None, cost: Cost | None) -> Spent:
+def _total(known: UsageTotal, usage: Usage | None, cost: Cost | None) -> UsageTotal:
     """The run's own totals at its outcome, where it has them."""
-    return Spent(usage or known.usage, cost or known.cost, known.is_priced)
+    return UsageTotal(usage or known.usage, cost or known.cost, known.is_priced)
 
 
-def added(one: Usage, other: Usage | None) -> Usage:
+def add_usage(one: Usage, other: Usage | None) -> Usage:
     """Tokens of both."""
     if other is None:
         return one
@@ -150,7 +150,7 @@ def added(one: Usage, other: Usage | None) -> Usage:
     )
 
 
-def summed(one: Cost | None, other: Cost | None) -> Cost | None:
+def add_costs(one: Cost | None, other: Cost | None) -> Cost | None:
     """Both together, as far as they are known."""
     if one is None or other is None:
         return one or other

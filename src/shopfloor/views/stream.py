@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from shopfloor.errors import InvalidEvent
-from shopfloor.limits import STREAM_AHEAD_DELTAS
+from shopfloor.limits import STREAM_EARLY_DELTAS
 from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
@@ -27,8 +27,6 @@ from shopfloor.log import (
     Usage,
     decode,
 )
-from shopfloor.views.calls_below import CallsBelow
-from shopfloor.views.stream_errors import error_event
 from shopfloor.views.stream_events import (
     BlockEnd,
     BlockStart,
@@ -44,26 +42,28 @@ from shopfloor.views.stream_events import (
     UsageEvent,
     WorkerResult,
     WorkerStart,
+    error_event,
     finish,
 )
-from shopfloor.views.stream_texts import (
-    Texts,
-    call_answered,
-    call_told,
-    message_told,
-    piece_told,
-    step_ended,
-    texts_ended,
+from shopfloor.views.text_deltas import (
+    TextState,
+    close_call,
+    close_step,
+    close_texts,
+    stream_call_input,
+    stream_delta,
+    stream_message,
 )
-from shopfloor.views.waiting import (
+from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
     QUESTION,
     RATE_LIMIT,
-    Waits,
-    bounded,
-    held_words,
-    place_name,
-    waits_step,
+    SubRunCalls,
+    WaitState,
+    definition_wait_message,
+    format_step_key,
+    keep_newest,
+    wait_state_step,
 )
 
 CLIENT_TOOL = "client_tool"
@@ -75,33 +75,33 @@ class OpenCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
     kind: str
     tool: str
-    given: Any = None
+    arguments: Any = None
 
 
 class StreamState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The state of the fold. Bounded: see `Texts` and `Waits`; of the calls that wait the newest thousand are known."""
+    """The state of the fold. Bounded: see `TextState` and `WaitState`; keeps the newest thousand open calls."""
 
     seq: int = 0
     """The last event that was folded in. Those up to it are passed over if they come again."""
     started: bool = False
     ended: bool = False
-    texts: Texts = Texts()
-    waits: Waits = Waits()
+    texts: TextState = TextState()
+    waits: WaitState = WaitState()
     calls: dict[str, OpenCall] = {}
-    asked: tuple[str, ...] = ()
+    requested_calls: tuple[str, ...] = ()
     """The open calls for which this stream has finished already: it asks for each once."""
-    asked_below: tuple[str, ...] = ()
+    requested_sub_run_calls: tuple[str, ...] = ()
     """The open calls of sub-runs for which this stream has finished already."""
     shown: tuple[str, ...] = ()
     """The calls whose results the client has shown itself: they are not told again."""
-    ahead: tuple[Delta, ...] = ()
+    early_deltas: tuple[Delta, ...] = ()
     """Pieces that came before the events they follow."""
 
 
 Step = tuple[StreamState, list[StreamEvent]]
 
 
-def begin(run_id: str) -> Start:
+def start_event(run_id: str) -> Start:
     """The first event of every stream, also of one that goes on in the middle."""
     return Start(execution_id=run_id)
 
@@ -121,47 +121,47 @@ async def replay(
     return state
 
 
-def resumed(state: StreamState, answered: Collection[str], shown: Collection[str] = ()) -> StreamState:
+def resume_stream(state: StreamState, answered: Collection[str], shown: Collection[str] = ()) -> StreamState:
     """The state for a stream that goes on where another one finished, with results for the calls `answered`.
 
     Calls that got no result are asked for again, once the run waits for nothing but them. Results of the calls `shown`
     are not told: the client has done so.
     """
-    asked = tuple(one for one in state.calls if one in answered)
-    return msgspec.structs.replace(state, asked=asked, shown=tuple(shown))
+    requested_calls = tuple(one for one in state.calls if one in answered)
+    return msgspec.structs.replace(state, requested_calls=requested_calls, shown=tuple(shown))
 
 
-def stream_step(state: StreamState, one: Event | Delta | CallsBelow) -> Step:
+def stream_step(state: StreamState, one: Event | Delta | SubRunCalls) -> Step:
     if state.ended:
         return state, []
     if isinstance(one, Delta):
         return _delta(state, one)
-    if isinstance(one, CallsBelow):
+    if isinstance(one, SubRunCalls):
         return _below(state, one)
     if one.seq <= state.seq:
         return state, []
-    state = msgspec.structs.replace(state, seq=one.seq, waits=waits_step(state.waits, one))
+    state = msgspec.structs.replace(state, seq=one.seq, waits=wait_state_step(state.waits, one))
     state, told = _event(state, one)
-    state, asked = _asking(state)
+    state, requested_calls = _asking(state)
     state, caught = _caught_up(state)
-    return state, [*told, *asked, *caught]
+    return state, [*told, *requested_calls, *caught]
 
 
 def _delta(state: StreamState, delta: Delta) -> Step:
     if delta.after > state.seq:
         # It is told when the log has got there: a piece lost for want of room is one that never came.
-        ahead = (*state.ahead, delta)[:STREAM_AHEAD_DELTAS]
-        return msgspec.structs.replace(state, ahead=ahead), []
-    texts, told = piece_told(state.texts, delta)
+        early_deltas = (*state.early_deltas, delta)[:STREAM_EARLY_DELTAS]
+        return msgspec.structs.replace(state, early_deltas=early_deltas), []
+    texts, told = stream_delta(state.texts, delta)
     return msgspec.structs.replace(state, texts=texts), told
 
 
 def _caught_up(state: StreamState) -> Step:
     told: list[StreamEvent] = []
-    due = [delta for delta in state.ahead if delta.after <= state.seq]
+    due = [delta for delta in state.early_deltas if delta.after <= state.seq]
     if due:
-        rest = tuple(delta for delta in state.ahead if delta.after > state.seq)
-        state = msgspec.structs.replace(state, ahead=rest)
+        rest = tuple(delta for delta in state.early_deltas if delta.after > state.seq)
+        state = msgspec.structs.replace(state, early_deltas=rest)
     for delta in due:
         state, more = _delta(state, delta)
         told += more
@@ -185,7 +185,7 @@ def _event(state: StreamState, event: Event) -> Step:
                 )
             ]
         case StepCompleted() | CallCompleted() as step:
-            texts, told = step_ended(state.texts, place_name(event.path, event.iteration), event.seq)
+            texts, told = close_step(state.texts, format_step_key(event.path, event.iteration), event.seq)
             block_id = _block_id(event, step.try_)
             end = BlockEnd(block_id=block_id, block_name=step.name, block_type=step.kind, error=step.error)
             # With what its sub-agents spent: nobody else tells of that.
@@ -194,10 +194,10 @@ def _event(state: StreamState, event: Event) -> Step:
             return msgspec.structs.replace(state, texts=texts), [*told, *spent, end]
         case AssistantMessage(note=note) if note is not None and note.kind not in ("ready", "left"):
             return state, [
-                Notice(kind=note.kind, message=notice_of(note), code=note.code, retry_after=note.retry_after)
+                Notice(kind=note.kind, message=format_note(note), code=note.code, retry_after=note.retry_after)
             ]
         case AssistantMessage() as message:
-            texts, told = message_told(state.texts, event, message)
+            texts, told = stream_message(state.texts, event, message)
             # What an agent's session spends is told at its end, once.
             spent = _usage(message.model, message.usage, message.cost) if message.session_id is None else []
             return msgspec.structs.replace(state, texts=texts), [*told, *spent]
@@ -206,7 +206,7 @@ def _event(state: StreamState, event: Event) -> Step:
         case ToolResult() as result:
             return _answered(state, result)
         case RunCompleted() as run:
-            _, told = texts_ended(state.texts)
+            _, told = close_texts(state.texts)
             return StreamState(seq=event.seq, started=True, ended=True), [*told, *_outcome(event.run_id, run)]
         case _:
             return state, []
@@ -217,13 +217,13 @@ def _called(state: StreamState, event: Event, call: ToolCall) -> Step:
         return state, [Notice(kind="limit", message=f"waits for a rate limit, until {call.awaits.until}")]
     if call.awaits is not None and call.awaits.kind == DEFINITION_CHANGED:
         # Nobody who follows can give what it waits for: the stream is over for now.
-        notice = Notice(kind=DEFINITION_CHANGED, message=held_words(call.input))
+        notice = Notice(kind=DEFINITION_CHANGED, message=definition_wait_message(call.input))
         return state, [notice, finish("waiting")]
-    texts, told = call_told(state.texts, call.call_id, call.name, call.input)
+    texts, told = stream_call_input(state.texts, call.call_id, call.name, call.input)
     state = msgspec.structs.replace(state, texts=texts)
     if call.awaits is not None:
         opened = OpenCall(call.awaits.kind, call.name, call.input if call.awaits.kind == CLIENT_TOOL else None)
-        state = msgspec.structs.replace(state, calls=bounded({**state.calls, call.call_id: opened}))
+        state = msgspec.structs.replace(state, calls=keep_newest({**state.calls, call.call_id: opened}))
         if call.awaits.kind == QUESTION:
             told = [*told, _question(event.run_id, call)]
     elif call.name == _LOG_QUESTION:
@@ -236,9 +236,9 @@ def _answered(state: StreamState, result: ToolResult) -> Step:
         return state, []
     state = msgspec.structs.replace(
         state,
-        texts=call_answered(state.texts, result.call_id),
+        texts=close_call(state.texts, result.call_id),
         calls={one: call for one, call in state.calls.items() if one != result.call_id},
-        asked=tuple(one for one in state.asked if one != result.call_id),
+        requested_calls=tuple(one for one in state.requested_calls if one != result.call_id),
     )
     if result.call_id in state.shown:
         return state, []
@@ -253,44 +253,50 @@ def _asking(state: StreamState, *, settled: bool = False) -> Step:
     Client tools are requested as soon as the run itself waits. For a question the stream is over only once nothing in
     the run's tree works any more (`settled`), which the log of the run alone does not tell.
     """
-    fresh = {one: call for one, call in state.calls.items() if one not in state.asked}
-    if not fresh or not state.waits.waiting or state.waits.for_definition:
+    fresh = {one: call for one, call in state.calls.items() if one not in state.requested_calls}
+    if not fresh or not state.waits.waiting or state.waits.awaits_definition:
         return state, []
     wanted = {one: call for one, call in fresh.items() if call.kind == CLIENT_TOOL}
     if wanted:
-        state = msgspec.structs.replace(state, asked=(*state.asked, *wanted))
+        state = msgspec.structs.replace(state, requested_calls=(*state.requested_calls, *wanted))
         return state, _request(_requested(wanted))
-    if any(state.calls[one].kind == CLIENT_TOOL for one in state.asked):
+    if any(state.calls[one].kind == CLIENT_TOOL for one in state.requested_calls):
         # Their results are on the way; only then is it known whether the run waits for the others alone.
         return state, []
     if not settled:
         return state, []
-    state = msgspec.structs.replace(state, asked=tuple(state.calls))
+    state = msgspec.structs.replace(state, requested_calls=tuple(state.calls))
     reason: FinishReason = "question" if any(call.kind == QUESTION for call in fresh.values()) else "waiting"
     return state, [finish(reason)]
 
 
-def _args(given: Any) -> dict[str, Any]:
+def _args(arguments: Any) -> dict[str, Any]:
     """The arguments of a call as an object, which is what clients take: a value that is none is its `input`."""
-    if given is None:
+    if arguments is None:
         return {}
-    return cast("dict[str, Any]", given) if isinstance(given, dict) else {"input": given}
+    return cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {"input": arguments}
 
 
-def _below(state: StreamState, below: CallsBelow) -> Step:
+def _below(state: StreamState, below: SubRunCalls) -> Step:
     """Request the client tools of sub-runs, each once, with those of the run itself; else finish for a question."""
-    fresh = [call for call in below.tool_calls if call.tool_call_id not in state.asked_below]
+    fresh = [call for call in below.tool_calls if call.tool_call_id not in state.requested_sub_run_calls]
     # Only open calls are listed: those that are listed no more have been answered.
-    state = msgspec.structs.replace(state, asked_below=tuple(call.tool_call_id for call in below.tool_calls))
+    state = msgspec.structs.replace(
+        state, requested_sub_run_calls=tuple(call.tool_call_id for call in below.tool_calls)
+    )
     if not fresh:
         return _asking(state, settled=True) if below.waits else (state, [])
-    own = {one: call for one, call in state.calls.items() if call.kind == CLIENT_TOOL and one not in state.asked}
-    state = msgspec.structs.replace(state, asked=(*state.asked, *own))
+    own = {
+        one: call for one, call in state.calls.items() if call.kind == CLIENT_TOOL and one not in state.requested_calls
+    }
+    state = msgspec.structs.replace(state, requested_calls=(*state.requested_calls, *own))
     return state, _request([*_requested(own), *fresh])
 
 
 def _requested(calls: dict[str, OpenCall]) -> list[RequestedCall]:
-    return [RequestedCall(tool_call_id=one, tool_name=call.tool, args=_args(call.given)) for one, call in calls.items()]
+    return [
+        RequestedCall(tool_call_id=one, tool_name=call.tool, args=_args(call.arguments)) for one, call in calls.items()
+    ]
 
 
 def _request(calls: list[RequestedCall]) -> list[StreamEvent]:
@@ -319,19 +325,19 @@ def _outcome(run_id: str, run: RunCompleted) -> list[StreamEvent]:
 
 def _question(run_id: str, call: ToolCall) -> Question:
     said: Any = call.input
-    given = cast("dict[str, Any]", said) if isinstance(said, dict) else {"question": said or ""}
-    options: Any = given.get("options")
+    arguments = cast("dict[str, Any]", said) if isinstance(said, dict) else {"question": said or ""}
+    options: Any = arguments.get("options")
     return Question(
         execution_id=run_id,
         call_id=call.call_id,
-        question=str(given.get("question", "")),
+        question=str(arguments.get("question", "")),
         options=[str(one) for one in cast("list[Any]", options)] if isinstance(options, list) else None,
         waits=call.awaits is not None,
         until=call.awaits.until if call.awaits else None,
     )
 
 
-def notice_of(note: Note) -> str:
+def format_note(note: Note) -> str:
     """What a program noted, on one line: `retry 1 of 3: rate_limit_error 429, in 1 s`."""
     times = f" {note.try_}{f' of {note.tries}' if note.tries else ''}" if note.try_ else ""
     limit = note.limit
@@ -361,7 +367,7 @@ def _usage(model: str | None, usage: Usage | None, cost: Cost | None) -> list[St
 
 def _block_id(event: Event, attempt: int) -> str:
     again = f"~{attempt}" if attempt > 1 else ""
-    return f"{place_name(event.path, event.iteration)}{again}"
+    return f"{format_step_key(event.path, event.iteration)}{again}"
 
 
 def _description(definition: Any) -> str | None:
@@ -371,9 +377,9 @@ def _description(definition: Any) -> str | None:
     return said if isinstance(said, str) else None
 
 
-def entry_step(state: StreamState, one: Entry | Delta | CallsBelow) -> tuple[StreamState, list[StreamEvent]]:
+def entry_step(state: StreamState, one: Entry | Delta | SubRunCalls) -> tuple[StreamState, list[StreamEvent]]:
     """The same of a line that is not decoded yet. One that cannot be read is passed over: the log has it."""
-    if isinstance(one, Delta | CallsBelow):
+    if isinstance(one, Delta | SubRunCalls):
         return stream_step(state, one)
     try:
         return stream_step(state, decode(one.raw))

@@ -6,9 +6,31 @@ it, with what only we have in fields of our own. `stream_wire` has the events wh
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final, Literal
 
 import msgspec
+
+from shopfloor.decoding import convert, json_decoder
+from shopfloor.errors import (
+    AccessError,
+    AuthenticationFailed,
+    BudgetExceeded,
+    ConflictError,
+    DatabaseBusy,
+    InputError,
+    NotFoundError,
+    ProviderError,
+    ProviderOverloaded,
+    ProviderTimeout,
+    RateLimited,
+    RunFailed,
+    ShopfloorError,
+    StorageError,
+    ToolFailed,
+    Unauthorized,
+    error_class,
+)
 
 
 def _name() -> Literal["name"]:
@@ -261,3 +283,99 @@ StreamEvent = (
 
 DONE: Final = "[DONE]"
 """What a stream says last, instead of an event."""
+
+
+_ERROR_TYPES: Final[dict[type[ShopfloorError], ErrorType]] = {
+    InputError: "validation_error",
+    ConflictError: "validation_error",
+    NotFoundError: "not_found_error",
+    AccessError: "permission_error",
+    Unauthorized: "authentication_error",
+    RunFailed: "execution_error",
+    ProviderError: "provider_error",
+    RateLimited: "rate_limit_error",
+    ProviderOverloaded: "provider_overloaded",
+    ProviderTimeout: "provider_timeout",
+    AuthenticationFailed: "authentication_error",
+    ToolFailed: "tool_error",
+    BudgetExceeded: "quota_exceeded_error",
+    ShopfloorError: "internal_error",
+}
+"""The type of an error is that of the nearest class above it which is listed here."""
+
+
+def error_event(
+    message: str,
+    code: str,
+    *,
+    retryable: bool = False,
+    retry_after: float | None = None,
+    hint: str | None = None,
+) -> ErrorEvent:
+    """The event of an error with this code. A code that is none of ours is a worker's own failure."""
+    kind = error_class(code)
+    kind = RunFailed if kind is ShopfloorError and code != ShopfloorError.code else kind
+    source: ErrorSource = "platform"
+    if issubclass(kind, ProviderError | ToolFailed):
+        source = "tool" if issubclass(kind, ToolFailed) else "provider"
+    return ErrorEvent(
+        message=message,
+        error_type=next(_ERROR_TYPES[one] for one in kind.__mro__ if one in _ERROR_TYPES),
+        source=source,
+        code=code,
+        retryable=retryable,
+        retry_after=retry_after,
+        hint=hint,
+    )
+
+
+def to_error_event(error: ShopfloorError) -> ErrorEvent:
+    """The event that says an error of ours."""
+    passing = error.retryable if isinstance(error, RunFailed) else isinstance(error, StorageError | DatabaseBusy)
+    after = error.retry_after if isinstance(error, RunFailed) else None
+    return error_event(error.message, error.code, retryable=passing, retry_after=after, hint=error.hint)
+
+
+_OWN: Final = (Question, Notice, UsageEvent)
+"""The events that only we have."""
+_OWN_TYPES: Final = frozenset(str(one.__struct_config__.tag) for one in _OWN)
+
+
+class _ResourceUpdate(msgspec.Struct, frozen=True, kw_only=True, tag="resource-update", tag_field="type"):
+    name: str
+    value: dict[str, Any]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_any = json_decoder(dict[str, Any]).decode
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[StreamEvent | _ResourceUpdate]:
+    return json_decoder(StreamEvent | _ResourceUpdate)
+
+
+def encode_event(event: StreamEvent | UnknownEvent) -> bytes:
+    """The event as it is sent: JSON, on one line."""
+    if isinstance(event, UnknownEvent):
+        return _encode(event.data)
+    if isinstance(event, _OWN):
+        fields: dict[str, Any] = msgspec.to_builtins(event)
+        name: str = fields.pop("type")
+        return _encode(_ResourceUpdate(name=name, value=fields))
+    return _encode(event)
+
+
+def decode_event(raw: bytes | str) -> StreamEvent | UnknownEvent:
+    """The event that was sent. Raises `msgspec.MsgspecError` for what is no event at all."""
+    try:
+        event = _decoder().decode(raw)
+        if not isinstance(event, _ResourceUpdate):
+            return event
+        if event.name in _OWN_TYPES:
+            return convert({**event.value, "type": event.name}, StreamEvent)
+    except msgspec.ValidationError:
+        pass
+    # Of a later version: a type that we do not know, or one that has changed.
+    data = _decode_any(raw)
+    return UnknownEvent(str(data.get("type", "")), data)

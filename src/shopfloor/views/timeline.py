@@ -20,9 +20,8 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
 )
-from shopfloor.views.text import as_text, cut
-from shopfloor.views.times import ms_between
-from shopfloor.views.waiting import NOTHING, Waits, waits_step
+from shopfloor.views.truncation import as_text, cut, ms_between
+from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
 _SUMMARY_TOOL = "update_summary"
@@ -49,7 +48,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def timeline_fold(
-    state: Timeline, events: Sequence[Event], waits: Waits = NOTHING
+    state: Timeline, events: Sequence[Event], waits: WaitState = NO_WAITS
 ) -> tuple[Timeline, list[TimelineRow]]:
     """The state after the events, the next of its run, and what they add to the timeline.
 
@@ -77,7 +76,7 @@ def timeline_fold(
                 rows.append(_row(event, "error", {"message": told, "step": event.path}))
             case RunStarted() as run:
                 status = "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"
-                waits, folded = reduce(waits_step, events[folded:place], waits), place
+                waits, folded = reduce(wait_state_step, events[folded:place], waits), place
                 status = "going on" if waits.waiting else status
                 rows.append(_row(event, "status", {"status": status}))
             case RunCompleted() as run:

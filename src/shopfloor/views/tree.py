@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from shopfloor.limits import TREE_SIBLINGS
-from shopfloor.views.outline import Outline, Step, by_parent
+from shopfloor.views.outline import Outline, Step, steps_by_parent
 
-Load = Callable[[str], Outline | None]
+LoadOutline = Callable[[str], Outline | None]
 """Gives a run's outline; None where there is no transcript of it."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class TreeRow(msgspec.Struct, frozen=True):
     """A line of the tree. `guides` says of each level whether its branch goes on below."""
 
     guides: tuple[bool, ...]
@@ -21,7 +21,7 @@ class Row(msgspec.Struct, frozen=True):
     """The id of the run that the step belongs to."""
     step: Step | None = None
     run: Outline | None = None
-    missing: str | None = None
+    missing_run_id: str | None = None
     """The id of a sub-run whose transcript is not there."""
     again: str | None = None
     """The id of a run that stands above already: a broken link, not followed."""
@@ -36,31 +36,31 @@ class _Todo(msgspec.Struct, frozen=True):
     enclosed: dict[str | None, list[Step]]
 
 
-def tree(run_id: str, load: Load, *, siblings: int | None = TREE_SIBLINGS) -> Iterator[Row]:
+def tree(run_id: str, load: LoadOutline, *, siblings: int | None = TREE_SIBLINGS) -> Iterator[TreeRow]:
     """The rows from the top down. No recursion: a tree may be deeper than Python's stack."""
     root = load(run_id)
     if root is None:
-        yield Row((), missing=run_id)
+        yield TreeRow((), missing_run_id=run_id)
         return
-    yield Row((), run=root)
+    yield TreeRow((), run=root)
     seen = {run_id, root.run_id}
-    stack: list[_Todo | Row] = _branches((), root.run_id, by_parent(root), None, siblings)
+    stack: list[_Todo | TreeRow] = _branches((), root.run_id, steps_by_parent(root), None, siblings)
     while stack:
         todo = stack.pop()
-        if isinstance(todo, Row):
+        if isinstance(todo, TreeRow):
             yield todo
             continue
         step, guides = todo.step, todo.guides
         child_id = step.child_run_id
         if child_id in seen:
-            yield Row(guides, todo.owner, step=step, again=child_id)
+            yield TreeRow(guides, todo.owner, step=step, again=child_id)
             continue
         child = load(child_id) if child_id else None
-        missing = child_id if child_id and child is None else None
-        yield Row(guides, todo.owner, step=step, run=child, missing=missing)
+        missing_run_id = child_id if child_id and child is None else None
+        yield TreeRow(guides, todo.owner, step=step, run=child, missing_run_id=missing_run_id)
         if child is not None and child_id is not None:
             seen.add(child_id)
-            stack.extend(_branches(guides, child_id, by_parent(child), None, siblings))
+            stack.extend(_branches(guides, child_id, steps_by_parent(child), None, siblings))
         stack.extend(_branches(guides, todo.owner, todo.enclosed, step.path, siblings))
 
 
@@ -70,14 +70,14 @@ def _branches(
     enclosed: dict[str | None, list[Step]],
     path: str | None,
     most: int | None,
-) -> list[_Todo | Row]:
+) -> list[_Todo | TreeRow]:
     """What hangs below a row, last first, as a stack wants it. Tries of one step share what is below it."""
     steps = enclosed.pop(path, [])
     left_out = max(0, len(steps) - most) if most else 0
     shown = steps[: len(steps) - left_out]
-    branches: list[_Todo | Row] = [_Todo((*guides, True), owner, step, enclosed) for step in shown]
+    branches: list[_Todo | TreeRow] = [_Todo((*guides, True), owner, step, enclosed) for step in shown]
     if left_out:
-        branches.append(Row((*guides, False), left_out=left_out))
+        branches.append(TreeRow((*guides, False), left_out=left_out))
     elif shown:
         branches[-1] = _Todo((*guides, False), owner, shown[-1], enclosed)
     return branches[::-1]

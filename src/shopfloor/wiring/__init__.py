@@ -1,35 +1,42 @@
 """The composition root: the only package that names adapters."""
 
-from shopfloor.adapters.local import local_process
-from shopfloor.wiring.access import access_control, open_audit
+from shopfloor.adapters.local import local_process_name
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.in_process import open_api, open_client
-from shopfloor.wiring.providers import find_providers, provider_names, surroundings, transcript_of
-from shopfloor.wiring.server import serve_storage, the_one_server
+from shopfloor.wiring.providers import find_providers, local_validation_context, provider_names, transcribe_output
+from shopfloor.wiring.server import access_control, hold_server_lock, open_audit, serve_storage
 from shopfloor.wiring.server_thread import ServerThread
-from shopfloor.wiring.settings import Workers
-from shopfloor.wiring.storage import Office, Shop, local_office, local_shop, memory_office, open_projects, streamed
+from shopfloor.wiring.settings import WorkerSettings
+from shopfloor.wiring.storage import (
+    CommandPorts,
+    StorageBackend,
+    local_backend,
+    local_command_ports,
+    memory_backend,
+    open_projects,
+    subscribe_deltas,
+)
 
 __all__ = [
-    "Office",
+    "CommandPorts",
     "ServerThread",
-    "Shop",
-    "Workers",
+    "StorageBackend",
+    "WorkerSettings",
     "access_control",
     "find_providers",
+    "hold_server_lock",
+    "local_backend",
+    "local_command_ports",
     "local_engine",
-    "local_office",
-    "local_process",
-    "local_shop",
-    "memory_office",
+    "local_process_name",
+    "local_validation_context",
+    "memory_backend",
     "open_api",
     "open_audit",
     "open_client",
     "open_projects",
     "provider_names",
     "serve_storage",
-    "streamed",
-    "surroundings",
-    "the_one_server",
-    "transcript_of",
+    "subscribe_deltas",
+    "transcribe_output",
 ]

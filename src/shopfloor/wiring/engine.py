@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shopfloor.adapters.local import LocalHost, LocalProcesses
-from shopfloor.wiring.settings import Workers
-from shopfloor.wiring.storage import Office, open_projects
+from shopfloor.wiring.settings import WorkerSettings
+from shopfloor.wiring.storage import StorageBackend, open_projects
 
 if TYPE_CHECKING:
     from shopfloor.engine import ClaimPolicy, RunEngine
@@ -18,36 +18,38 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def local_engine(
-    office: Office,
-    workers: Workers,
+    backend: StorageBackend,
+    workers: WorkerSettings,
     *,
     policy: ClaimPolicy | None = None,
-    alone: bool = False,
+    dedicated: bool = False,
     host: LocalHost | None = None,
     script: Path | None = None,
     **limits: float,
 ) -> AsyncGenerator[RunEngine]:
     """An engine in this process, as a host that is registered already or as one of its own.
 
-    `alone`: the process is there for the runs of its own host only. `policy` says what the engine claims, by default
-    every run that is queued. With `script`, that file answers for every model. `limits` are `idle_seconds` and
-    `leaving_seconds`.
+    `dedicated`: the process executes only the runs of its own host. `policy` says what the engine claims, by default
+    every queued run. With `script`, that file answers for every model. `limits` are `idle_seconds` and
+    `interrupt_grace_seconds`.
     """
-    from shopfloor.adapters.models import LocalModels
-    from shopfloor.adapters.providers import NAMES, price, provider
-    from shopfloor.engine import AgentDesk, Catalogue, assemble, bare_definitions, default_folders
+    from shopfloor.adapters.models import ModelRouter
+    from shopfloor.adapters.providers import PROVIDER_NAMES, price, provider
+    from shopfloor.engine import AgentRuntime, WorkerCatalog, assemble, default_folders, provider_worker_definitions
 
-    storage = office.storage
+    storage = backend.storage
     folders = default_folders(storage.root, workers.folders)
-    catalogue = Catalogue(folders, workers.modules, bare_definitions(NAMES), projects=open_projects(storage).all)
-    models = LocalModels() if script is None else LocalModels(script=script, piece_seconds=0)
-    with nullcontext(host) if host else LocalHost(storage, alone=alone) as own:
-        processes, logs, reader = LocalProcesses(own), office.logs, office.reader
-        agents = AgentDesk(
+    catalogue = WorkerCatalog(
+        folders, workers.modules, provider_worker_definitions(PROVIDER_NAMES), projects=open_projects(storage).all
+    )
+    models = ModelRouter() if script is None else ModelRouter(script=script, chunk_seconds=0)
+    with nullcontext(host) if host else LocalHost(storage, dedicated=dedicated) as own:
+        processes, logs, reader = LocalProcesses(own), backend.logs, backend.reader
+        agents = AgentRuntime(
             provider=provider, processes=processes, logs=logs, reader=reader, prices=price, env=os.environ
         )
         cwd, slots = str(Path.cwd()), workers.slots
         try:
-            yield assemble(own.id, office, catalogue, models, agents, cwd=cwd, policy=policy, slots=slots, **limits)
+            yield assemble(own.id, backend, catalogue, models, agents, cwd=cwd, policy=policy, slots=slots, **limits)
         finally:
             await models.aclose()

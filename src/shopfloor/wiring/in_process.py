@@ -10,10 +10,10 @@ import anyio
 
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Masking
-from shopfloor.record import Storage, refuse_shared
+from shopfloor.record import Storage, require_private_folder
 from shopfloor.wiring.engine import local_engine
-from shopfloor.wiring.settings import Workers
-from shopfloor.wiring.storage import Office, local_office
+from shopfloor.wiring.settings import WorkerSettings
+from shopfloor.wiring.storage import StorageBackend, local_backend
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -40,10 +40,10 @@ async def open_api(storage: Storage) -> AsyncGenerator[Api]:
 
     from shopfloor.server import create_app
 
-    async with local_office(storage) as office:
-        await _look_at_files(office)
-        token = await office.access.admin_token()
-        async with _called(create_app(office.services(), has_pages=False), token) as transport:
+    async with local_backend(storage) as backend:
+        await _look_at_files(backend)
+        token = await backend.access.admin_token()
+        async with _called(create_app(backend.services(), has_pages=False), token) as transport:
             yield Api(_HERE, transport=transport)
 
 
@@ -58,7 +58,7 @@ async def _called(app: Starlette, token: str) -> AsyncGenerator[AppTransport]:
             yield AppTransport(app, token, tasks)
         except Exception as error:  # noqa: BLE001 - raised below, without the group around it
             failure = error
-        app.state.stopping.set()
+        app.state.shutdown_event.set()
         tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
@@ -66,7 +66,7 @@ async def _called(app: Starlette, token: str) -> AsyncGenerator[AppTransport]:
 
 @asynccontextmanager
 async def open_client(
-    storage: Storage, *, workers: Workers | None = None, can_run: bool = False, mask: Masking | None = None
+    storage: Storage, *, workers: WorkerSettings | None = None, can_run: bool = False, mask: Masking | None = None
 ) -> AsyncGenerator[Client]:
     """A client of the server that is there, or else of one in this process, for as long as it is asked.
 
@@ -88,27 +88,27 @@ async def open_client(
         async with Client(address.url, address.token) as client:
             yield client
         return
-    refuse_shared(storage.root)
+    require_private_folder(storage.root)
     policy = ClaimPolicy.OWN if can_run else ClaimPolicy.CANCELLED
     async with (
-        local_office(storage, mask=mask) as office,
-        local_engine(office, workers or Workers(), policy=policy, alone=can_run) as engine,
+        local_backend(storage, mask=mask) as backend,
+        local_engine(backend, workers or WorkerSettings(), policy=policy, dedicated=can_run) as engine,
     ):
-        token = await office.access.admin_token()
-        await _look_at_files(office)
+        token = await backend.access.admin_token()
+        await _look_at_files(backend)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(engine.scheduler.run)
-            tasks.start_soon(office.ingest.run)
-            async with _called(create_app(office.services(engine.service), has_pages=False), token) as transport:
+            tasks.start_soon(backend.ingest.run)
+            async with _called(create_app(backend.services(engine.service), has_pages=False), token) as transport:
                 yield Client(_HERE, transport=transport)
             tasks.cancel_scope.cancel()
-        await office.ingest.catch_up()
+        await backend.ingest.catch_up()
 
 
-async def _look_at_files(office: Office) -> None:
+async def _look_at_files(backend: StorageBackend) -> None:
     """Bring the rows up to what the logs say."""
     from shopfloor.engine import reconcile
 
-    await office.ingest.catch_up()
-    if await reconcile(office):
-        await office.ingest.catch_up()
+    await backend.ingest.catch_up()
+    if await reconcile(backend):
+        await backend.ingest.catch_up()

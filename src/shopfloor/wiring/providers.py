@@ -11,45 +11,45 @@ from typing import TYPE_CHECKING
 from shopfloor.ports import AgentExit, ProviderInfo
 
 if TYPE_CHECKING:
-    from shopfloor.engine import Definition, Surroundings, Worker
+    from shopfloor.engine import Definition, ValidationContext, Worker
 
 
 def provider_names() -> tuple[str, ...]:
     """Whom a task can be handed to without any worker."""
-    from shopfloor.adapters.providers import API_KEYS, NAMES
+    from shopfloor.adapters.providers import API_KEYS, PROVIDER_NAMES
 
-    return (*NAMES, *API_KEYS)
+    return (*PROVIDER_NAMES, *API_KEYS)
 
 
-def surroundings(workers: Iterable[Worker]) -> Surroundings:
+def local_validation_context(workers: Iterable[Worker]) -> ValidationContext:
     """What a definition is checked against here: the models, agents and workers that a run would find."""
-    from shopfloor.adapters.models import LocalModels
-    from shopfloor.adapters.providers import NAMES, price, provider
-    from shopfloor.engine import Surroundings, bare_definitions, check_order
+    from shopfloor.adapters.models import ModelRouter
+    from shopfloor.adapters.providers import PROVIDER_NAMES, price, provider
+    from shopfloor.engine import ValidationContext, check_agent_options, provider_worker_definitions
 
-    found: dict[str, Definition | None] = {one.slug: one for one in bare_definitions(NAMES)}
+    found: dict[str, Definition | None] = {one.slug: one for one in provider_worker_definitions(PROVIDER_NAMES)}
     for worker in workers:
         found[worker.definition.slug] = None if worker.problems else worker.definition
-    return Surroundings(
-        check_model=LocalModels().check,
-        check_agent=partial(check_order, provider, prices=price, env=os.environ),
+    return ValidationContext(
+        check_model=ModelRouter().check,
+        check_agent=partial(check_agent_options, provider, prices=price, env=os.environ),
         workers=found,
     )
 
 
 def find_providers() -> list[ProviderInfo]:
     """What this machine has of them. It takes a second or two: every program is asked for its version."""
-    from shopfloor.adapters.providers import found_providers
+    from shopfloor.adapters.providers import discover_providers
 
-    return found_providers(os.environ, Path.home())
+    return discover_providers(os.environ, Path.home())
 
 
-def transcript_of(
+def transcribe_output(
     provider: str, chunks: Iterable[bytes], *, source: str | None, ended: AgentExit | None, resumed: bool | None = None
 ) -> Iterator[bytes]:
     """The lines of the transcript of what an agent printed. `resumed` is None where that is not known."""
-    from shopfloor.adapters.providers import normaliser, price
-    from shopfloor.engine import transcribed
+    from shopfloor.adapters.providers import normalizer, price
+    from shopfloor.engine import transcribe
 
-    lines = normaliser(provider, resumed=resumed)
-    return transcribed(provider, lines, chunks, prices=price, source=source, ended=ended)
+    lines = normalizer(provider, resumed=resumed)
+    return transcribe(provider, lines, chunks, prices=price, source=source, ended=ended)

@@ -13,29 +13,42 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shopfloor.adapters.local import LocalAudit, LocalTokens
 from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError, storage_error
-from shopfloor.record import Storage, lock, open_for_append, refuse_shared, write_private
+from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
 from shopfloor.wiring.engine import local_engine
-from shopfloor.wiring.settings import Workers
-from shopfloor.wiring.storage import local_office, open_projects
+from shopfloor.wiring.settings import WorkerSettings
+from shopfloor.wiring.storage import local_backend, open_projects
 
 if TYPE_CHECKING:
     from shopfloor.client import Address
-    from shopfloor.engine import Catalogue
+    from shopfloor.engine import WorkerCatalog
+    from shopfloor.server import AccessControl
+
+
+def access_control(storage: Storage) -> AccessControl:
+    from shopfloor.server import AccessControl
+
+    return AccessControl(LocalTokens(storage.tokens))
+
+
+def open_audit(storage: Storage) -> LocalAudit:
+    return LocalAudit(storage.audit)
+
 
 _log = logging.getLogger("shopfloor.wiring")
 
 
 @contextmanager
-def the_one_server(storage: Storage) -> Generator[None]:
+def hold_server_lock(storage: Storage) -> Generator[None]:
     """Holds the storage's place for a server; the lock goes with the process, whatever ends it."""
-    refuse_shared(storage.root)
+    require_private_folder(storage.root)
     try:
         descriptor = open_for_append(storage.server_lock)
     except OSError as error:
         raise storage_error(error, f"cannot write {storage.server_lock}") from error
     try:
-        if not lock(descriptor):
+        if not try_lock(descriptor):
             raise ServerRunning(f"a server is already running on {storage.root}", hint=_how_to_use_it(storage))
         # What a server that was killed has left is not the address of this one.
         storage.server_address.unlink(missing_ok=True)
@@ -80,10 +93,10 @@ async def serve_storage(
     *,
     host: str,
     port: int,
-    workers: Workers | None = None,
+    workers: WorkerSettings | None = None,
     allowed_hosts: tuple[str, ...] = (),
-    keep_seconds: float | None = None,
-    on_started: Callable[[Address, Catalogue], None],
+    retention_seconds: float | None = None,
+    on_started: Callable[[Address, WorkerCatalog], None],
 ) -> None:
     """`shopfloor up`: all roles in one process, until it is told to stop.
 
@@ -92,14 +105,14 @@ async def serve_storage(
     import anyio
 
     from shopfloor.client import Address
-    from shopfloor.engine import finish_deletions, keep, keep_until_lost, take_over
-    from shopfloor.server import create_app, serve, serving_limits
+    from shopfloor.engine import finish_deletions, maintain_until_lost, requeue_abandoned, run_maintenance
+    from shopfloor.server import connection_limits, create_app, serve
 
-    workers = workers or Workers()
-    limits = serving_limits(workers.slots)
+    workers = workers or WorkerSettings()
+    limits = connection_limits(workers.slots)
     lost: list[Exception] = []
 
-    with the_one_server(storage):
+    with hold_server_lock(storage):
         open_projects(storage).add(str(Path.cwd()))
 
         def started(url: str) -> None:
@@ -110,26 +123,32 @@ async def serve_storage(
             # Only now, so that the first answer does not wait for what is loaded ahead of time.
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalogue), engine.warm_up)
 
-        async with local_office(storage, is_server=True) as office, local_engine(office, workers) as engine:
-            token = await office.access.admin_token()
+        async with local_backend(storage, is_server=True) as backend, local_engine(backend, workers) as engine:
+            token = await backend.access.admin_token()
             await finish_deletions(engine.ports)
-            await take_over(engine.ports, engine.resumption)
-            await office.queue.show_queued()
+            await requeue_abandoned(engine.ports, engine.resumption)
+            await backend.queue.restore_queued_rows()
             # Before anything runs: loading code may take long, and it belongs to the thread of the loop.
             engine.catalogue.load_code()
             async with anyio.create_task_group() as tasks:
 
                 async def keeper() -> None:
-                    upkeep = partial(keep, engine.ports, office.ingest, engine.resumption, keep_seconds=keep_seconds)
-                    lost.append(await keep_until_lost(office.store, engine.scheduler, upkeep))
+                    upkeep = partial(
+                        run_maintenance,
+                        engine.ports,
+                        backend.ingest,
+                        engine.resumption,
+                        retention_seconds=retention_seconds,
+                    )
+                    lost.append(await maintain_until_lost(backend.store, engine.scheduler, upkeep))
                     tasks.cancel_scope.cancel()
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(keeper)
-                app = create_app(office.services(engine.service, allowed_hosts=allowed_hosts))
+                app = create_app(backend.services(engine.service, allowed_hosts=allowed_hosts))
                 await serve(app, host, port, started, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:
                 raise lost[0]
             # What the last runs wrote while they were being left is listed too.
-            await office.ingest.catch_up()
+            await backend.ingest.catch_up()

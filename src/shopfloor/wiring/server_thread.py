@@ -12,17 +12,17 @@ from shopfloor.errors import ServerUnreachable, sole_error
 from shopfloor.limits import SERVER_STOP_SECONDS
 from shopfloor.record import Storage
 from shopfloor.wiring.server import serve_storage
-from shopfloor.wiring.settings import Workers
+from shopfloor.wiring.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from shopfloor.client import Address
-    from shopfloor.engine import Catalogue
+    from shopfloor.engine import WorkerCatalog
 
 
 class ServerThread:
     """A server in a thread of this process, on a free port: whatever loop its clients run on, it has its own."""
 
-    def __init__(self, storage: Storage, workers: Workers) -> None:
+    def __init__(self, storage: Storage, workers: WorkerSettings) -> None:
         self._storage = storage
         self._workers = workers
         self._started = threading.Event()
@@ -57,7 +57,7 @@ class ServerThread:
 
         async with anyio.from_thread.BlockingPortal() as portal, anyio.create_task_group() as tasks:
 
-            def started(address: Address, _: Catalogue) -> None:
+            def started(address: Address, _: WorkerCatalog) -> None:
                 self._address = address
                 self._stop = lambda: portal.call(tasks.cancel_scope.cancel)
                 self._started.set()

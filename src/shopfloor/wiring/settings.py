@@ -13,7 +13,7 @@ from shopfloor.errors import UsageError
 from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_SLOTS
 
 
-class Workers(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where workers are found, and how many runs may be worked on at once."""
 
     folders: tuple[Path, ...] = ()
@@ -21,7 +21,7 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = HOST_SLOTS
 
     @classmethod
-    def named(cls, names: Sequence[str], *, slots: int = HOST_SLOTS) -> Workers:
+    def named(cls, names: Sequence[str], *, slots: int = HOST_SLOTS) -> WorkerSettings:
         """What somebody named: folders of workers, Python files, or modules."""
         folders = [Path(name).expanduser().absolute() for name in names if Path(name).expanduser().is_dir()]
         modules = [name for name in names if not Path(name).expanduser().is_dir()]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # What only a server or a list needs is imported where it is needed: a bare run shall not wait for it.
 
 
-class Shop(msgspec.Struct, frozen=True):
+class CommandPorts(msgspec.Struct, frozen=True):
     """What a command is recorded with, where there is no engine."""
 
     host: str
@@ -45,16 +45,16 @@ class Shop(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def local_shop(
+def local_command_ports(
     storage: Storage, *, durability: Durability = Durability.GROUP, mask: Masking | None = None
-) -> Generator[Shop]:
+) -> Generator[CommandPorts]:
     """Everything on this machine, in this process, which is there for the runs of this host only."""
-    with LocalHost(storage, alone=True) as host:
+    with LocalHost(storage, dedicated=True) as host:
         logs = LocalLogs(storage, durability=durability, mask=mask, low_water=low_water_bytes())
-        yield Shop(host.id, logs, LocalProcesses(host))
+        yield CommandPorts(host.id, logs, LocalProcesses(host))
 
 
-class Office(StoragePorts, frozen=True, kw_only=True):
+class StorageBackend(StoragePorts, frozen=True, kw_only=True):
     """An adapter for each port to a storage, and what keeps the views of the storage up to date."""
 
     storage: Storage
@@ -86,7 +86,7 @@ class Office(StoragePorts, frozen=True, kw_only=True):
             version=__version__,
             audit=self.audit,
             delete_run=delete,
-            works=service,
+            run_service=service,
             providers=find_providers,
             page=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
@@ -100,24 +100,24 @@ class Office(StoragePorts, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def local_office(
+async def local_backend(
     storage: Storage, *, is_server: bool = False, mask: Masking | None = None
-) -> AsyncGenerator[Office]:
+) -> AsyncGenerator[StorageBackend]:
     """A storage in files and SQLite. The one server of it is told by other processes what they write."""
-    from shopfloor.adapters.sqlite import RecordedInLogs, SqliteQueue, SqliteStore
+    from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore, StorageLogLookup
 
     store = await SqliteStore.open(storage.database)
     try:
-        queue = SqliteQueue(store, RecordedInLogs(storage))
+        queue = SqliteQueue(store, StorageLogLookup(storage))
         await queue.recover()
         bus = LocalBus(storage)
-        with bus.receiving(storage) if is_server else nullcontext():
+        with bus.listen(storage) if is_server else nullcontext():
             yield _with_files(storage, store, queue, bus, mask)
     finally:
         await store.close()
 
 
-def memory_office(storage: Storage) -> Office:
+def memory_backend(storage: Storage) -> StorageBackend:
     """The same with rows and queue in this process's memory; the logs are files."""
     from shopfloor.adapters.memory import MemoryQueue, MemoryStore
 
@@ -125,12 +125,12 @@ def memory_office(storage: Storage) -> Office:
     return _with_files(storage, store, MemoryQueue(store), LocalBus())
 
 
-def _with_files(storage: Storage, store: Store, queue: Queue, bus: Bus, mask: Masking | None = None) -> Office:
+def _with_files(storage: Storage, store: Store, queue: Queue, bus: Bus, mask: Masking | None = None) -> StorageBackend:
     """A storage whose logs, hosts, tokens and audit log are files of this machine."""
     from shopfloor.adapters.memory import MemoryWatchers
     from shopfloor.engine import Ingest
 
-    return Office(
+    return StorageBackend(
         storage=storage,
         store=store,
         queue=queue,
@@ -152,8 +152,8 @@ def open_projects(storage: Storage) -> Projects:
 
 
 @contextmanager
-def streamed(office: Office, run_id: str) -> Generator[Callable[[], list[Delta]]]:
+def subscribe_deltas(backend: StorageBackend, run_id: str) -> Generator[Callable[[], list[Delta]]]:
     """Every piece of a message that a run in this process streams from now on; each call gives the new ones."""
-    with office.bus.subscribe(run_id, deltas=True) as live:
+    with backend.bus.subscribe(run_id, deltas=True) as live:
         # Twice: after a notification the first is empty.
         yield lambda: [item for item in (*live.drain(), *live.drain()) if isinstance(item, Delta)]

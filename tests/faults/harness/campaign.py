@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 from tests.faults.harness import invariants
 from tests.faults.harness.driver import Driver
-from tests.faults.harness.faults import FAULTS, Scene
+from tests.faults.harness.faults import FAULTS, FaultContext
 from tests.faults.harness.load import MODEL
 from tests.faults.harness.records import EndedRuns, events_of
-from tests.faults.harness.server import Server, Site, Violation
+from tests.faults.harness.server import Deployment, Server, Violation
 from tests.model_server.server import in_process
 
 FAULT_SECONDS = (0.3, 3.0)
@@ -61,14 +61,14 @@ class Action(msgspec.Struct, frozen=True):
 
 def schedule(seed: int, seconds: float, faults: list[str]) -> list[Action]:
     """The faults of a campaign: the same seed is the same list."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     actions: list[Action] = []
     length = 0.0
     # At least one; each may take a while itself, most of all a restart.
     while length < seconds:
-        wait = round(dice.uniform(*FAULT_SECONDS), 2)
-        (name,) = dice.choices(faults, [FAULTS[name].weight for name in faults])
-        actions.append(Action(wait, name, dice.randrange(2**32)))
+        wait = round(rng.uniform(*FAULT_SECONDS), 2)
+        (name,) = rng.choices(faults, [FAULTS[name].weight for name in faults])
+        actions.append(Action(wait, name, rng.randrange(2**32)))
         length += wait + 1.5
     return actions
 
@@ -87,9 +87,9 @@ def _small_disk(folder: Path) -> Generator[Path]:
 def _clock_env(folder: Path, clock: Path) -> dict[str, str]:
     """The environment in which the wall clock of Python programs is off by what the file says."""
     clock.write_text("0")
-    (folder / "site").mkdir()
-    (folder / "site" / "sitecustomize.py").write_text(_CLOCK)
-    return {"PYTHONPATH": str(folder / "site"), "HARNESS_CLOCK": str(clock)}
+    (folder / "deployment").mkdir()
+    (folder / "deployment" / "sitecustomize.py").write_text(_CLOCK)
+    return {"PYTHONPATH": str(folder / "deployment"), "HARNESS_CLOCK": str(clock)}
 
 
 def run(seed: int, folder: Path, *, seconds: float, faults: list[str], workers: list[str], say: Say) -> list[str]:
@@ -100,85 +100,85 @@ def run(seed: int, folder: Path, *, seconds: float, faults: list[str], workers: 
     with _small_disk(folder / "disk") as disk, in_process(folder, MODEL) as model:
         clock = folder / "clock"
         env = {**model.env, **(_clock_env(folder, clock) if any(one.fault == "clock" for one in actions) else {})}
-        site = Site(folder, disk, env)
-        server = Server(site)
-        driver = Driver(site, server, random.Random(seed), workers)
+        deployment = Deployment(folder, disk, env)
+        server = Server(deployment)
+        driver = Driver(deployment, server, random.Random(seed), workers)
         try:
-            return _under_load(Scene(site, server, driver, clock), actions, say)
+            return _under_load(FaultContext(deployment, server, driver, clock), actions, say)
         except Violation as violation:
             return [str(violation)]
         finally:
             server.close()
             with contextlib.suppress(OSError, shutil.Error):
-                shutil.copytree(site.storage.root, folder / "storage")
+                shutil.copytree(deployment.storage.root, folder / "storage")
 
 
-def _under_load(scene: Scene, actions: list[Action], say: Say) -> list[str]:
-    server, driver = scene.server, scene.driver
+def _under_load(context: FaultContext, actions: list[Action], say: Say) -> list[str]:
+    server, driver = context.server, context.driver
     found: list[str] = []
     server.start()
     driver.start()
     try:
         for action in actions:
-            _let_work(scene, action.wait_seconds)
+            _let_work(context, action.wait_seconds)
             server.ensure_up()
-            FAULTS[action.fault].act(scene, random.Random(action.seed))
+            FAULTS[action.fault].act(context, random.Random(action.seed))
         server.ensure_up()
         driver.stop_dispatching()
-        found += _stuck(scene)
+        found += _stuck(context)
     finally:
         driver.stop_dispatching()
         driver.close()
-    server.note_memory()
+    server.record_peak_memory()
     server.signal(signal.SIGTERM)
-    code = server.gone()
-    excused = frozenset[str]().union(*(FAULTS[action.fault].excuses for action in actions))
+    code = server.wait_for_exit()
+    excused_codes = frozenset[str]().union(*(FAULTS[action.fault].excuses for action in actions))
     found += [] if code == 0 else [f"the server ended with {code} at the end"]
-    found += invariants.broken(scene.site, server, driver.ledger, excused)
+    found += invariants.violations(context.deployment, server, driver.ledger, excused_codes)
     if not any(FAULTS[action.fault].noisy for action in actions):
-        found += invariants.stderr_defects(scene.site)
+        found += invariants.stderr_defects(context.deployment)
     ledger = driver.ledger
     say(
         f"  {len(ledger.runs)} of {len(ledger.kinds)} dispatches, {len(ledger.answers)} answers and "
         f"{len(ledger.cancels)} cancels acknowledged; {server.starts} starts; "
-        f"{server.most_memory_bytes // 2**20} MiB; refusals: {ledger.refusals}"
+        f"{server.peak_memory_bytes // 2**20} MiB; refusals: {ledger.refusals}"
     )
     return found
 
 
-def _let_work(scene: Scene, seconds: float) -> None:
+def _let_work(context: FaultContext, seconds: float) -> None:
     """Wait so long, and on a busy machine until there is some load; but not for ever, should it be refused."""
-    runs, began = scene.driver.ledger.runs, time.monotonic()
+    runs, began = context.driver.ledger.runs, time.monotonic()
     before = len(runs)
     time.sleep(seconds)
-    while len(runs) < before + LOAD_RUNS and time.monotonic() < began + LOAD_SECONDS and scene.server.is_alive():
+    while len(runs) < before + LOAD_RUNS and time.monotonic() < began + LOAD_SECONDS and context.server.is_alive():
         time.sleep(0.05)
 
 
-def _stuck(scene: Scene) -> list[str]:
+def _stuck(context: FaultContext) -> list[str]:
     """The runs that do not end, although the faults have stopped."""
-    ended = EndedRuns(scene.site.storage)
+    ended = EndedRuns(context.deployment.storage)
     deadline = time.monotonic() + DRAIN_SECONDS
     while True:
-        logs = {path.stem for path in scene.site.storage.transcripts.glob("*.jsonl")}
-        stuck = (logs | set(scene.driver.ledger.runs.values())) - ended.ids()
+        logs = {path.stem for path in context.deployment.storage.transcripts.glob("*.jsonl")}
+        stuck = (logs | set(context.driver.ledger.runs.values())) - ended.ids()
         if not stuck:
             return []
-        if scene.server.has_given_up():
+        if context.server.has_run_out_of_memory():
             # A fault did it, which was over before the server had ended.
-            scene.server.ensure_up()
-        if not scene.server.is_alive():
-            code = scene.server.gone()
+            context.server.ensure_up()
+        if not context.server.is_alive():
+            code = context.server.wait_for_exit()
             raise Violation(f"the server died without a fault (exit code {code}), with {len(stuck)} open runs")
         if time.monotonic() > deadline:
-            lines = [_state(scene, run_id) for run_id in sorted(stuck)[:5]]
+            lines = [_state(context, run_id) for run_id in sorted(stuck)[:5]]
             return [f"{len(stuck)} runs did not end within {DRAIN_SECONDS:g} s:", *lines]
         time.sleep(0.2)
 
 
-def _state(scene: Scene, run_id: str) -> str:
-    path = scene.site.storage.log_path(run_id)
-    keys = [key for key, one in scene.driver.ledger.runs.items() if one == run_id]
+def _state(context: FaultContext, run_id: str) -> str:
+    path = context.deployment.storage.log_path(run_id)
+    keys = [key for key, one in context.driver.ledger.runs.items() if one == run_id]
     if not path.exists():
         return f"{run_id} {keys}: no log"
     last = [(event.seq, event.type, event.path, event.iteration) for event in events_of(path)[-3:]]

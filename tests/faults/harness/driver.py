@@ -14,12 +14,12 @@ from typing import Any
 import httpx
 from tests.faults.harness.load import ANSWER, KINDS, pick
 from tests.faults.harness.records import EndedRuns
-from tests.faults.harness.server import SHOPFLOOR, Server, Site, Violation
+from tests.faults.harness.server import SHOPFLOOR, Deployment, Server, Violation
 
 PAUSE_SECONDS = 0.05
-MOST_OPEN_RUNS = 60
+MAX_OPEN_RUNS = 60
 """With more, no new run is dispatched: the queue would only grow."""
-BARE_COMMANDS = 2
+PLAIN_COMMANDS = 2
 _NO_CONNECTION = (httpx.TransportError, httpx.TimeoutException)
 
 
@@ -35,21 +35,21 @@ class Ledger:
         self.cancels: set[str] = set()
         self.refusals: dict[str, int] = {}
         """How often a request got another answer, by status and code."""
-        self.broken: list[str] = []
+        self.violations: list[str] = []
 
     def acknowledge(self, key: str, run_id: str) -> None:
         if self.runs.setdefault(key, run_id) != run_id:
-            self.broken.append(f"the idempotency key {key} gave the run {self.runs[key]}, then {run_id}")
+            self.violations.append(f"the idempotency key {key} gave the run {self.runs[key]}, then {run_id}")
 
 
 class Driver:
     """Threads that use the server as clients do; a server that is away, or refuses, is tried again."""
 
-    def __init__(self, site: Site, server: Server, dice: random.Random, workers: list[str]) -> None:
+    def __init__(self, deployment: Deployment, server: Server, rng: random.Random, workers: list[str]) -> None:
         self.ledger = Ledger()
-        self._site = site
+        self._site = deployment
         self._server = server
-        self._dice = dice
+        self._dice = rng
         self._numbers = itertools.count()
         self._workers = workers
         self._dispatching = threading.Event()
@@ -59,7 +59,7 @@ class Driver:
         self._cancelling = threading.Lock()
         self._bare: list[subprocess.Popen[bytes]] = []
         self._failures: list[str] = []
-        self._ended = EndedRuns(site.storage)
+        self._ended = EndedRuns(deployment.storage)
         loops = (
             self._dispatch,
             self._dispatch,
@@ -86,7 +86,7 @@ class Driver:
         if self._failures:
             raise Violation("the driver failed: " + "; ".join(self._failures))
 
-    def kill_bare(self) -> None:
+    def kill_plain_command(self) -> None:
         """Kill a process that executes a bare command."""
         for process in self._bare:
             if process.poll() is None:
@@ -122,7 +122,7 @@ class Driver:
         return None
 
     def _dispatch(self, client: httpx.Client) -> None:
-        if not self._dispatching.is_set() or self._open_runs() > MOST_OPEN_RUNS:
+        if not self._dispatching.is_set() or self._open_runs() > MAX_OPEN_RUNS:
             return
         kind, given = pick(self._dice, self._workers)
         key = f"{kind.slug}-{next(self._numbers)}"
@@ -194,12 +194,12 @@ class Driver:
         return found
 
     def _watch_memory(self, client: httpx.Client) -> None:
-        self._server.note_memory()
+        self._server.record_peak_memory()
         time.sleep(0.2)
 
     def _run_bare_commands(self, client: httpx.Client) -> None:
         self._bare = [process for process in self._bare if process.poll() is None]
-        if self._dispatching.is_set() and len(self._bare) < BARE_COMMANDS:
+        if self._dispatching.is_set() and len(self._bare) < PLAIN_COMMANDS:
             words = [SHOPFLOOR, "run", "-q", "--command", "seq 1 2000; sleep 0.5; (setsid sleep 300 &); echo end"]
             quiet = subprocess.DEVNULL
             self._bare.append(subprocess.Popen(words, env=self._site.env, stdin=quiet, stdout=quiet, stderr=quiet))

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 from tests.faults.harness.driver import Driver
-from tests.faults.harness.server import Server, Site, Violation
-from tests.patience import PATIENCE
+from tests.faults.harness.server import Deployment, Server, Violation
+from tests.timeouts import TIMEOUT_SECONDS
 
 MIXED = ("STOP", "CONT", "TERM", "INT", "HUP")
 SPARE_DESCRIPTORS = (0, 2, 5, 20)
@@ -37,16 +37,16 @@ _STARVED = _STORAGE | {
 }
 
 
-class Scene(msgspec.Struct, frozen=True):
+class FaultContext(msgspec.Struct, frozen=True):
     """What a fault is done to."""
 
-    site: Site
+    deployment: Deployment
     server: Server
     driver: Driver
     clock: Path
 
 
-Act = Callable[[Scene, random.Random], None]
+Act = Callable[[FaultContext, random.Random], None]
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -58,88 +58,88 @@ class Fault(msgspec.Struct, frozen=True):
     """Whether the server may complain with a traceback."""
 
 
-def _restart(scene: Scene, dice: random.Random) -> None:
-    time.sleep(dice.choice([0, 0, 0.2, 1.0]))
-    scene.server.start()
+def _restart(context: FaultContext, rng: random.Random) -> None:
+    time.sleep(rng.choice([0, 0, 0.2, 1.0]))
+    context.server.start()
 
 
-def kill(scene: Scene, dice: random.Random) -> None:
-    scene.server.signal(signal.SIGKILL)
-    scene.server.gone()
-    _restart(scene, dice)
+def kill(context: FaultContext, rng: random.Random) -> None:
+    context.server.signal(signal.SIGKILL)
+    context.server.wait_for_exit()
+    _restart(context, rng)
 
 
-def kill_with_reaper(scene: Scene, dice: random.Random) -> None:
+def kill_with_reaper(context: FaultContext, rng: random.Random) -> None:
     """The next host has to end what both have left."""
-    scene.server.signal(signal.SIGSTOP)
-    for pid in scene.server.reaper_pids():
+    context.server.signal(signal.SIGSTOP)
+    for pid in context.server.reaper_pids():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    kill(scene, dice)
+    kill(context, rng)
 
 
-def kill_reaper(scene: Scene, dice: random.Random) -> None:
-    for pid in scene.server.reaper_pids():
+def kill_reaper(context: FaultContext, rng: random.Random) -> None:
+    for pid in context.server.reaper_pids():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def kill_at_start(scene: Scene, dice: random.Random) -> None:
+def kill_at_start(context: FaultContext, rng: random.Random) -> None:
     """Several times in a row, while it comes up."""
     for _ in range(3):
-        scene.server.signal(signal.SIGKILL)
-        scene.server.gone()
-        scene.server.spawn()
-        time.sleep(dice.random() * 1.5)
-    kill(scene, dice)
+        context.server.signal(signal.SIGKILL)
+        context.server.wait_for_exit()
+        context.server.spawn()
+        time.sleep(rng.random() * 1.5)
+    kill(context, rng)
 
 
-def kill_bare(scene: Scene, dice: random.Random) -> None:
-    scene.driver.kill_bare()
+def kill_plain_command(context: FaultContext, rng: random.Random) -> None:
+    context.driver.kill_plain_command()
 
 
-def _stop(scene: Scene, dice: random.Random, number: signal.Signals) -> None:
-    scene.server.signal(number)
-    code = scene.server.gone()
+def _stop(context: FaultContext, rng: random.Random, number: signal.Signals) -> None:
+    context.server.signal(number)
+    code = context.server.wait_for_exit()
     if code != 0:
         raise Violation(f"after {number.name} the server ended with {code}")
-    _restart(scene, dice)
+    _restart(context, rng)
 
 
-def term(scene: Scene, dice: random.Random) -> None:
-    _stop(scene, dice, signal.SIGTERM)
+def term(context: FaultContext, rng: random.Random) -> None:
+    _stop(context, rng, signal.SIGTERM)
 
 
-def interrupt(scene: Scene, dice: random.Random) -> None:
-    _stop(scene, dice, signal.SIGINT)
+def interrupt(context: FaultContext, rng: random.Random) -> None:
+    _stop(context, rng, signal.SIGINT)
 
 
-def hang_up(scene: Scene, dice: random.Random) -> None:
+def hang_up(context: FaultContext, rng: random.Random) -> None:
     """It may stay or go; what matters is what it leaves."""
-    scene.server.signal(signal.SIGHUP)
+    context.server.signal(signal.SIGHUP)
     time.sleep(0.5)
-    if not scene.server.is_alive():
-        scene.server.gone()
-        _restart(scene, dice)
+    if not context.server.is_alive():
+        context.server.wait_for_exit()
+        _restart(context, rng)
 
 
-def freeze(scene: Scene, dice: random.Random) -> None:
-    scene.server.signal(signal.SIGSTOP)
-    time.sleep(dice.uniform(0.5, 4))
-    scene.server.signal(signal.SIGCONT)
+def freeze(context: FaultContext, rng: random.Random) -> None:
+    context.server.signal(signal.SIGSTOP)
+    time.sleep(rng.uniform(0.5, 4))
+    context.server.signal(signal.SIGCONT)
 
 
-def mix(scene: Scene, dice: random.Random) -> None:
+def mix(context: FaultContext, rng: random.Random) -> None:
     """Signals in any order, close together; the last one is KILL."""
-    for _ in range(dice.randint(2, 6)):
-        scene.server.signal(signal.Signals[f"SIG{dice.choice(MIXED)}"])
-        time.sleep(dice.choice([0, 0.01, 0.1, 0.5]))
-    kill(scene, dice)
+    for _ in range(rng.randint(2, 6)):
+        context.server.signal(signal.Signals[f"SIG{rng.choice(MIXED)}"])
+        time.sleep(rng.choice([0, 0.01, 0.1, 0.5]))
+    kill(context, rng)
 
 
 @contextlib.contextmanager
-def _full_disk(scene: Scene, left_bytes: int) -> Generator[None]:
-    ballast = scene.site.disk / "ballast"
+def _full_disk(context: FaultContext, left_bytes: int) -> Generator[None]:
+    ballast = context.deployment.disk / "ballast"
     try:
         _fill(ballast, left_bytes)
         yield
@@ -156,31 +156,31 @@ def _fill(ballast: Path, left_bytes: int) -> None:
             file.write(b"\0" * max(4096, min(free, 2**20)))
 
 
-def disk(scene: Scene, dice: random.Random) -> None:
-    with _full_disk(scene, dice.choice([0, 0, 1_000_000])):
-        time.sleep(dice.uniform(0.3, 5))
+def disk(context: FaultContext, rng: random.Random) -> None:
+    with _full_disk(context, rng.choice([0, 0, 1_000_000])):
+        time.sleep(rng.uniform(0.3, 5))
 
 
-def disk_and_kill(scene: Scene, dice: random.Random) -> None:
+def disk_and_kill(context: FaultContext, rng: random.Random) -> None:
     """It may be unable to start while the disk is full."""
-    with _full_disk(scene, 0):
-        time.sleep(dice.uniform(0.1, 1))
-        scene.server.signal(signal.SIGKILL)
-        scene.server.gone()
-        scene.server.spawn()
-        if scene.server.wait_until_up():
-            time.sleep(dice.uniform(0.1, 2))
+    with _full_disk(context, 0):
+        time.sleep(rng.uniform(0.1, 1))
+        context.server.signal(signal.SIGKILL)
+        context.server.wait_for_exit()
+        context.server.spawn()
+        if context.server.wait_until_up():
+            time.sleep(rng.uniform(0.1, 2))
         else:
-            scene.server.gone()
-    scene.server.ensure_up()
+            context.server.wait_for_exit()
+    context.server.ensure_up()
 
 
-def lock(scene: Scene, dice: random.Random) -> None:
+def lock(context: FaultContext, rng: random.Random) -> None:
     """Somebody else holds the database."""
-    database = sqlite3.connect(scene.site.storage.database, timeout=10, isolation_level=None)
+    database = sqlite3.connect(context.deployment.storage.database, timeout=10, isolation_level=None)
     try:
         database.execute("BEGIN EXCLUSIVE")
-        time.sleep(dice.uniform(0.5, 4))
+        time.sleep(rng.uniform(0.5, 4))
         database.execute("ROLLBACK")
     except sqlite3.OperationalError:
         # The server was faster; on a full or busy machine that is no fault of anybody's.
@@ -200,65 +200,65 @@ def _limited(pid: int, kind: int, soft: int) -> Generator[None]:
             resource.prlimit(pid, kind, before)
 
 
-def descriptors(scene: Scene, dice: random.Random) -> None:
+def descriptors(context: FaultContext, rng: random.Random) -> None:
     """It can open only a few more files."""
-    pid = scene.server.pid
+    pid = context.server.pid
     most = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1
-    with _limited(pid, resource.RLIMIT_NOFILE, most + dice.choice(SPARE_DESCRIPTORS)):
-        time.sleep(dice.uniform(0.3, 3))
-    scene.server.ensure_up()
+    with _limited(pid, resource.RLIMIT_NOFILE, most + rng.choice(SPARE_DESCRIPTORS)):
+        time.sleep(rng.uniform(0.3, 3))
+    context.server.ensure_up()
 
 
-def memory(scene: Scene, dice: random.Random) -> None:
+def memory(context: FaultContext, rng: random.Random) -> None:
     """It can get only little more memory."""
-    pid = scene.server.pid
+    pid = context.server.pid
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
-    spare_bytes = dice.choice(SPARE_MEMORY_BYTES)
+    spare_bytes = rng.choice(SPARE_MEMORY_BYTES)
     with _limited(pid, resource.RLIMIT_AS, pages * resource.getpagesize() + spare_bytes):
-        time.sleep(dice.uniform(0.3, 3))
-    scene.server.ensure_up()
+        time.sleep(rng.uniform(0.3, 3))
+    context.server.ensure_up()
 
 
-def connections(scene: Scene, dice: random.Random) -> None:
+def connections(context: FaultContext, rng: random.Random) -> None:
     """Many clients send half a request each. Descriptors for runs were reserved when the server was started."""
-    address = scene.server.address
+    address = context.server.address
     assert address is not None
     host, port = address[0].removeprefix("http://").split(":")
     with contextlib.ExitStack() as opened:
         for _ in range(HALF_SENT_CONNECTIONS):
-            half = opened.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE))
+            half = opened.enter_context(socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS))
             with contextlib.suppress(OSError):
                 half.sendall(b"POST /api/runs HTTP/1.1\r\nHost: ")
-        time.sleep(dice.uniform(1, 3))
-    scene.server.ensure_up()
+        time.sleep(rng.uniform(1, 3))
+    context.server.ensure_up()
 
 
-def clock(scene: Scene, dice: random.Random) -> None:
-    scene.clock.write_text(str(dice.choice(JUMPS)))
+def clock(context: FaultContext, rng: random.Random) -> None:
+    context.clock.write_text(str(rng.choice(JUMPS)))
 
 
-def database(scene: Scene, dice: random.Random) -> None:
+def database(context: FaultContext, rng: random.Random) -> None:
     """The database is damaged or deleted; the server is stopped, the rows are rebuilt, the server is started."""
-    path = scene.site.storage.database
-    match dice.choice(["bytes", "cut", "unlink"]):
+    path = context.deployment.storage.database
+    match rng.choice(["bytes", "cut", "unlink"]):
         case "bytes":
             size = path.stat().st_size
             with path.open("r+b") as file:
                 for _ in range(20):
-                    file.seek(dice.randrange(size))
-                    file.write(dice.randbytes(64))
+                    file.seek(rng.randrange(size))
+                    file.write(rng.randbytes(64))
         case "cut":
-            os.truncate(path, dice.randrange(path.stat().st_size))
+            os.truncate(path, rng.randrange(path.stat().st_size))
         case _:
             for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
                 name.unlink(missing_ok=True)
-    time.sleep(dice.uniform(0, 2))
-    scene.server.signal(dice.choice([signal.SIGKILL, signal.SIGTERM]))
-    scene.server.gone()
-    done = scene.site.command("rebuild")
+    time.sleep(rng.uniform(0, 2))
+    context.server.signal(rng.choice([signal.SIGKILL, signal.SIGTERM]))
+    context.server.wait_for_exit()
+    done = context.deployment.command("rebuild")
     if done.returncode != 0:
         raise Violation(f"rebuild: exit code {done.returncode}: {done.stderr[-2000:]}")
-    scene.server.start()
+    context.server.start()
 
 
 FAULTS = {
@@ -266,7 +266,7 @@ FAULTS = {
     "kill-with-reaper": Fault(kill_with_reaper, 1, _CUT_OFF),
     "kill-reaper": Fault(kill_reaper, 1),
     "kill-at-start": Fault(kill_at_start, 1, _CUT_OFF),
-    "kill-bare": Fault(kill_bare, 1, _CUT_OFF),
+    "kill-bare": Fault(kill_plain_command, 1, _CUT_OFF),
     "term": Fault(term, 2, _STOPPED),
     "interrupt": Fault(interrupt, 1, _STOPPED),
     "hang-up": Fault(hang_up, 1, _STOPPED),

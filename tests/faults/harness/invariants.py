@@ -12,7 +12,7 @@ import anyio
 from tests.faults.harness.driver import Ledger
 from tests.faults.harness.load import ANSWER, KINDS
 from tests.faults.harness.records import events_of, key_of, log_paths, outcome_of, views_of
-from tests.faults.harness.server import Server, Site
+from tests.faults.harness.server import Deployment, Server
 
 from shopfloor.log import (
     CallCompleted,
@@ -25,7 +25,7 @@ from shopfloor.log import (
     ToolResult,
 )
 from shopfloor.views import RunRow, row_fold
-from shopfloor.wiring import local_office
+from shopfloor.wiring import local_backend
 
 MEMORY_BYTES = 400 * 2**20
 """The most memory that the server may have under this load."""
@@ -35,32 +35,32 @@ _PAGE_RUNS = 200
 Logs = dict[str, list[Event]]
 
 
-def read_logs(site: Site) -> Logs:
-    return {path.stem: events_of(path) for path in log_paths(site.storage)}
+def read_logs(deployment: Deployment) -> Logs:
+    return {path.stem: events_of(path) for path in log_paths(deployment.storage)}
 
 
-def broken(site: Site, server: Server, ledger: Ledger, excused: frozenset[str]) -> list[str]:
-    """Every violation, once the server is stopped. `excused` are the codes of failures that the faults explain."""
-    logs = read_logs(site)
+def violations(deployment: Deployment, server: Server, ledger: Ledger, excused_codes: frozenset[str]) -> list[str]:
+    """Every violation, once the server is stopped. `excused_codes` are the codes of failures that the faults explain."""
+    logs = read_logs(deployment)
     found = [
-        *ledger.broken,
+        *ledger.violations,
         *_outcomes(logs),
-        *_verified(site),
+        *_verified(deployment),
         *_steps(logs),
-        *_tokens(site, logs),
-        *_acknowledged(ledger, logs, excused),
-        *_ends(logs, excused),
-        *_processes(site),
-        *_rows(site, logs),
+        *_tokens(deployment, logs),
+        *_acknowledged(ledger, logs, excused_codes),
+        *_ends(logs, excused_codes),
+        *_processes(deployment),
+        *_rows(deployment, logs),
     ]
-    if server.most_memory_bytes > MEMORY_BYTES:
-        found.append(f"memory: the server had {server.most_memory_bytes:,} bytes, more than {MEMORY_BYTES:,}")
+    if server.peak_memory_bytes > MEMORY_BYTES:
+        found.append(f"memory: the server had {server.peak_memory_bytes:,} bytes, more than {MEMORY_BYTES:,}")
     return found
 
 
-def stderr_defects(site: Site) -> list[str]:
+def stderr_defects(deployment: Deployment) -> list[str]:
     """Lines of the server's standard error that no fault explains."""
-    text = site.stderr.read_text(errors="replace")
+    text = deployment.stderr.read_text(errors="replace")
     return [f"stderr: {line}" for line in text.splitlines() if _DEFECTS.search(line)]
 
 
@@ -71,8 +71,8 @@ def _outcomes(logs: Logs) -> Iterator[str]:
             yield f"outcome: the run {run_id} has {count} outcomes; its last event is {events[-1:]}"
 
 
-def _verified(site: Site) -> Iterator[str]:
-    done = site.command("verify", "--all")
+def _verified(deployment: Deployment) -> Iterator[str]:
+    done = deployment.command("verify", "--all")
     if done.returncode != 0:
         wrong = [line for line in done.stdout.splitlines() if not re.search(r"\d+ events, whole$", line)]
         yield f"verify: exit code {done.returncode}: " + "\n  ".join([*wrong[:20], done.stderr[-2000:]])
@@ -93,14 +93,14 @@ def _steps(logs: Logs) -> Iterator[str]:
                     pass
 
 
-def _tokens(site: Site, logs: Logs) -> Iterator[str]:
+def _tokens(deployment: Deployment, logs: Logs) -> Iterator[str]:
     """No effect happens more often than the log allows, and every completed run has had all of its effects."""
     by_key = {run_id: run_id for run_id in logs}
     for run_id, events in logs.items():
         key = key_of(events)
         if key is not None and by_key.setdefault(key, run_id) != run_id:
             yield f"run: {key} was run twice: {by_key[key]} and {run_id}"
-    tokens = Counter(line for line in site.tokens.read_text().splitlines())
+    tokens = Counter(line for line in deployment.tokens.read_text().splitlines())
     labels: dict[str, set[str]] = {}
     for token, count in tokens.items():
         key, path, iteration, rule, label = token.split()
@@ -136,7 +136,7 @@ def _allowed(events: list[Event], place: tuple[str, int], rule: str) -> int:
     return attempts
 
 
-def _acknowledged(ledger: Ledger, logs: Logs, excused: frozenset[str]) -> Iterator[str]:
+def _acknowledged(ledger: Ledger, logs: Logs, excused_codes: frozenset[str]) -> Iterator[str]:
     for key, run_id in ledger.runs.items():
         if run_id not in logs:
             yield f"lost: the dispatch of {key} was acknowledged as {run_id}, and there is no log"
@@ -148,29 +148,31 @@ def _acknowledged(ledger: Ledger, logs: Logs, excused: frozenset[str]) -> Iterat
         if any(one.call_id == call_id and one.output == ANSWER for one in results):
             continue
         outcome = outcome_of(events)
-        if outcome is None or outcome.error is None or outcome.error.code not in excused:
+        if outcome is None or outcome.error is None or outcome.error.code not in excused_codes:
             yield f"lost: the answer to {call_id} of the run {run_id} was acknowledged; the outcome is {outcome}"
     for run_id in ledger.cancels:
         outcome = outcome_of(logs.get(run_id, []))
-        if _code(logs.get(run_id, [])) not in {"cancelled"} | excused:
+        if _code(logs.get(run_id, [])) not in {"cancelled"} | excused_codes:
             yield f"lost: the cancel of the run {run_id} was acknowledged; the outcome is {outcome}"
 
 
-def _ends(logs: Logs, excused: frozenset[str]) -> Iterator[str]:
+def _ends(logs: Logs, excused_codes: frozenset[str]) -> Iterator[str]:
     """Every run ends as its kind does, or by a failure that the faults explain, be it of a sub-run."""
-    parents = {parent for events in logs.values() if _code(events) in excused for parent in _parents(logs, events)}
+    parents = {
+        parent for events in logs.values() if _code(events) in excused_codes for parent in _parents(logs, events)
+    }
     for run_id, events in logs.items():
         outcome, worker = outcome_of(events), _worker(events)
         if outcome is None:
             continue
         end = outcome.error.code if outcome.error else outcome.status
         if worker not in KINDS:
-            if end not in {"completed", "host_lost"} | excused:
+            if end not in {"completed", "host_lost"} | excused_codes:
                 yield f"end: the bare run {run_id} ended as {end}: {outcome}"
             continue
         kind = KINDS[worker]
         is_sub_run = events[0].parent_run_id is not None
-        allowed = kind.ends | excused
+        allowed = kind.ends | excused_codes
         if is_sub_run:
             allowed |= {"cancelled"}
         if run_id in parents:
@@ -194,28 +196,28 @@ def _code(events: list[Event]) -> str | None:
     return outcome.error.code if outcome and outcome.error else None
 
 
-def _processes(site: Site) -> Iterator[str]:
-    left = site.children()
+def _processes(deployment: Deployment) -> Iterator[str]:
+    left = deployment.children()
     if left:
         yield f"process: {len(left)} are left: {left[:5]}"
-    hosts = list(site.storage.hosts.glob("*.lock"))
+    hosts = list(deployment.storage.hosts.glob("*.lock"))
     if hosts:
         yield f"process: locks of hosts are left: {hosts}"
 
 
-def _rows(site: Site, logs: Logs) -> Iterator[str]:
+def _rows(deployment: Deployment, logs: Logs) -> Iterator[str]:
     """The rows are the fold of their logs; a rebuild makes the same rows, and the list shows the same."""
-    before, listed = views_of(site.storage), _listed(site)
-    rows = anyio.run(_stored_rows, site)
+    before, listed = views_of(deployment.storage), _listed(deployment)
+    rows = anyio.run(_stored_rows, deployment)
     for run_id in sorted(rows.keys() | logs.keys()):
         folded = row_fold(RunRow(), logs[run_id]) if run_id in logs else None
         if rows.get(run_id) != folded:
             yield f"row: of {run_id}: {_difference(rows.get(run_id), folded)}"
-    done = site.command("rebuild")
+    done = deployment.command("rebuild")
     if done.returncode != 0:
         yield f"rebuild: exit code {done.returncode}: {done.stderr[-2000:]}"
         return
-    after = views_of(site.storage)
+    after = views_of(deployment.storage)
     for table in before:
         for one, other in itertools.zip_longest(before[table], after[table]):
             if one != other:
@@ -226,15 +228,15 @@ def _rows(site: Site, logs: Logs) -> Iterator[str]:
                 }
                 yield f"rebuild: {table} differs in {sorted(changed)}: {one} != {other}"[:2000]
                 break
-    for one, other in itertools.zip_longest(listed, _listed(site)):
+    for one, other in itertools.zip_longest(listed, _listed(deployment)):
         if one != other:
             yield f"rebuild: `shopfloor list` shows something else: {one} != {other}"
             break
 
 
-async def _stored_rows(site: Site) -> dict[str, RunRow]:
-    async with local_office(site.storage) as office:
-        found = [await office.store.get_run(run_id) for run_id in await office.store.known_runs()]
+async def _stored_rows(deployment: Deployment) -> dict[str, RunRow]:
+    async with local_backend(deployment.storage) as backend:
+        found = [await backend.store.get_run(run_id) for run_id in await backend.store.known_runs()]
     return {run.row.id: run.row for run in found if run is not None}
 
 
@@ -247,12 +249,12 @@ def _difference(row: RunRow | None, folded: RunRow | None) -> str:
     return str({name: pair for name, pair in pairs.items() if pair[0] != pair[1]})[:1000]
 
 
-def _listed(site: Site) -> list[dict[str, object]]:
+def _listed(deployment: Deployment) -> list[dict[str, object]]:
     """All that `shopfloor list` shows, page by page."""
     listed: list[dict[str, object]] = []
     cursor: list[str] = []
     while True:
-        done = site.command("list", "--json", "--limit", str(_PAGE_RUNS), *cursor)
+        done = deployment.command("list", "--json", "--limit", str(_PAGE_RUNS), *cursor)
         page = json.loads(done.stdout) if done.returncode == 0 else {"workers": [{"error": done.stderr}], "next": None}
         listed += page["workers"]
         if page["next"] is None:

@@ -275,7 +275,7 @@ MODEL = [
 ANSWER = "yes"
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
+class LoadWorker(msgspec.Struct, frozen=True, kw_only=True):
     """A worker of the load."""
 
     slug: str
@@ -290,8 +290,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """What the driver does to it."""
 
 
-def _kind(slug: str, effects: str = "", **fields: Any) -> Kind:
-    return Kind(slug=slug, effects=frozenset(effects.split()), **fields)
+def _kind(slug: str, effects: str = "", **fields: Any) -> LoadWorker:
+    return LoadWorker(slug=slug, effects=frozenset(effects.split()), **fields)
 
 
 _CANCELLED = frozenset({"cancelled"})
@@ -350,11 +350,11 @@ def write_agent(folder: Path) -> dict[str, str]:
     return {"PATH": f"{folder}:{os.environ['PATH']}", "HARNESS_RECORDING": str(_RECORDING)}
 
 
-def pick(dice: random.Random, workers: list[str]) -> tuple[Kind, dict[str, Any]]:
+def pick(rng: random.Random, workers: list[str]) -> tuple[LoadWorker, dict[str, Any]]:
     """The next run of the load: its kind, one of these, and its input, but for the key."""
     kinds = [KINDS[slug] for slug in workers]
-    (kind,) = dice.choices(kinds, [kind.weight for kind in kinds])
-    given: dict[str, Any] = {"SECONDS": str(round(dice.choice([0, 0.02, 0.05, 0.2, 1.0]), 2))}
-    if kind.slug == "python" and dice.random() < 0.2:
+    (kind,) = rng.choices(kinds, [kind.weight for kind in kinds])
+    given: dict[str, Any] = {"SECONDS": str(round(rng.choice([0, 0.02, 0.05, 0.2, 1.0]), 2))}
+    if kind.slug == "python" and rng.random() < 0.2:
         given["BIG"] = "x" * BIG_INPUT_CHARS
     return kind, given

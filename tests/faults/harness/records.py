@@ -47,7 +47,7 @@ def has_outcome(path: Path) -> bool:
 
 
 def events_of(path: Path) -> list[Event]:
-    return [decode(entry.raw) for entry in read(path, report=lambda problem: None)]
+    return [decode(entry.raw) for entry in read(path, on_problem=lambda problem: None)]
 
 
 def key_of(events: list[Event]) -> str | None:

@@ -24,7 +24,7 @@ START_SECONDS = 120.0
 STOP_SECONDS = 120.0
 SLOTS = 8
 LOW_WATER_BYTES = 4 * 2**20
-GIVEN_UP = "error[resource_limit]: the server ran out of memory while it loaded its parts"
+OUT_OF_MEMORY_MESSAGE = "error[resource_limit]: the server ran out of memory while it loaded its parts"
 STDERR_TAIL_CHARS = 6_000
 
 
@@ -40,7 +40,7 @@ def wait_for(true: Callable[[], object], what: str, seconds: float) -> None:
         time.sleep(0.05)
 
 
-class Site:
+class Deployment:
     """A folder with workers, a storage on a small disk, and the file of tokens, which is on another disk."""
 
     def __init__(self, folder: Path, disk: Path, env: dict[str, str]) -> None:
@@ -79,13 +79,13 @@ class Site:
 class Server:
     """`shopfloor up`, one process after another."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, deployment: Deployment) -> None:
+        self._site = deployment
         self._process: subprocess.Popen[bytes] | None = None
         self.address: tuple[str, str] | None = None
         """URL and token, while it is up."""
         self.starts = 0
-        self.most_memory_bytes = 0
+        self.peak_memory_bytes = 0
 
     @property
     def pid(self) -> int:
@@ -127,22 +127,22 @@ class Server:
         if not self.wait_until_up():
             raise Violation("the server does not start")
 
-    def has_given_up(self) -> bool:
+    def has_run_out_of_memory(self) -> bool:
         """Whether it has ended by itself for want of memory, and said so: its parts may be half loaded then."""
-        return not self.is_alive() and GIVEN_UP in self._site.stderr_tail()
+        return not self.is_alive() and OUT_OF_MEMORY_MESSAGE in self._site.stderr_tail()
 
     def ensure_up(self) -> None:
         if not self.is_alive():
-            self.gone()
+            self.wait_for_exit()
             self.start()
 
     def signal(self, number: signal.Signals) -> None:
-        self.note_memory()
+        self.record_peak_memory()
         with contextlib.suppress(ProcessLookupError):
             assert self._process is not None
             self._process.send_signal(number)
 
-    def gone(self, seconds: float = STOP_SECONDS) -> int:
+    def wait_for_exit(self, seconds: float = STOP_SECONDS) -> int:
         """Wait for its end and give the exit code."""
         self.address = None
         assert self._process is not None
@@ -154,20 +154,20 @@ class Server:
             self._process.stdout.close()
         return code
 
-    def note_memory(self) -> None:
+    def record_peak_memory(self) -> None:
         """Remember the most memory that it has had."""
         if self._process is None or self._process.poll() is not None:
             return
         with contextlib.suppress(OSError, ValueError):
             lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
             (peak,) = [line.split()[1] for line in lines if line.startswith("VmHWM")]
-            self.most_memory_bytes = max(self.most_memory_bytes, int(peak) * 1024)
+            self.peak_memory_bytes = max(self.peak_memory_bytes, int(peak) * 1024)
 
     def reaper_pids(self) -> list[int]:
         """The processes that end the children of a server that was killed."""
         with contextlib.suppress(OSError):
             children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-            return [int(pid) for pid in children if b"minder.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            return [int(pid) for pid in children if b"reaper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         return []
 
     def client(self) -> httpx.Client | None:

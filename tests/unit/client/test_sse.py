@@ -9,7 +9,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.samples import RUN_ID
+from tests.sample_events import RUN_ID
 
 from shopfloor.client import Start, StreamEvent, TextDelta, UnknownEvent, to_sse
 from shopfloor.client.sse import Frame, FrameReader

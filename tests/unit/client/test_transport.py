@@ -10,8 +10,8 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 import pytest
-from tests.patience import PATIENCE
-from tests.samples import RUN_ID
+from tests.sample_events import RUN_ID
+from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.client import Api, AppTransport
 from shopfloor.client.http_transport import HttpTransport
@@ -33,7 +33,7 @@ def body(content: bytes, *, more: bool = False) -> Message:
 
 @asynccontextmanager
 async def opened(app: Callable[[Message, Receive, Send], Awaitable[None]]) -> AsyncGenerator[Api]:
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(TIMEOUT_SECONDS):
         async with anyio.create_task_group() as tasks:
             yield Api("this process", transport=AppTransport(app, "secret", tasks))
             tasks.cancel_scope.cancel()
@@ -132,9 +132,9 @@ async def take_pieces(transport: Transport) -> list[bytes]:
     """Take the pieces of a body that breaks off, and see what they raise before `send` does."""
     taken: list[bytes] = []
     async with transport.send("GET", "/api/x") as answer:
-        taken.append(await anext(answer.pieces))
+        taken.append(await anext(answer.chunks))
         with pytest.raises(TransportError):
-            await anext(answer.pieces)
+            await anext(answer.chunks)
     return taken
 
 
@@ -149,7 +149,7 @@ def test_the_pieces_of_a_body_that_breaks_off_raise_a_transport_error() -> None:
             await connection.send(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"a"')
 
     async def main() -> None:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
                 port = listener.extra(anyio.abc.SocketAttribute.local_port)
                 over_http = HttpTransport(f"http://127.0.0.1:{port}", "secret")

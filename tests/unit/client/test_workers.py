@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.patience import PATIENCE
-from tests.samples import RUN_ID
-from tests.unit.client.scripted import Answer, Scripted, as_json, log_sse, scripted, sse
+from tests.sample_events import RUN_ID
+from tests.timeouts import TIMEOUT_SECONDS
+from tests.unit.client.scripted_server import Answer, ScriptedServer, as_json, log_sse, scripted_server, sse
 from tests.unit.views.test_stream import STARTED, STEP, STEP_ENDED, call, delta, log, message, result, text, told, use
 
 from shopfloor.client import (
@@ -49,24 +49,24 @@ CALLS = {"type": "finish", "finishReason": "tool-calls", "reason": "tool-calls"}
 DONE = "[DONE]"
 ENDED = RunCompleted(name="hello", kind="worker", status="completed", result=42)
 
-Test = Callable[[Scripted, Client], Awaitable[None]]
+Test = Callable[[ScriptedServer, Client], Awaitable[None]]
 
 
 def play(test: Test) -> None:
     async def main() -> None:
-        with anyio.fail_after(PATIENCE):
-            async with scripted() as (server, client):
+        with anyio.fail_after(TIMEOUT_SECONDS):
+            async with scripted_server() as (server, client):
                 await test(server, client)
 
     anyio.run(main)
 
 
 def requested(*calls: tuple[str, str]) -> dict[str, Any]:
-    asked = [
+    requests = [
         {"toolCallId": call_id, "toolName": name, "args": {"q": call_id}, "blockIndex": place}
         for place, (call_id, name) in enumerate(calls)
     ]
-    return {"type": "tool-request", "toolCalls": asked}
+    return {"type": "tool-request", "toolCalls": requests}
 
 
 def text_of(*pieces: str, name: str = "m:0") -> list[dict[str, Any]]:
@@ -91,19 +91,19 @@ def test_the_events_of_a_worker_come_whatever_the_bytes_are_cut_into() -> None:
     events = [START, WORKER, *text_of("Grüße 😀", "\u2028!"), {"type": "new", "x": 1}, RESULT, STOP]
     body = b": heartbeat\n\n" + sse(*events, DONE, seq=9)
 
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         for parts in ([body], [body[n : n + 7] for n in range(0, len(body), 7)], [body.replace(b"\n", b"\r\n")]):
             server.executions = [Answer(parts)]
             assert await all_of(client.workers.execute("he llo", {"NAME": "Ada"}, owner="me", cwd="/tmp")) == events
         assert server.bodies("/execute")[0] == {"type": "start", "input": {"NAME": "Ada"}, "owner": "me", "cwd": "/tmp"}
-        assert server.asked[0].path == "/api/agents/he llo/execute"
+        assert server.requests[0].path == "/api/agents/he llo/execute"
 
     play(test)
 
 
 @pytest.mark.req("SDK-3")
 def test_events_come_while_the_run_goes_on() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         go_on = anyio.Event()
         server.executions = [Answer([sse(START, WORKER), go_on, sse(RESULT, STOP, DONE)])]
         async with aclosing(client.workers.execute("hello")) as events:
@@ -122,7 +122,7 @@ def test_handlers_are_called_at_once_and_the_stream_goes_on_as_one() -> None:
     both = threading.Barrier(2)
 
     def search(args: dict[str, Any]) -> Any:
-        both.wait(timeout=PATIENCE)
+        both.wait(timeout=TIMEOUT_SECONDS)
         return {"found": args["q"]}
 
     async def fetch(args: dict[str, Any]) -> Any:
@@ -130,14 +130,14 @@ def test_handlers_are_called_at_once_and_the_stream_goes_on_as_one() -> None:
         msg = "no net"
         raise OSError(msg)
 
-    async def test(server: Scripted, client: Client) -> None:
-        asked = requested(("c1", "search"), ("c2", "fetch"), ("c3", "odd"), ("c4", "none"))
+    async def test(server: ScriptedServer, client: Client) -> None:
+        requests = requested(("c1", "search"), ("c2", "fetch"), ("c3", "odd"), ("c4", "none"))
         server.executions = [
-            Answer([sse(START, WORKER, asked, CALLS, DONE, seq=4)]),
+            Answer([sse(START, WORKER, requests, CALLS, DONE, seq=4)]),
             Answer([sse(START, RESULT, STOP, DONE, seq=9)]),
         ]
         tools = {"search": search, "fetch": fetch, "odd": lambda args: object(), "none": lambda args: None}
-        assert await all_of(client.workers.execute("hello", tools=tools)) == [START, WORKER, asked, RESULT, STOP]
+        assert await all_of(client.workers.execute("hello", tools=tools)) == [START, WORKER, requests, RESULT, STOP]
         given = server.bodies("/execute")[1]
         assert given["type"] == "continue"
         assert given["executionId"] == RUN_ID
@@ -152,7 +152,7 @@ def test_handlers_are_called_at_once_and_the_stream_goes_on_as_one() -> None:
 
 @pytest.mark.req("SDK-7", "SDK-8", "SDK-9", "SDK-10", "SDK-11")
 def test_what_has_no_handler_is_asked_of_the_caller_who_may_leave_and_go_on() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [
             Answer([sse(START, requested(("c1", "search"), ("c2", "mine")), CALLS, DONE, seq=4)]),
             Answer([sse(START, requested(("c2", "mine")), CALLS, DONE, seq=5)]),
@@ -181,7 +181,7 @@ def test_what_has_no_handler_is_asked_of_the_caller_who_may_leave_and_go_on() ->
 
 
 def test_a_stream_ends_after_the_request_that_nobody_serves() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, requested(("c1", "mine")), CALLS, DONE)])]
         events = await all_of(client.workers.execute("hello"))
         assert [one["type"] for one in events] == ["start", "tool-request", "client-tool-request", "finish"]
@@ -191,7 +191,7 @@ def test_a_stream_ends_after_the_request_that_nobody_serves() -> None:
 
 
 def test_results_may_be_plain_data_in_the_words_of_the_wire() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, RESULT, STOP, DONE)])]
         await all_of(client.workers.continue_("hello", RUN_ID, [{"toolCallId": "c", "error": "no"}]))
         assert server.bodies("/execute")[0]["toolResults"] == [{"toolCallId": "c", "error": "no"}]
@@ -228,7 +228,7 @@ def test_leaving_early_cancels_the_run_however_one_leaves() -> None:
 
     for way in (leave, close, scope, task):
 
-        async def test(server: Scripted, client: Client, way: Any = way) -> None:
+        async def test(server: ScriptedServer, client: Client, way: Any = way) -> None:
             server.executions = [Answer([sse(START, WORKER), anyio.Event()])]
             await way(client)
             await server.cancelled.wait()
@@ -239,7 +239,7 @@ def test_leaving_early_cancels_the_run_however_one_leaves() -> None:
 
 
 def test_leaving_a_detached_run_or_one_that_has_its_result_leaves_it_alone() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         asks = {"type": "question", "executionId": RUN_ID, "callId": "q", "question": "?", "waits": True}
         for events, detach, until in (
             ([START, WORKER], True, StreamEvent),
@@ -261,7 +261,7 @@ def test_leaving_a_detached_run_or_one_that_has_its_result_leaves_it_alone() -> 
 @pytest.mark.req("SDK-5", "SDK-25", "SDK-26")
 @pytest.mark.parametrize("kind", [anyio.Event, asyncio.Event])
 def test_a_signal_cancels_the_run_and_raises_an_error_of_its_own(kind: Any) -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         signal = kind()
         server.executions = [Answer([sse(START, WORKER), anyio.Event()])]
         got: list[Any] = []
@@ -288,7 +288,7 @@ def test_a_signal_cancels_the_run_and_raises_an_error_of_its_own(kind: Any) -> N
 
 
 def test_a_signal_that_nobody_gives_changes_nothing() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, WORKER, RESULT, STOP, DONE)])]
         assert await all_of(client.workers.execute("hello", signal=anyio.Event())) == [START, WORKER, RESULT, STOP]
         with pytest.raises(ServerUnreachable):
@@ -314,7 +314,7 @@ def test_a_stream_that_is_cut_anywhere_goes_on_without_a_gap_and_without_repeats
     ids = b"" if checkpoint is None else b"id: %d\n\n" % checkpoint
     beyond = whole[known : known + keeps]
 
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.events = events
         server.executions = [Answer([sse(*whole[:known]) + ids + sse(*beyond), b'data: {"type":"te', "cut"])]
         server.streams = [Answer([log_sse(*events[checkpoint or 0 :]) + b"event: end\ndata: {}\n\n"])]
@@ -328,7 +328,7 @@ def test_a_text_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> Non
     begun = [{"type": "text-start", "id": "m:0"}, {"type": "text-delta", "id": "m:0", "delta": "Hel"}]
     block = {"type": "block-start", "blockId": "say", "blockName": "Say", "blockType": "next-message"}
 
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.events = events
         server.executions = [Answer([sse(START, WORKER, block, seq=2) + sse(*begun), "cut"])]
         typed = b"event: delta\ndata: %b\n\n" % msgspec.json.encode(delta("lo", 3))
@@ -341,7 +341,7 @@ def test_a_text_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> Non
         assert [one["delta"] for one in got if one["type"] == "text-delta"] == ["Hel", "lo", " there"]
         assert [one["type"] for one in got].count("text-start") == 1
         assert got[-2:] == [RESULT, STOP]
-        rest = [(one.method, one.path.rpartition("/")[2], one.query) for one in server.asked[1:]]
+        rest = [(one.method, one.path.rpartition("/")[2], one.query) for one in server.requests[1:]]
         attached = [one for one in rest if one[1] != "log"]
         assert attached == [("POST", "attach", f"after={seq}") for seq in (2, 2, 3)]
 
@@ -356,7 +356,7 @@ def test_an_input_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> N
         {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": '{"q":'},
     ]
 
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.events = events
         server.executions = [Answer([sse(START, WORKER, seq=2) + sse(*begun), "cut"])]
         named: dict[str, Any] = {"kind": "tool_input", "tool_id": "c1", "tool_name": "search"}
@@ -380,7 +380,7 @@ def test_a_cut_in_the_middle_of_going_on_is_made_good_from_the_log() -> None:
     asking = [call("c1", given={"q": "c1"}, kind="client_tool", more=1), call("c2", "mine", {"q": "c2"}, "client_tool")]
     events = log(STARTED, STEP, *asking, result("c1", 1))
 
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.events = events[:4]
         server.executions = [
             Answer([sse(START, WORKER, requested(("c1", "search"), ("c2", "mine")), CALLS, DONE, seq=4)]),
@@ -405,7 +405,7 @@ def test_a_cut_in_the_middle_of_going_on_is_made_good_from_the_log() -> None:
 def test_going_on_by_an_id_alone_survives_a_cut_too() -> None:
     events = log(STARTED, STEP, call("c1", kind="client_tool"), result("c1", 1), STEP_ENDED, ENDED)
 
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.events = events
         server.executions = [Answer([sse(START), "cut"])]
         server.streams = [Answer([log_sse(*events[3:]), b"event: end\ndata: {}\n\n"])]
@@ -422,7 +422,7 @@ def test_going_on_by_an_id_alone_survives_a_cut_too() -> None:
 
 
 def test_a_start_is_asked_for_again_only_with_a_key() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer(["cut"])]
         with pytest.raises(ServerUnreachable):
             await all_of(client.workers.execute("hello"))
@@ -434,7 +434,7 @@ def test_a_start_is_asked_for_again_only_with_a_key() -> None:
 
 
 def test_a_log_that_ends_without_an_outcome_is_said_to() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START), "cut"])]
         server.streams = [Answer([log_sse(*log(STARTED)), b"event: end\ndata: {}\n\n"])]
         got = await all_of(client.workers.execute("hello"))
@@ -456,7 +456,7 @@ def test_a_log_that_ends_without_an_outcome_is_said_to() -> None:
 def test_what_is_refused_is_an_error_event_and_raised_by_generate(
     code: str, status: int, error: type[Exception]
 ) -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         refused = {
             "type": "error",
             "message": "no",
@@ -480,7 +480,7 @@ def test_what_is_refused_is_an_error_event_and_raised_by_generate(
 
 @pytest.mark.req("SDK-22", "SDK-23", "SDK-31", "SDK-32", "SDK-33")
 def test_generate_gives_the_output_and_raises_what_went_wrong() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, RESULT, STOP, DONE)]), Answer([sse(START, STOP, DONE)])]
         assert await client.workers.generate("hello", {}) == 42
         assert await client.workers.generate("hello") is None
@@ -508,7 +508,7 @@ def test_generate_gives_the_output_and_raises_what_went_wrong() -> None:
 
 
 def test_generate_raises_where_the_run_was_cancelled_or_waits() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         ending = {"type": "worker-result", "workerId": RUN_ID, "error": "enough"}
         server.executions = [
             Answer([sse(START, ending, {"type": "finish", "finishReason": "other", "reason": "cancelled"}, DONE)]),
@@ -528,7 +528,7 @@ def test_generate_raises_where_the_run_was_cancelled_or_waits() -> None:
 
 
 def test_what_is_no_shopfloor_server_is_unreachable() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         for answer in (Answer([b"<html>"], 502, "text/html"), Answer([b"hi"], 200, "text/plain"), Answer([sse("[1]")])):
             server.executions = [answer]
             with pytest.raises(ServerUnreachable):
@@ -547,7 +547,7 @@ def test_what_is_no_shopfloor_server_is_unreachable() -> None:
 def test_a_run_is_followed_from_its_queue_to_its_end() -> None:
     events = log(STARTED, STEP, message(text("Hello")), STEP_ENDED, ENDED)
 
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         missing = as_json({"error": {"code": "run_not_found", "message": "no log"}}, 404)
         server.row = {"status": "queued"}
         server.events = events
@@ -574,7 +574,7 @@ def test_a_log_that_lost_its_end_is_told_from_there() -> None:
     events = log(STARTED, STEP, message(text("Hello")))
     other = log(message(text("Hello again"), message_id="n"), ENDED, first=3)
 
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.events = [*events[:2], *other]
         reset = b'event: reset\ndata: {"last":2}\n\n'
         server.streams = [Answer([log_sse(*events), reset, log_sse(*other)])]
@@ -585,7 +585,7 @@ def test_a_log_that_lost_its_end_is_told_from_there() -> None:
 
 
 def test_a_question_can_be_answered_and_a_run_cancelled() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         await client.workers.answer(RUN_ID, "q", {"yes": True})
         await client.workers.cancel(RUN_ID)
         assert server.bodies("/answer") == [{"call_id": "q", "answer": {"yes": True}}]
@@ -608,7 +608,7 @@ PAUSE = {"type": "finish", "finishReason": "other", "reason": "question"}
 def test_a_stream_that_paused_at_a_question_goes_on_once_it_is_answered(answers_at: str, detach: bool) -> None:
     events = log(STARTED, STEP, ASKED, result("q", name="ask"), STEP_ENDED, ENDED)
 
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.events = events
         server.executions = [Answer([sse(START, WORKER, QUESTION, PAUSE, DONE, seq=3)])]
         server.streams = [Answer([log_sse(*events[3:]), b"event: end\ndata: {}\n\n"])]
@@ -620,7 +620,7 @@ def test_a_stream_that_paused_at_a_question_goes_on_once_it_is_answered(answers_
         paused = ["finish"] if answers_at == "finish" else []
         rest = ["tool-output-available", "block-end", "worker-result", "finish"]
         assert got == ["start", "worker-start", "question", *paused, *rest]
-        [follow] = [one for one in server.asked if one.path.endswith(("/stream", "/attach"))]
+        [follow] = [one for one in server.requests if one.path.endswith(("/stream", "/attach"))]
         assert follow.path.endswith("/stream" if detach else "/attach")
         assert server.bodies("/cancel") == []
 
@@ -629,7 +629,7 @@ def test_a_stream_that_paused_at_a_question_goes_on_once_it_is_answered(answers_
 
 @pytest.mark.req("SDK-37")
 def test_a_stream_whose_question_nobody_answered_ends_there() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, WORKER, QUESTION, PAUSE, DONE, seq=3)])]
         types: list[str] = []
         async for event in client.workers.execute("hello"):
@@ -650,7 +650,7 @@ def test_every_event_says_from_where_on_a_stream_goes_on_after_it() -> None:
     events = log(STARTED, STEP, message(text("Hello")), STEP_ENDED, ENDED)
     batches = [told(*events[:n])[1] for n in range(len(events) + 1)]
 
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.events = events
         frames = [sse(START), *(sse(*batches[n][len(batches[n - 1]) :], seq=n) for n in range(1, 3)), "cut"]
         server.executions = [Answer(frames)]
@@ -675,7 +675,7 @@ def test_every_event_says_from_where_on_a_stream_goes_on_after_it() -> None:
 
 @pytest.mark.req("SDK-39")
 def test_what_generate_raises_names_the_run() -> None:
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         failed = {
             "type": "error",
             "message": "no",
@@ -716,7 +716,7 @@ def test_what_generate_raises_names_the_run() -> None:
 def test_a_run_that_cannot_be_is_not_found_as_one_that_is_not_there(run_id: str) -> None:
     missing = as_json({"error": {"code": "run_not_found", "message": "there is no run"}}, 404)
 
-    async def test(server: Scripted, client: Client) -> None:
+    async def test(server: ScriptedServer, client: Client) -> None:
         server.refusal = missing
         server.streams = [missing]
         server.executions = [missing]

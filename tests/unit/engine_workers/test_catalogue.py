@@ -6,9 +6,9 @@ from textwrap import dedent
 
 import pytest
 
-from shopfloor.engine.workers import EXAMPLE_WORKERS, Catalogue, check_worker, default_folders
+from shopfloor.engine.workers import EXAMPLE_WORKERS, WorkerCatalog, check_worker, default_folders
 from shopfloor.errors import InvalidWorker, WorkerNotFound
-from shopfloor.wiring import surroundings
+from shopfloor.wiring import local_validation_context
 
 YAML = "description: {}\nsteps: {{A: {{block: command, command: ls}}}}\n"
 PYTHON = """
@@ -32,7 +32,7 @@ def python_file(path: Path, slug: str, description: str = "x") -> Path:
     return path
 
 
-def slugs(catalogue: Catalogue) -> list[str]:
+def slugs(catalogue: WorkerCatalog) -> list[str]:
     return [worker.definition.slug for worker in catalogue.all()]
 
 
@@ -40,7 +40,7 @@ def test_the_first_folder_that_has_a_worker_wins(tmp_path):
     yaml_worker(tmp_path / "one", "mine", "first")
     yaml_worker(tmp_path / "two", "mine", "second")
     yaml_worker(tmp_path / "two", "other")
-    catalogue = Catalogue([tmp_path / "none", tmp_path / "one", tmp_path / "two"])
+    catalogue = WorkerCatalog([tmp_path / "none", tmp_path / "one", tmp_path / "two"])
     assert slugs(catalogue) == ["mine", "other"]
     found = catalogue.get("mine")
     assert found.definition.description == "first"
@@ -53,12 +53,12 @@ def test_a_worker_that_is_not_there_is_said_with_those_that_are(tmp_path):
     yaml_worker(tmp_path, "research")
     yaml_worker(tmp_path, "summary")
     with pytest.raises(WorkerNotFound) as caught:
-        Catalogue([tmp_path]).get("reserch")
+        WorkerCatalog([tmp_path]).get("reserch")
     assert caught.value.code == "not_found_error"
     assert caught.value.message == "there is no worker `reserch`"
     assert caught.value.hint == "did you mean `research`? there are: research, summary"
     with pytest.raises(WorkerNotFound):
-        Catalogue([tmp_path]).get("../research")
+        WorkerCatalog([tmp_path]).get("../research")
 
 
 def test_a_broken_worker_is_listed_and_fails_only_where_it_is_asked_for(tmp_path):
@@ -68,7 +68,7 @@ def test_a_broken_worker_is_listed_and_fails_only_where_it_is_asked_for(tmp_path
     python_file(tmp_path / "crash" / "worker.py", "crash").write_text("1 / 0")
     (tmp_path / "no-worker").mkdir()
     (tmp_path / ".hidden").mkdir()
-    catalogue = Catalogue([tmp_path])
+    catalogue = WorkerCatalog([tmp_path])
     assert slugs(catalogue) == ["broken", "crash", "fine"]
     assert catalogue.get("fine").problems == ()
     for slug, message in (("broken", "worker.yaml:1: `steps` is to be a mapping"), ("crash", "ZeroDivisionError")):
@@ -78,7 +78,7 @@ def test_a_broken_worker_is_listed_and_fails_only_where_it_is_asked_for(tmp_path
 
 def test_what_changed_is_read_again_and_what_did_not_is_not(tmp_path):
     folder = yaml_worker(tmp_path, "mine", "before")
-    catalogue = Catalogue([tmp_path])
+    catalogue = WorkerCatalog([tmp_path])
     first = catalogue.get("mine")
     assert catalogue.get("mine") is first
     yaml_worker(tmp_path, "mine", "after it")
@@ -105,7 +105,7 @@ def test_what_was_left_alone_for_long_is_read_again_once_it_changes(tmp_path):
     (folder / "prompts").mkdir()
     (folder / "prompts" / "hi.md").write_text("one")
     settle(folder)
-    catalogue = Catalogue([tmp_path])
+    catalogue = WorkerCatalog([tmp_path])
     first = catalogue.get("mine")
     assert catalogue.get("mine") is first
     yaml_worker(tmp_path, "mine", "after")
@@ -129,7 +129,7 @@ def test_a_link_whose_file_comes_later_is_a_worker_then(tmp_path):
     (tmp_path / "workers" / "mine").mkdir(parents=True)
     (tmp_path / "workers" / "mine" / "worker.yaml").symlink_to(tmp_path / "kept.yaml")
     settle(tmp_path / "workers")
-    catalogue = Catalogue([tmp_path / "workers"])
+    catalogue = WorkerCatalog([tmp_path / "workers"])
     for _ in range(2):
         with pytest.raises(InvalidWorker):
             catalogue.get("mine")
@@ -139,7 +139,7 @@ def test_a_link_whose_file_comes_later_is_a_worker_then(tmp_path):
 
 def test_a_folder_may_hold_a_worker_in_python(tmp_path):
     python_file(tmp_path / "greet" / "worker.py", "greet", "before")
-    catalogue = Catalogue([tmp_path])
+    catalogue = WorkerCatalog([tmp_path])
     first = catalogue.get("greet")
     assert first.function is not None
     assert first.definition.input.keys() == {"NAME"}
@@ -153,7 +153,7 @@ def test_a_folder_may_hold_a_worker_in_python(tmp_path):
 def test_a_python_file_whose_worker_has_another_name_is_broken(tmp_path):
     python_file(tmp_path / "greet" / "worker.py", "other")
     python_file(tmp_path / "empty" / "worker.py", "empty").write_text("x = 1")
-    catalogue = Catalogue([tmp_path])
+    catalogue = WorkerCatalog([tmp_path])
     with pytest.raises(InvalidWorker, match="its worker is `other`, its folder `greet`"):
         catalogue.get("greet")
     with pytest.raises(InvalidWorker, match="there is no function with @worker"):
@@ -165,7 +165,7 @@ def test_named_modules_and_files_come_first(tmp_path, monkeypatch):
     file = python_file(tmp_path / "file.py", "mine", "of the file")
     python_file(tmp_path / "some_module_of_workers.py", "third")
     monkeypatch.syspath_prepend(str(tmp_path))
-    catalogue = Catalogue([tmp_path / "workers"], [str(file), "some_module_of_workers"])
+    catalogue = WorkerCatalog([tmp_path / "workers"], [str(file), "some_module_of_workers"])
     assert slugs(catalogue) == ["mine", "third"]
     assert catalogue.get("mine").definition.description == "of the file"
     assert catalogue.get("third").origin == "some_module_of_workers"
@@ -178,7 +178,7 @@ def test_named_modules_and_files_come_first(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["no_such_module", "no/such/file.py", "json"])
 def test_a_named_module_without_workers_is_an_error_at_once(name):
     with pytest.raises(InvalidWorker):
-        Catalogue([], [name])
+        WorkerCatalog([], [name])
 
 
 def test_workers_of_installed_packages_are_found(tmp_path, monkeypatch):
@@ -198,7 +198,7 @@ def test_workers_of_installed_packages_are_found(tmp_path, monkeypatch):
         )
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    catalogue = Catalogue([])
+    catalogue = WorkerCatalog([])
     assert slugs(catalogue) == ["gone", "packaged", "wrong"]
     assert catalogue.get("packaged").origin == "package packaged_workers:work"
     for slug in ("gone", "wrong"):
@@ -215,5 +215,5 @@ def test_workers_are_looked_for_here_then_beside_the_storage_then_among_the_exam
 
 @pytest.mark.parametrize("slug", ["file-report", "hello", "repo-report", "research-assistant"])
 def test_the_packaged_workers_are_fine(slug):
-    assert check_worker(EXAMPLE_WORKERS / slug, surroundings(Catalogue([EXAMPLE_WORKERS]).all())) == []
-    assert Catalogue([EXAMPLE_WORKERS]).get(slug).definition.description
+    assert check_worker(EXAMPLE_WORKERS / slug, local_validation_context(WorkerCatalog([EXAMPLE_WORKERS]).all())) == []
+    assert WorkerCatalog([EXAMPLE_WORKERS]).get(slug).definition.description

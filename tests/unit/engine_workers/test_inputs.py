@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shopfloor.engine.workers import Definition, InputField, checked_input, coerced_words, input_schema
+from shopfloor.engine.workers import Definition, InputField, input_schema, parse_input_arguments, validate_input
 from shopfloor.errors import InvalidInput
 
 DEFINITION = Definition(
@@ -27,19 +27,19 @@ NOT_GIVEN = {"DEPTH": "brief", "COUNT": None, "RATE": None, "FAST": None, "TAGS"
 
 
 def test_what_is_not_given_has_its_default_or_is_nothing():
-    assert checked_input(DEFINITION, {"TOPIC": "x"}) == {"TOPIC": "x", **NOT_GIVEN}
-    assert checked_input(DEFINITION, {"TOPIC": "x", "DEPTH": None})["DEPTH"] == "brief"
+    assert validate_input(DEFINITION, {"TOPIC": "x"}) == {"TOPIC": "x", **NOT_GIVEN}
+    assert validate_input(DEFINITION, {"TOPIC": "x", "DEPTH": None})["DEPTH"] == "brief"
 
 
 def test_a_whole_number_may_be_written_with_a_point():
-    given = checked_input(DEFINITION, {"TOPIC": "x", "COUNT": 3.0, "RATE": 2})
+    given = validate_input(DEFINITION, {"TOPIC": "x", "COUNT": 3.0, "RATE": 2})
     assert (given["COUNT"], type(given["COUNT"]), given["RATE"]) == (3, int, 2)
 
 
 @pytest.mark.req("SDK-29")
 def test_input_that_does_not_fit_says_all_that_is_wrong_at_once():
     with pytest.raises(InvalidInput) as caught:
-        checked_input(
+        validate_input(
             DEFINITION, {"COUNT": True, "RATE": "fast", "FAST": 1, "TAGS": {}, "MORE": [1], "DEPHT": "x", "DEPTH": 3}
         )
     assert caught.value.code == "validation_error"
@@ -76,7 +76,7 @@ JSON = (
 def test_what_fits_the_schema_fits_and_what_does_not_does_not(values: dict[str, Any]):
     fits = jsonschema.Draft202012Validator(input_schema(DEFINITION)).is_valid(values)
     try:
-        checked_input(DEFINITION, values)
+        validate_input(DEFINITION, values)
     except InvalidInput:
         assert not fits
     else:
@@ -103,13 +103,13 @@ def test_what_fits_the_schema_fits_and_what_does_not_does_not(values: dict[str, 
     ],
 )
 def test_a_typed_word_becomes_what_its_type_says(word, value):
-    assert coerced_words(DEFINITION, [word]) == {word.partition("=")[0]: value}
+    assert parse_input_arguments(DEFINITION, [word]) == {word.partition("=")[0]: value}
 
 
 def test_a_word_may_name_a_file(tmp_path):
     (tmp_path / "topic.md").write_text("long\ntext", encoding="utf-8")
     (tmp_path / "tags.json").write_text("[1, 2]\n", encoding="utf-8")
-    given = coerced_words(DEFINITION, [f"TOPIC=@{tmp_path}/topic.md", f"TAGS=@{tmp_path}/tags.json"])
+    given = parse_input_arguments(DEFINITION, [f"TOPIC=@{tmp_path}/topic.md", f"TAGS=@{tmp_path}/tags.json"])
     assert given == {"TOPIC": "long\ntext", "TAGS": [1, 2]}
 
 
@@ -117,7 +117,7 @@ def test_words_that_cannot_be_meant_are_all_said(tmp_path):
     (tmp_path / "bytes").write_bytes(b"\xff")
     words = ["TOPIC", "COUNT=three", "RATE=NaN", "FAST=maybe", "TAGS=a,b", "MORE=[1]", f"ANY=@{tmp_path}/no", "COUNT=4"]
     with pytest.raises(InvalidInput) as caught:
-        coerced_words(DEFINITION, [*words, f"DEPTH=@{tmp_path}/bytes"])
+        parse_input_arguments(DEFINITION, [*words, f"DEPTH=@{tmp_path}/bytes"])
     assert caught.value.message == (
         "the input does not fit `mine`: `TOPIC` is not NAME=value; `COUNT` is to be a whole number, not 'three'; "
         "`RATE` is to be a number, not 'NaN'; `FAST` is to be true or false, not 'maybe'; "
@@ -130,6 +130,6 @@ def test_words_that_cannot_be_meant_are_all_said(tmp_path):
 @given(st.lists(st.text()))
 def test_any_words_are_values_or_say_why_not(words: list[str]):
     try:
-        coerced_words(DEFINITION, [word.replace("=@", "=") for word in words])
+        parse_input_arguments(DEFINITION, [word.replace("=@", "=") for word in words])
     except InvalidInput as error:
         assert error.message  # noqa: PT017 - either is fine

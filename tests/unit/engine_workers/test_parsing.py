@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from shopfloor.engine.workers import (
     EXAMPLE_WORKERS,
-    Catalogue,
     Definition,
-    Surroundings,
+    ValidationContext,
+    WorkerCatalog,
     check_worker,
     definition_hash,
+    path_segment,
     read_worker,
-    segment_of,
 )
 from shopfloor.engine.workers.definition import (
     AddMessage,
@@ -40,7 +40,7 @@ THREAD = """
 
 def said(folder: Path, **options) -> list[str]:
     """The problems, without the folder that a test happens to use."""
-    return [str(problem).replace(f"{folder}/", "") for problem in check_worker(folder, Surroundings(**options))]
+    return [str(problem).replace(f"{folder}/", "") for problem in check_worker(folder, ValidationContext(**options))]
 
 
 # What it means
@@ -81,7 +81,7 @@ def test_a_worker_is_its_yaml_with_its_prompts_and_the_folders_name(make_worker)
 
 
 def test_a_definition_survives_the_log_it_is_kept_in():
-    for worker in Catalogue([EXAMPLE_WORKERS]).all():
+    for worker in WorkerCatalog([EXAMPLE_WORKERS]).all():
         kept = msgspec.json.encode(worker.definition)
         again = msgspec.json.decode(kept, type=Definition)
         assert again == worker.definition
@@ -186,7 +186,7 @@ def test_a_python_file_is_named_from_the_workers_folder(make_worker):
     [("Find sources", "find-sources"), ("  A_b! c ", "a-b-c"), ("Überblick 2", "überblick-2"), ("!!!", "")],
 )
 def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
-    assert segment_of(name) == segment
+    assert path_segment(name) == segment
 
 
 # What can be wrong

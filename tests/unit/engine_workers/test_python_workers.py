@@ -9,8 +9,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from shopfloor.engine.steps.tools import INTERNAL
-from shopfloor.engine.workers import InputField, PythonTool, PythonWorker, arguments_of, load_object, tool, worker
+from shopfloor.engine.steps.tools import BUILTIN_TOOLS
+from shopfloor.engine.workers import InputField, PythonTool, PythonWorker, accepted_arguments, load_object, tool, worker
 from shopfloor.engine.workers.definition import INTERNAL_TOOLS, definition_hash
 from shopfloor.errors import InvalidWorker, ToolFailed
 
@@ -75,8 +75,8 @@ def test_a_function_with_the_decorator_is_a_worker():
 @pytest.mark.anyio
 async def test_calling_a_worker_calls_the_function():
     assert await say_hello(None, "Ada", 2, TAGS=[]) == "Hello Ada Hello Ada"
-    assert arguments_of(say_hello.function, {"NAME": "x", "OTHER": 1}) == {"NAME": "x"}
-    assert arguments_of(other.function, {"A": "x", "OTHER": 1}) == {"A": "x", "OTHER": 1}
+    assert accepted_arguments(say_hello.function, {"NAME": "x", "OTHER": 1}) == {"NAME": "x"}
+    assert accepted_arguments(other.function, {"A": "x", "OTHER": 1}) == {"A": "x", "OTHER": 1}
 
 
 def test_the_decorator_takes_what_the_function_does_not_say():
@@ -180,4 +180,4 @@ def test_a_module_that_fails_is_said_with_its_line(tmp_path, text, message):
 
 
 def test_the_tools_that_every_worker_may_name_are_those_that_the_engine_has():
-    assert set(INTERNAL) == INTERNAL_TOOLS
+    assert set(BUILTIN_TOOLS) == INTERNAL_TOOLS

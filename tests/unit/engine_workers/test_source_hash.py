@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shopfloor.engine import Catalogue
+from shopfloor.engine import WorkerCatalog
 from shopfloor.engine.workers.source_hash import _joined, source_hashes
 
 SOURCE = '''"""A module."""
@@ -151,7 +151,7 @@ def test_a_worker_in_a_closure_has_the_hash_of_what_it_is_made_in(tmp_path: Path
             "made = make(1)\n"
         )
 
-    catalogue = Catalogue([tmp_path])
+    catalogue = WorkerCatalog([tmp_path])
     write("said")
     first = catalogue.get("made")
     assert set(first.definition.functions) == {"make", "made", "plain", "wraps", "worker"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.samples import RUN_ID, TIMESTAMP
-from tests.stream_states import silently
+from tests.sample_events import RUN_ID, TIMESTAMP
+from tests.stream_states import state_after
 
 from shopfloor.cli.style import Style
-from shopfloor.cli.transcript import Transcript
+from shopfloor.cli.transcript import TranscriptFormatter
 from shopfloor.log import (
     INTERRUPTED_STOP,
     AssistantMessage,
@@ -27,17 +27,17 @@ from shopfloor.log import (
 )
 from shopfloor.views import (
     ArchiveEntry,
-    Finder,
+    FleetEventState,
+    LogSearcher,
     RunRow,
-    Signals,
     StreamState,
     TextItem,
     archive,
     brief,
+    fleet_event_step,
     row_fold,
-    signals_step,
     stream_step,
-    without_pieces,
+    without_chunks,
 )
 
 STARTED = RunStarted(name="claude-code", kind="agent", attempt=1, host="h", worker_type="claude-code")
@@ -71,7 +71,7 @@ def log(*payloads: Any, first: int = 1) -> list[Event]:
 
 
 def test_a_message_that_was_cut_off_is_shown_before_the_end_of_its_step() -> None:
-    shown = list(without_pieces(log(STARTED, STEP, piece(0, "Hel"), piece(3, "lo"), ENDED, OUTCOME)))
+    shown = list(without_chunks(log(STARTED, STEP, piece(0, "Hel"), piece(3, "lo"), ENDED, OUTCOME)))
     assert [(event.seq, event.type) for event in shown] == [
         (1, "run.started"),
         (2, "step.started"),
@@ -84,7 +84,7 @@ def test_a_message_that_was_cut_off_is_shown_before_the_end_of_its_step() -> Non
 
 def test_two_messages_that_are_typed_at_once_are_told_apart() -> None:
     events = log(STARTED, STEP, piece(0, "a", "m1"), piece(0, "b", "m2"), piece(1, "A", "m1"), whole("bB", "m2"), ENDED)
-    said = [event.payload for event in without_pieces(events) if isinstance(event.payload, AssistantMessage)]
+    said = [event.payload for event in without_chunks(events) if isinstance(event.payload, AssistantMessage)]
     assert said == [whole("bB", "m2"), whole("aA", "m1", stop_reason=INTERRUPTED_STOP)]
 
 
@@ -102,7 +102,7 @@ def test_a_row_counts_messages_and_not_their_pieces() -> None:
 
 def test_a_text_is_found_in_the_message_and_not_in_its_pieces() -> None:
     found = [
-        Finder("Hello").find(Entry(event.seq, event.type, encode(line_of(event))))
+        LogSearcher("Hello").find(Entry(event.seq, event.type, encode(line_of(event))))
         for event in log(piece(0, "Hello"), whole("Hello world"))
     ]
     assert [one and one.seq for one in found] == [None, 2]
@@ -120,16 +120,16 @@ def test_a_piece_that_is_told_briefly_is_cut_no_sooner_than_the_message() -> Non
 
 def test_what_was_cut_off_does_not_make_a_failure_news_again() -> None:
     error = AssistantMessage(note=Note(kind="error", code="agent_error", message="broke"), blocks=[])
-    state, told = Signals(), list[str]()
+    state, told = FleetEventState(), list[str]()
     for event in log(STARTED, STEP, piece(0, "Hel"), error, whole("Hel", stop_reason=INTERRUPTED_STOP), ENDED):
-        state, signals = signals_step(state, event)
+        state, signals = fleet_event_step(state, event)
         told += [signal.type for signal in signals]
     assert told.count("agent.error") == 1
 
 
 def test_a_stream_that_begins_in_the_middle_of_a_message_tells_its_rest() -> None:
     events = log(STARTED, STEP, piece(0, "Hello "), piece(6, "wor"), whole("Hello world"))
-    state = silently(events[:3], StreamState())
+    state = state_after(events[:3], StreamState())
     told: list[str] = []
     for event in events[3:]:
         state, more = stream_step(state, event)
@@ -139,8 +139,8 @@ def test_a_stream_that_begins_in_the_middle_of_a_message_tells_its_rest() -> Non
 
 def test_a_window_of_a_log_whose_whole_message_comes_after_it_shows_no_pieces() -> None:
     events = log(STARTED, STEP, piece(0, "Hel"), whole("Hello"), ENDED)
-    shown = "\n".join(Transcript(Style(enabled=False)).lines(events[:3], events[3:]))
+    shown = "\n".join(TranscriptFormatter(Style(enabled=False)).lines(events[:3], events[3:]))
     assert "Hel" not in shown
-    cut_off = "\n".join(Transcript(Style(enabled=False)).lines(events[:3], events[4:]))
+    cut_off = "\n".join(TranscriptFormatter(Style(enabled=False)).lines(events[:3], events[4:]))
     assert "Hel" in cut_off
     assert "was not completed" in cut_off

@@ -8,11 +8,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contract.folding import asked, called, gave, run, said
+from tests.contract.view_changes import assistant_message, run, tool_call, tool_result, user_message
 
 from shopfloor import limits
 from shopfloor.log import AssistantMessage, Event, Payload, StepCompleted, StreamBlock, TextBlock, ThinkingBlock
-from shopfloor.views import RunRow, SearchState, Term, parse_query, plain_text, row_fold, search_fold, search_pieces
+from shopfloor.views import RunRow, SearchState, Term, parse_query, plain_text, row_fold, search_fold, search_index
 
 
 def printed(text: str, stream: str = "stdout") -> AssistantMessage:
@@ -38,15 +38,15 @@ def text_of(*payloads: Payload) -> str:
 @pytest.mark.parametrize(
     "payload",
     [
-        said("needle"),
-        asked("needle"),
+        assistant_message("needle"),
+        user_message("needle"),
         printed("needle"),
         AssistantMessage(blocks=[ThinkingBlock(fidelity="agent_emitted", thinking="needle")]),
         AssistantMessage(blocks=[StreamBlock(fidelity="agent_emitted", chunk="needle", unparsed=True)]),
-        called("c", {"command": "cat needle"}),
-        called("c", {"deep": [1, {"needle": None}]}),
-        called("c", "first\nneedle"),
-        gave("c", ["needle"]),
+        tool_call("c", {"command": "cat needle"}),
+        tool_call("c", {"deep": [1, {"needle": None}]}),
+        tool_call("c", "first\nneedle"),
+        tool_result("c", ["needle"]),
         StepCompleted(name="s", kind="command", try_=1, result={"x": "needle"}),
         StepCompleted(name="s", kind="command", try_=1, error="needle"),
     ],
@@ -96,32 +96,36 @@ def test_an_escape_that_never_ends_does_not_swallow_the_next_lines() -> None:
     sizes=st.lists(st.integers(1, 4), max_size=6),
 )
 def test_the_pieces_are_the_same_however_many_events_come_at_once(texts: list[str], sizes: list[int]) -> None:
-    events = run("task", *(printed(text) if number % 3 else said(text) for number, text in enumerate(texts)))
+    events = run(
+        "task", *(printed(text) if number % 3 else assistant_message(text) for number, text in enumerate(texts))
+    )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_pieces, "SEARCH_PIECE_CHARS", 24)
-        patch.setattr(search_pieces, "SEARCH_OVERLAP_CHARS", 8)
+        patch.setattr(search_index, "SEARCH_CHUNK_CHARS", 24)
+        patch.setattr(search_index, "SEARCH_OVERLAP_CHARS", 8)
         assert folded(events, sizes) == folded(events)
 
 
 def test_no_word_or_phrase_is_lost_between_two_pieces() -> None:
-    words = [f"w{number}" for number in range(limits.SEARCH_PIECE_CHARS)]
+    words = [f"w{number}" for number in range(limits.SEARCH_CHUNK_CHARS)]
     _, found = folded(run("task", *(printed(f"{word} ") for word in words)))
     assert len(found) > 3
     indexed = [piece.split() for piece in found.values()]
     pairs = {pair for piece in indexed for pair in pairwise(piece)}
     assert set(pairwise(words)) <= pairs
-    assert all(len(piece) <= limits.SEARCH_PIECE_CHARS for piece in found.values())
+    assert all(len(piece) <= limits.SEARCH_CHUNK_CHARS for piece in found.values())
 
 
 def test_where_the_limit_is_reached_is_told_and_the_state_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_pieces, "SEARCH_RUN_CHARS", 100_000)
-    events = run("task", said("early"), said("x " * 60_000), said("late"), status=None)
+    monkeypatch.setattr(search_index, "SEARCH_RUN_CHARS", 100_000)
+    events = run(
+        "task", assistant_message("early"), assistant_message("x " * 60_000), assistant_message("late"), status=None
+    )
     state, found = folded(events)
     text = "\n".join(found.values())
     assert (state.stopped_at, "early" in text, "late" in text) == (3, True, False)
     assert len(text) < 110_000
-    assert len(state.text) <= limits.SEARCH_PIECE_CHARS
-    assert folded(run("task", said("early")))[0].stopped_at is None
+    assert len(state.text) <= limits.SEARCH_CHUNK_CHARS
+    assert folded(run("task", assistant_message("early")))[0].stopped_at is None
 
 
 def test_what_a_new_event_costs_does_not_grow_with_the_run() -> None:
@@ -132,7 +136,7 @@ def test_what_a_new_event_costs_does_not_grow_with_the_run() -> None:
         row = row_fold(row, [event])
         state, pieces = search_fold(state, row, [event])
         indexed += max((len(piece.text) for piece in pieces), default=0)
-    assert indexed <= len(events) * limits.SEARCH_PIECE_CHARS
+    assert indexed <= len(events) * limits.SEARCH_CHUNK_CHARS
     assert sum(len(piece) for piece in folded(events)[1].values()) < 1.1 * 17 * len(events)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.contract.folding import golden
+from tests.contract.view_changes import golden
 
 from shopfloor.limits import SPANS_ENDED, SPANS_OPEN
 from shopfloor.log import (
@@ -22,8 +22,8 @@ from shopfloor.log import (
     StepStarted,
     ToolCall,
     ToolResult,
+    format_timestamp,
     new_run_id,
-    timestamp_of,
 )
 from shopfloor.views import Span, Spans, spans_fold
 
@@ -37,7 +37,7 @@ def log_of(*payloads: Payload, **place: Any) -> list[Event]:
             seq=seq,
             run_id="r",
             type=payload.event_type,
-            timestamp=timestamp_of(seq * 1000),
+            timestamp=format_timestamp(seq * 1000),
             payload=payload,
             child_run_id=CHILD if isinstance(payload, CallStarted | CallCompleted) else None,
             **{"path": "s", "iteration": 0} | place,
@@ -81,9 +81,9 @@ def test_steps_calls_and_sub_runs_are_spans() -> None:
         CallCompleted(name="Review", kind="call_workflow", try_=1),
         DONE,
     )
-    assert (state.started_at, state.ended_at) == (timestamp_of(1000), timestamp_of(8000))
+    assert (state.started_at, state.ended_at) == (format_timestamp(1000), format_timestamp(8000))
     assert state.last_seq == 8
-    at = {seq: timestamp_of(seq * 1000) for seq in range(9)}
+    at = {seq: format_timestamp(seq * 1000) for seq in range(9)}
     common: dict[str, Any] = {"path": "s", "child_run_id": None}
     assert state.spans == [
         Span(
@@ -149,10 +149,10 @@ def test_of_very_many_neighbours_are_merged_and_none_is_dropped(count: int) -> N
 
 
 def test_short_spans_that_are_close_are_merged_before_long_ones() -> None:
-    long = [replace(event, timestamp=timestamp_of(event.seq * 100_000)) for event in log_of(*many(20))]
+    long = [replace(event, timestamp=format_timestamp(event.seq * 100_000)) for event in log_of(*many(20))]
     at = len(long)
     short = [
-        replace(event, seq=at + event.seq, timestamp=timestamp_of(at * 100_000 + event.seq))
+        replace(event, seq=at + event.seq, timestamp=format_timestamp(at * 100_000 + event.seq))
         for event in log_of(*many(3 * SPANS_ENDED))
     ]
     spans = spans_fold(Spans(), [*long, *short]).spans
@@ -171,7 +171,7 @@ def test_steps_with_a_place_each_are_merged_with_those_around_them() -> None:
     for number in range(4 * SPANS_ENDED):
         step = (StepStarted(name="s", kind="x", try_=1), StepCompleted(name="s", kind="x", try_=1))
         events += log_of(*step, path=f"Each.{number}")
-    events = [replace(event, seq=seq, timestamp=timestamp_of(seq * 1000)) for seq, event in enumerate(events, 1)]
+    events = [replace(event, seq=seq, timestamp=format_timestamp(seq * 1000)) for seq, event in enumerate(events, 1)]
     spans = spans_fold(Spans(), events).spans
     assert len(spans) < 2 * SPANS_ENDED
     assert sum(span.count for span in spans) == 4 * SPANS_ENDED

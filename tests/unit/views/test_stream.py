@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.samples import CHILD_ID, RUN_ID, TIMESTAMP
-from tests.stream_states import silently
+from tests.sample_events import CHILD_ID, RUN_ID, TIMESTAMP
+from tests.stream_states import state_after
 
-from shopfloor.limits import STREAM_AHEAD_DELTAS
+from shopfloor.limits import STREAM_EARLY_DELTAS
 from shopfloor.log import (
     AssistantMessage,
     Awaits,
@@ -32,14 +32,14 @@ from shopfloor.log import (
     Usage,
 )
 from shopfloor.views import (
-    CallsBelow,
     StreamEvent,
     StreamState,
+    SubRunCalls,
     UnknownEvent,
-    begin,
     decode_event,
     encode_event,
-    resumed,
+    resume_stream,
+    start_event,
     stream_step,
 )
 
@@ -67,7 +67,7 @@ def log(*payloads: Payload | tuple[Payload, dict[str, Any]], first: int = 1) -> 
 
 
 def told(
-    *ones: Event | Delta | CallsBelow, state: StreamState | None = None
+    *ones: Event | Delta | SubRunCalls, state: StreamState | None = None
 ) -> tuple[StreamState, list[dict[str, Any]]]:
     """The state at the end, and what was told, as it goes over the wire."""
     state = state or StreamState()
@@ -125,7 +125,7 @@ def test_a_run_is_told_from_its_start_to_its_finish() -> None:
         {"type": "worker-result", "workerId": RUN_ID, "output": {"a": 1}},
         {"type": "finish", "finishReason": "stop", "reason": "stop"},
     ]
-    assert msgspec.to_builtins(begin(RUN_ID)) == {"type": "start", "executionId": RUN_ID}
+    assert msgspec.to_builtins(start_event(RUN_ID)) == {"type": "start", "executionId": RUN_ID}
 
 
 def test_a_later_attempt_begins_without_a_word() -> None:
@@ -295,9 +295,9 @@ def test_a_piece_that_came_before_its_log_is_told_when_the_log_is_there() -> Non
 
 
 def test_pieces_that_wait_are_bounded() -> None:
-    pieces = [delta("x", n, after=9) for n in range(STREAM_AHEAD_DELTAS + 10)]
+    pieces = [delta("x", n, after=9) for n in range(STREAM_EARLY_DELTAS + 10)]
     state, _ = told(*pieces)
-    assert len(state.ahead) == STREAM_AHEAD_DELTAS
+    assert len(state.early_deltas) == STREAM_EARLY_DELTAS
 
 
 def test_a_piece_that_came_too_late_is_passed_over() -> None:
@@ -384,7 +384,9 @@ def test_a_run_that_waits_asks_for_all_that_it_waits_for_and_finishes() -> None:
         {"type": "finish", "finishReason": "tool-calls", "reason": "tool-calls"},
     ]
     assert types(events).count("finish") == 1
-    state, events = told(*log(result("c1"), result("c2", name="fetch"), first=5), state=resumed(state, ["c1", "c2"]))
+    state, events = told(
+        *log(result("c1"), result("c2", name="fetch"), first=5), state=resume_stream(state, ["c1", "c2"])
+    )
     assert types(events) == ["tool-output-available"] * 2
     _, events = told(*log(call("c3", kind="client_tool"), first=7), state=state)
     assert types(events[-2:]) == ["tool-request", "finish"]
@@ -392,7 +394,7 @@ def test_a_run_that_waits_asks_for_all_that_it_waits_for_and_finishes() -> None:
 
 def test_what_got_no_result_is_asked_for_again() -> None:
     calls = [call("c1", kind="client_tool", more=1), call("c2", "fetch", {}, "client_tool")]
-    state = resumed(silently(log(STARTED, STEP, *calls)), ["c1"])
+    state = resume_stream(state_after(log(STARTED, STEP, *calls)), ["c1"])
     _, events = told(*log(result("c1"), first=5), state=state)
     assert types(events) == ["tool-output-available", "tool-request", "finish"]
     assert [one["toolCallId"] for one in events[1]["toolCalls"]] == ["c2"]
@@ -439,10 +441,10 @@ def test_a_question_is_told_at_once_and_finishes_once_nothing_of_the_run_works_a
     state, events = told(*log(STARTED, STEP, call("q", "ask", asked, "question")))
     value = {"executionId": RUN_ID, "callId": "q", "question": "Which?", "options": ["a", "1"], "waits": True}
     assert events[-1] == {"type": "resource-update", "name": "question", "value": value}
-    assert told(CallsBelow([]), state=state)[1] == []
-    state, events = told(CallsBelow([], waits=True), state=state)
+    assert told(SubRunCalls([]), state=state)[1] == []
+    state, events = told(SubRunCalls([], waits=True), state=state)
     assert events == [{"type": "finish", "finishReason": "other", "reason": "question"}]
-    assert told(CallsBelow([], waits=True), state=state)[1] == []
+    assert told(SubRunCalls([], waits=True), state=state)[1] == []
     _, events = told(*log(result("q", "a", "ask"), first=4), state=state)
     assert types(events) == ["tool-output-available"]
 
@@ -452,9 +454,9 @@ def test_a_question_beside_a_client_tool_comes_second() -> None:
     state, events = told(*log(STARTED, STEP, *calls))
     assert types(events[-2:]) == ["tool-request", "finish"]
     assert events[-1]["finishReason"] == "tool-calls"
-    state, events = told(*log(result("c1"), first=5), state=resumed(state, ["c1"]))
+    state, events = told(*log(result("c1"), first=5), state=resume_stream(state, ["c1"]))
     assert types(events) == ["tool-output-available"]
-    _, events = told(CallsBelow([], waits=True), state=state)
+    _, events = told(SubRunCalls([], waits=True), state=state)
     assert events[-1] == {"type": "finish", "finishReason": "other", "reason": "question"}
 
 
@@ -483,10 +485,10 @@ def test_a_logged_question_waits_for_nobody() -> None:
 
 
 def test_another_wait_is_said_as_such_and_a_sub_run_is_none() -> None:
-    _, events = told(*log(STARTED, STEP, call("a", kind="approval")), CallsBelow([], waits=True))
+    _, events = told(*log(STARTED, STEP, call("a", kind="approval")), SubRunCalls([], waits=True))
     assert events[-1] == {"type": "finish", "finishReason": "other", "reason": "waiting"}
     sub = CallStarted(name="sub", kind="call_workflow", try_=1)
-    _, events = told(*log(STARTED, (sub, {"child_run_id": CHILD_ID})), CallsBelow([], waits=True))
+    _, events = told(*log(STARTED, (sub, {"child_run_id": CHILD_ID})), SubRunCalls([], waits=True))
     assert "finish" not in types(events)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.samples import RUN_ID, TIMESTAMP
+from tests.sample_events import RUN_ID, TIMESTAMP
 
-from shopfloor.cli.waiting import waiting_lines
+from shopfloor.cli.pending_calls import pending_call_lines
 from shopfloor.log import Awaits, Event, Payload, RunStarted, StepStarted, ToolCall, ToolResult
 from shopfloor.views import Notice, RunRow, StreamState, finish, row_fold, stream_step
 
@@ -86,6 +86,6 @@ def test_a_stream_says_why_and_is_over_for_now():
 @pytest.mark.req("TR-71")
 def test_the_command_line_says_why_and_names_no_command_that_answers():
     call = {"call_id": "d", "kind": "definition_changed", "name": "definition_changed", "input": HELD.input}
-    assert list(waiting_lines(RUN_ID, [call])) == [
+    assert list(pending_call_lines(RUN_ID, [call])) == [
         "waits for its definition: `note` of the worker `asks` changed; put it back, or cancel the run"
     ]

@@ -1,14 +1,12 @@
 """This machine: logs in files, processes as children, a host known by the lock it holds."""
 
-from shopfloor.adapters.local.audit import LocalAudit, local_process
+from shopfloor.adapters.local.audit import LocalAudit, local_process_name
 from shopfloor.adapters.local.bus import LocalBus
-from shopfloor.adapters.local.feed import LocalLogFeed
-from shopfloor.adapters.local.host import LocalHost
-from shopfloor.adapters.local.hosts import LocalHosts
+from shopfloor.adapters.local.hosts import LocalHost, LocalHosts
+from shopfloor.adapters.local.log_reader import LocalLogFeed, LocalLogReader
 from shopfloor.adapters.local.logs import LocalLogs
 from shopfloor.adapters.local.processes import LocalProcesses
 from shopfloor.adapters.local.projects import LocalProjects
-from shopfloor.adapters.local.reader import LocalLogReader
 from shopfloor.adapters.local.tokens import LocalTokens
 
 __all__ = [
@@ -22,5 +20,5 @@ __all__ = [
     "LocalProcesses",
     "LocalProjects",
     "LocalTokens",
-    "local_process",
+    "local_process_name",
 ]

@@ -35,7 +35,7 @@ class LocalAudit:
         self._thread = anyio.CapacityLimiter(1)
 
     @property
-    def previous(self) -> Path:
+    def rotated_path(self) -> Path:
         return self.path.with_suffix(f".1{self.path.suffix}")
 
     async def write(self, entry: AuditEntry) -> None:
@@ -65,11 +65,11 @@ class LocalAudit:
         with lock_file(self.path.with_suffix(".lock")):
             # Another process may have done it meanwhile.
             if self.path.stat().st_size > self._limit_bytes:
-                self.path.replace(self.previous)
+                self.path.replace(self.rotated_path)
 
     def read(self) -> Iterator[dict[str, Any]]:
         """The entries, oldest first. Lines that a full disk cut off are left out."""
-        for path in (self.previous, self.path):
+        for path in (self.rotated_path, self.path):
             try:
                 with path.open("rb") as file:
                     for line in file:
@@ -81,7 +81,7 @@ class LocalAudit:
                 continue
 
 
-def local_process() -> str:
+def local_process_name() -> str:
     """Name this process for the audit log."""
     try:
         user = getpass.getuser()

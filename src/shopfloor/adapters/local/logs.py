@@ -16,7 +16,7 @@ import anyio
 from shopfloor.adapters.local.bus import LocalBus
 from shopfloor.adapters.local.disk_threads import DiskJob, DiskThreads
 from shopfloor.errors import StorageError, storage_error
-from shopfloor.limits import DISK_LOW_WATER_BYTES, ROOM_SECONDS
+from shopfloor.limits import DISK_LOW_WATER_BYTES, FREE_SPACE_CACHE_SECONDS
 from shopfloor.log import Delta, Entry, Masking, Payload
 from shopfloor.ports import Bus
 from shopfloor.record import Durability, Recorder, Repair, Storage, make_folder, torn_files
@@ -68,7 +68,7 @@ class LocalLog:
 
     @property
     def is_durable(self) -> bool:
-        return self.recorder.on_disk
+        return self.recorder.is_on_disk
 
     async def make_durable(self) -> None:
         await _on_disk_time(self.recorder.make_durable)
@@ -186,10 +186,10 @@ class LocalLogs:
     def masks(self) -> bool:
         return self._mask is not None
 
-    def room(self) -> int:
+    def headroom_bytes(self) -> int:
         # Asked for every run: a look is good for all who ask at about the same time.
         if (now := time.monotonic()) >= self._room_until:
-            self._room, self._room_until = self._look_for_room(), now + ROOM_SECONDS
+            self._room, self._room_until = self._look_for_room(), now + FREE_SPACE_CACHE_SECONDS
         return self._room
 
     def _look_for_room(self) -> int:

@@ -20,18 +20,18 @@ import anyio.to_thread
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from shopfloor.adapters.local import minder
-from shopfloor.adapters.local.host import LocalHost
+from shopfloor.adapters.local import reaper
+from shopfloor.adapters.local.hosts import LocalHost
 from shopfloor.errors import CommandNotFound, ProcessError
 from shopfloor.limits import (
     ENDED_PROCESSES,
     KILL_GRACE_SECONDS,
     LEFTOVER_GRACE_SECONDS,
     OUTPUT_JOIN_BYTES,
-    SWEEP_PAUSE_SECONDS,
+    PROCESS_POLL_SECONDS,
 )
 from shopfloor.log import EndedProcess
-from shopfloor.ports import Command, Exit, Piece, StreamName, child_environment
+from shopfloor.ports import Command, Exit, OutputChunk, StreamName, child_environment
 
 # The gate: a shell that waits for a word on a pipe of ours and then becomes the program. So the pid is known, and on
 # record, before the program does anything; and should we die before the word, it never runs.
@@ -48,14 +48,14 @@ class LocalChild:
         self._host = host
         self._popen = popen
         self._gate: int | None = gate
-        self._marker = f"{minder.CHILD_MARKER}={mark}"
+        self._marker = f"{reaper.CHILD_MARKER}={mark}"
         self._exit: Exit | None = None
         self._over = anyio.Event()
         self._silent = anyio.Event()
         self._open_pipes = 2
-        self._send: MemoryObjectSendStream[Piece]
-        self._receive: MemoryObjectReceiveStream[Piece]
-        self._send, self._receive = anyio.create_memory_object_stream[Piece](_PENDING_PIECES)
+        self._send: MemoryObjectSendStream[OutputChunk]
+        self._receive: MemoryObjectReceiveStream[OutputChunk]
+        self._send, self._receive = anyio.create_memory_object_stream[OutputChunk](_PENDING_PIECES)
 
     @property
     def pid(self) -> int:
@@ -72,7 +72,7 @@ class LocalChild:
             gate, self._gate = self._gate, None
             os.close(gate)
 
-    async def read(self) -> Piece | None:
+    async def read(self) -> OutputChunk | None:
         try:
             return await self._receive.receive()
         except anyio.EndOfStream:
@@ -87,21 +87,21 @@ class LocalChild:
     async def stop(self, grace: float) -> None:
         await self._end(grace)
 
-    async def _end(self, grace: float, signalled: dict[int, minder.Signalled] | None = None) -> None:
+    async def _end(self, grace: float, signaled: dict[int, reaper.SignaledProcess] | None = None) -> None:
         is_gone = await anyio.to_thread.run_sync(
             partial(
-                minder.end,
+                reaper.terminate,
                 {self.pid},
                 self._marker,
                 grace=grace,
-                patience=KILL_GRACE_SECONDS,
-                pause=SWEEP_PAUSE_SECONDS,
-                signalled=signalled,
+                kill_timeout=KILL_GRACE_SECONDS,
+                pause=PROCESS_POLL_SECONDS,
+                signaled=signaled,
             ),
             abandon_on_cancel=True,
         )
         if not is_gone:
-            self._host.hand_over(self._marker)
+            self._host.reap_marked(self._marker)
 
     async def kill(self) -> None:
         await self.stop(grace=0)
@@ -115,7 +115,7 @@ class LocalChild:
             # Whoever holds the pipes still may have something to say; then the family is over.
             with anyio.move_on_after(LEFTOVER_GRACE_SECONDS):
                 await self._silent.wait()
-            outlived: dict[int, minder.Signalled] = {}
+            outlived: dict[int, reaper.SignaledProcess] = {}
             await self._end(LEFTOVER_GRACE_SECONDS, outlived)
             self._exit = msgspec.structs.replace(self._exit, ended_processes=_ended_processes(outlived))
             with anyio.move_on_after(LEFTOVER_GRACE_SECONDS):
@@ -137,7 +137,7 @@ class LocalChild:
                 continue
             if not data:
                 break
-            await self._send.send(Piece(stream, data))
+            await self._send.send(OutputChunk(stream, data))
         self._open_pipes -= 1
         if not self._open_pipes:
             self._send.close()
@@ -166,7 +166,7 @@ class LocalProcesses:
         mark = uuid.uuid4().hex
         popen, gate = self._spawn(command, run_id, mark)
         child = LocalChild(self._host, popen, mark, gate)
-        self._host.adopt(popen.pid)
+        self._host.register_group(popen.pid)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(child.watch)
@@ -182,7 +182,7 @@ class LocalProcesses:
 
     def _spawn(self, command: Command, run_id: str, mark: str) -> tuple[subprocess.Popen[bytes], int]:
         """The process, waiting at its gate, and our end of the gate."""
-        marks = dict(zip(minder.MARKERS, (self._host.id, run_id, mark), strict=True))
+        marks = dict(zip(reaper.MARKERS, (self._host.id, run_id, mark), strict=True))
         env = {**child_environment(os.environ), **command.env, **marks}
         if not Path(command.cwd).is_dir():
             raise CommandNotFound(f"there is no folder {command.cwd}", hint="name one that exists with --cwd")
@@ -244,7 +244,7 @@ def _stdin_of(command: Command) -> Generator[int]:
             yield file.fileno()
 
 
-def _ended_processes(signalled: dict[int, minder.Signalled]) -> list[EndedProcess]:
+def _ended_processes(signaled: dict[int, reaper.SignaledProcess]) -> list[EndedProcess]:
     return [
         EndedProcess(
             pid=pid,
@@ -252,7 +252,7 @@ def _ended_processes(signalled: dict[int, minder.Signalled]) -> list[EndedProces
             args=argv[1:],
             signal="SIGKILL" if number == signal.SIGKILL else "SIGTERM",
         )
-        for pid, (argv, number) in [*signalled.items()][:ENDED_PROCESSES]
+        for pid, (argv, number) in [*signaled.items()][:ENDED_PROCESSES]
     ]
 
 

@@ -2,19 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from shopfloor.lazy import lazily as _lazily
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
-    from shopfloor.adapters.memory.audit import MemoryAudit
-    from shopfloor.adapters.memory.feed import MemoryLogFeed
-    from shopfloor.adapters.memory.hosts import MemoryHosts
-    from shopfloor.adapters.memory.logs import MemoryLogs
+    from shopfloor.adapters.memory.logs import MemoryLogFeed, MemoryLogReader, MemoryLogs
     from shopfloor.adapters.memory.queue import MemoryQueue
-    from shopfloor.adapters.memory.reader import MemoryLogReader
-    from shopfloor.adapters.memory.storage import MemoryStorage
+    from shopfloor.adapters.memory.storage import MemoryAudit, MemoryHosts, MemoryStorage, MemoryTokens, MemoryWatchers
     from shopfloor.adapters.memory.store import MemoryStore
-    from shopfloor.adapters.memory.tokens import MemoryTokens
-    from shopfloor.adapters.memory.watchers import MemoryWatchers
 
 __all__ = [
     "MemoryAudit",
@@ -29,18 +23,22 @@ __all__ = [
     "MemoryWatchers",
 ]
 
-__getattr__ = _lazily(
+__getattr__ = _lazy_getattr(
     __name__,
     {
-        "audit": ("MemoryAudit",),
-        "feed": ("MemoryLogFeed",),
-        "hosts": ("MemoryHosts",),
-        "logs": ("MemoryLogs",),
+        "storage": (
+            "MemoryAudit",
+            "MemoryHosts",
+            "MemoryStorage",
+            "MemoryTokens",
+            "MemoryWatchers",
+        ),
+        "logs": (
+            "MemoryLogFeed",
+            "MemoryLogReader",
+            "MemoryLogs",
+        ),
         "queue": ("MemoryQueue",),
-        "reader": ("MemoryLogReader",),
-        "storage": ("MemoryStorage",),
         "store": ("MemoryStore",),
-        "tokens": ("MemoryTokens",),
-        "watchers": ("MemoryWatchers",),
     },
 )

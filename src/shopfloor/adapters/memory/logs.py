@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 
+import anyio.lowlevel
+
+from shopfloor.adapters.log_followers import follow
 from shopfloor.adapters.memory.storage import MemoryStorage, StoredLog
-from shopfloor.errors import LogClosed, StorageError
+from shopfloor.errors import LogClosed, RunNotFound, StorageError
+from shopfloor.limits import FOLLOW_FALLBACK_POLL_SECONDS, REPLAY_PAGE_EVENTS
 from shopfloor.log import (
     TIMESTAMP,
     Delta,
@@ -15,17 +19,18 @@ from shopfloor.log import (
     Line,
     Masking,
     Payload,
+    Reset,
+    apply_mask,
     check,
     check_next,
-    checked_run_id,
     decode,
     encode,
     event_time,
     log_busy,
-    masked,
     now,
+    validate_run_id,
 )
-from shopfloor.ports import Bus
+from shopfloor.ports import Bus, LogCopy, LogUpdate
 
 
 class MemoryLog:
@@ -50,7 +55,7 @@ class MemoryLog:
         self._stored = stored
         self._bus = bus
         last = decode(stored.entries[-1].raw) if stored.entries else None
-        self._parent_run_id = last.parent_run_id if last else parent_run_id and checked_run_id(parent_run_id)
+        self._parent_run_id = last.parent_run_id if last else parent_run_id and validate_run_id(parent_run_id)
         self._newest = last.timestamp if last and TIMESTAMP.fullmatch(last.timestamp) else ""
 
     @property
@@ -80,7 +85,7 @@ class MemoryLog:
         at: str | None = None,
     ) -> Entry:
         if self.mask is not None:
-            payload = masked(self.mask, payload)
+            payload = apply_mask(self.mask, payload)
         check(payload, path, iteration, child_run_id)
         with self._storage.lock:
             self._check_open()
@@ -132,12 +137,12 @@ class MemoryLogs:
     async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[MemoryLog]:
         storage = self._storage
         with storage.lock:
-            stored = storage.logs.setdefault(checked_run_id(run_id), StoredLog())
-            if stored.is_written:
+            stored = storage.logs.setdefault(validate_run_id(run_id), StoredLog())
+            if stored.has_writer:
                 raise log_busy(run_id)
             log = MemoryLog(storage, stored, self._bus, run_id, parent_run_id=parent_run_id, mask=self._mask)
-            stored.is_written = True
-            storage.opened.append(run_id)
+            stored.has_writer = True
+            storage.opened_logs.append(run_id)
         if log.seq:
             # It may have lost its end since the last event was published.
             self._bus.notify(run_id)
@@ -145,19 +150,155 @@ class MemoryLogs:
             yield log
         finally:
             with storage.lock:
-                log.is_closed, stored.is_written = True, False
+                log.is_closed, stored.has_writer = True, False
             # The outcome says by itself that the writer is gone.
             if not stored.has_ended:
                 self._bus.notify(run_id)
 
     async def delete(self, run_id: str) -> None:
         with self._storage.lock:
-            self._storage.logs.pop(checked_run_id(run_id), None)
+            self._storage.logs.pop(validate_run_id(run_id), None)
 
     async def announce_deletion(self, run_id: str) -> None:
         with self._storage.lock:
-            self._storage.opened.append(checked_run_id(run_id))
+            self._storage.opened_logs.append(validate_run_id(run_id))
         self._bus.notify(run_id)
 
-    def room(self) -> int:
+    def headroom_bytes(self) -> int:
         return sys.maxsize
+
+
+class MemoryLogReader:
+    def __init__(self, storage: MemoryStorage, bus: Bus, *, poll_seconds: float = FOLLOW_FALLBACK_POLL_SECONDS) -> None:
+        self._storage = storage
+        self._bus = bus
+        self._look_seconds = poll_seconds
+        """How soon a follower that nobody wakes reads the log again."""
+
+    async def page(self, run_id: str, *, after: int = 0, before: int | None = None, limit: int) -> list[Entry] | None:
+        stored = self._storage.find(run_id)
+        if stored is None:
+            return None
+        end = stored.last_seq if before is None else min(stored.last_seq, before - 1)
+        if before is not None and not after:
+            after = max(0, end - limit)
+        return stored.entries[after : max(after, min(end, after + limit))]
+
+    async def has_log(self, run_id: str) -> bool:
+        return self._storage.find(run_id) is not None
+
+    async def has_writer(self, run_id: str) -> bool:
+        stored = self._storage.find(run_id)
+        return stored is not None and stored.has_writer
+
+    async def has_active_host(self, run_id: str, host: str | None) -> bool:
+        return await self.has_writer(run_id) or host in self._storage.hosts
+
+    async def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
+        stored = self._storage.find(run_id)
+        if stored is None:
+            raise RunNotFound(f"there is no log of a run {run_id}")
+        while entries := stored.after(after, REPLAY_PAGE_EVENTS):
+            yield entries
+            after = entries[-1].seq
+            await anyio.lowlevel.checkpoint()
+
+    async def copy(self, run_id: str) -> LogCopy | None:
+        stored = self._storage.find(run_id)
+        return None if stored is None else MemoryLogCopy(stored.entries.copy())
+
+    def follow(
+        self, run_id: str, *, after: int = 0, deltas: bool = False, wait_for_writer: bool = False
+    ) -> AsyncGenerator[list[Entry | Reset | Delta]]:
+        poll_seconds = self._look_seconds
+        return follow(
+            self,
+            self._bus,
+            run_id,
+            after=after,
+            deltas=deltas,
+            wait_for_writer=wait_for_writer,
+            poll_seconds=poll_seconds,
+        )
+
+    @contextmanager
+    def cursor(self, run_id: str, after: int) -> Generator[MemoryLogCursor]:
+        yield MemoryLogCursor(self._storage.find(run_id) or StoredLog(), after)
+
+
+class MemoryLogCursor:
+    """A place in a log, for whoever follows it."""
+
+    def __init__(self, stored: StoredLog, seq: int) -> None:
+        self._stored = stored
+        self.seq = seq
+
+    async def read(self) -> list[Entry | Reset]:
+        last = self._stored.last_seq
+        if last < self.seq:
+            self.seq = last
+            return [Reset(last)]
+        entries: list[Entry | Reset] = [*self._stored.after(self.seq, REPLAY_PAGE_EVENTS)]
+        self.seq += len(entries)
+        return entries
+
+    def advance(self, entry: Entry) -> None:
+        self.seq = entry.seq
+
+
+class MemoryLogCopy:
+    """The bytes of a log at one moment, a line at a time."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = entries
+        self.size = sum(len(entry.raw) + 1 for entry in entries)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        for entry in self._entries:
+            yield entry.raw + b"\n"
+
+
+class MemoryLogFeed:
+    def __init__(self, storage: MemoryStorage) -> None:
+        self._storage = storage
+
+    async def run_ids(self, known: Collection[str] = ()) -> list[str]:
+        with self._storage.lock:
+            logs = [(run_id, stored.entries[0]) for run_id, stored in self._storage.logs.items() if stored.entries]
+        began = [(decode(first.raw, first.type).timestamp, run_id) for run_id, first in logs if run_id not in known]
+        return [run_id for _, run_id in sorted(began)]
+
+    async def updates(self, places: Mapping[str, int], *, limit: int) -> dict[str, LogUpdate]:
+        updates: dict[str, LogUpdate] = {}
+        left = limit
+        for run_id, seq in places.items():
+            if left <= 0:
+                break
+            with self._storage.lock:
+                updates[run_id] = _news(self._storage.find(run_id), seq)
+            left -= len(updates[run_id].entries)
+        return updates
+
+    async def opened_logs(self, after: int) -> tuple[list[str], int]:
+        storage = self._storage
+        with storage.lock:
+            mark = storage.forgotten + len(storage.opened_logs)
+            # A mark that is not from this storage says nothing: all of it is news.
+            known = after - storage.forgotten if storage.forgotten <= after <= mark else 0
+            return storage.opened_logs[known:], mark
+
+    async def forget_opened_logs(self, mark: int) -> int:
+        storage = self._storage
+        with storage.lock:
+            if mark == storage.forgotten + len(storage.opened_logs):
+                storage.forgotten = mark
+                storage.opened_logs.clear()
+        return mark
+
+
+def _news(stored: StoredLog | None, seq: int) -> LogUpdate:
+    if stored is None:
+        return LogUpdate(is_missing=True)
+    if stored.last_seq < seq:
+        return LogUpdate(reset=Reset(stored.last_seq), has_writer=stored.has_writer)
+    return LogUpdate(entries=stored.after(seq, REPLAY_PAGE_EVENTS), has_writer=stored.has_writer)

@@ -9,7 +9,7 @@ import msgspec
 
 from shopfloor.adapters.memory.store import MemoryStore
 from shopfloor.errors import ConflictError
-from shopfloor.ports import Change, Order, QueuedRun
+from shopfloor.ports import ControlMessage, QueuedRun, ViewUpdate
 from shopfloor.views import queued_row
 
 
@@ -51,9 +51,9 @@ class MemoryQueue:
             kept.host = host
         return [kept.order for kept in free]
 
-    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> QueuedRun | None:
+    async def claim_one(self, run_id: str, host: str, *, previous_host: str | None = None) -> QueuedRun | None:
         kept = self._kept.get(run_id)
-        if kept is None or kept.host != instead_of:
+        if kept is None or kept.host != previous_host:
             return None
         kept.host = host
         return kept.order
@@ -75,27 +75,27 @@ class MemoryQueue:
             if kept is not None and kept.host == host:
                 kept.host = None
 
-    async def put(self, order: Order) -> bool:
+    async def put(self, order: ControlMessage) -> bool:
         if any((kept.run_id, kept.id) == (order.run_id, order.id) for kept in self._orders.values()):
             return False
         self._last_number += 1
         self._orders[self._last_number] = order
         return True
 
-    async def orders(self, *, after: int = 0) -> list[tuple[int, Order]]:
+    async def orders(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
         return [(number, order) for number, order in self._orders.items() if number > after]
 
     async def done(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             self._orders.pop(number, None)
 
-    async def show_queued(self) -> None:
+    async def restore_queued_rows(self) -> None:
         for kept in self._kept.values():
             await self._show(kept.order)
 
     async def _show(self, order: QueuedRun) -> None:
         # Where there is a row already, it is past this one.
-        await self._store.apply([Change(row=queued_row(order.run_id, order.started), state=b"", timeline=[])])
+        await self._store.apply([ViewUpdate(row=queued_row(order.run_id, order.started), state=b"", timeline=[])])
 
     async def recover(self, *, is_idle: bool = False) -> int:
         # What is only in memory is never lost without its process.

@@ -2,12 +2,135 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
-from collections.abc import Callable
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, TypeVar
 
 import msgspec
 
-from shopfloor.log import Entry, RunCompleted, checked_run_id
+from shopfloor.limits import AUDIT_ENTRIES_IN_MEMORY
+from shopfloor.log import Entry, RunCompleted, validate_run_id
+from shopfloor.ports import Access, AuditEntry
+
+
+class MemoryAudit:
+    """Implements `Audit` without a file; the oldest entries go where there are too many."""
+
+    def __init__(self) -> None:
+        self._entries: deque[AuditEntry] = deque(maxlen=AUDIT_ENTRIES_IN_MEMORY)
+
+    async def write(self, entry: AuditEntry) -> None:
+        self._entries.append(entry)
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """The entries, oldest first."""
+        return iter([msgspec.to_builtins(entry) for entry in self._entries])
+
+
+T = TypeVar("T")
+
+
+class MemoryTokens:
+    """Implements `Tokens` without a file: nobody outside this process has access."""
+
+    def __init__(self) -> None:
+        self._access = Access()
+        self._storage_name = secrets.token_hex(4)
+
+    @property
+    def storage_name(self) -> str:
+        return self._storage_name
+
+    async def read(self) -> Access:
+        return self._access
+
+    async def update(self, change: Callable[[Access], tuple[Access, T]]) -> T:
+        self._access, result = change(self._access)
+        return result
+
+
+class MemoryWatchers:
+    """Implements `Watchers` for the clients of this process. Nothing of them outlives it."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+        self._bound: set[str] = set()
+        self._left: dict[str, str] = {}
+        """The bound runs without a client, each with the name of the hang-up; a client that returns removes it."""
+        self._names = count(1)
+
+    async def enter(self, run_id: str, *, bound: bool = True) -> None:
+        (self._bound.add if bound else self._bound.discard)(run_id)
+        self._left.pop(run_id, None)
+        self._open[run_id] += 1
+
+    async def leave(self, run_id: str) -> str | None:
+        self._open[run_id] -= 1
+        if self._open[run_id] > 0:
+            return None
+        del self._open[run_id]
+        if run_id not in self._bound:
+            return None
+        self._left[run_id] = disconnect_id = str(next(self._names))
+        return disconnect_id
+
+    async def release(self, run_id: str) -> None:
+        self._bound.discard(run_id)
+        self._left.pop(run_id, None)
+
+    async def is_abandoned(self, run_id: str, disconnect_id: str) -> bool:
+        if self._left.get(run_id) != disconnect_id:
+            return False
+        await self.release(run_id)
+        return True
+
+
+def _ignore() -> None:
+    """For hosts that nobody can end."""
+
+
+class MemoryHosts:
+    def __init__(self, storage: MemoryStorage) -> None:
+        self._hosts = storage.hosts
+
+    @contextmanager
+    def register(
+        self,
+        host: str | None = None,
+        *,
+        is_dedicated: bool = False,
+        interrupt: Callable[[], None] = _ignore,
+        kill: Callable[[], None] = _ignore,
+    ) -> Generator[str]:
+        """A host is alive until the context is left, or until it is killed. Gives its name.
+
+        `interrupt` and `kill` are called when somebody asks for them; only a dedicated host is ever asked.
+        """
+        host = host or f"memory-{uuid.uuid4().hex[:8]}"
+        self._hosts[host] = StoredHost(is_dedicated, interrupt, kill)
+        try:
+            yield host
+        finally:
+            self._hosts.pop(host, None)
+
+    async def is_alive(self, host: str) -> bool:
+        return host in self._hosts
+
+    async def is_dedicated(self, host: str) -> bool:
+        return host in self._hosts and self._hosts[host].is_dedicated
+
+    async def interrupt(self, host: str) -> None:
+        if await self.is_dedicated(host):
+            self._hosts[host].interrupt()
+
+    async def kill(self, host: str) -> None:
+        if await self.is_dedicated(host):
+            self._hosts.pop(host).kill()
 
 
 class StoredLog:
@@ -16,7 +139,7 @@ class StoredLog:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         """Only ever appended to, except by tests: what is cut off here is lost, as in a power cut."""
-        self.is_written = False
+        self.has_writer = False
 
     @property
     def last_seq(self) -> int:
@@ -45,12 +168,12 @@ class MemoryStorage:
     def __init__(self) -> None:
         self.logs: dict[str, StoredLog] = {}
         self.hosts: dict[str, StoredHost] = {}
-        self.opened: list[str] = []
+        self.opened_logs: list[str] = []
         """The runs whose logs were opened or deleted, in that order; the first has the mark `forgotten` + 1."""
         self.forgotten = 0
-        """The mark up to which `opened` was forgotten."""
+        """The mark up to which `opened_logs` was forgotten."""
         self.lock = threading.RLock()
         """Held while anything here changes, and while events are published: so they are published in order."""
 
     def find(self, run_id: str) -> StoredLog | None:
-        return self.logs.get(checked_run_id(run_id))
+        return self.logs.get(validate_run_id(run_id))

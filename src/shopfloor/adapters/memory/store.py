@@ -10,8 +10,19 @@ import msgspec
 
 from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter, ShopfloorError
-from shopfloor.ports import ANSWER, Change, Channel, Folded, OpenRun, Order, RunFilter, RunItem, RunPage, TimelineItem
-from shopfloor.views import RunRow, Term, beginning_of_id, fold, parse_query, snippet, words_of
+from shopfloor.ports import (
+    ANSWER_ID_PREFIX,
+    Channel,
+    ControlMessage,
+    OpenRun,
+    RunFilter,
+    RunItem,
+    RunPage,
+    TimelineItem,
+    ViewState,
+    ViewUpdate,
+)
+from shopfloor.views import RunRow, Term, normalize_text, parse_query, run_id_prefix, snippet, split_words
 
 _ListPlace = tuple[str, int]
 _SearchPlace = tuple[int]
@@ -45,7 +56,7 @@ class _Search(msgspec.Struct, frozen=True):
 
 class MemoryStore:
     def __init__(self) -> None:
-        self.orders: dict[int, Order] = {}
+        self.orders: dict[int, ControlMessage] = {}
         """What its queue keeps."""
         self._runs: dict[str, _Kept] = {}
         self._channels: dict[str, str | None] = {}
@@ -82,7 +93,7 @@ class MemoryStore:
 
     def _answers(self, row: RunRow) -> tuple[str, ...]:
         ids = [order.id for order in self.orders.values() if order.run_id == row.id and row.awaits]
-        return tuple(one.removeprefix(ANSWER) for one in ids if one.startswith(ANSWER))
+        return tuple(one.removeprefix(ANSWER_ID_PREFIX) for one in ids if one.startswith(ANSWER_ID_PREFIX))
 
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
         kept = self._runs.get(run_id)
@@ -103,25 +114,27 @@ class MemoryStore:
 
     # What keeps the views.
 
-    async def folded(self, run_ids: Sequence[str]) -> dict[str, Folded]:
+    async def folded(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
         known = {run_id: self._runs[run_id] for run_id in run_ids if run_id in self._runs}
-        return {run_id: Folded(row=kept.row, state=kept.state) for run_id, kept in known.items() if kept.row.last_seq}
+        return {
+            run_id: ViewState(row=kept.row, state=kept.state) for run_id, kept in known.items() if kept.row.last_seq
+        }
 
     async def open_runs(self) -> list[str]:
         return [run_id for run_id, kept in self._runs.items() if not kept.row.ended]
 
-    async def open_in_tree(self, root_run_id: str) -> int:
+    async def count_open_in_tree(self, root_run_id: str) -> int:
         return sum(not kept.row.ended and kept.row.root_run_id == root_run_id for kept in self._runs.values())
 
-    async def unattended(self) -> list[OpenRun]:
+    async def runs_needing_host(self) -> list[OpenRun]:
         rows = [kept.row for kept in self._runs.values()]
         return [OpenRun(row.id, row.host) for row in rows if not row.ended and row.last_seq and not row.outside]
 
-    async def due(self, now: str) -> list[str]:
+    async def due_runs(self, now: str) -> list[str]:
         rows = [kept.row for kept in self._runs.values()]
         return [row.id for row in rows if row.wake_at is not None and row.wake_at <= now]
 
-    async def apply(self, changes: Sequence[Change], *, mark: int | None = None) -> None:
+    async def apply(self, changes: Sequence[ViewUpdate], *, mark: int | None = None) -> None:
         for change in changes:
             self._apply(change)
         if mark is not None:
@@ -130,10 +143,10 @@ class MemoryStore:
     async def known_runs(self) -> set[str]:
         return set(self._runs)
 
-    async def buried(self) -> set[str]:
+    async def deleted_run_ids(self) -> set[str]:
         return set(self._buried)
 
-    async def bury(self, run_id: str) -> None:
+    async def add_tombstone(self, run_id: str) -> None:
         self._buried.add(run_id)
 
     async def delete(self, run_id: str) -> None:
@@ -154,7 +167,7 @@ class MemoryStore:
         ]
         return [(run_id, ended) for ended, _, run_id in sorted(ends)[:limit]]
 
-    async def take_back(self, run_id: str, last_seq: int) -> None:
+    async def truncate_views(self, run_id: str, last_seq: int) -> None:
         kept = self._runs.get(run_id)
         if kept is not None and kept.row.last_seq > last_seq:
             del self._runs[run_id]
@@ -175,13 +188,13 @@ class MemoryStore:
     def failure(self) -> ShopfloorError | None:
         return None
 
-    async def half_deleted(self) -> list[str]:
+    async def partially_deleted_runs(self) -> list[str]:
         return [run_id for run_id in self._runs if run_id in self._buried]
 
     async def close(self) -> None:
         """Nothing to do, any number of times."""
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: ViewUpdate) -> None:
         row = change.row
         kept = self._runs.get(row.id)
         if row.id in self._buried or (kept and row.last_seq <= kept.row.last_seq):
@@ -208,10 +221,10 @@ class MemoryStore:
                 )
         kept.row, kept.state = row, change.state
         kept.archive = change.archive if change.archive is not None else kept.archive
-        kept.task = fold(row.task)
+        kept.task = normalize_text(row.task)
         for piece in change.search:
             kept.pieces[piece.number] = piece.text
-            kept.words[piece.number] = f" {' '.join(words_of(fold(piece.text)))} "
+            kept.words[piece.number] = f" {' '.join(split_words(normalize_text(piece.text)))} "
         kept.search_stopped_at = change.search_stopped_at
 
     def _item(self, kept: _Kept, row: RunRow, searched: _Search | None = None) -> RunItem:
@@ -264,7 +277,7 @@ def _read_cursor(cursor: str, shape: Any) -> Any:
 
 
 def _search(query: str) -> _Search:
-    return _Search(parse_query(query), beginning_of_id(query))
+    return _Search(parse_query(query), run_id_prefix(query))
 
 
 def _has(kept: _Kept, term: Term) -> bool:

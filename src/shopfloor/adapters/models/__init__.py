@@ -1,5 +1,5 @@
 """Whoever answers in a thread: model APIs over the net, and scripts that need nobody."""
 
-from shopfloor.adapters.models.local import LocalModels
+from shopfloor.adapters.models.router import ModelRouter
 
-__all__ = ["LocalModels"]
+__all__ = ["ModelRouter"]

@@ -22,7 +22,7 @@ from pydantic_ai.providers.ollama import OllamaProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-from shopfloor.adapters.models.endpoints import Endpoint
+from shopfloor.adapters.models.router import Endpoint
 from shopfloor.errors import AuthenticationFailed
 from shopfloor.limits import MODEL_CONNECT_SECONDS, MODEL_CONNECTIONS
 
@@ -30,7 +30,7 @@ _opened: ContextVar[list[httpx2.Response] | None] = ContextVar("opened", default
 
 
 @contextmanager
-def responses_opened() -> Generator[list[httpx2.Response]]:
+def track_responses() -> Generator[list[httpx2.Response]]:
     """The responses that are begun inside, whichever client asks: who opens them can hang up."""
     opened: list[httpx2.Response] = []
     token = _opened.set(opened)

@@ -11,22 +11,22 @@ import msgspec
 from msgspec.structs import fields
 
 from shopfloor.decoding import convert
-from shopfloor.errors import ProviderError, UnknownModel, every_error
+from shopfloor.errors import ProviderError, UnknownModel, all_error_types
 
 if TYPE_CHECKING:
-    from shopfloor.yaml_document import Document, Place
+    from shopfloor.yaml_document import YamlDocument, YamlPath
 
 SCRIPT_FILES = (".yaml", ".yml", ".json")
 """What the name of a script ends with where it is a path."""
-ERROR_CODES = tuple(error.code for error in every_error() if issubclass(error, ProviderError))
+ERROR_CODES = tuple(error.code for error in all_error_types() if issubclass(error, ProviderError))
 """The failures of a provider that a script can play."""
 
 PLACEHOLDER: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-VALUES: Final = ("last_user", "system", "tool_results")
+BUILTIN_VARIABLES: Final = ("last_user", "system", "tool_results")
 """What the texts of every script may speak of, beside its captures."""
 
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-Pieces = str | list[str]
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
+TextChunks = str | list[str]
 """Text that is sent word by word, or in exactly these pieces."""
 
 
@@ -42,7 +42,7 @@ class ScriptedCall(_Part, frozen=True, kw_only=True):
 class ScriptedError(_Part, frozen=True, kw_only=True):
     code: str
     message: str = "the script says so"
-    retry_after: NotNegative | None = None
+    retry_after: NonNegative | None = None
     times: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """How often before the turn goes well; always where it is left out."""
 
@@ -58,14 +58,14 @@ class ScriptedUsage(_Part, frozen=True, kw_only=True):
 class Turn(_Part, frozen=True, kw_only=True):
     when: str | None = None
     """A regular expression; the turn is passed over unless the last text of the user matches."""
-    text: Pieces | None = None
-    thinking: Pieces | None = None
+    text: TextChunks | None = None
+    thinking: TextChunks | None = None
     tool_calls: list[ScriptedCall] = []
     answer: Any = None
     """What is said where the answer has to be of a schema."""
-    wait_ms: NotNegative = 0
+    wait_ms: NonNegative = 0
     """Before anything is said."""
-    delay_ms: NotNegative | None = None
+    delay_ms: NonNegative | None = None
     """Before each piece."""
     usage: ScriptedUsage | None = None
     stop_reason: str | None = None
@@ -80,7 +80,7 @@ class Capture(_Part, frozen=True, kw_only=True):
 
 class Script(_Part, frozen=True, kw_only=True):
     captures: dict[str, Capture] = {}
-    delay_ms: NotNegative | None = None
+    delay_ms: NonNegative | None = None
     turns: list[Turn]
 
 
@@ -120,14 +120,14 @@ class Scripts:
 
 
 def _read(name: str, file: Path) -> Script:
-    from shopfloor.yaml_document import read_document
+    from shopfloor.yaml_document import parse_yaml
 
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UnknownModel(f"the script {name} cannot be read: {error}") from error
     # JSON may be indented by tabs, and YAML may not.
-    document = read_document(text.replace("\t", " ") if name.endswith(".json") else text)
+    document = parse_yaml(text.replace("\t", " ") if name.endswith(".json") else text)
     problems = document.problems or sorted(set(_problems(document)))
     if problems:
         told = "; ".join(f"{name}:{line}: {reason}" for line, reason in problems)
@@ -137,7 +137,7 @@ def _read(name: str, file: Path) -> Script:
     return convert(document.value, Script)
 
 
-def _problems(document: Document) -> Iterator[tuple[int, str]]:
+def _problems(document: YamlDocument) -> Iterator[tuple[int, str]]:
     value = document.value
     if not isinstance(value, dict):
         yield 1, "a script is a mapping with `turns`"
@@ -157,11 +157,13 @@ def _problems(document: Document) -> Iterator[tuple[int, str]]:
             yield document.line_of(("captures", name)), f"`find` is no regular expression with a group: {reason}"
     for number, turn in enumerate(cast("list[Any]", turns)):
         if isinstance(turn, dict):
-            yield from _turn_problems(document, ("turns", number), cast("dict[str, Any]", turn), {*VALUES, *named})
+            yield from _turn_problems(
+                document, ("turns", number), cast("dict[str, Any]", turn), {*BUILTIN_VARIABLES, *named}
+            )
 
 
 def _turn_problems(
-    document: Document, place: Place, turn: dict[str, Any], known: set[str]
+    document: YamlDocument, place: YamlPath, turn: dict[str, Any], known: set[str]
 ) -> Iterator[tuple[int, str]]:
     """What is wrong with a turn beyond its shape."""
     if not turn:
@@ -190,7 +192,9 @@ def _placeholders(value: Any) -> set[str]:
     return {name for one in inside for name in _placeholders(one)}
 
 
-def _misfits(document: Document, place: Place, value: Any, wanted: type[msgspec.Struct]) -> Iterator[tuple[int, str]]:
+def _misfits(
+    document: YamlDocument, place: YamlPath, value: Any, wanted: type[msgspec.Struct]
+) -> Iterator[tuple[int, str]]:
     """Every part of a value that has not the shape of `wanted`, and not only the first."""
     if not isinstance(value, dict):
         yield from _unfit(document, place, value, wanted)
@@ -209,7 +213,7 @@ def _misfits(document: Document, place: Place, value: Any, wanted: type[msgspec.
             yield document.line_of(place), f"Object missing required field `{name}`"
 
 
-def _misfits_in(document: Document, place: Place, value: Any, wanted: Any) -> Iterator[tuple[int, str]]:
+def _misfits_in(document: YamlDocument, place: YamlPath, value: Any, wanted: Any) -> Iterator[tuple[int, str]]:
     inside = [one for one in (wanted, *get_args(wanted)) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
     if not inside or value is None:
         yield from _unfit(document, place, value, wanted)
@@ -225,7 +229,7 @@ def _misfits_in(document: Document, place: Place, value: Any, wanted: Any) -> It
         yield from _unfit(document, place, value, wanted)
 
 
-def _unfit(document: Document, place: Place, value: Any, wanted: Any) -> Iterator[tuple[int, str]]:
+def _unfit(document: YamlDocument, place: YamlPath, value: Any, wanted: Any) -> Iterator[tuple[int, str]]:
     try:
         convert(value, wanted)
     except msgspec.ValidationError as error:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shopfloor.lazy import lazily as _lazily
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
-    from shopfloor.adapters.providers.apis import API_KEYS
-    from shopfloor.adapters.providers.found import found_providers
-    from shopfloor.adapters.providers.prices import price
-    from shopfloor.adapters.providers.registry import NAMES, normaliser, provider
+    from shopfloor.adapters.providers.discovery import (
+        API_KEYS,
+        PROVIDER_NAMES,
+        discover_providers,
+        normalizer,
+        provider,
+    )
+    from shopfloor.adapters.providers.usage import price
 
-__all__ = ["API_KEYS", "NAMES", "found_providers", "normaliser", "price", "provider"]
+__all__ = ["API_KEYS", "PROVIDER_NAMES", "discover_providers", "normalizer", "price", "provider"]
 
-__getattr__ = _lazily(
+__getattr__ = _lazy_getattr(
     __name__,
     {
-        "apis": ("API_KEYS",),
-        "found": ("found_providers",),
-        "prices": ("price",),
-        "registry": ("NAMES", "normaliser", "provider"),
+        "discovery": (
+            "API_KEYS",
+            "PROVIDER_NAMES",
+            "discover_providers",
+            "normalizer",
+            "provider",
+        ),
+        "usage": ("price",),
     },
 )

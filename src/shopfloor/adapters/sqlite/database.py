@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from shopfloor.adapters.sqlite.health import REBUILD, Health
+from shopfloor.adapters.sqlite.health import REBUILD_HINT, Health
 from shopfloor.adapters.sqlite.intake import Intake
 from shopfloor.adapters.sqlite.search import TEMPORARY_TABLES
 from shopfloor.errors import (
@@ -34,7 +34,7 @@ from shopfloor.errors import (
     StoreError,
     storage_error,
 )
-from shopfloor.limits import DATABASE_GROUP_SECONDS, DATABASE_PATIENCE_SECONDS, LOG_MODE
+from shopfloor.limits import DATABASE_BUSY_TIMEOUT_SECONDS, DATABASE_GROUP_COMMIT_SECONDS, LOG_MODE
 from shopfloor.record import lock_file, make_folder, open_for_append
 
 _PRAGMAS: Final = (
@@ -106,13 +106,13 @@ class Pool:
         self._idle: list[Connection] = []
         self._closed = False
 
-    def take(self) -> Connection:
-        """An open connection, for one thread at a time. It goes back with `give_back`, or is closed."""
+    def acquire(self) -> Connection:
+        """An open connection, for one thread at a time. It goes back with `release`, or is closed."""
         with suppress(IndexError):
             return self._idle.pop()
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
-            for pragma in (*_PRAGMAS, f"busy_timeout={int(DATABASE_PATIENCE_SECONDS * 1000)}"):
+            for pragma in (*_PRAGMAS, f"busy_timeout={int(DATABASE_BUSY_TIMEOUT_SECONDS * 1000)}"):
                 connection.execute(f"PRAGMA {pragma}")
             for statement in TEMPORARY_TABLES:
                 connection.execute(statement)
@@ -121,7 +121,7 @@ class Pool:
             raise
         return connection
 
-    def give_back(self, connection: Connection) -> None:
+    def release(self, connection: Connection) -> None:
         if self._closed:
             connection.close()
         else:
@@ -129,16 +129,16 @@ class Pool:
 
     @contextmanager
     def connection(self) -> Generator[Connection]:
-        connection = self.take()
+        connection = self.acquire()
         try:
             yield connection
         except BaseException:
             connection.close()
             raise
-        self.give_back(connection)
+        self.release(connection)
 
     @contextmanager
-    def reading(self) -> Generator[Connection]:
+    def read_transaction(self) -> Generator[Connection]:
         """A connection that sees one state of the database. What is written to temporary tables is taken back."""
         with self.connection() as connection:
             connection.execute("BEGIN")
@@ -195,8 +195,8 @@ def _refused(error: sqlite3.DatabaseError, path: Path) -> ShopfloorError:
         # The file could be opened; those beside it, which it takes to read it too, could not be made.
         return storage_error(OSError(errno.EACCES, "its folder is read-only"), f"cannot use {path}")
     if code in _SURROUNDINGS:
-        return readable(error)
-    return DatabaseDamaged(f"{path} cannot be used as a database: {error}", hint=REBUILD)
+        return map_sqlite_error(error)
+    return DatabaseDamaged(f"{path} cannot be used as a database: {error}", hint=REBUILD_HINT)
 
 
 def _version(pool: Pool) -> int:
@@ -214,7 +214,9 @@ def _migrate(pool: Pool, migrations: Sequence[Path]) -> None:
         )
     with pool.connection() as connection:
         if not version and connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None:
-            raise DatabaseTooOld("the database was made by a Shopfloor from before the first version", hint=REBUILD)
+            raise DatabaseTooOld(
+                "the database was made by a Shopfloor from before the first version", hint=REBUILD_HINT
+            )
         for number, script in enumerate(migrations[version:], version + 1):
             text = script.read_text(encoding="utf-8")
             connection.executescript(f"BEGIN IMMEDIATE;\n{text}PRAGMA user_version = {number};\nCOMMIT;")
@@ -233,7 +235,7 @@ class Writer:
         *,
         health: Health | None = None,
         intake: Intake | None = None,
-        group_seconds: float = DATABASE_GROUP_SECONDS,
+        group_seconds: float = DATABASE_GROUP_COMMIT_SECONDS,
     ) -> None:
         self._pool = pool
         self._health = health
@@ -254,7 +256,7 @@ class Writer:
         self._put((do_each, job, future))
         return future
 
-    def submit_here(self, jobs: Callable[[Connection, list[A]], list[T]], asked: A) -> asyncio.Future[T]:
+    def submit_batched(self, jobs: Callable[[Connection, list[A]], list[T]], asked: A) -> asyncio.Future[T]:
         """Put a job in line, for a task of the running loop. Raises `StoreError` once the writer closes.
 
         One of many: those that stand in line one after the other are done at once, each with its answer. Between two
@@ -280,7 +282,7 @@ class Writer:
         finally:
             self._refuse_rest()
             if self._connection is not None:
-                self._pool.give_back(self._connection)
+                self._pool.release(self._connection)
 
     def _refuse_rest(self) -> None:
         """Accept no more jobs, and fail those that nobody will do."""
@@ -343,7 +345,7 @@ class Writer:
         """
         try:
             self._check()
-            connection = self._connection = self._connection or self._pool.take()
+            connection = self._connection = self._connection or self._pool.acquire()
             # The write lock at once, not in the middle.
             connection.execute("BEGIN IMMEDIATE")
             yield connection
@@ -411,9 +413,9 @@ def do_each(connection: Connection, jobs: list[Job]) -> list[Any]:
 
 
 def _told(error: BaseException) -> BaseException:
-    if not isinstance(error, UNREADABLE):
+    if not isinstance(error, DATABASE_ERRORS):
         return error
-    said = readable(error)
+    said = map_sqlite_error(error)
     said.__cause__ = error
     return said
 
@@ -424,28 +426,28 @@ def _code_of(error: BaseException) -> int | None:
     return None if code is None else code & 0xFF
 
 
-UNREADABLE: Final = (sqlite3.DatabaseError, msgspec.MsgspecError, UnicodeDecodeError)
+DATABASE_ERRORS: Final = (sqlite3.DatabaseError, msgspec.MsgspecError, UnicodeDecodeError)
 """What a query raises where the database cannot be used, or gives what nobody ever wrote to it."""
 
 
 def is_damage(error: BaseException) -> bool:
     """Whether a query met content that nobody wrote: in the file, or only in what its connection keeps of the file."""
-    return isinstance(error, UNREADABLE) and isinstance(readable(error), DatabaseDamaged)
+    return isinstance(error, DATABASE_ERRORS) and isinstance(map_sqlite_error(error), DatabaseDamaged)
 
 
-def damaged(how: str) -> DatabaseDamaged:
-    return DatabaseDamaged(f"the database is damaged: {how}", hint=REBUILD)
+def damaged_error(how: str) -> DatabaseDamaged:
+    return DatabaseDamaged(f"the database is damaged: {how}", hint=REBUILD_HINT)
 
 
-def readable(error: BaseException) -> ShopfloorError:
-    """The error of ours that one of `UNREADABLE` means."""
+def map_sqlite_error(error: BaseException) -> ShopfloorError:
+    """The error of ours that one of `DATABASE_ERRORS` means."""
     if not isinstance(error, sqlite3.DatabaseError):
-        return damaged(str(error))
+        return damaged_error(str(error))
     said = str(error)
     code = _code_of(error)
     is_short = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHORT_READ
     if code in _DAMAGED or is_short or any(words in said for words in _NOT_OURS):
-        return damaged(said)
+        return damaged_error(said)
     if code == sqlite3.SQLITE_READONLY:
         return storage_error(OSError(errno.EROFS, said), "cannot write the database")
     if code == sqlite3.SQLITE_FULL:

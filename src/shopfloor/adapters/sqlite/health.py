@@ -6,7 +6,7 @@ from pathlib import Path
 
 from shopfloor.errors import DatabaseDamaged, DatabaseLost, ShopfloorError, StorageLost
 
-REBUILD = "stop the server if one runs, then `shopfloor rebuild`: the logs and all that was acknowledged are kept"
+REBUILD_HINT = "stop the server if one runs, then `shopfloor rebuild`: the logs and all that was acknowledged are kept"
 
 
 class Health:
@@ -30,7 +30,7 @@ class Health:
 
     def failure(self) -> ShopfloorError | None:
         if self._damage is not None:
-            return DatabaseDamaged(self._damage, hint=REBUILD)
+            return DatabaseDamaged(self._damage, hint=REBUILD_HINT)
         if _identity(self._path) == self._file:
             return None
         if _identity(self._path.parent) != self._folder:
@@ -38,7 +38,7 @@ class Health:
                 f"the storage folder {self._path.parent} was deleted or replaced",
                 hint="put it back or name another --storage, then `shopfloor rebuild`",
             )
-        return DatabaseLost(f"the database {self._path} was deleted or replaced", hint=REBUILD)
+        return DatabaseLost(f"the database {self._path} was deleted or replaced", hint=REBUILD_HINT)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

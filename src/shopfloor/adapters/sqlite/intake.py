@@ -13,19 +13,70 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
 import msgspec
 
 from shopfloor.decoding import json_decoder
-from shopfloor.errors import storage_error
+from shopfloor.errors import FileMissing, InvalidEvent, StorageError, storage_error
 from shopfloor.limits import INTAKE_BYTES
-from shopfloor.ports import Order, QueuedRun
-from shopfloor.record import force_to_disk, open_for_append, write_private
+from shopfloor.log import Payload, RunCompleted, RunStarted, ToolResult, UnknownPayload, decode
+from shopfloor.ports import ControlMessage, QueuedRun
+from shopfloor.record import Storage, force_to_disk, open_for_append, read, write_private
+
+
+class LogLookup(Protocol):
+    """What logs know of what was asked. Its methods block."""
+
+    def has(self, entry: QueuedRun | ControlMessage) -> bool:
+        """Whether the log of a run has taken this up."""
+        ...
+
+    def keyed(self) -> Iterable[QueuedRun]:
+        """Every run that was dispatched with an idempotency key and has a log."""
+        ...
+
+
+class StorageLogLookup:
+    """What the logs of a storage know."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def has(self, entry: QueuedRun | ControlMessage) -> bool:
+        for payload in self._payloads(entry.run_id):
+            if isinstance(entry, QueuedRun) or isinstance(payload, RunCompleted):
+                return True
+            if isinstance(payload, ToolResult) and payload.call_id == entry.body.get("call_id"):
+                return True
+        return False
+
+    def keyed(self) -> Iterator[QueuedRun]:
+        for run_id in self._storage.run_ids():
+            first = next(self._payloads(run_id), None)
+            if isinstance(first, RunStarted) and first.idempotency_key is not None:
+                yield QueuedRun(run_id=run_id, started=first)
+
+    def _payloads(self, run_id: str) -> Iterator[Payload | UnknownPayload]:
+        """What the log of a run has, as far as it can be read; nothing where there is no log."""
+        with suppress(FileMissing, InvalidEvent, StorageError):
+            for entry in read(self._storage.log_path(run_id), on_problem=lambda problem: None):
+                yield decode(entry.raw).payload
+
+
+class EmptyLogLookup:
+    """For a queue that has no logs beside it."""
+
+    def has(self, entry: QueuedRun | ControlMessage) -> bool:
+        return False
+
+    def keyed(self) -> Iterable[QueuedRun]:
+        return ()
 
 
 class IntakeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,7 +85,7 @@ class IntakeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     intake: str | None = None
     dispatch: QueuedRun | None = None
     host: str | None = None
-    message: Order | None = None
+    message: ControlMessage | None = None
     deleted: str | None = None
     """The id of a run that was deleted: lines of that run before this one no longer count."""
     pin: str | None = None
@@ -94,7 +145,7 @@ class Intake:
     def is_empty(self) -> bool:
         return self.size() <= len(_header(""))
 
-    def is_grown(self, compacted_size: int) -> bool:
+    def needs_compaction(self, compacted_size: int) -> bool:
         """Whether it is time to compact the file, which had that size after the last time."""
         return self.size() > max(INTAKE_BYTES, 2 * compacted_size)
 

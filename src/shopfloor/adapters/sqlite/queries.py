@@ -12,7 +12,7 @@ import msgspec
 from shopfloor.adapters.sqlite.rows import row_columns
 from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter
-from shopfloor.ports import ANSWER, RunFilter, RunItem
+from shopfloor.ports import ANSWER_ID_PREFIX, RunFilter, RunItem
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _COUNTED: Final = {"agent_id", "statuses", "worker_type", "channel_id", "name", "roots"}
@@ -39,12 +39,12 @@ Condition = tuple[str, Sequence[Any]]
 """A condition with its parameters."""
 
 
-def marks(values: Sequence[Any]) -> str:
+def placeholders(values: Sequence[Any]) -> str:
     """A list of as many parameters as there are values."""
     return f"({', '.join('?' * len(values))})"
 
 
-def listing(wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> Query:
+def list_query(wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> Query:
     """Runs with what stands beside their rows. A search takes those that `find_runs` has found before."""
     is_search = wanted.search is not None
     # By number, as the table has them: sorting all hits of a common word would take long.
@@ -64,16 +64,17 @@ def one(run_id: str) -> Query:
     return Query(f"{_WHOLE} WHERE worker_runs.id = ?", (run_id,))
 
 
-def answers(run_ids: Sequence[str]) -> Query:
+def pending_answers_query(run_ids: Sequence[str]) -> Query:
     """The answers to calls of these runs that no log has yet."""
-    text = f"SELECT run_id, id FROM orders WHERE run_id IN {marks(run_ids)} AND id LIKE '{ANSWER}%' ORDER BY num"
+    wanted = f"run_id IN {placeholders(run_ids)} AND id LIKE '{ANSWER_ID_PREFIX}%'"
+    text = f"SELECT run_id, id FROM orders WHERE {wanted} ORDER BY num"
     return Query(text, run_ids)
 
 
-def those(run_ids: Sequence[str], *, begun: bool = False) -> Query:
+def runs_query(run_ids: Sequence[str], *, begun: bool = False) -> Query:
     """These runs; with `begun` those of them that have events."""
     only_begun = " AND worker_runs.last_seq > 0" if begun else ""
-    return Query(f"{_WHOLE} WHERE worker_runs.id IN {marks(run_ids)}{only_begun}", run_ids)
+    return Query(f"{_WHOLE} WHERE worker_runs.id IN {placeholders(run_ids)}{only_begun}", run_ids)
 
 
 def conditions(wanted: RunFilter) -> list[Condition]:
@@ -81,7 +82,7 @@ def conditions(wanted: RunFilter) -> list[Condition]:
         (f"worker_runs.{name} = ?", (value,)) for name in _EQUAL if (value := getattr(wanted, name)) is not None
     ]
     if (statuses := wanted.statuses) is not None:
-        among = "= ?" if len(statuses) == 1 else f"IN {marks(statuses)}"
+        among = "= ?" if len(statuses) == 1 else f"IN {placeholders(statuses)}"
         made.append((f"worker_runs.status {among}", statuses))
     if wanted.roots is not None:
         made.append((f"worker_runs.parent_run_id IS {'' if wanted.roots else 'NOT '}NULL", ()))
@@ -104,7 +105,7 @@ def total(wanted: RunFilter) -> Query:
     if asked <= _COUNTED and "" not in (wanted.agent_id, wanted.channel_id):
         made: list[Condition] = [(f"{name} = ?", (getattr(wanted, name),)) for name in asked - {"statuses"}]
         if wanted.statuses is not None:
-            made.append((f"status IN {marks(wanted.statuses)}", wanted.statuses))
+            made.append((f"status IN {placeholders(wanted.statuses)}", wanted.statuses))
         where, parameters = _where(made)
         return Query(f"SELECT coalesce(sum(n), 0) FROM run_counts{where}", parameters)
     if asked == {"search"}:
@@ -125,5 +126,5 @@ def _after(cursor: str, *, is_search: bool) -> Condition:
     return ("found.num < ?", place[1:]) if is_search else ("(worker_runs.started_at, worker_runs.num) < (?, ?)", place)
 
 
-def cursor_of(item: RunItem) -> str:
+def encode_cursor(item: RunItem) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode((item.row.started_at, item.number))).decode()

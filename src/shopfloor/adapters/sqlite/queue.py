@@ -11,16 +11,23 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from shopfloor.adapters.sqlite.database import do_each
-from shopfloor.adapters.sqlite.intake import IntakeLine, IntakeMark, dispatch_line, message_line, pin_line
-from shopfloor.adapters.sqlite.queries import PIN, UNPIN, marks
-from shopfloor.adapters.sqlite.recorded import NothingRecorded, Recorded
-from shopfloor.adapters.sqlite.rows import RUN_COLUMNS, values_of
-from shopfloor.adapters.sqlite.search import KEEP_TASK, task_text
+from shopfloor.adapters.sqlite.intake import (
+    EmptyLogLookup,
+    IntakeLine,
+    IntakeMark,
+    LogLookup,
+    dispatch_line,
+    message_line,
+    pin_line,
+)
+from shopfloor.adapters.sqlite.queries import PIN, UNPIN, placeholders
+from shopfloor.adapters.sqlite.rows import RUN_COLUMNS, run_column_values
+from shopfloor.adapters.sqlite.search import UPSERT_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import ConflictError
 from shopfloor.log import RunStarted
-from shopfloor.ports import Order, QueuedRun
+from shopfloor.ports import ControlMessage, QueuedRun
 from shopfloor.views import queued_row
 
 T = TypeVar("T")
@@ -28,7 +35,7 @@ T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 _decode_queued = json_decoder(QueuedRun).decode
 _decode_mark = json_decoder(IntakeMark).decode
-_decode_order = json_decoder(Order).decode
+_decode_order = json_decoder(ControlMessage).decode
 
 # As text for the driver, which keeps them prepared: thousands of runs a second come this way. Many rows to a statement:
 # after each the driver waits until the other threads let it go on.
@@ -69,8 +76,8 @@ _FORGET: Final = tuple(f"DELETE FROM {table} WHERE run_id = ?" for table in ("di
 
 
 class SqliteQueue:
-    def __init__(self, store: SqliteStore, recorded: Recorded | None = None) -> None:
-        self._recorded = recorded or NothingRecorded()
+    def __init__(self, store: SqliteStore, recorded: LogLookup | None = None) -> None:
+        self._recorded = recorded or EmptyLogLookup()
         # One file has one writing thread, and its readers are counted.
         self._writer = store.writer
         self._store_read = store.read
@@ -78,7 +85,7 @@ class SqliteQueue:
 
     async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         # Nobody holds a thread while it waits: as many as like can wait at once, and share a transaction.
-        return await self._writer.submit_here(do_each, job)
+        return await self._writer.submit_batched(do_each, job)
 
     async def _write_all(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:
@@ -88,7 +95,7 @@ class SqliteQueue:
         return await self._store_read(job)
 
     async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
-        answer = await self._writer.submit_here(self._take_in, _kept(order, host))
+        answer = await self._writer.submit_batched(self._take_in, _kept(order, host))
         if isinstance(answer, ConflictError):
             raise answer
         return answer
@@ -102,9 +109,9 @@ class SqliteQueue:
 
         return await self._write(job)
 
-    async def claim_one(self, run_id: str, host: str, *, instead_of: str | None = None) -> QueuedRun | None:
+    async def claim_one(self, run_id: str, host: str, *, previous_host: str | None = None) -> QueuedRun | None:
         def job(database: sqlite3.Connection) -> QueuedRun | None:
-            claimed = database.execute(_CLAIM_ONE, (host, instead_of, run_id)).rowcount
+            claimed = database.execute(_CLAIM_ONE, (host, previous_host, run_id)).rowcount
             return _decode_queued(database.execute(_ONE, (run_id,)).fetchone()[0]) if claimed else None
 
         return await self._write(job)
@@ -116,7 +123,7 @@ class SqliteQueue:
     async def started(self, run_ids: Sequence[str]) -> None:
         def job(database: sqlite3.Connection) -> None:
             for some in _portions(run_ids):
-                database.execute(_STARTED + marks(some), some)
+                database.execute(_STARTED + placeholders(some), some)
 
         if run_ids:
             await self._write(job)
@@ -128,7 +135,7 @@ class SqliteQueue:
     async def release(self, claims: Collection[tuple[str, str]]) -> None:
         await self._write_all(_RELEASE, list(claims))
 
-    async def put(self, order: Order) -> bool:
+    async def put(self, order: ControlMessage) -> bool:
         body = _encode(order)
 
         def job(database: sqlite3.Connection) -> bool:
@@ -139,7 +146,7 @@ class SqliteQueue:
 
         return await self._write(job)
 
-    async def orders(self, *, after: int = 0) -> list[tuple[int, Order]]:
+    async def orders(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
         return await self._read(
             lambda database: [(number, _decode_order(body)) for number, body in database.execute(_ORDERS, (after,))]
         )
@@ -147,7 +154,7 @@ class SqliteQueue:
     async def done(self, numbers: Sequence[int]) -> None:
         await self._write_all(_DONE, [(number,) for number in numbers])
 
-    async def show_queued(self) -> None:
+    async def restore_queued_rows(self) -> None:
         def job(database: sqlite3.Connection) -> None:
             orders = (_decode_queued(body) for (body,) in database.execute(_QUEUED).fetchall())
             for some in _portions([_kept(order, None) for order in orders]):
@@ -168,7 +175,7 @@ class SqliteQueue:
     async def recover(self, *, is_idle: bool = False) -> int:
         def has_work(database: sqlite3.Connection) -> bool:
             mark = self._known_intake(database)
-            if mark is None or self._intake.needs_rewrite or self._intake.is_grown(mark.size_bytes):
+            if mark is None or self._intake.needs_rewrite or self._intake.needs_compaction(mark.size_bytes):
                 return True
             is_changed = self._intake.size() != mark.size_bytes or database.execute(_COUNT).fetchone() != (mark.lines,)
             return is_idle and is_changed
@@ -198,20 +205,20 @@ class SqliteQueue:
         return answers
 
 
-def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], recorded: Recorded) -> int:
+def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], recorded: LogLookup) -> int:
     """Keep what a lost database had and no log has; give how many dispatches and messages that is."""
     if database.execute(_ANY_RUN).fetchone() is None:
         # A new database: keys that were used must not make a second run.
         for run in recorded.keyed():
             database.execute(_KEEP_LOST_KEY, (run.started.idempotency_key, run.run_id, _digest(run.started)))
-    buried = {run_id for (run_id,) in database.execute(_BURIED)}
+    deleted_run_ids = {run_id for (run_id,) in database.execute(_BURIED)}
     recovered = 0
     for line in lines:
-        if (pin := line.pin or line.unpin) is not None and pin not in buried:
+        if (pin := line.pin or line.unpin) is not None and pin not in deleted_run_ids:
             database.execute(PIN if line.pin else UNPIN, (pin,))
-        if (entry := line.dispatch or line.message) is None or entry.run_id in buried or recorded.has(entry):
+        if (entry := line.dispatch or line.message) is None or entry.run_id in deleted_run_ids or recorded.has(entry):
             continue
-        if isinstance(entry, Order):
+        if isinstance(entry, ControlMessage):
             recovered += database.execute(_PUT, (entry.run_id, entry.id, _encode(entry))).rowcount
             continue
         kept = _kept(entry, line.host)
@@ -254,7 +261,7 @@ def _kept(order: QueuedRun, host: str | None) -> _Kept:
         run_id=order.run_id,
         host=host,
         body=_encode(order),
-        row=values_of(row, 0, 0, None),
+        row=run_column_values(row, 0, 0, None),
         task=task_text(row.task),
         channel=(row.channel_id, row.channel_name),
         key=key,
@@ -296,7 +303,7 @@ def _keep(database: sqlite3.Connection, orders: list[_Kept]) -> list[str | Confl
 def _show(database: sqlite3.Connection, orders: list[_Kept]) -> list[_Kept]:
     """Lists these runs as queued; gives those that had no row yet."""
     ids = [order.run_id for order in orders]
-    there = {run_id for (run_id,) in database.execute(_THERE + marks(ids), ids)}
+    there = {run_id for (run_id,) in database.execute(_THERE + placeholders(ids), ids)}
     new: dict[str, _Kept] = {}
     for order in orders:
         if order.run_id not in there:
@@ -305,7 +312,7 @@ def _show(database: sqlite3.Connection, orders: list[_Kept]) -> list[_Kept]:
     if shown:
         rows = [order.row for order in shown]
         database.execute(_SHOW + _groups(rows), _flat(rows))
-        database.executemany(KEEP_TASK, [(order.run_id, order.task) for order in shown])
+        database.executemany(UPSERT_TASK, [(order.run_id, order.task) for order in shown])
         for channel in {order.channel: None for order in shown}:
             database.execute(_CHANNEL, channel)
     return shown
@@ -320,7 +327,7 @@ def _portions(orders: Sequence[T]) -> list[list[T]]:
 
 
 def _groups(rows: list[tuple[Any, ...]]) -> str:
-    return ", ".join([marks(rows[0])] * len(rows))
+    return ", ".join([placeholders(rows[0])] * len(rows))
 
 
 def _flat(rows: list[tuple[Any, ...]]) -> list[Any]:

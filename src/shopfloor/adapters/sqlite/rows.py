@@ -10,7 +10,7 @@ import msgspec
 
 from shopfloor.decoding import json_decoder
 from shopfloor.ports import RunItem, TimelineItem
-from shopfloor.views import RunRow, Spending, Waits
+from shopfloor.views import RunRow, Spending, WaitState
 
 _JSON = ("spending", "waits")
 _PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in (*_JSON, "channel_name"))
@@ -24,10 +24,10 @@ RUN_COLUMNS = (*_PLAIN, *_JSON, *_OF_ITEM)
 _plain_values = attrgetter(*_PLAIN)
 _encode = msgspec.json.Encoder().encode
 _decode_spending = json_decoder(Spending).decode
-_decode_waits = json_decoder(Waits).decode
+_decode_waits = json_decoder(WaitState).decode
 
 
-def values_of(row: RunRow, *of_item: Any) -> tuple[Any, ...]:
+def run_column_values(row: RunRow, *of_item: Any) -> tuple[Any, ...]:
     """The values of `RUN_COLUMNS`: of the row, then those that an item has besides."""
     spending, waits = row.spending, row.waits
     return (
@@ -39,12 +39,12 @@ def values_of(row: RunRow, *of_item: Any) -> tuple[Any, ...]:
 
 
 def row_columns(*, listed: bool) -> str:
-    """The columns that `item_of` takes, in its order: by position, because by name costs more than the query."""
+    """Return the columns of `decode_run_item`, in its order. Reading them by name costs more than the query."""
     names = (*(_LISTED if listed else _PLAIN), *_JSON, "num", *_OF_ITEM)
     return ", ".join([f"worker_runs.{name}" for name in names])
 
 
-def item_of(found: Sequence[Any], *, listed: bool) -> RunItem:
+def decode_run_item(found: Sequence[Any], *, listed: bool) -> RunItem:
     """A row of `row_columns`, then the channel's name and the pin."""
     names = _LISTED if listed else _PLAIN
     spending, waits, number, events, archived, stopped_at, channel_name, pinned = found[len(names) :]
@@ -68,13 +68,13 @@ def item_of(found: Sequence[Any], *, listed: bool) -> RunItem:
 
 
 _NOTHING = Spending()
-_NO_WAITS = Waits()
+_NO_WAITS = WaitState()
 
 
 TIMELINE_COLUMNS = "id, seq, event_type, data, created_at"
 
 
-def timeline_item_of(found: Sequence[Any]) -> TimelineItem:
+def decode_timeline_item(found: Sequence[Any]) -> TimelineItem:
     number, seq, event_type, data, created_at = found
     fields: dict[str, Any] = msgspec.json.decode(data) if data else {}
     return TimelineItem(id=number, seq=seq, event_type=event_type, data=fields, created_at=created_at)

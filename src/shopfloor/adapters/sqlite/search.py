@@ -12,18 +12,18 @@ from typing import Final
 
 from shopfloor.limits import SEARCH_CANDIDATES, SEARCH_RUN_CHARS, SEARCH_SCAN_RUNS
 from shopfloor.ports import RunItem
-from shopfloor.views import Term, beginning_of_id, fold, parse_query, snippet
+from shopfloor.views import Term, normalize_text, parse_query, run_id_prefix, snippet
 
 PIECE_BITS: Final = 20
 _TRIGRAM: Final = 3
 _LAST_PIECE: Final = (1 << PIECE_BITS) - 1
 _OF_RUN: Final = f"rowid BETWEEN {{num}} << {PIECE_BITS} AND ({{num}} << {PIECE_BITS}) + {_LAST_PIECE}"
 
-KEEP_TASK: Final = (
+UPSERT_TASK: Final = (
     "INSERT INTO search_tasks (num, text) VALUES ((SELECT num FROM worker_runs WHERE id = ?), ?)"
     " ON CONFLICT (num) DO UPDATE SET text = excluded.text"
 )
-KEEP_PIECE: Final = (
+UPSERT_PIECE: Final = (
     "INSERT OR REPLACE INTO search_pieces (rowid, body)"
     f" VALUES (((SELECT num FROM worker_runs WHERE id = ?) << {PIECE_BITS}) + ?, ?)"
 )
@@ -64,7 +64,7 @@ def find_runs(database: sqlite3.Connection, query: str) -> None:
     count = _find_term(database, "found", terms[0]) if terms else 0
     for term in terms[1:]:
         count = _keep_those_with(database, term, count)
-    if (run_id := beginning_of_id(query)) is not None:
+    if (run_id := run_id_prefix(query)) is not None:
         database.execute(_BY_ID, (run_id, run_id))
 
 
@@ -112,4 +112,4 @@ def snippets(database: sqlite3.Connection, query: str, items: Iterable[RunItem])
 
 
 def task_text(task: str) -> str:
-    return fold(task[:SEARCH_RUN_CHARS])
+    return normalize_text(task[:SEARCH_RUN_CHARS])

@@ -14,25 +14,35 @@ import anyio.to_thread
 import msgspec
 
 from shopfloor.adapters.sqlite import queries
-from shopfloor.adapters.sqlite.changes import apply
 from shopfloor.adapters.sqlite.database import (
-    UNREADABLE,
+    DATABASE_ERRORS,
     Pool,
     Writer,
-    damaged,
+    damaged_error,
     do_each,
     is_damage,
+    map_sqlite_error,
     open_database,
-    readable,
 )
 from shopfloor.adapters.sqlite.health import Health
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
-from shopfloor.adapters.sqlite.queries import PIN, UNPIN, Query, marks
-from shopfloor.adapters.sqlite.rows import TIMELINE_COLUMNS, item_of, timeline_item_of
+from shopfloor.adapters.sqlite.queries import PIN, UNPIN, Query, placeholders
+from shopfloor.adapters.sqlite.rows import TIMELINE_COLUMNS, decode_run_item, decode_timeline_item
 from shopfloor.adapters.sqlite.search import find_runs, snippets
+from shopfloor.adapters.sqlite.upserts import apply
 from shopfloor.errors import ShopfloorError
 from shopfloor.limits import DATABASE_READERS
-from shopfloor.ports import ANSWER, Change, Channel, Folded, OpenRun, RunFilter, RunItem, RunPage, TimelineItem
+from shopfloor.ports import (
+    ANSWER_ID_PREFIX,
+    Channel,
+    OpenRun,
+    RunFilter,
+    RunItem,
+    RunPage,
+    TimelineItem,
+    ViewState,
+    ViewUpdate,
+)
 
 T = TypeVar("T")
 _PLACE = "announcements"
@@ -66,25 +76,25 @@ class SqliteStore:
             try:
                 try:
                     return self._ask(job)
-                except UNREADABLE as error:
+                except DATABASE_ERRORS as error:
                     if not is_damage(error):
                         raise
                     # Damage is final: it is believed only when a new connection, which has read nothing yet, meets it.
                     return self._ask(job)
-            except UNREADABLE as error:
-                said = readable(error)
+            except DATABASE_ERRORS as error:
+                said = map_sqlite_error(error)
                 self._health.note(said)
                 raise said from error
 
         return await anyio.to_thread.run_sync(work, limiter=self._readers)
 
     def _ask(self, job: Callable[[Connection], T]) -> T:
-        with self._pool.reading() as connection:
+        with self._pool.read_transaction() as connection:
             return job(connection)
 
     async def _write(self, job: Callable[[Connection], T]) -> T:
         # Nobody holds a thread while it waits. What is in line is written, also where whoever asked is cancelled.
-        written = self.writer.submit_here(do_each, job)
+        written = self.writer.submit_batched(do_each, job)
         with anyio.CancelScope(shield=True):
             await asyncio.wait((written,))
         return written.result()
@@ -92,19 +102,19 @@ class SqliteStore:
     # Reading.
 
     async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
-        query = queries.listing(wanted, limit=limit + 1, offset=0 if cursor is not None else offset, cursor=cursor)
+        query = queries.list_query(wanted, limit=limit + 1, offset=0 if cursor is not None else offset, cursor=cursor)
 
         def job(connection: Connection) -> RunPage:
             if wanted.search is not None:
                 find_runs(connection, wanted.search)
-            found = [item_of(row, listed=True) for row in connection.execute(*query)]
+            found = [decode_run_item(row, listed=True) for row in connection.execute(*query)]
             total: int = connection.execute(*queries.total(wanted)).fetchone()[0]
             more = len(found) > limit
             items = _with_answers(connection, found[:limit])
             if wanted.search is not None:
                 shown = snippets(connection, wanted.search, items)
                 items = [msgspec.structs.replace(item, snippet=one) for item, one in zip(items, shown, strict=True)]
-            return RunPage(items=items, total=total, next=queries.cursor_of(items[-1]) if more and items else None)
+            return RunPage(items=items, total=total, next=queries.encode_cursor(items[-1]) if more and items else None)
 
         return await self.read(job)
 
@@ -112,18 +122,18 @@ class SqliteStore:
         return next(iter(await self._items(queries.one(run_id))), None)
 
     async def get_runs(self, run_ids: Sequence[str]) -> list[RunItem]:
-        return await self._items(queries.those(run_ids))
+        return await self._items(queries.runs_query(run_ids))
 
     async def _items(self, query: Query) -> list[RunItem]:
         return await self.read(
             lambda connection: _with_answers(
-                connection, [item_of(found, listed=False) for found in connection.execute(*query)]
+                connection, [decode_run_item(found, listed=False) for found in connection.execute(*query)]
             )
         )
 
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
         text = f"SELECT {TIMELINE_COLUMNS} FROM worker_events WHERE worker_id = ? AND id > ? ORDER BY id LIMIT ?"
-        return [timeline_item_of(row) for row in await self._all(text, run_id, after, limit)]
+        return [decode_timeline_item(row) for row in await self._all(text, run_id, after, limit)]
 
     async def archive(self, run_id: str) -> bytes | None:
         found = await self._all("SELECT transcript FROM worker_transcripts WHERE worker_id = ?", run_id)
@@ -132,15 +142,15 @@ class SqliteStore:
     async def channels(self) -> list[Channel]:
         return [Channel(id=number, name=name) for number, name in await self._all(_CHANNELS)]
 
-    async def folded(self, run_ids: Sequence[str]) -> dict[str, Folded]:
-        query = Query(f"SELECT worker_id, state FROM worker_folds WHERE worker_id IN {marks(run_ids)}", run_ids)
+    async def folded(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
+        query = Query(f"SELECT worker_id, state FROM worker_folds WHERE worker_id IN {placeholders(run_ids)}", run_ids)
 
-        def job(connection: Connection) -> dict[str, Folded]:
+        def job(connection: Connection) -> dict[str, ViewState]:
             # In one transaction: a row and a state of different times would fold some events twice.
-            begun = connection.execute(*queries.those(run_ids, begun=True))
-            rows = [item_of(found, listed=False).row for found in begun]
+            begun = connection.execute(*queries.runs_query(run_ids, begun=True))
+            rows = [decode_run_item(found, listed=False).row for found in begun]
             states: dict[str, bytes] = dict(connection.execute(*query).fetchall())
-            return {row.id: Folded(row=row, state=states.get(row.id, b"")) for row in rows}
+            return {row.id: ViewState(row=row, state=states.get(row.id, b"")) for row in rows}
 
         return await self.read(job)
 
@@ -153,24 +163,24 @@ class SqliteStore:
     async def open_runs(self) -> list[str]:
         return await self._ids("SELECT id FROM worker_runs WHERE completed_at IS NULL")
 
-    async def open_in_tree(self, root_run_id: str) -> int:
+    async def count_open_in_tree(self, root_run_id: str) -> int:
         text = "SELECT count(*) FROM worker_runs WHERE completed_at IS NULL AND root_run_id = ?"
         return (await self._all(text, root_run_id))[0][0]
 
-    async def unattended(self) -> list[OpenRun]:
+    async def runs_needing_host(self) -> list[OpenRun]:
         text = "SELECT id, host FROM worker_runs WHERE completed_at IS NULL AND last_seq > 0 AND outside = 0"
         return [OpenRun(run_id, host) for run_id, host in await self._all(text)]
 
-    async def due(self, now: str) -> list[str]:
+    async def due_runs(self, now: str) -> list[str]:
         return await self._ids("SELECT id FROM worker_runs WHERE wake_at <= ?", now)
 
     async def known_runs(self) -> set[str]:
         return set(await self._ids("SELECT id FROM worker_runs"))
 
-    async def buried(self) -> set[str]:
+    async def deleted_run_ids(self) -> set[str]:
         return set(await self._ids("SELECT worker_id FROM tombstones"))
 
-    async def half_deleted(self) -> list[str]:
+    async def partially_deleted_runs(self) -> list[str]:
         return await self._ids(_HALF_DELETED)
 
     async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
@@ -182,7 +192,7 @@ class SqliteStore:
 
     # Writing.
 
-    async def apply(self, changes: Sequence[Change], *, mark: int | None = None) -> None:
+    async def apply(self, changes: Sequence[ViewUpdate], *, mark: int | None = None) -> None:
         def job(connection: Connection) -> None:
             apply(connection, changes)
             if mark is not None:
@@ -200,7 +210,7 @@ class SqliteStore:
 
         return await self._write(job)
 
-    async def bury(self, run_id: str) -> None:
+    async def add_tombstone(self, run_id: str) -> None:
         def job(connection: Connection) -> None:
             connection.execute("INSERT INTO tombstones (worker_id) VALUES (?) ON CONFLICT DO NOTHING", (run_id,))
             # The tombstone may be lost with the database. Then the intake must not bring the run back.
@@ -218,7 +228,7 @@ class SqliteStore:
             Query("UPDATE worker_runs SET has_transcript = 0 WHERE id = ?", (run_id,)),
         )
 
-    async def take_back(self, run_id: str, last_seq: int) -> None:
+    async def truncate_views(self, run_id: str, last_seq: int) -> None:
         await self._execute(Query("DELETE FROM worker_runs WHERE id = ? AND last_seq > ?", (run_id, last_seq)))
 
     async def clear_views(self) -> None:
@@ -238,7 +248,7 @@ class SqliteStore:
         def job(connection: Connection) -> None:
             found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
             if found != "ok":
-                raise damaged(found)
+                raise damaged_error(found)
 
         await self.read(job)
 
@@ -257,7 +267,7 @@ class SqliteStore:
         try:
             await anyio.to_thread.run_sync(work, limiter=self._readers)
         except sqlite3.DatabaseError as error:
-            raise readable(error) from error
+            raise map_sqlite_error(error) from error
 
     async def close(self) -> None:
         if not self._closed:
@@ -273,6 +283,6 @@ def _with_answers(connection: Connection, items: list[RunItem]) -> list[RunItem]
     if not waiting:
         return items
     answered: dict[str, list[str]] = {}
-    for run_id, order_id in connection.execute(*queries.answers(waiting)):
-        answered.setdefault(run_id, []).append(order_id.removeprefix(ANSWER))
+    for run_id, order_id in connection.execute(*queries.pending_answers_query(waiting)):
+        answered.setdefault(run_id, []).append(order_id.removeprefix(ANSWER_ID_PREFIX))
     return [msgspec.structs.replace(item, answered=tuple(answered.get(item.row.id, ()))) for item in items]

@@ -1,6 +1,6 @@
 """What agents report, as events of logs: of their run, and of the runs of their sub-agents."""
 
-from shopfloor.engine.agents.transcribing import transcribed
-from shopfloor.engine.agents.transcript import AgentEnd, Prices, Transcriber, Write
+from shopfloor.engine.agents.offline import transcribe
+from shopfloor.engine.agents.transcriber import AgentEnd, PendingEvent, Prices, Transcriber
 
-__all__ = ["AgentEnd", "Prices", "Transcriber", "Write", "transcribed"]
+__all__ = ["AgentEnd", "PendingEvent", "Prices", "Transcriber", "transcribe"]

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 import anyio.lowlevel
 import msgspec
 
-from shopfloor.engine.attempt import Attempt, StepResult, Trying
-from shopfloor.engine.cancel import Cancellation
-from shopfloor.engine.journal import COMMAND, Place
-from shopfloor.engine.output import Output
-from shopfloor.engine.results import command_failed
-from shopfloor.engine.steps.serving import Echo, Serving, StepCommand, complaint, exit_result
-from shopfloor.engine.steps.stopping import stopped_when_left
+from shopfloor.engine.attempt import Attempt, StepResult, StepTry
+from shopfloor.engine.command_output import OutputBuffer
+from shopfloor.engine.error_mapping import Cancellation, command_failed
+from shopfloor.engine.replay_state import COMMAND, StepKey
+from shopfloor.engine.steps.shell_process import (
+    Echo,
+    ShellProcess,
+    StepCommand,
+    exit_result,
+    failure_reason,
+    graceful_stop,
+)
 from shopfloor.errors import StepFailed
 from shopfloor.ports import Exit, Processes
 
@@ -30,7 +35,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     """Whether `stdout` is only the end of what the command printed. The log has all of it."""
 
 
-class CommandWork:
+class CommandStepRunner:
     """The work of one command step. While it goes on it does not see a cancellation: it is stopped in stages."""
 
     def __init__(
@@ -50,42 +55,44 @@ class CommandWork:
         self._timeout = timeout
         self._allow_failure = allow_failure
         self._echo = echo
-        self._output = Output()
+        self._output = OutputBuffer()
 
-    async def run(self, place: Place, *, name: str, retry: Retry | None = None) -> CommandResult:
-        ended = await self._attempt.step(place, self._work, name=name, kind=COMMAND, retry=retry, starts_itself=True)
-        stdout = self._attempt.journal.steps[place].stdout
+    async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> CommandResult:
+        ended = await self._attempt.step(step_key, self._work, name=name, kind=COMMAND, retry=retry, starts_itself=True)
+        stdout = self._attempt.replay_state.steps[step_key].stdout
         return CommandResult(stdout.text(), int(ended["exit_code"]), truncated=stdout.is_truncated)
 
     def output_tail(self) -> str:
         """The end of what the newest try printed, on both streams."""
         return self._output.tail()
 
-    async def _work(self, trying: Trying) -> StepResult:
+    async def _work(self, step_try: StepTry) -> StepResult:
         cancellation = Cancellation()
-        self._output = Output(self._attempt.mask)
-        serving = Serving(
-            self._command, self._attempt, trying, cancellation=cancellation, output=self._output, echo=self._echo
+        self._output = OutputBuffer(self._attempt.mask)
+        serving = ShellProcess(
+            self._command, self._attempt, step_try, cancellation=cancellation, output=self._output, echo=self._echo
         )
-        late = f"the command took longer than {self._timeout:g} s" if self._timeout is not None else ""
-        async with self._attempt.working():
-            async with stopped_when_left(self._attempt, cancellation, seconds=self._timeout, late=late):
-                ended = await serving.serve(self._processes)
-                trying.result = self._result_of(trying.place, ended)
+        timeout_message = f"the command took longer than {self._timeout:g} s" if self._timeout is not None else ""
+        async with self._attempt.hold_slot():
+            async with graceful_stop(
+                self._attempt, cancellation, seconds=self._timeout, timeout_message=timeout_message
+            ):
+                ended = await serving.run(self._processes)
+                step_try.result = self._result_of(step_try.step_key, ended)
             await anyio.lowlevel.checkpoint()
         if serving.failure is not None:
             raise serving.failure
         if cancellation.reason is not None:
             raise StepFailed(cancellation.reason)
-        wrong = complaint(ended)
+        wrong = failure_reason(ended)
         if wrong is not None and not self._allow_failure:
-            trying.result = msgspec.structs.replace(trying.result, complaint=wrong)
+            step_try.result = msgspec.structs.replace(step_try.result, failure_reason=wrong)
             raise command_failed(wrong)
-        return trying.result
+        return step_try.result
 
-    def _result_of(self, place: Place, ended: Exit | None) -> StepResult:
+    def _result_of(self, step_key: StepKey, ended: Exit | None) -> StepResult:
         result = exit_result(ended)
-        step = self._attempt.journal.steps.get(place)
+        step = self._attempt.replay_state.steps.get(step_key)
         if result is not None and step is not None and step.stdout.is_truncated:
             result["stdout_truncated"] = True
         return StepResult(result, ended_processes=ended.ended_processes if ended else None)

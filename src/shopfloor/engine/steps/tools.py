@@ -14,14 +14,14 @@ import msgspec
 
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.awaited_calls import answer
-from shopfloor.engine.journal import Place
-from shopfloor.engine.results import LEAVING, readable
+from shopfloor.engine.error_mapping import CANCELLATION_EXCEPTIONS, as_run_failed
+from shopfloor.engine.replay_state import StepKey
 from shopfloor.engine.workers.definition import Definition, ToolDefinition
-from shopfloor.engine.workers.loading import load_object
+from shopfloor.engine.workers.imports import load_object
 from shopfloor.engine.workers.python import PythonTool
 from shopfloor.errors import OutcomeUnknown, StepFailed
 from shopfloor.limits import TOOL_OUTPUT_BYTES
-from shopfloor.log import Awaits, ToolCall, ToolResult, ToolUseBlock, timestamp_of
+from shopfloor.log import Awaits, ToolCall, ToolResult, ToolUseBlock, format_timestamp
 from shopfloor.ports import ToolSpec
 
 Handler = Callable[[dict[str, Any]], Any]
@@ -40,7 +40,7 @@ class Tool(msgspec.Struct, frozen=True):
     read_only: bool = False
 
 
-def tool_of(name: str, definition: ToolDefinition, handler: Any = None) -> Tool:
+def build_tool(name: str, definition: ToolDefinition, handler: Any = None) -> Tool:
     """A tool as it is defined, with who executes it here. A plain function is given the arguments as one dict."""
     if handler is None and definition.handler:
         handler = load_object(definition.handler)
@@ -49,8 +49,8 @@ def tool_of(name: str, definition: ToolDefinition, handler: Any = None) -> Tool:
     return Tool(ToolSpec(name, definition.description, definition.parameters), handler, definition.read_only)
 
 
-def tools_of(definition: Definition) -> dict[str, Tool]:
-    return {name: tool_of(name, tool) for name, tool in definition.tools.items()}
+def build_tools(definition: Definition) -> dict[str, Tool]:
+    return {name: build_tool(name, tool) for name, tool in definition.tools.items()}
 
 
 def _text(*names: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ _QUESTION = {
     "required": ["question"],
 }
 
-INTERNAL: Mapping[str, Tool] = {
+BUILTIN_TOOLS: Mapping[str, Tool] = {
     tool.spec.name: tool
     for tool in (
         Tool(ToolSpec(ASK, "Asks a person, and waits for the answer.", _QUESTION)),
@@ -86,9 +86,9 @@ class Tools:
     """The tools of one run."""
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
-        self._tools = {**INTERNAL, **tools}
+        self._tools = {**BUILTIN_TOOLS, **tools}
 
-    def named(self, names: Sequence[str]) -> list[Tool]:
+    def select(self, names: Sequence[str]) -> list[Tool]:
         return [self.get(name) for name in names]
 
     def get(self, name: str) -> Tool:
@@ -97,53 +97,60 @@ class Tools:
             raise StepFailed(f"there is no tool {name!r}", hint=f"this worker has {', '.join(sorted(self._tools))}")
         return tool
 
-    async def call_all(self, attempt: Attempt, place: Place, uses: Sequence[ToolUseBlock]) -> None:
+    async def call_all(self, attempt: Attempt, step_key: StepKey, uses: Sequence[ToolUseBlock]) -> None:
         """Every call of a message until each has its result: ours first, then those that others execute."""
-        journal = attempt.journal
-        open_uses = [use for use in uses if use.tool_id not in journal.results]
+        replay_state = attempt.replay_state
+        open_uses = [use for use in uses if use.tool_id not in replay_state.results]
         waiting: list[ToolUseBlock] = []
         for use in open_uses:
             tool = self._tools.get(use.tool_name)
             if tool is None:
-                await self._refuse(attempt, place, use)
+                await self._refuse(attempt, step_key, use)
             elif tool.handler is None:
                 waiting.append(use)
             else:
-                await self._execute(attempt, place, use, tool)
+                await self._execute(attempt, step_key, use, tool)
         for n, use in enumerate(waiting):
-            if use.tool_id not in journal.calls or use.tool_id in journal.unasked:
+            if use.tool_id not in replay_state.calls or use.tool_id in replay_state.stale_calls:
                 awaits = _awaits(attempt, use.tool_name, more=len(waiting) - n - 1)
-                await attempt.append(_call(use, awaits), place)
+                await attempt.append(_call(use, awaits), step_key)
         for use in waiting:
             # A result may have come before we asked; its call is closed then.
-            known = journal.calls.get(use.tool_id)
+            known = replay_state.calls.get(use.tool_id)
             awaits = known[1].awaits if known else None
             await answer(attempt, use.tool_id, awaits or Awaits(kind="client_tool"))
 
     async def call(
-        self, attempt: Attempt, place: Place, name: str, given: Any, *, try_: int = 1, patience: float | None = None
+        self,
+        attempt: Attempt,
+        step_key: StepKey,
+        name: str,
+        given: Any,
+        *,
+        try_: int = 1,
+        timeout_seconds: float | None = None,
     ) -> ToolResult:
         """A call that no model asked for. Its id is in the log, so that an attempt knows it again.
 
         A further try of the step is a further call: the log has at most one for each.
         """
-        calls = [one for one in attempt.said(place) if isinstance(one, ToolCall)]
+        calls = [one for one in attempt.conversation(step_key) if isinstance(one, ToolCall)]
         made = calls[-1] if len(calls) >= try_ else None
         call_id = made.call_id if made else f"call_{uuid.uuid4().hex}"
-        if call_id in attempt.journal.results:
-            return attempt.journal.results[call_id]
+        if call_id in attempt.replay_state.results:
+            return attempt.replay_state.results[call_id]
         use = ToolUseBlock(fidelity="router", tool_name=name, tool_id=call_id, tool_input=given)
         tool = self.get(name)
         if tool.handler is not None:
-            return await self._execute(attempt, place, use, tool)
-        awaits = (made and made.awaits) or _awaits(attempt, name, patience=patience)
+            return await self._execute(attempt, step_key, use, tool)
+        awaits = (made and made.awaits) or _awaits(attempt, name, timeout_seconds=timeout_seconds)
         if made is None:
-            await attempt.append(_call(use, awaits), place)
+            await attempt.append(_call(use, awaits), step_key)
         return await answer(attempt, call_id, awaits)
 
-    async def _execute(self, attempt: Attempt, place: Place, use: ToolUseBlock, tool: Tool) -> ToolResult:
-        if use.tool_id not in attempt.journal.calls:
-            await attempt.append(_call(use, None), place)
+    async def _execute(self, attempt: Attempt, step_key: StepKey, use: ToolUseBlock, tool: Tool) -> ToolResult:
+        if use.tool_id not in attempt.replay_state.calls:
+            await attempt.append(_call(use, None), step_key)
         elif not tool.read_only:
             raise OutcomeUnknown(
                 f"a crash cut off the call of {use.tool_name!r}: whether it was done is not known",
@@ -157,12 +164,12 @@ class Tools:
         error: str | None = None
         if tool.handler is not None:
             try:
-                async with attempt.working():
-                    output = _kept(await called(tool.handler, use.tool_input))
-            except LEAVING:
+                async with attempt.hold_slot():
+                    output = _kept(await call_function(tool.handler, use.tool_input))
+            except CANCELLATION_EXCEPTIONS:
                 raise
             except BaseException as raised:  # noqa: BLE001 - whatever its code raises is what the call gave
-                error = readable(raised).message
+                error = as_run_failed(raised).message
         result = ToolResult(
             name=use.tool_name,
             call_id=use.tool_id,
@@ -174,19 +181,19 @@ class Tools:
         )
         # It is done: that is on record, also where the run is being left just now.
         with anyio.CancelScope(shield=True):
-            await attempt.append(result, place)
+            await attempt.append(result, step_key)
         return result
 
-    async def _refuse(self, attempt: Attempt, place: Place, use: ToolUseBlock) -> None:
+    async def _refuse(self, attempt: Attempt, step_key: StepKey, use: ToolUseBlock) -> None:
         """A model may ask for what is not there: it is told so, and goes on."""
-        if use.tool_id not in attempt.journal.calls:
-            await attempt.append(_call(use, None), place)
+        if use.tool_id not in attempt.replay_state.calls:
+            await attempt.append(_call(use, None), step_key)
         refusal = f"there is no tool {use.tool_name!r}"
         await attempt.append(
             ToolResult(
                 name=use.tool_name, call_id=use.tool_id, input=None, output=None, error=refusal, fidelity="router"
             ),
-            place,
+            step_key,
         )
 
 
@@ -196,18 +203,18 @@ def _call(use: ToolUseBlock, awaits: Awaits | None) -> ToolCall:
     )
 
 
-def _awaits(attempt: Attempt, name: str, *, more: int = 0, patience: float | None = None) -> Awaits:
-    """What a call waits for, and until when: `patience` is the worker's limit, the client has one of its own."""
+def _awaits(attempt: Attempt, name: str, *, more: int = 0, timeout_seconds: float | None = None) -> Awaits:
+    """What a call waits for, and until when: `timeout_seconds` is the worker's limit, the client has one of its own."""
     kind = "question" if name == ASK else "client_tool"
-    first = attempt.journal.first
+    first = attempt.replay_state.first
     client_wait = first.client_wait_seconds if first is not None and kind == "client_tool" else None
-    cancels = client_wait is not None and (patience is None or client_wait < patience)
-    seconds = client_wait if cancels else patience
-    until = None if seconds is None else timestamp_of(int((time.time() + seconds) * 1000))
+    cancels = client_wait is not None and (timeout_seconds is None or client_wait < timeout_seconds)
+    seconds = client_wait if cancels else timeout_seconds
+    until = None if seconds is None else format_timestamp(int((time.time() + seconds) * 1000))
     return Awaits(kind=kind, until=until, more=more, cancels=cancels)
 
 
-async def called(function: Callable[..., Any], *args: Any) -> Any:
+async def call_function(function: Callable[..., Any], *args: Any) -> Any:
     """Call a function of the worker's: one that is not async in a thread."""
     if inspect.iscoroutinefunction(function):
         return await function(*args)

@@ -4,82 +4,116 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shopfloor.lazy import lazily as _lazily
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
-    from shopfloor.engine.workers.bare import bare_definitions
-    from shopfloor.engine.workers.catalogue import EXAMPLE_WORKERS, Catalogue, Worker, default_folders
+    from shopfloor.engine.workers.catalog import EXAMPLE_WORKERS, Worker, WorkerCatalog, default_folders
     from shopfloor.engine.workers.definition import (
         Definition,
         InputField,
         ToolDefinition,
         definition_hash,
         is_slug,
-        segment_of,
+        path_segment,
     )
-    from shopfloor.engine.workers.inputs import checked_input, coerced_words, input_schema, is_required
-    from shopfloor.engine.workers.loading import load_object
-    from shopfloor.engine.workers.meaning import Surroundings
+    from shopfloor.engine.workers.imports import load_object
+    from shopfloor.engine.workers.inputs import input_schema, is_required, parse_input_arguments, validate_input
     from shopfloor.engine.workers.parsing import check_worker, read_worker
     from shopfloor.engine.workers.problems import Problem
-    from shopfloor.engine.workers.python import PythonTool, PythonWorker, arguments_of, tool, worker
-    from shopfloor.engine.workers.values import (
+    from shopfloor.engine.workers.provider_workers import provider_worker_definitions
+    from shopfloor.engine.workers.python import PythonTool, PythonWorker, accepted_arguments, tool, worker
+    from shopfloor.engine.workers.references import ValidationContext
+    from shopfloor.engine.workers.templating import (
+        evaluate_condition,
         fill,
         fill_argv,
         fill_shell,
         fill_text,
-        holds,
         output_value,
         placeholders,
     )
 
 __all__ = [
     "EXAMPLE_WORKERS",
-    "Catalogue",
     "Definition",
     "InputField",
     "Problem",
     "PythonTool",
     "PythonWorker",
-    "Surroundings",
     "ToolDefinition",
+    "ValidationContext",
     "Worker",
-    "arguments_of",
-    "bare_definitions",
+    "WorkerCatalog",
+    "accepted_arguments",
     "check_worker",
-    "checked_input",
-    "coerced_words",
     "default_folders",
     "definition_hash",
+    "evaluate_condition",
     "fill",
     "fill_argv",
     "fill_shell",
     "fill_text",
-    "holds",
     "input_schema",
     "is_required",
     "is_slug",
     "load_object",
     "output_value",
+    "parse_input_arguments",
+    "path_segment",
     "placeholders",
+    "provider_worker_definitions",
     "read_worker",
-    "segment_of",
     "tool",
+    "validate_input",
     "worker",
 ]
 
-__getattr__ = _lazily(
+__getattr__ = _lazy_getattr(
     __name__,
     {
-        "bare": ("bare_definitions",),
-        "catalogue": ("EXAMPLE_WORKERS", "Catalogue", "Worker", "default_folders"),
-        "definition": ("Definition", "InputField", "ToolDefinition", "definition_hash", "is_slug", "segment_of"),
-        "inputs": ("checked_input", "coerced_words", "input_schema", "is_required"),
-        "loading": ("load_object",),
-        "meaning": ("Surroundings",),
-        "parsing": ("check_worker", "read_worker"),
+        "provider_workers": ("provider_worker_definitions",),
+        "catalog": (
+            "EXAMPLE_WORKERS",
+            "Worker",
+            "WorkerCatalog",
+            "default_folders",
+        ),
+        "definition": (
+            "Definition",
+            "InputField",
+            "ToolDefinition",
+            "definition_hash",
+            "is_slug",
+            "path_segment",
+        ),
+        "inputs": (
+            "input_schema",
+            "is_required",
+            "parse_input_arguments",
+            "validate_input",
+        ),
+        "imports": ("load_object",),
+        "references": ("ValidationContext",),
+        "parsing": (
+            "check_worker",
+            "read_worker",
+        ),
         "problems": ("Problem",),
-        "python": ("PythonTool", "PythonWorker", "arguments_of", "tool", "worker"),
-        "values": ("fill", "fill_argv", "fill_shell", "fill_text", "holds", "output_value", "placeholders"),
+        "python": (
+            "PythonTool",
+            "PythonWorker",
+            "accepted_arguments",
+            "tool",
+            "worker",
+        ),
+        "templating": (
+            "evaluate_condition",
+            "fill",
+            "fill_argv",
+            "fill_shell",
+            "fill_text",
+            "output_value",
+            "placeholders",
+        ),
     },
 )

@@ -19,7 +19,7 @@ INTERNAL_TOOLS = frozenset({"ask", "log_question", "update_summary"})
 """Tools that every worker may name without defining them."""
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
@@ -60,7 +60,7 @@ class ToolDefinition(_Part, frozen=True, kw_only=True):
     """True where calling it twice does no harm: then a call that a crash cut off is made again."""
 
 
-def own_tool(name: str, tool: ToolDefinition | None) -> dict[str, Any]:
+def own_tool_spec(name: str, tool: ToolDefinition | None) -> dict[str, Any]:
     """A tool of the worker as an agent's order has it."""
     tool = tool or ToolDefinition()
     return {
@@ -75,10 +75,10 @@ class Retry(_Part, frozen=True, kw_only=True):
     """How often a step that failed is tried again, and how long it waits before."""
 
     limit: Annotated[int, msgspec.Meta(ge=0)] = 2
-    delay: NotNegative = 1.0
+    delay: NonNegative = 1.0
     """Seconds before the first; each further wait is `factor` times as long."""
     factor: Annotated[float, msgspec.Meta(ge=1)] = 2.0
-    max_delay: NotNegative = 60.0
+    max_delay: NonNegative = 60.0
     always: bool = False
     """Also what a crash cut off, and errors that are not known to pass."""
 
@@ -314,6 +314,6 @@ def is_slug(name: str) -> bool:
     return len(name) <= SLUG_CHARS and _SLUG.fullmatch(name) is not None
 
 
-def segment_of(name: str) -> str:
+def path_segment(name: str) -> str:
     """A step's segment of the path: `Find sources` is `find-sources`. Empty where the name has no letter or digit."""
     return _NO_WORD.sub("-", name.lower()).strip("-")

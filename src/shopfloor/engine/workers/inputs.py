@@ -29,7 +29,7 @@ def is_required(field: InputField) -> bool:
     return not field.optional and field.default is None
 
 
-def checked_input(definition: Definition, given: Mapping[str, Any]) -> dict[str, Any]:
+def validate_input(definition: Definition, given: Mapping[str, Any]) -> dict[str, Any]:
     """The value of each input: what was given, or else its default, or else None where it is optional.
 
     Raises `InvalidInput`, which says all that is wrong at once.
@@ -97,11 +97,11 @@ def input_schema(definition: Definition) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def coerced_words(definition: Definition, words: Iterable[str]) -> dict[str, Any]:
+def parse_input_arguments(definition: Definition, words: Iterable[str]) -> dict[str, Any]:
     """Inputs as somebody types them: `NAME=value`, or `NAME=@file` for what is in a file (`@@` for an @ itself).
 
     Each becomes what its type says; lists and objects are JSON. What the worker does not take stays text, for
-    `checked_input` to speak of.
+    `validate_input` to speak of.
     """
     problems: list[str] = []
     values: dict[str, Any] = {}

@@ -10,12 +10,12 @@ import msgspec
 
 from shopfloor.decoding import convert
 from shopfloor.engine.workers.definition import PROMPTS_FOLDER, WORKER_FILE, Definition, is_slug
-from shopfloor.engine.workers.load_problems import load_problems
-from shopfloor.engine.workers.meaning import Meaning, Surroundings
+from shopfloor.engine.workers.import_errors import load_problems
 from shopfloor.engine.workers.problems import Problem, invalid_worker
-from shopfloor.engine.workers.shapes import Shapes
+from shopfloor.engine.workers.references import ReferenceChecker, ValidationContext
+from shopfloor.engine.workers.validation import StructureValidator
 from shopfloor.limits import PROMPT_BYTES, WORKER_FILE_BYTES, WORKER_PROBLEMS
-from shopfloor.yaml_document import read_document
+from shopfloor.yaml_document import parse_yaml
 
 
 def read_worker(folder: Path) -> Definition:
@@ -26,18 +26,18 @@ def read_worker(folder: Path) -> Definition:
     return definition
 
 
-def check_worker(folder: Path, surroundings: Surroundings | None = None) -> list[Problem]:
+def check_worker(folder: Path, validation_context: ValidationContext | None = None) -> list[Problem]:
     """Everything that a run of it would refuse because of its definition, its Python included; empty where it is fine.
 
-    Models, agents and other workers are checked as far as `surroundings` knows them.
+    Models, agents and other workers are checked as far as `validation_context` knows them.
     """
-    return parse_worker(folder, surroundings=surroundings, load=True)[1]
+    return parse_worker(folder, validation_context=validation_context, load=True)[1]
 
 
 def parse_worker(
     folder: Path,
     *,
-    surroundings: Surroundings | None = None,
+    validation_context: ValidationContext | None = None,
     load: bool = False,
 ) -> tuple[Definition | None, list[Problem]]:
     """The definition, where it has the shape of one, and what is wrong."""
@@ -50,8 +50,8 @@ def parse_worker(
     prompts = dict(_prompts(folder, problems))
     if text is None:
         return None, problems
-    document = read_document(text)
-    shapes = Shapes(document)
+    document = parse_yaml(text)
+    shapes = StructureValidator(document)
     said = shapes.definition() if isinstance(document.value, dict) or not document.problems else {}
     # Where YAML itself is wrong, what follows from it need not be said too.
     wrong = {line for line, _ in document.problems}
@@ -63,7 +63,9 @@ def parse_worker(
         definition = convert({**_with_files(said, folder), "slug": slug, "prompts": prompts}, Definition)
     except msgspec.ValidationError as error:
         return None, [*problems, *([] if found else [Problem(file, 1, str(error))])]
-    meaning = Meaning(definition, document, file, surroundings=surroundings or Surroundings(), shapes=shapes)
+    meaning = ReferenceChecker(
+        definition, document, file, validation_context=validation_context or ValidationContext(), shapes=shapes
+    )
     problems += [problem for problem in meaning.check() if problem.line not in wrong or problem.file != file]
     if load:
         problems += load_problems(definition, document, file)

@@ -25,12 +25,12 @@ from typing import (
 import msgspec
 
 from shopfloor.engine.workers.definition import Definition, InputField, InputType, ToolDefinition, is_slug
-from shopfloor.engine.workers.loading import load_object
+from shopfloor.engine.workers.imports import load_object
 from shopfloor.engine.workers.source_hash import source_hashes
 from shopfloor.errors import InvalidWorker, ToolFailed
 from shopfloor.limits import WORKER_FUNCTIONS
 
-__all__ = ["PythonTool", "PythonWorker", "arguments_of", "load_object", "tool", "worker"]
+__all__ = ["PythonTool", "PythonWorker", "accepted_arguments", "load_object", "tool", "worker"]
 
 BYTECODE = "bytecode1"
 """What the hash of a function begins with that has no source."""
@@ -163,7 +163,7 @@ def tool(
     return made if function is None else made(function)
 
 
-def arguments_of(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def accepted_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the inputs that the function takes; all of them where it takes `**anything`."""
     taken = _taken_by(function)
     return {name: value for name, value in values.items() if taken is None or name in taken}

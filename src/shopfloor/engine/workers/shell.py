@@ -82,14 +82,14 @@ ON_STDIN = "pass the value on standard input, or by `env:`"
 AS_ARGUMENT = "pass the value as an argument: `sh -c '… \"$1\"' sh {{NAME}}`"
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Rejection(msgspec.Struct, frozen=True):
     """No value can go here."""
 
     why: str
     hint: str
 
 
-class Slot(msgspec.Struct, frozen=True):
+class PlaceholderSlot(msgspec.Struct, frozen=True):
     """Where a value goes."""
 
     quotes: Quotes
@@ -97,17 +97,17 @@ class Slot(msgspec.Struct, frozen=True):
     """Whether only a number is accepted."""
 
 
-def slots_in(script: str, holes: Mapping[int, int]) -> dict[int, Slot | Refused]:
+def find_placeholder_slots(script: str, holes: Mapping[int, int]) -> dict[int, PlaceholderSlot | Rejection]:
     """Decide for each placeholder, given by its start and end, how a value can go there."""
     found = scan(script, holes)
     _add_nested_programs(found)
-    slots: dict[int, Slot | Refused] = {
-        start: Refused(f"stands {why}", "move it out of there, or write the command as a list")
+    slots: dict[int, PlaceholderSlot | Rejection] = {
+        start: Rejection(f"stands {why}", "move it out of there, or write the command as a list")
         for start, why in found.refused.items()
     }
     everywhere = next(filter(None, map(_refusal_of_all, found.commands)), None)
     if found.is_unclear:
-        everywhere = everywhere or Refused("stands beside a program that was not understood", ON_STDIN)
+        everywhere = everywhere or Rejection("stands beside a program that was not understood", ON_STDIN)
     found.arithmetic = found.arithmetic or any(_is_arithmetic(command) for command in found.commands)
     reads = any(_reads(command) for command in found.commands)
     uses = list(_tainted_words(found))
@@ -119,18 +119,18 @@ def slots_in(script: str, holes: Mapping[int, int]) -> dict[int, Slot | Refused]
         if flows or command.in_substitution:
             refused, number = refused or flow_refusal, number or wraps or (flows and found.arithmetic)
         for start in word.holes:
-            slots.setdefault(start, refused or Slot(found.quotes[start], is_number=number))
+            slots.setdefault(start, refused or PlaceholderSlot(found.quotes[start], is_number=number))
     for start, quotes in found.quotes.items():
         # The others are in arithmetic, or in the body of a here-document.
         refused = everywhere or (flow_refusal if reads and quotes != "arithmetic" else None)
         is_number = quotes == "arithmetic" or (reads and (found.arithmetic or wraps))
-        slots.setdefault(start, refused or Slot(quotes, is_number=is_number))
+        slots.setdefault(start, refused or PlaceholderSlot(quotes, is_number=is_number))
     for start in holes:
-        slots.setdefault(start, Refused("stands where the command was not understood", ON_STDIN))
+        slots.setdefault(start, Rejection("stands where the command was not understood", ON_STDIN))
     return slots
 
 
-def refused_arguments(argv: Sequence[tuple[str, bool]]) -> dict[int, Refused]:
+def rejected_arguments(argv: Sequence[tuple[str, bool]]) -> dict[int, Rejection]:
     """Find the parts of a command without a shell whose value would be program text of another program.
 
     Each part is given by its literal text and by whether it has a value.
@@ -141,7 +141,7 @@ def refused_arguments(argv: Sequence[tuple[str, bool]]) -> dict[int, Refused]:
     return {at: refused for at, refused in found.items() if refused is not None and names[0] is not None}
 
 
-def reference(variable: str, quotes: Quotes) -> str:
+def variable_reference(variable: str, quotes: Quotes) -> str:
     """Refer to a variable from such a place."""
     match quotes:
         case "":
@@ -174,39 +174,41 @@ def _arguments(command: SimpleCommand) -> list[Word]:
     return words[first:]
 
 
-def _refusal_of_all(command: SimpleCommand) -> Refused | None:
+def _refusal_of_all(command: SimpleCommand) -> Rejection | None:
     """Why no value may stand anywhere in a script with this command: a value could reach it through a variable."""
     if command.is_for_list:
         return None
     words, names = _arguments(command), _names(command)
     if "eval" in _programs(names):
-        return Refused("stands in a script with `eval`, which executes text", "write the script without `eval`")
+        return Rejection("stands in a script with `eval`, which executes text", "write the script without `eval`")
     is_special = _names_variables(names) and any(SPECIAL_VARIABLES.fullmatch(name or "") for name in names)
     if is_special or _makes_reference(names):
-        return Refused(f"stands in a script where `{names[0]}` changes what a variable means", "write it without that")
+        return Rejection(
+            f"stands in a script where `{names[0]}` changes what a variable means", "write it without that"
+        )
     if _evaluates_expansion(words, names):
-        return Refused(f"stands in a script where `{names[0]}` evaluates a variable", "write the script without it")
+        return Rejection(f"stands in a script where `{names[0]}` evaluates a variable", "write the script without it")
     return _refusal_of_stdin(words, names)
 
 
-def _refusal_of_stdin(words: list[Word], names: list[str | None]) -> Refused | None:
+def _refusal_of_stdin(words: list[Word], names: list[str | None]) -> Rejection | None:
     """Why no value may reach the standard input of a program, or the variables in the text of a program."""
     for at, name in enumerate(names):
         letters = "c" if name in SHELLS else _letters(name)
         reads_program = name in FILTERS and "-f" in names and not {"-", "stdin"}.isdisjoint(names)
         if reads_program or (name in STDIN_PROGRAMS and name in _programs(names)):
-            return Refused(f"stands in a script where `{name}` executes its standard input", ON_STDIN)
+            return Rejection(f"stands in a script where `{name}` executes its standard input", ON_STDIN)
         if not letters or not (at == 0 or _is_wrapper(names[0]) or _has_option(names[at + 1 :], letters)):
             continue
         program = _program_text(words[at + 1 :], letters)
         if program is None and not _has_script(words[at + 1 :]) and not _has_option(names[at + 1 :], "V", "--version"):
-            return Refused(f"stands in a script where `{name}` executes its standard input", AS_ARGUMENT)
+            return Rejection(f"stands in a script where `{name}` executes its standard input", AS_ARGUMENT)
         if program is not None and names[0] in ("xargs", "find") and _replaces(names, program):
-            return Refused(f"stands in a script where `{names[0]}` writes into the program of `{name}`", AS_ARGUMENT)
+            return Rejection(f"stands in a script where `{names[0]}` writes into the program of `{name}`", AS_ARGUMENT)
         if name not in SHELLS:
             continue
         if program is not None and program.expands and not program.holes:
-            return Refused(f"stands in a script where `{name} -c` executes text with variables in it", AS_ARGUMENT)
+            return Rejection(f"stands in a script where `{name} -c` executes text with variables in it", AS_ARGUMENT)
     return None
 
 
@@ -228,27 +230,27 @@ def _replaces(names: list[str | None], program: Word) -> bool:
     return "{}" in program.text or any((name or "").startswith(("-I", "-i", "--replace")) for name in names)
 
 
-def _refusal_of_use(command: SimpleCommand, index: int, word: Word) -> Refused | None:
+def _refusal_of_use(command: SimpleCommand, index: int, word: Word) -> Rejection | None:
     """Why no value may get into a variable that is used in this word."""
     refused = _refusal(command, index, word)
-    return refused and Refused(f"gets into a variable that {refused.why}", refused.hint)
+    return refused and Rejection(f"gets into a variable that {refused.why}", refused.hint)
 
 
-def _refusal(command: SimpleCommand, index: int, word: Word) -> Refused | None:
+def _refusal(command: SimpleCommand, index: int, word: Word) -> Rejection | None:
     if command.is_for_list and SPECIAL_VARIABLES.fullmatch(command.loop_variable):
-        return Refused(f"stands in a value of `{command.loop_variable}`, by which the shell works", ON_STDIN)
+        return Rejection(f"stands in a value of `{command.loop_variable}`, by which the shell works", ON_STDIN)
     if index < 0 or command.is_for_list:
         return None
     if word.assigned is not None and SPECIAL_VARIABLES.fullmatch(word.assigned):
-        return Refused(f"stands in a value of `{word.assigned}`, by which the shell works", ON_STDIN)
+        return Rejection(f"stands in a value of `{word.assigned}`, by which the shell works", ON_STDIN)
     if word.subscript:
-        return Refused("stands in a subscript, which `bash` evaluates", ON_STDIN)
+        return Rejection("stands in a subscript, which `bash` evaluates", ON_STDIN)
     words, names = _arguments(command), _names(command)
     at = index - (len(command.words) - len(words))
     if at < 0:
         return None
     if at == 0 or (names[0] and _is_wrapped(command, index) and not any(map(_may_be_program, names[at + 1 :]))):
-        return Refused(
+        return Rejection(
             "stands where the name of a program is expected", "use the form without a shell: `command: [program, …]`"
         )
     for rule in (_in_builtin, _in_test, _beside_value, _in_option, _in_nested_program):
@@ -257,70 +259,72 @@ def _refusal(command: SimpleCommand, index: int, word: Word) -> Refused | None:
     return None
 
 
-def _in_builtin(words: list[Word], names: list[str | None], at: int) -> Refused | None:
+def _in_builtin(words: list[Word], names: list[str | None], at: int) -> Rejection | None:
     name = names[0]
     if name in EVALUATING:
-        return Refused(f"stands in the arguments of `{name}`, which evaluates them", ON_STDIN)
+        return Rejection(f"stands in the arguments of `{name}`, which evaluates them", ON_STDIN)
     if name in ("export", "readonly", "local") and words[at].assigned is None:
-        return Refused(f"stands in the arguments of `{name}`, which evaluates them", f"write `{name} NAME={{{{…}}}}`")
+        return Rejection(f"stands in the arguments of `{name}`, which evaluates them", f"write `{name} NAME={{{{…}}}}`")
     if name == "printf" and (at == 1 or "-v" in names[1:at]):
-        return Refused("stands in the format of `printf`", "write `printf %s {{…}}`")
+        return Rejection("stands in the format of `printf`", "write `printf %s {{…}}`")
     return None
 
 
-def _in_test(words: list[Word], names: list[str | None], at: int) -> Refused | None:
+def _in_test(words: list[Word], names: list[str | None], at: int) -> Rejection | None:
     if names[0] not in ("test", "["):
         return None
     if "-v" in names or "-R" in names:
-        return Refused("stands in a `test` that evaluates names of variables", ON_STDIN)
+        return Rejection("stands in a `test` that evaluates names of variables", ON_STDIN)
     return None
 
 
-def _beside_value(words: list[Word], names: list[str | None], at: int) -> Refused | None:
+def _beside_value(words: list[Word], names: list[str | None], at: int) -> Rejection | None:
     """Two values side by side could be an operator and what it works on."""
     if names[0] == "find" and names[at - 1] in ("-exec", "-execdir", "-ok", "-okdir"):
-        return Refused("stands where the name of a program is expected", "write the name of the program")
+        return Rejection("stands where the name of a program is expected", "write the name of the program")
     if names[0] not in ("test", "[", "find"):
         return None
     if words[at].splits:
-        return Refused(f"may be several words in `{names[0]}`", "put double quotes around it")
+        return Rejection(f"may be several words in `{names[0]}`", "put double quotes around it")
     if any(not words[n].is_literal for n in (at - 1, at + 1) if n < len(words)):
-        return Refused(f"stands beside another value in `{names[0]}`", "put a literal word between the two")
+        return Rejection(f"stands beside another value in `{names[0]}`", "put a literal word between the two")
     return None
 
 
-def _in_option(words: list[Word], names: list[str | None], at: int) -> Refused | None:
+def _in_option(words: list[Word], names: list[str | None], at: int) -> Rejection | None:
     """An option may take the name of a program."""
     before, text = names[at - 1] or "", words[at].text
     letter = PROGRAM_LETTERS.get(names[0] or "")
     if PROGRAM_OPTION.match(text) or (PROGRAM_OPTION.fullmatch(before) and before.startswith("--")):
-        return Refused("stands where the name of a program is expected", "write the name of the program")
+        return Rejection("stands where the name of a program is expected", "write the name of the program")
     if letter is not None and (before == letter or text.startswith(letter)):
-        return Refused(f"stands in the option `{letter}` of `{names[0]}`, which can start a program", ON_STDIN)
+        return Rejection(f"stands in the option `{letter}` of `{names[0]}`, which can start a program", ON_STDIN)
     if names[0] == "sqlite3":
-        return Refused("stands in the program text of `sqlite3`", "bind it in a script: `python3 script.py {{…}}`")
+        return Rejection("stands in the program text of `sqlite3`", "bind it in a script: `python3 script.py {{…}}`")
     return None
 
 
-def _in_nested_program(words: list[Word], names: list[str | None], at: int) -> Refused | None:
+def _in_nested_program(words: list[Word], names: list[str | None], at: int) -> Rejection | None:
     programs = _programs(names[:at])
     for name in programs:
         if name in REMOTE:
-            return Refused(f"stands in the arguments of `{name}`, which a shell executes", ON_STDIN)
+            return Rejection(f"stands in the arguments of `{name}`, which a shell executes", ON_STDIN)
     for place, name in enumerate(names[:at]):
         rest, position = words[place + 1 :], at - place - 1
         if name in SHELLS:
             if _is_after_program(rest, position, "c"):
                 return None
-            return Refused(f"stands in the program text of `{name}`", AS_ARGUMENT)
+            return Rejection(f"stands in the program text of `{name}`", AS_ARGUMENT)
         if name in FILTERS and name in programs and not _is_after_program(rest, position, ""):
-            return Refused(f"stands in the program text of `{name}`", ON_STDIN)
+            return Rejection(f"stands in the program text of `{name}`", ON_STDIN)
         options = _letters(name)
         is_started = options is not None and (name in programs or _has_option(names[place + 1 :], options))
         if options and is_started and not _is_after_program(rest, position, options):
-            return Refused(f"stands in the program text of `{name}`", "pass the value as an argument after the program")
+            return Rejection(
+                f"stands in the program text of `{name}`", "pass the value as an argument after the program"
+            )
     if names[0] is None and any(re.fullmatch(r"-\w*[cer]", name or "") for name in names[1:at]):
-        return Refused("may stand in the program text of another program", AS_ARGUMENT)
+        return Rejection("may stand in the program text of another program", AS_ARGUMENT)
     return None
 
 
@@ -481,7 +485,7 @@ def _assigns(command: SimpleCommand, word: Word, found: Scan) -> bool:
     )
 
 
-def variable_for(path: str, taken: Mapping[str, str]) -> str:
+def new_variable_name(path: str, taken: Mapping[str, str]) -> str:
     """Name the variable for a value; two values never share one."""
     base = "VALUE_" + re.sub(r"[^A-Za-z0-9_]", "_", path)
     return next(name for name in chain([base], (f"{base}_{n}" for n in count(2))) if name not in taken)

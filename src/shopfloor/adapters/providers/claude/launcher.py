@@ -2,15 +2,92 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
-from shopfloor.adapters.providers.claude.login import access_mode, login
-from shopfloor.adapters.providers.claude.normaliser import ClaudeNormaliser
-from shopfloor.adapters.providers.claude.permissions import permissions
+from shopfloor.adapters.providers.claude.normalizer import ClaudeNormalizer
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
+
+UNRESTRICTED = ("IS_SANDBOX", "SHOPFLOOR_AGENT_UNRESTRICTED")
+
+_LOOKING = ("Read", "Glob", "Grep")
+_WEB = ("WebFetch", "WebSearch")
+_FREE = ("Bash", *_WEB)
+"""What is allowed in advance where no tools are named."""
+_FILES = frozenset({*_LOOKING, "LS", "Edit", "MultiEdit", "Write", "NotebookEdit"})
+"""Allowed in the folder by the mode. To allow them by name would be to allow them everywhere."""
+_MCP = "mcp__"
+_NAME = re.compile(r"[\w.:-]+")
+
+
+def permissions(request: AgentRequest, env: Mapping[str, str]) -> list[str]:
+    """The flags. They are written `--flag=value`: those that take lists would swallow what follows."""
+    for tool in request.tools or []:
+        if not _NAME.fullmatch(tool):
+            raise UnsupportedOption(f"{tool!r} is not the name of a tool", hint="name tools as Claude Code does: Bash")
+    if request.read_only:
+        return _read_only(request.tools)
+    named = request.tools
+    flags = [] if named is None else _only(named)
+    served = [tool for tool in named or [] if tool.startswith(_MCP)]
+    if not served and any(env.get(name) == "1" for name in UNRESTRICTED):
+        return [*flags, "--dangerously-skip-permissions"]
+    # Of a server's tools all are there when one is named; those that are not named are denied, as nobody allows them.
+    allowed = _FREE if named is None else [tool for tool in named if tool not in _FILES]
+    return [*flags, "--permission-mode=acceptEdits", *_allowed(allowed)]
+
+
+def _read_only(named: list[str] | None) -> list[str]:
+    tools = _LOOKING if named is None else [tool for tool in named if tool in (*_LOOKING, *_WEB)]
+    return [*_only(tools), "--permission-mode=default", *_allowed([tool for tool in tools if tool in _WEB])]
+
+
+def _only(tools: list[str] | tuple[str, ...]) -> list[str]:
+    """With an empty list it has no tools."""
+    flags = [f"--tools={','.join(tool for tool in tools if not tool.startswith(_MCP))}"]
+    if not any(tool.startswith(_MCP) for tool in tools):
+        # It names no file of servers, so there are none.
+        flags.append("--strict-mcp-config")
+    return flags
+
+
+def _allowed(tools: list[str] | tuple[str, ...]) -> list[str]:
+    return [f"--allowedTools={','.join(tools)}"] if tools else []
+
+
+OAUTH_TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105  (the name of a variable)
+_VARIABLES = (
+    # These say that a cloud serves the models, and that its own login is used.
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_API_KEY",
+    OAUTH_TOKEN,
+)
+
+
+def login(env: Mapping[str, str], home: Path) -> str | None:
+    """The variable or file that is used; None where there is nothing."""
+    for name in _VARIABLES:
+        if env.get(name, "").strip():
+            return name
+    file = _file(env, home)
+    return str(file) if file.is_file() else None
+
+
+def access_mode(env: Mapping[str, str], home: Path) -> Literal["subscription", "api"]:
+    """A key is paid by the token, and goes before a subscription where there are both."""
+    return "subscription" if login(env, home) in (OAUTH_TOKEN, str(_file(env, home))) else "api"
+
+
+def _file(env: Mapping[str, str], home: Path) -> Path:
+    return Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / ".credentials.json"
+
 
 _ARGUMENT_BYTES = 128 * 1024 - 1
 """The longest argument that Linux takes."""
@@ -57,8 +134,8 @@ class ClaudeCode:
             access_mode=access_mode(env, home),
         )
 
-    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> ClaudeNormaliser:
-        return ClaudeNormaliser(resumed=resumed is True)
+    def normalizer(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> ClaudeNormalizer:
+        return ClaudeNormalizer(resumed=resumed is True)
 
     def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
         """Its stream tells it."""

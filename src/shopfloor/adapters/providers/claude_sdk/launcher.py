@@ -14,14 +14,37 @@ from pathlib import Path
 
 import msgspec
 
-from shopfloor.adapters.providers.claude.launcher import ClaudeCode
-from shopfloor.adapters.providers.claude.login import login
-from shopfloor.adapters.providers.claude.permissions import permissions
-from shopfloor.adapters.providers.claude_sdk.asked import SERVER, Asked
-from shopfloor.adapters.providers.claude_sdk.normaliser import ClaudeSdkNormaliser
-from shopfloor.errors import UnsupportedOption
+from shopfloor.adapters.providers.claude.launcher import ClaudeCode, login, permissions
+from shopfloor.adapters.providers.claude.normalizer import ClaudeNormalizer
+from shopfloor.adapters.providers.json_access import run_error
+from shopfloor.adapters.providers.jsonl import final_report
+from shopfloor.errors import AgentMissing, UnsupportedOption
 from shopfloor.log import Usage
-from shopfloor.ports import AgentRequest, Capabilities, Launch
+from shopfloor.ports import AgentExit, AgentReport, AgentRequest, Capabilities, Launch
+
+MCP_SERVER_NAME = "shopfloor"
+"""Under this name Claude sees a worker's own tools: `mcp__shopfloor__<name>`."""
+SDK_MISSING_EXIT_CODE = 69
+"""The exit code of a session without the package: EX_UNAVAILABLE."""
+
+
+class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    request: AgentRequest
+    permissions: dict[str, str | None]
+    """What it may do, as flags of Claude Code without their dashes; None for one that takes no value."""
+    path: list[str]
+    """Where whoever asks finds Python modules: a worker's own tools may be in any of these."""
+
+
+class ClaudeSdkNormalizer(ClaudeNormalizer):
+    def _end(self, ended: AgentExit | None) -> list[AgentReport]:
+        reports = super()._end(ended)
+        if ended is None or ended.cancelled or ended.code != SDK_MISSING_EXIT_CODE:
+            return reports
+        said = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
+        error = run_error(AgentMissing, said[-1] if said else "claude-agent-sdk is not installed")
+        return [*reports[:-1], msgspec.structs.replace(final_report(reports), error=error)]
+
 
 # `-P`: without it Python would look for modules in the agent's folder first, and run what lies there.
 _SESSION = ("-P", "-m", "shopfloor.adapters.providers.claude_sdk.session")
@@ -49,7 +72,7 @@ class ClaudeSdk:
     def launch(self, request: AgentRequest, env: Mapping[str, str]) -> Launch:
         # The package starts Claude Code too: what can be asked of it, its login and its sessions are the same.
         cli = _CLI.launch(request, env)
-        asked = Asked(
+        asked = SessionRequest(
             request=request,
             permissions=_permissions(request, env),
             path=[entry for entry in sys.path if entry],
@@ -62,8 +85,8 @@ class ClaudeSdk:
             access_mode=cli.access_mode,
         )
 
-    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> ClaudeSdkNormaliser:
-        return ClaudeSdkNormaliser(resumed=resumed is True)
+    def normalizer(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> ClaudeSdkNormalizer:
+        return ClaudeSdkNormalizer(resumed=resumed is True)
 
     def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
         """Its stream tells it."""
@@ -90,9 +113,9 @@ def _own_name(name: str) -> str:
         raise UnsupportedOption(
             f"Claude cannot call a tool {name!r}", hint="its name may have up to 48 letters, digits, `_` and `-`"
         )
-    return f"mcp__{SERVER}__{name}"
+    return f"mcp__{MCP_SERVER_NAME}__{name}"
 
 
-def _encoded(asked: Asked) -> bytes:
+def _encoded(asked: SessionRequest) -> bytes:
     # Half a surrogate, which no JSON can hold, becomes a question mark.
     return json.dumps(msgspec.to_builtins(asked), ensure_ascii=False).encode(errors="replace")

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-from shopfloor.adapters.providers.claude_sdk.asked import NO_PACKAGE, Asked
+from shopfloor.adapters.providers.claude_sdk.launcher import SDK_MISSING_EXIT_CODE, SessionRequest
 from shopfloor.decoding import decode_json
 
 
@@ -18,20 +18,20 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    asked = decode_json(sys.stdin.buffer.read(), Asked)
+    asked = decode_json(sys.stdin.buffer.read(), SessionRequest)
     sys.path += [entry for entry in asked.path if entry not in sys.path]
     try:
-        from shopfloor.adapters.providers.claude_sdk.conversation import converse
+        from shopfloor.adapters.providers.claude_sdk.conversation import run_session
     except ImportError as error:
         return _cannot(error)
-    return converse(asked, stream)
+    return run_session(asked, stream)
 
 
 def _cannot(error: ImportError) -> int:
     missing = isinstance(error, ModuleNotFoundError) and error.name == "claude_agent_sdk"
     why = "is not installed" if missing else f"cannot be used ({error})"
     sys.stderr.write(f"claude-agent-sdk {why}: install Shopfloor with its extra `claude`\n")
-    return NO_PACKAGE
+    return SDK_MISSING_EXIT_CODE
 
 
 if __name__ == "__main__":

@@ -3,17 +3,110 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
-from shopfloor.adapters.providers.codex.login import CODEX_KEY, OPENAI_KEY, access_mode, codex_home, login
-from shopfloor.adapters.providers.codex.normaliser import CodexNormaliser
-from shopfloor.adapters.providers.codex.rollout import model_of, spent_in
-from shopfloor.adapters.providers.codex.settings import CONFIG, settings
+from shopfloor.adapters.providers.codex.normalizer import CodexNormalizer
+from shopfloor.adapters.providers.codex.usage import parse_usage
+from shopfloor.adapters.providers.json_access import Record, record_at, text_at
+from shopfloor.adapters.providers.jsonl import json_object
+from shopfloor.adapters.providers.usage import NO_USAGE
 from shopfloor.errors import UnsupportedOption
+from shopfloor.limits import THREAD_TAIL_BYTES
 from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
+
+CONFIG_VARIABLE = "SHOPFLOOR_CODEX_CONFIG"
+
+
+def settings(env: Mapping[str, str]) -> list[str]:
+    lines = [line.strip() for line in env.get(CONFIG_VARIABLE, "").split("\n")]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+CODEX_KEY = "CODEX_API_KEY"
+OPENAI_KEY = "OPENAI_API_KEY"
+
+
+def login(env: Mapping[str, str], home: Path) -> str | None:
+    """The variable or file that is used; None where there is nothing.
+
+    Codex does not look at `OPENAI_API_KEY`. We hand it over where there is no other way, and not before: who has logged
+    in with a subscription shall not pay by the token because of a variable that is meant for other programs.
+    """
+    if any(setting.partition("=")[0].strip() == "model_provider" for setting in settings(env)):
+        return CONFIG_VARIABLE
+    if env.get(CODEX_KEY, "").strip():
+        return CODEX_KEY
+    file = _file(env, home)
+    if file.is_file():
+        return str(file)
+    return OPENAI_KEY if env.get(OPENAI_KEY, "").strip() else None
+
+
+def access_mode(env: Mapping[str, str], home: Path) -> Literal["subscription", "api"]:
+    file = _file(env, home)
+    if login(env, home) != str(file):
+        return "api"
+    try:
+        kept = json_object(file.read_bytes()) or {}
+    except OSError:
+        kept = {}
+    # `codex login --with-api-key` writes a key to the same file.
+    by_key = text_at(kept, OPENAI_KEY) is not None and not kept.get("tokens")
+    return "api" if by_key else "subscription"
+
+
+def codex_home(env: Mapping[str, str], home: Path) -> Path:
+    """Where Codex keeps what is its own."""
+    return Path(env.get("CODEX_HOME") or home / ".codex")
+
+
+def _file(env: Mapping[str, str], home: Path) -> Path:
+    return codex_home(env, home) / "auth.json"
+
+
+def thread_usage(thread: str, codex_home: Path) -> Usage | None:
+    """None where that is not known: there is no such file, or no total near its end."""
+    lines, whole = _end_of(thread, codex_home)
+    for record in _newest_first(lines, b'"token_count"'):
+        total = record_at(record_at(record_at(record, "payload"), "info"), "total_token_usage")
+        if total:
+            return parse_usage(total)
+    return NO_USAGE if whole else None
+
+
+def thread_model(thread: str, codex_home: Path) -> str | None:
+    """The model of the thread's newest turn; None where there is no such file, or nothing of it near its end."""
+    lines, _ = _end_of(thread, codex_home)
+    turns = _newest_first(lines, b'"turn_context"')
+    return next((model for turn in turns if (model := text_at(record_at(turn, "payload"), "model"))), None)
+
+
+def _newest_first(lines: list[bytes], mark: bytes) -> Iterator[Record]:
+    """The records with this in their line. Most lines are what was said, and long; only these few are read."""
+    for line in reversed(lines):
+        record = json_object(line) if mark in line else None
+        if record is not None:
+            yield record
+
+
+def _end_of(thread: str, codex_home: Path) -> tuple[list[bytes], bool]:
+    """The last lines of the thread's file, and whether they are all."""
+    files = sorted((codex_home / "sessions").glob(f"*/*/*/rollout-*-{thread}.jsonl"))
+    if not files:
+        return [], False
+    try:
+        with files[-1].open("rb") as opened:
+            size = opened.seek(0, os.SEEK_END)
+            opened.seek(max(0, size - THREAD_TAIL_BYTES))
+            return opened.read().split(b"\n"), size <= THREAD_TAIL_BYTES
+    except OSError:
+        return [], False
+
 
 UNRESTRICTED = "SHOPFLOOR_AGENT_UNRESTRICTED"
 
@@ -52,7 +145,7 @@ class Codex:
             # The subcommand takes no `-s`: all options stand before it.
             argv += ["resume", request.resume]
         home = Path(env["HOME"]) if env.get("HOME") else Path.home()
-        spent_before = _spent_before(request, codex_home(env, home))
+        prior_usage = _spent_before(request, codex_home(env, home))
         return Launch(
             argv=[*argv, "-"],
             # Codex itself looks at its own variable alone.
@@ -60,15 +153,15 @@ class Codex:
             stdin=request.prompt.encode(errors="replace"),
             session_id=request.resume,
             access_mode=access_mode(env, home),
-            spent_before=spent_before,
+            prior_usage=prior_usage,
         )
 
-    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> CodexNormaliser:
-        return CodexNormaliser(resumed=resumed, spent_before=spent_before)
+    def normalizer(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> CodexNormalizer:
+        return CodexNormalizer(resumed=resumed, prior_usage=prior_usage)
 
     def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
         home = Path(env["HOME"]) if env.get("HOME") else Path.home()
-        return model_of(session_id, codex_home(env, home))
+        return thread_model(session_id, codex_home(env, home))
 
 
 def _check(request: AgentRequest) -> None:
@@ -87,7 +180,7 @@ def _spent_before(request: AgentRequest, home: Path) -> Usage | None:
     """Codex tells what a thread has spent in all: without this nobody knows what is this process's own."""
     if request.resume is None:
         return None
-    known = request.spent_before or spent_in(request.resume, home)
+    known = request.prior_usage or thread_usage(request.resume, home)
     if known is None and request.max_budget_usd is not None:
         raise UnsupportedOption(
             f"what the session {request.resume} has spent before is not known, so no budget can be held in it",
@@ -116,7 +209,9 @@ def _further(env: Mapping[str, str]) -> list[str]:
     for setting in found:
         key, is_setting, _ = setting.partition("=")
         if not key or not is_setting:
-            raise UnsupportedOption(f"{CONFIG} has a line that is no setting: {key!r}", hint="write it as key=value")
+            raise UnsupportedOption(
+                f"{CONFIG_VARIABLE} has a line that is no setting: {key!r}", hint="write it as key=value"
+            )
     return found
 
 

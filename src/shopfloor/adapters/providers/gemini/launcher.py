@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from shopfloor.adapters.providers.gemini.normaliser import GeminiNormaliser
+from shopfloor.adapters.providers.gemini.normalizer import GeminiNormalizer
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
 
 UNRESTRICTED = "SHOPFLOOR_AGENT_UNRESTRICTED"
-KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-READING = (
+LOGIN_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+READ_ONLY_TOOLS = (
     "glob",
     "grep_search",
     "list_directory",
@@ -59,7 +59,7 @@ class Gemini:
         """The folder of ours that Gemini CLI reads its limits from."""
 
     def login(self, env: Mapping[str, str], home: Path) -> str | None:
-        for key in KEYS:
+        for key in LOGIN_VARIABLES:
             if env.get(key, "").strip():
                 return key
         file = Path(env.get("GEMINI_CLI_HOME") or home) / ".gemini" / "oauth_creds.json"
@@ -81,12 +81,12 @@ class Gemini:
             env={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
             stdin=_said(request),
             session_id=request.resume or request.session_id,
-            access_mode="api" if any(env.get(key, "").strip() for key in KEYS) else "subscription",
+            access_mode="api" if any(env.get(key, "").strip() for key in LOGIN_VARIABLES) else "subscription",
         )
 
-    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> GeminiNormaliser:
+    def normalizer(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> GeminiNormalizer:
         """Whether it is resumed makes no difference: its numbers are those of the process."""
-        return GeminiNormaliser()
+        return GeminiNormalizer()
 
     def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
         """Its stream tells it."""
@@ -104,8 +104,8 @@ def _said(request: AgentRequest) -> bytes:
 
 def _access(request: AgentRequest, env: Mapping[str, str], policies: Path) -> list[str]:
     if request.tools is not None or request.read_only:
-        named = READING if request.tools is None else request.tools
-        allowed = [tool for tool in named if tool in READING or not request.read_only]
+        named = READ_ONLY_TOOLS if request.tools is None else request.tools
+        allowed = [tool for tool in named if tool in READ_ONLY_TOOLS or not request.read_only]
         if "invoke_agent" in allowed:
             # By this a sub-agent gives its answer; it does nothing else.
             allowed.append("complete_task")

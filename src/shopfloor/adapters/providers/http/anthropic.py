@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from shopfloor.adapters.providers.http.body import BodyNormaliser
-from shopfloor.adapters.providers.http.failures import error_note, failure
+from shopfloor.adapters.providers.http.body import ResponseBodyNormalizer
+from shopfloor.adapters.providers.http.errors import error_note, parse_error
 from shopfloor.adapters.providers.http.reply import Reply, tool_result, tool_use
-from shopfloor.adapters.providers.reading import Record, count_at, list_at, record_at, text_at
+from shopfloor.adapters.providers.json_access import Record, count_at, list_at, record_at, text_at
 from shopfloor.log import RunError, Status, ThinkingBlock, Usage
-from shopfloor.ports import Report
+from shopfloor.ports import AgentReport
 
 _TOOL_USES = ("tool_use", "server_tool_use", "mcp_tool_use")
 _TOOL_RESULT = "_tool_result"
@@ -17,7 +17,7 @@ _REMARKS = ("citations_delta",)
 """Pieces that carry nothing of what was said."""
 
 
-class AnthropicNormaliser(BodyNormaliser):
+class AnthropicNormalizer(ResponseBodyNormalizer):
     def __init__(self) -> None:
         super().__init__(_Messages())
 
@@ -25,18 +25,18 @@ class AnthropicNormaliser(BodyNormaliser):
 class _Messages:
     def __init__(self) -> None:
         self.reply = Reply()
-        self.over = False
+        self.is_complete = False
         self.status: Status = "completed"
         self.error: RunError | None = None
         self._usage: Record = {}
         self._tools: dict[str, str] = {}
         """Names of tools by the ids of their calls, for results."""
 
-    def event(self, record: Record) -> list[Report] | None:
+    def event(self, record: Record) -> list[AgentReport] | None:
         kind = record.get("type")
         if kind == "ping":
             return []
-        if self.over:
+        if self.is_complete:
             return None
         match kind:
             case "message_start":
@@ -46,7 +46,7 @@ class _Messages:
             case "content_block_delta":
                 return self._delta(_index(record), record_at(record, "delta"))
             case "content_block_stop":
-                self.reply.closed(_index(record))
+                self.reply.close_part(_index(record))
                 return []
             case "message_delta":
                 self.reply.stop_reason = text_at(record_at(record, "delta"), "stop_reason") or self.reply.stop_reason
@@ -57,36 +57,36 @@ class _Messages:
             case _:
                 return self.whole(record)
 
-    def whole(self, record: Record) -> list[Report] | None:
+    def whole(self, record: Record) -> list[AgentReport] | None:
         if record.get("type") == "message":
             self._begun(record)
             for place, block in enumerate(list_at(record, "content")):
                 self._opened(place, block)
             self.reply.stop_reason = text_at(record, "stop_reason")
             return self.done()
-        error = failure(record)
+        error = parse_error(record)
         if error is None:
             return None
-        had = self.left()
-        self.over, self.status, self.error = True, "failed", error
+        had = self.flush()
+        self.is_complete, self.status, self.error = True, "failed", error
         return [*had, error_note(error)]
 
-    def done(self) -> list[Report]:
-        if self.over or self.reply.message_id is None:
+    def done(self) -> list[AgentReport]:
+        if self.is_complete or self.reply.message_id is None:
             return []
-        self.over = True
+        self.is_complete = True
         return self.reply.told()
 
-    def left(self) -> list[Report]:
-        return [] if self.over or self.reply.message_id is None else self.reply.told(unfinished=True)
+    def flush(self) -> list[AgentReport]:
+        return [] if self.is_complete or self.reply.message_id is None else self.reply.told(unfinished=True)
 
-    def _begun(self, message: Record) -> list[Report]:
+    def _begun(self, message: Record) -> list[AgentReport]:
         self.reply.message_id = message["id"] if isinstance(message["id"], str) else str(message["id"])
         self.reply.model = text_at(message, "model")
         self._count(record_at(message, "usage"))
         return []
 
-    def _opened(self, place: int, block: Record) -> list[Report]:
+    def _opened(self, place: int, block: Record) -> list[AgentReport]:
         kind, reply = str(block["type"]), self.reply
         if kind == "text":
             return reply.typed(reply.part(place, "text"), text_at(block, "text") or "")
@@ -97,7 +97,7 @@ class _Messages:
         if kind == "redacted_thinking":
             # What was thought is not to be read; what the provider wants back of it is kept.
             hidden = ThinkingBlock(thinking="", signature=text_at(block, "data"), fidelity="agent_emitted")
-            reply.put(place, hidden)
+            reply.set_block(place, hidden)
         elif kind in _TOOL_USES:
             self._tool_use(place, block)
         elif kind.endswith(_TOOL_RESULT):
@@ -106,7 +106,7 @@ class _Messages:
             error = msgspec.json.encode(block["content"]).decode() if block.get("is_error") is True else None
             reply.results.append(tool_result(name, call_id, block["content"], error))
         else:
-            reply.put(place, reply.not_understood(block))
+            reply.set_block(place, reply.unparsed_block(block))
         return []
 
     def _tool_use(self, place: int, block: Record) -> None:
@@ -116,8 +116,8 @@ class _Messages:
         if block.get("input"):
             part.made = tool_use(part.name, part.tool_id, block["input"])
 
-    def _delta(self, place: int, delta: Record) -> list[Report] | None:
-        part, text = self.reply.known(place), ""
+    def _delta(self, place: int, delta: Record) -> list[AgentReport] | None:
+        part, text = self.reply.get_part(place), ""
         match delta.get("type"):
             case "text_delta":
                 text = str(delta["text"])

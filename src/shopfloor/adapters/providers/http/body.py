@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from shopfloor.adapters.providers.http.reply import Reply
-from shopfloor.adapters.providers.lines import ODD_SHAPE, Lines, json_object, kept
-from shopfloor.adapters.providers.reading import Record, run_error
+from shopfloor.adapters.providers.json_access import Record, run_error
+from shopfloor.adapters.providers.jsonl import MALFORMED_RECORD_ERRORS, LineSplitter, json_object, unparsed_report
 from shopfloor.errors import ExecutionCancelled, ProviderError
-from shopfloor.limits import AGENT_LINE_BYTES, PROVIDER_WORDS_CHARS
+from shopfloor.limits import AGENT_LINE_BYTES, PROVIDER_MESSAGE_CHARS
 from shopfloor.log import RunError, Status
-from shopfloor.ports import AgentExit, Ended, Report
+from shopfloor.ports import AgentExit, AgentReport, SessionEnded
 
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
 """What may stand before the first byte that says something."""
@@ -20,14 +20,14 @@ _FIELDS = b"edir:"
 _DONE = b"[DONE]"
 
 
-class Dialect(Protocol):
+class ResponseParser(Protocol):
     """What the records of one API mean."""
 
     @property
     def reply(self) -> Reply: ...
 
     @property
-    def over(self) -> bool:
+    def is_complete(self) -> bool:
         """It has said its end."""
         ...
 
@@ -39,19 +39,19 @@ class Dialect(Protocol):
     @property
     def error(self) -> RunError | None: ...
 
-    def event(self, record: Record) -> list[Report] | None:
+    def event(self, record: Record) -> list[AgentReport] | None:
         """What an event tells; None where it is not understood."""
         ...
 
-    def whole(self, record: Record) -> list[Report] | None:
+    def whole(self, record: Record) -> list[AgentReport] | None:
         """What a document tells; None where it is not understood."""
         ...
 
-    def done(self) -> list[Report]:
+    def done(self) -> list[AgentReport]:
         """The stream says that nothing more comes."""
         ...
 
-    def left(self) -> list[Report]:
+    def flush(self) -> list[AgentReport]:
         """Nothing more comes: what there was, where it is not over."""
         ...
 
@@ -88,23 +88,23 @@ class _Events:
         self._size = 0
 
 
-class BodyNormaliser:
+class ResponseBodyNormalizer:
     """What is not understood is kept as it came."""
 
-    tells_time = False
+    has_timestamps = False
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: ResponseParser) -> None:
         self.unparsed = 0
         self._dialect = dialect
         self._begun = False
         self._streams = False
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._events = _Events()
         self._document: list[bytes] = []
         self._size = 0
         self._first_words = ""
 
-    def feed(self, data: bytes) -> list[Report]:
+    def feed(self, data: bytes) -> list[AgentReport]:
         if not self._begun:
             data = data.lstrip(_BEFORE)
             if not data:
@@ -119,18 +119,18 @@ class BodyNormaliser:
             for report in self._event(told)
         ]
 
-    def finish(self, ended: AgentExit | None) -> list[Report]:
-        reports: list[Report] = []
+    def finish(self, ended: AgentExit | None) -> list[AgentReport]:
+        reports: list[AgentReport] = []
         if self._streams:
             for told in (*self._events.line(self._lines.rest()), *self._events.rest()):
                 reports += self._event(told)
         elif self._document:
             document = b"".join(self._document)
             reports += self._understood(document, json_object(document), whole=True)
-        reports += self._dialect.left()
+        reports += self._dialect.flush()
         return [*reports, self._ended(ended)]
 
-    def _buffer(self, data: bytes) -> list[Report]:
+    def _buffer(self, data: bytes) -> list[AgentReport]:
         self._document.append(data)
         self._size += len(data)
         if self._size <= AGENT_LINE_BYTES:
@@ -140,29 +140,31 @@ class BodyNormaliser:
         self._size = 0
         return self._understood(piece, None, whole=True)
 
-    def _event(self, data: bytes) -> list[Report]:
+    def _event(self, data: bytes) -> list[AgentReport]:
         if data.strip() == _DONE:
             return self._dialect.done()
         return self._understood(data, json_object(data), whole=False)
 
-    def _understood(self, data: bytes, record: dict[str, Any] | None, *, whole: bool) -> list[Report]:
+    def _understood(self, data: bytes, record: dict[str, Any] | None, *, whole: bool) -> list[AgentReport]:
         if record is not None:
             try:
                 reports = self._dialect.whole(record) if whole else self._dialect.event(record)
-            except ODD_SHAPE:
+            except MALFORMED_RECORD_ERRORS:
                 reports = None
             if reports is not None:
                 return reports
         self.unparsed += 1
-        self._first_words = self._first_words or " ".join(data[:PROVIDER_WORDS_CHARS].decode(errors="replace").split())
-        return [kept(data)]
+        self._first_words = self._first_words or " ".join(
+            data[:PROVIDER_MESSAGE_CHARS].decode(errors="replace").split()
+        )
+        return [unparsed_report(data)]
 
-    def _ended(self, ended: AgentExit | None) -> Ended:
+    def _ended(self, ended: AgentExit | None) -> SessionEnded:
         status, error = self._outcome(ended)
         reply = self._dialect.reply
-        return Ended(
+        return SessionEnded(
             status=status,
-            is_final=self._dialect.over,
+            is_final=self._dialect.is_complete,
             text=reply.text if status == "completed" else None,
             error=error,
             usage=reply.usage,
@@ -173,7 +175,7 @@ class BodyNormaliser:
 
     def _outcome(self, ended: AgentExit | None) -> tuple[Status, RunError | None]:
         dialect = self._dialect
-        if dialect.over:
+        if dialect.is_complete:
             return dialect.status, dialect.error
         if ended is not None and ended.cancelled:
             return "cancelled", run_error(ExecutionCancelled, "the answer was not waited for")

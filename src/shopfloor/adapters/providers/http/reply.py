@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from shopfloor.adapters.providers.reading import Record
+from shopfloor.adapters.providers.json_access import Record, records_at, text_at
 from shopfloor.limits import AGENT_LINE_BYTES, OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
@@ -21,17 +21,88 @@ from shopfloor.log import (
     ToolUseBlock,
     Usage,
 )
-from shopfloor.ports import Report, Spent, Told, Typed
+from shopfloor.ports import AgentReport, MessageDelta, TranscriptItem, UsageDelta
+
+REFUSED = "refusal"
+
+_CALL = "_call"
+_GAVE = ("output", "outputs", "result", "results", "error")
+_NOT_GIVEN = ("type", "id", "call_id", "status", "name", "server_label", *_GAVE)
+_HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
+"""Tools that the provider runs itself."""
+
+
+def is_call(item: Record) -> bool:
+    return str(item["type"]).endswith(_CALL)
+
+
+def call_name(item: Record) -> str:
+    """Tools of the provider's own have no name but their item's."""
+    return text_at(item, "name") or str(item["type"])
+
+
+def call_id(item: Record) -> str:
+    return text_at(item, "call_id") or str(item["id"])
+
+
+def parse_blocks(item: Record, reply: Reply) -> list[Block]:
+    match item["type"]:
+        case "message":
+            return [_said(part, reply) for part in records_at(item, "content")]
+        case "reasoning":
+            return _thought(item)
+        case _ if is_call(item):
+            return [tool_use(call_name(item), call_id(item), _given(item))]
+        case _:
+            return [reply.unparsed_block(item)]
+
+
+def parse_results(item: Record) -> list[ToolResult]:
+    """What a tool gave that the provider runs itself."""
+    gave: dict[str, Any] = {key: item[key] for key in _GAVE if item.get(key) is not None}
+    if item["type"] not in _HOSTED or (not gave and item.get("status") != "completed"):
+        return []
+    error = gave.pop("error", None)
+    output = next(iter(gave.values())) if len(gave) == 1 else gave or {"status": item.get("status")}
+    return [tool_result(call_name(item), call_id(item), output, None if error is None else str(error))]
+
+
+def _said(part: Record, reply: Reply) -> Block:
+    match part.get("type"):
+        case "output_text":
+            return TextBlock(text=str(part["text"]), fidelity="agent_emitted")
+        case "refusal":
+            reply.stop_reason = REFUSED
+            return TextBlock(text=str(part["refusal"]), fidelity="agent_emitted")
+        case _:
+            return reply.unparsed_block(part)
+
+
+def _thought(item: Record) -> list[Block]:
+    parts = [text_at(part, "text") or "" for key in ("summary", "content") for part in records_at(item, key)]
+    thought, signature = "\n\n".join(part for part in parts if part), text_at(item, "encrypted_content")
+    if not thought and signature is None:
+        return []
+    return [ThinkingBlock(thinking=thought, signature=signature, fidelity="agent_emitted")]
+
+
+def _given(item: Record) -> Any:
+    if (arguments := text_at(item, "arguments")) is not None:
+        return parse_tool_input(arguments)
+    if "input" in item:
+        return item["input"]
+    return {key: value for key, value in item.items() if key not in _NOT_GIVEN}
+
 
 Kind = Literal["text", "thinking", "tool_input"]
 
 
-class Part(msgspec.Struct, kw_only=True):
+class PartialBlock(msgspec.Struct, kw_only=True):
     """A block of which pieces come."""
 
     kind: Kind
-    place: int
-    pieces: list[str] = []
+    index: int
+    chunks: list[str] = []
     signature: str | None = None
     name: str = ""
     tool_id: str = ""
@@ -43,9 +114,9 @@ class Part(msgspec.Struct, kw_only=True):
 
     @property
     def text(self) -> str:
-        return "".join(self.pieces)
+        return "".join(self.chunks)
 
-    def block(self, *, over: bool) -> Block | None:
+    def block(self, *, is_complete: bool) -> Block | None:
         if self.made is not None:
             return self.made
         text = self.text
@@ -57,8 +128,8 @@ class Part(msgspec.Struct, kw_only=True):
                     return None
                 return ThinkingBlock(thinking=text, signature=self.signature, fidelity="agent_emitted")
             case "tool_input":
-                if over or self.whole:
-                    return tool_use(self.name, self.tool_id, text if self.is_text else given(text))
+                if is_complete or self.whole:
+                    return tool_use(self.name, self.tool_id, text if self.is_text else parse_tool_input(text))
                 # It was not asked to the end: no call comes of it, so it must not look like one.
                 return StreamBlock(chunk=text, fidelity="agent_emitted")
 
@@ -73,46 +144,46 @@ class Reply:
         self.unparsed = 0
         self.results: list[ToolResult] = []
         """What tools gave that the provider runs itself."""
-        self._parts: dict[Hashable, Part] = {}
+        self._parts: dict[Hashable, PartialBlock] = {}
         self._places = 0
         self._size = 0
 
     # Pieces.
 
-    def part(self, key: Hashable, kind: Kind) -> Part:
+    def part(self, key: Hashable, kind: Kind) -> PartialBlock:
         """The block with this key; it gets the next place where it is new."""
         if key not in self._parts:
             if self._places >= OPEN_BRANCHES:
                 raise IndexError("too many blocks")
-            self._parts[key] = Part(kind=kind, place=self._places)
+            self._parts[key] = PartialBlock(kind=kind, index=self._places)
             self._places += 1
         return self._parts[key]
 
-    def known(self, key: Hashable) -> Part:
+    def get_part(self, key: Hashable) -> PartialBlock:
         return self._parts[key]
 
-    def closed(self, key: Hashable) -> None:
+    def close_part(self, key: Hashable) -> None:
         """No more pieces come of it."""
         if key in self._parts:
             self._parts[key].whole = True
 
-    def put(self, key: Hashable, block: Block) -> None:
+    def set_block(self, key: Hashable, block: Block) -> None:
         """A block that came in one, instead of the pieces of it that there are."""
         part = self.part(key, "text")
         part.made, part.whole = block, True
-        part.pieces.clear()
+        part.chunks.clear()
         self._size += len(msgspec.json.encode(block))
 
-    def typed(self, part: Part, text: str) -> list[Report]:
+    def typed(self, part: PartialBlock, text: str) -> list[AgentReport]:
         if not text:
             return []
-        reports = self.too_long()
-        part.pieces.append(text)
+        reports = self.flush_if_too_long()
+        part.chunks.append(text)
         self._size += len(text)
         is_tool = part.kind == "tool_input"
-        typed = Typed(
+        typed = MessageDelta(
             message_id=self.message_id or "",
-            block=part.place,
+            block=part.index,
             kind=part.kind,
             text=text,
             tool_name=part.name if is_tool else None,
@@ -122,13 +193,13 @@ class Reply:
 
     # The whole.
 
-    def told(self, *, unfinished: bool = False) -> list[Report]:
+    def told(self, *, unfinished: bool = False) -> list[AgentReport]:
         """The message of all that came, the calls that it asks for, and what it cost."""
-        made = [part.block(over=not unfinished) for part in self._parts.values()]
+        made = [part.block(is_complete=not unfinished) for part in self._parts.values()]
         self._parts.clear()
-        return self.said([block for block in made if block is not None], unfinished=unfinished)
+        return self.message_reports([block for block in made if block is not None], unfinished=unfinished)
 
-    def said(self, blocks: Sequence[Block], *, unfinished: bool = False) -> list[Report]:
+    def message_reports(self, blocks: Sequence[Block], *, unfinished: bool = False) -> list[AgentReport]:
         message = AssistantMessage(
             message_id=self.message_id,
             model=self.model,
@@ -139,33 +210,33 @@ class Reply:
         )
         reports = self._with_calls(message) if blocks or not unfinished else []
         if self.usage is not None:
-            reports.append(Spent(usage=self.usage, model=self.model))
+            reports.append(UsageDelta(usage=self.usage, model=self.model))
         return reports
 
-    def too_long(self) -> list[Report]:
+    def flush_if_too_long(self) -> list[AgentReport]:
         """What came so far of a message that is too long to be kept: pieces of one message share its id."""
         if self._size <= AGENT_LINE_BYTES:
             return []
-        made = [part.block(over=False) for part in self._parts.values()]
+        made = [part.block(is_complete=False) for part in self._parts.values()]
         blocks = [block for block in made if block is not None]
         self._parts = {key: part for key, part in self._parts.items() if not part.whole}
         for part in self._parts.values():
-            part.pieces.clear()
+            part.chunks.clear()
         self._size = 0
         return self._with_calls(AssistantMessage(message_id=self.message_id, model=self.model, blocks=blocks))
 
-    def _with_calls(self, message: AssistantMessage) -> list[Report]:
+    def _with_calls(self, message: AssistantMessage) -> list[AgentReport]:
         self.text = "".join(block.text for block in message.blocks if isinstance(block, TextBlock)) or self.text
         results, self.results = self.results, []
-        reports: list[Report] = [Told(payload=message)]
+        reports: list[AgentReport] = [TranscriptItem(payload=message)]
         for block in message.blocks:
             if isinstance(block, ToolUseBlock):
                 reports.append(_call(block))
-                reports += [Told(payload=result) for result in results if result.call_id == block.tool_id]
+                reports += [TranscriptItem(payload=result) for result in results if result.call_id == block.tool_id]
                 results = [result for result in results if result.call_id != block.tool_id]
-        return [*reports, *(Told(payload=result) for result in results)]
+        return [*reports, *(TranscriptItem(payload=result) for result in results)]
 
-    def not_understood(self, block: Record) -> StreamBlock:
+    def unparsed_block(self, block: Record) -> StreamBlock:
         """A block of a kind that we do not know, in its place."""
         self.unparsed += 1
         chunk = msgspec.json.encode(block).decode()
@@ -180,7 +251,7 @@ def tool_result(name: str, call_id: str, output: Any, error: str | None = None) 
     return ToolResult(name=name, call_id=call_id, input=None, output=output, error=error, fidelity="agent_emitted")
 
 
-def given(text: str) -> Any:
+def parse_tool_input(text: str) -> Any:
     """What a tool is given, out of the JSON that the model wrote; the text itself where it is none."""
     if not text.strip():
         return {}
@@ -190,8 +261,8 @@ def given(text: str) -> Any:
         return text
 
 
-def _call(block: ToolUseBlock) -> Told:
+def _call(block: ToolUseBlock) -> TranscriptItem:
     name, call_id = block.tool_name, block.tool_id
-    return Told(
+    return TranscriptItem(
         payload=ToolCall(name=name, call_id=call_id, input=block.tool_input, output=None, fidelity="agent_emitted")
     )

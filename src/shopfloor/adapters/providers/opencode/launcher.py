@@ -13,16 +13,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shopfloor.adapters.providers.lines import json_object
-from shopfloor.adapters.providers.opencode.normaliser import OpenCodeNormaliser
-from shopfloor.adapters.providers.reading import Record, record_at
+from shopfloor.adapters.providers.json_access import Record, record_at
+from shopfloor.adapters.providers.jsonl import json_object
+from shopfloor.adapters.providers.opencode.normalizer import OpenCodeNormalizer
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
 
 UNRESTRICTED = "SHOPFLOOR_AGENT_UNRESTRICTED"
-CONFIG = "OPENCODE_CONFIG_CONTENT"
-KEYS = (
+CONFIG_VARIABLE = "OPENCODE_CONFIG_CONTENT"
+LOGIN_VARIABLES = (
     "OPENCODE_API_KEY",
     "OPENCODE_AUTH_CONTENT",
     "ANTHROPIC_API_KEY",
@@ -35,7 +35,7 @@ KEYS = (
     "MISTRAL_API_KEY",
     "XAI_API_KEY",
 )
-READING = ("read", "glob", "grep", "list", "lsp", "webfetch", "websearch", "codesearch", "todowrite", "skill")
+READ_ONLY_TOOLS = ("read", "glob", "grep", "list", "lsp", "webfetch", "websearch", "codesearch", "todowrite", "skill")
 """The tools that change nothing."""
 AGENT = "shopfloor-limited"
 
@@ -63,8 +63,8 @@ class OpenCode:
         config = _configuration(env) or {}
         providers = record_at(config, "provider")
         if any(record_at(record_at(providers, name), "options").get("apiKey") for name in providers):
-            return CONFIG
-        for key in KEYS:
+            return CONFIG_VARIABLE
+        for key in LOGIN_VARIABLES:
             if env.get(key, "").strip():
                 return key
         file = Path(env.get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode" / "auth.json"
@@ -95,9 +95,9 @@ class OpenCode:
             session_id=request.resume,
         )
 
-    def normaliser(self, *, resumed: bool | None = None, spent_before: Usage | None = None) -> OpenCodeNormaliser:
+    def normalizer(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> OpenCodeNormalizer:
         """Whether it is resumed makes no difference: its numbers are those of each step."""
-        return OpenCodeNormaliser()
+        return OpenCodeNormalizer()
 
     def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
         """It keeps that in a database of its own."""
@@ -116,8 +116,8 @@ def _check(request: AgentRequest) -> None:
 def _allowed(request: AgentRequest) -> list[str] | None:
     """The tools that it is held to; None where it is held to none."""
     if request.tools is None:
-        return list(READING) if request.read_only else None
-    tools = [tool for tool in request.tools if tool in READING or not request.read_only]
+        return list(READ_ONLY_TOOLS) if request.read_only else None
+    tools = [tool for tool in request.tools if tool in READ_ONLY_TOOLS or not request.read_only]
     if "task" in tools:
         raise UnsupportedOption(
             "opencode's sub-agents have tools of their own, whatever the agent is held to", hint="leave out `task`"
@@ -135,7 +135,8 @@ def _environment(env: Mapping[str, str], allowed: list[str] | None) -> dict[str,
     if config is None:
         if allowed is not None:
             raise UnsupportedOption(
-                f"{CONFIG} is not JSON, so opencode cannot be held to tools by it", hint="write it without comments"
+                f"{CONFIG_VARIABLE} is not JSON, so opencode cannot be held to tools by it",
+                hint="write it without comments",
             )
         # OpenCode takes more than we can read; it is left as it is.
         return {}
@@ -145,7 +146,7 @@ def _environment(env: Mapping[str, str], allowed: list[str] | None) -> dict[str,
     if allowed is not None:
         agent = {"mode": "primary", "permission": _permission(allowed)}
         config["agent"] = {**record_at(config, "agent"), AGENT: agent}
-    return {CONFIG: json.dumps(config, ensure_ascii=False)}
+    return {CONFIG_VARIABLE: json.dumps(config, ensure_ascii=False)}
 
 
 def _permission(allowed: list[str]) -> dict[str, Any]:
@@ -159,5 +160,5 @@ def _permission(allowed: list[str]) -> dict[str, Any]:
 
 def _configuration(env: Mapping[str, str]) -> Record | None:
     """What is in the environment already; None where it cannot be read."""
-    given = env.get(CONFIG, "")
+    given = env.get(CONFIG_VARIABLE, "")
     return json_object(given.encode(errors="replace")) if given.strip() else {}

@@ -1,0 +1,104 @@
+"""A host at work for the benchmarks, put together as `shopfloor up` does it, and workers that do next to nothing."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+
+import anyio
+
+from benchmarks.queues import row_counter
+from shopfloor.engine import RunEngine, requeue_abandoned, run_maintenance
+from shopfloor.limits import HOST_SLOTS
+from shopfloor.ports import RunRequest
+from shopfloor.record import Storage
+from shopfloor.wiring import StorageBackend, WorkerSettings, local_backend, local_engine
+
+NOTHING = "does-nothing"
+"""In Python: a function that returns at once."""
+NO_STEPS = "has-no-steps"
+"""The same in YAML."""
+ASKS = "asks"
+"""Waits for an answer."""
+SLEEPS = "sleeps"
+"""Is inside a step for as long as it is told."""
+
+_PYTHON = {
+    NOTHING: "async def does_nothing(run: Run):\n    return None\n",
+    ASKS: 'async def asks(run: Run):\n    return await run.ask("Shall we?", options=["yes", "no"])\n',
+    SLEEPS: (
+        "async def sleeps(run: Run, SECONDS: float = 600):\n"
+        '    return await run.step("sleep", lambda: anyio.sleep(SECONDS))\n'
+    ),
+}
+# A worker needs a step: this one never comes to be, so the log has the same two events as the function's.
+_YAML = "description: Does nothing.\nsteps: {Never: {block: terminal, when: {value: 1, is: 2}}}\n"
+DISPATCHERS = 8
+POLL_SECONDS = 0.02
+_PATIENCE_SECONDS = 900.0
+
+
+def write_workers(folder: Path) -> Path:
+    for slug, source in _PYTHON.items():
+        (folder / slug).mkdir(parents=True, exist_ok=True)
+        head = "import anyio\n\nfrom shopfloor import Run, worker\n\n\n@worker\n"
+        (folder / slug / "worker.py").write_text(head + source)
+    (folder / NO_STEPS).mkdir(parents=True, exist_ok=True)
+    (folder / NO_STEPS / "worker.yaml").write_text(_YAML)
+    return folder
+
+
+class RunningEngine:
+    """A host at work, and what is asked of it."""
+
+    def __init__(self, backend: StorageBackend, engine: RunEngine) -> None:
+        self.backend = backend
+        self.scheduler = engine.scheduler
+        self.service = engine.service
+
+    async def _dispatch_many(self, worker: str, count: int) -> None:
+        left = iter(range(count))
+
+        async def dispatcher() -> None:
+            for _ in left:
+                await self.service.dispatch(RunRequest(worker=worker, input={}))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(DISPATCHERS):
+                tasks.start_soon(dispatcher)
+
+    async def add(self, worker: str, count: int, status: str) -> float:
+        """So many runs more, until a list shows them with that status: rows and timelines are stored then.
+
+        Gives the seconds that it took.
+        """
+        listed = row_counter(self.backend.storage.database, f"SELECT sum(n) FROM run_counts WHERE status = '{status}'")
+        wanted = listed() + count
+        begin = perf_counter()
+        await self._dispatch_many(worker, count)
+        with anyio.fail_after(_PATIENCE_SECONDS):
+            while listed() < wanted:  # noqa: ASYNC110 - asked past the host, so that asking costs it nothing
+                await anyio.sleep(POLL_SECONDS)
+        return perf_counter() - begin
+
+
+@asynccontextmanager
+async def running_engine(storage: Storage, workers: Path, *, slots: int = HOST_SLOTS) -> AsyncGenerator[RunningEngine]:
+    """Everything that `shopfloor up` has at work, but for the server."""
+    named = WorkerSettings(folders=(workers,), slots=slots)
+    async with local_backend(storage) as backend, local_engine(backend, named) as engine:
+        await backend.ingest.catch_up(everything=True)
+        await requeue_abandoned(engine.ports)
+        async with anyio.create_task_group() as tasks:
+
+            async def keeper() -> None:
+                await run_maintenance(engine.ports, backend.ingest, engine.resumption)
+
+            tasks.start_soon(engine.scheduler.run)
+            tasks.start_soon(keeper)
+            gc.freeze()
+            yield RunningEngine(backend, engine)
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,73 @@
+"""What an agent says, cut to what a line of a log can hold."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from shopfloor.limits import LOG_LINE_BYTES
+from shopfloor.log import AssistantMessage, ToolCall, ToolResult, UserMessage
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+_ESCAPED_BYTES: Final = 6
+"""The most that a character takes in JSON: `\\u0000`."""
+_ENVELOPE_BYTES: Final = 64 * 1024
+_CONTENT_BYTES: Final = LOG_LINE_BYTES - _ENVELOPE_BYTES
+"""What is left of a line for its payload."""
+_MARKED = (UserMessage, AssistantMessage, ToolCall, ToolResult)
+
+
+def truncate_to_line(content: _T) -> _T:
+    """Return the content, or a copy whose long texts are cut, each with a remark at its end, so that it fits a line."""
+    if _characters(content) * _ESCAPED_BYTES <= _CONTENT_BYTES or _fits(content):
+        return content
+    limit = _CONTENT_BYTES // _ESCAPED_BYTES
+    cut = content
+    while limit > _ESCAPED_BYTES and not _fits(cut):
+        cut = cast("_T", _cut(content, limit))
+        limit //= 2
+    return msgspec.structs.replace(cut, truncated=True) if isinstance(cut, _MARKED) else cut
+
+
+def _fits(content: msgspec.Struct) -> bool:
+    try:
+        return len(msgspec.json.encode(content)) <= _CONTENT_BYTES
+    except UnicodeEncodeError:
+        # Half a surrogate is written as U+FFFD, which takes fewer bytes than an escape.
+        return _characters(content) * _ESCAPED_BYTES <= _CONTENT_BYTES
+
+
+def _characters(value: Any) -> int:
+    """How many characters all texts inside have, roughly: numbers and what is around texts count a little too."""
+    match value:
+        case str():
+            return len(value)
+        case dict():
+            pairs = cast("dict[Any, Any]", value).items()
+            return sum(_characters(key) + _characters(inner) + 4 for key, inner in pairs)
+        case list():
+            return sum(_characters(inner) + 1 for inner in cast("list[Any]", value))
+        case msgspec.Struct():
+            return sum(len(name) + 4 + _characters(getattr(value, name)) for name in value.__struct_fields__)
+        case _:
+            return 4
+
+
+def _cut(value: Any, limit: int) -> Any:
+    match value:
+        case str() if len(value) > limit:
+            return f"{value[:limit]}… (truncated: {limit:,} of {len(value):,} characters)"
+        case dict():
+            return {_cut(key, limit): _cut(inner, limit) for key, inner in cast("dict[Any, Any]", value).items()}
+        case list():
+            return [_cut(inner, limit) for inner in cast("list[Any]", value)]
+        case msgspec.Struct():
+            fields = {name: _cut(getattr(value, name), limit) for name in value.__struct_fields__}
+            if fields.get("raw") is not None and fields["raw"] != getattr(value, "raw"):  # noqa: B009
+                # A part of base64 is not the bytes any more.
+                fields["raw"] = None
+            return msgspec.structs.replace(value, **fields)
+        case _:
+            return value

@@ -1,0 +1,253 @@
+"""The style of the pages that the server writes itself, in the colours of the built page (`web/src/style.css`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse
+from starlette.types import Scope
+
+from shopfloor.errors import ShopfloorError, Unauthorized
+
+STYLESHEET_PATH: Final = "/login.css"
+"""Open to everybody: who is not logged in gets a page, too."""
+
+LIGHT: Final = {
+    "app": "#ffffff",
+    "app-side": "#f6f7f9",
+    "line": "#dfe3ea",
+    "ink": "#171b23",
+    "ink-dull": "#4d5666",
+    "accent": "#2f53cf",
+    "quiet-back": "#e8ebf0",
+}
+DARK: Final = {
+    "app": "#14171c",
+    "app-side": "#191d24",
+    "line": "#2d3340",
+    "ink": "#e7eaf0",
+    "ink-dull": "#b3bac7",
+    "accent": "#8fa8ff",
+    "quiet-back": "#2a303b",
+}
+
+
+def _tokens(colours: dict[str, str]) -> str:
+    return " ".join(f"--{name}: {value};" for name, value in colours.items())
+
+
+STYLESHEET: Final = f"""\
+:root {{ color-scheme: light dark; {_tokens(LIGHT)} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {_tokens(DARK)} }} }}
+* {{ box-sizing: border-box; }}
+body {{ margin: 0; background: var(--app); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }}
+a {{ color: var(--accent); }}
+:focus-visible {{ outline: 2px solid var(--accent); outline-offset: 2px; }}
+code, pre {{ font-family: ui-monospace, monospace; font-size: .9em; }}
+.brand {{ display: flex; align-items: center; height: 44px; padding: 0 12px; font-size: 14px; font-weight: 600;
+  background: var(--app-side); border-bottom: 1px solid var(--line); }}
+.brand a {{ color: inherit; text-decoration: none; }}
+main {{ max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
+.notice {{ max-width: 34rem; margin-top: 12vh; font-size: 14px; color: var(--ink-dull); }}
+.notice h1 {{ margin: 0 0 .75rem; font-size: 18px; color: var(--ink); }}
+.notice p {{ margin: .75rem 0; overflow-wrap: anywhere; }}
+.notice code {{ padding: 1px 6px; border-radius: 4px; background: var(--quiet-back); color: var(--ink); }}
+.notice pre {{ margin: .75rem 0; padding: .5rem .75rem; border: 1px solid var(--line); border-radius: 6px;
+  background: var(--app-side); color: var(--ink); white-space: pre-wrap; }}
+h2 {{ margin-top: 2.5rem; border-bottom: 1px solid var(--line); }}
+h3 code {{ font-size: 1.05rem; }}
+table {{ border-collapse: collapse; width: 100%; margin: .5rem 0 1rem; }}
+th, td {{ text-align: left; vertical-align: top; padding: .3rem .6rem; border: 1px solid var(--line); }}
+th {{ background: var(--quiet-back); }}
+"""
+
+
+DOCS_PATH: Final = "/api/docs"
+_API: Final = "/api/"
+_ASKING: Final = frozenset({"GET", "HEAD"})
+_HEADINGS: Final[dict[int, str]] = {
+    HTTPStatus.NOT_FOUND: "There is no such page",
+    HTTPStatus.FORBIDDEN: "This is not allowed",
+}
+
+_LOG_IN: Final = (
+    "<p>On the machine where the server runs, this command prints a link: open it in this browser. The link works "
+    "once, and the login lasts as long as it is used, up to 30 days in between.</p>\n"
+    "<pre>shopfloor login</pre>"
+)
+
+
+def html_page(title: str, body: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HTMLResponse:
+    """A page of our own, in the colours of the built one."""
+    return HTMLResponse(
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark">'
+        f'<title>{escape(title)}</title><link rel="stylesheet" href="{STYLESHEET_PATH}"></head>\n'
+        f'<body>\n<header class="brand"><a href="/">Shopfloor</a></header>\n{body}\n</body></html>\n',
+        status,
+        headers,
+    )
+
+
+def notice_page(
+    heading: str, body: str, *, status: int = 200, headers: Mapping[str, str] | None = None, title: str = ""
+) -> HTMLResponse:
+    """A page that says one thing, and what to do."""
+    said = f'<main class="notice">\n<h1>{escape(heading)}</h1>\n{body}\n</main>'
+    return html_page(title or f"{heading} · Shopfloor", said, status=status, headers=headers)
+
+
+def wants_html(scope: Scope) -> bool:
+    """Whether a person with a browser asks, and not a program: for something that is shown as a page."""
+    path: str = scope["path"]
+    shown = path == DOCS_PATH or not f"{path}/".startswith(_API)
+    return shown and scope["method"] in _ASKING and _takes_html(Headers(scope=scope).get("accept", ""))
+
+
+def _takes_html(said: str) -> bool:
+    return any(one.partition(";")[0].strip().lower() == "text/html" for one in said.split(","))
+
+
+def error_page(error: ShopfloorError, headers: Mapping[str, str] | None = None) -> HTMLResponse:
+    """What is wrong, for people."""
+    hint = f"\n<p>{render_inline_code(error.hint[:1].upper() + error.hint[1:])}.</p>" if error.hint else ""
+    said = f"<p>{render_inline_code(error.message[:1].upper() + error.message[1:])}.</p>"
+    if isinstance(error, Unauthorized):
+        return notice_page("You are not logged in", f"{said}\n{_LOG_IN}", status=error.status, headers=headers)
+    body = f'{said}{hint}\n<p><a href="/">To the runs</a></p>'
+    heading = _HEADINGS.get(error.status, "This did not work")
+    return notice_page(heading, body, status=error.status, headers=headers)
+
+
+def is_cross_site_navigation(scope: Scope) -> bool:
+    """Whether somebody followed a link on another site: then the browser keeps our cookie to itself."""
+    headers = Headers(scope=scope)
+    return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-site") in ("cross-site", "same-site")
+
+
+def same_site_refresh(scope: Scope) -> HTMLResponse:
+    """Has the browser ask again, now from a page of ours, which it gives the cookie to. Nobody is asked twice."""
+    query = scope["query_string"].decode("latin-1")
+    # Two slashes would begin the name of another server.
+    path = "/" + quote(scope["path"].lstrip("/"), safe="/:@!$&'()*+,=~")
+    target = f"{path}?{query}" if query else path
+    headers = {"Refresh": f"0; url={target}"}
+    return notice_page("One moment", f'<p><a href="{escape(target)}">To the page</a></p>', headers=headers)
+
+
+def render_inline_code(text: str) -> str:
+    """Text in which what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+Schema = dict[str, Any]
+Described = dict[str, Any]
+
+
+def render_api_docs(described: Described) -> str:
+    """The body of the page, from the OpenAPI document."""
+    info = described["info"]
+    parts = [
+        f"<h1>{escape(info['title'])}</h1>",
+        f'<p>Version {escape(info["version"])}. For programs: <a href="/api/openapi.json">OpenAPI</a>.</p>',
+        f"<p>{render_inline_code(info.get('description', ''))}</p>",
+        "<h2>Addresses</h2>",
+        *_operations(described),
+        "<h2>Shapes</h2>",
+        *(_shape(name, schema) for name, schema in described["components"]["schemas"].items()),
+    ]
+    return "\n".join(parts)
+
+
+def _operations(described: Described) -> Iterator[str]:
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            yield f"<h3><code>{method.upper()} {escape(path)}</code></h3>"
+            yield f"<p>{render_inline_code(operation.get('description', ''))}</p>"
+            yield from _parameters(operation)
+            yield from _body(operation)
+            yield from _answers(operation)
+
+
+def _parameters(operation: Described) -> Iterator[str]:
+    if operation.get("parameters"):
+        yield _table(
+            ("parameter", "in", "what it may be", "meaning"),
+            (
+                (
+                    _code(one["name"]),
+                    escape(one["in"]) + (", required" if one.get("required") else ""),
+                    _kind(one["schema"]),
+                    render_inline_code(one.get("description") or one["schema"].get("description", "")),
+                )
+                for one in operation["parameters"]
+            ),
+        )
+
+
+def _body(operation: Described) -> Iterator[str]:
+    for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
+        yield f"<p>Body: {_code(media_type)}, {_kind(content['schema'])}</p>"
+
+
+def _answers(operation: Described) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = []
+    for status, answer in operation["responses"].items():
+        for media_type, content in answer.get("content", {}).items():
+            rows.append(
+                (_code(status), _code(media_type), _kind(content["schema"]), render_inline_code(answer["description"]))
+            )
+    yield _table(("answer", "as", "shape", "meaning"), rows)
+
+
+def _shape(name: str, schema: Schema) -> str:
+    description = render_inline_code(schema.get("description", ""))
+    heading = f'<h3 id="{escape(name)}"><code>{escape(name)}</code></h3>\n<p>{description}</p>'
+    fields: dict[str, Schema] = schema.get("properties", {})
+    rows = (
+        (_code(field), _kind(kind), render_inline_code(kind.get("description", ""))) for field, kind in fields.items()
+    )
+    return heading + "\n" + _table(("field", "what it is", "meaning"), rows)
+
+
+def _kind(schema: Schema) -> str:
+    """What a value may be, in a few words."""
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rsplit("/", 1)[1])
+        return f'<a href="#{name}">{name}</a>'
+    for choice in ("anyOf", "oneOf", "allOf"):
+        if choice in schema:
+            return " or ".join(_kind(one) for one in schema[choice]) + _bounds(schema)
+    if "enum" in schema:
+        return " | ".join(_code(str(value)) for value in schema["enum"]) + _bounds(schema)
+    if "const" in schema:
+        return _code(str(schema["const"]))
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    return escape(str(schema.get("type", "any"))) + _bounds(schema)
+
+
+def _bounds(schema: Schema) -> str:
+    said: list[str] = []
+    if "minimum" in schema and "maximum" in schema:
+        said.append(f"{schema['minimum']} to {schema['maximum']}")
+    if schema.get("default") not in (None, ""):
+        said.append(f"by default {schema['default']}")
+    return escape("".join(f", {one}" for one in said))
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+    body = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table>\n<tr>{head}</tr>\n{body}\n</table>"
+
+
+def _code(text: str) -> str:
+    return f"<code>{escape(text)}</code>"

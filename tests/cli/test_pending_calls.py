@@ -1,0 +1,191 @@
+"""What runs wait for, and how they are answered: also by way of the run that called them, and with no server."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.cli.terminal import Terminal
+from tests.cli.test_server import Server
+from tests.timeouts import TIMEOUT_SECONDS, wait_until
+
+from shopfloor import Shopfloor
+from shopfloor.errors import RunFailed
+
+ASKS = '''
+import asyncio
+from pathlib import Path
+
+from shopfloor import Run, worker
+
+
+@worker
+async def asks(run) -> str:
+    """Asks somebody."""
+    return "it is " + await run.ask("Which colour?", options=["red", "green"])
+
+
+@worker
+async def mother(run) -> str:
+    """Has somebody ask."""
+    return "she says " + await run.worker("asks")
+
+
+@worker
+async def grandmother(run) -> str:
+    """Has somebody have somebody ask."""
+    return await run.worker("mother")
+
+
+@worker
+async def works(run: Run, FILE: str) -> None:
+    """Takes a while, in two steps."""
+    await run.command("sleep 1", name="first")
+    await run.step("write", lambda: Path(FILE).write_text("done"))
+
+
+@worker
+async def asks_and_works(run: Run, FILE: str, SUB_RUN: bool) -> None:
+    """Asks in one branch, and goes on in the other."""
+    await asyncio.gather(run.ask("Well?"), run.worker("works", {"FILE": FILE}) if SUB_RUN else works(run, FILE))
+'''
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> list[str]:
+    (tmp_path / "asks.py").write_text(ASKS)
+    return ["--workers", str(tmp_path / "asks.py")]
+
+
+@pytest.fixture
+def server(start, env) -> Iterator:
+    servers: list[Server] = []
+
+    def up(*words: str) -> Server:
+        servers.append(Server(start("up", "--port", "0", *words), env))
+        return servers[-1]
+
+    yield up
+    for one in servers:
+        one.http.close()
+
+
+@pytest.fixture
+def waiting(shopfloor, workers) -> str:
+    """A run that waits, and nobody is at it."""
+    done = shopfloor("run", "-q", "asks", *workers, stdin=subprocess.DEVNULL)
+    assert done.returncode == 75, done.stderr
+    return shopfloor("list", "--json").stdout.split('"id": "')[1][:36]
+
+
+@pytest.mark.req("SF-27")
+@pytest.mark.parametrize("sub_run", ["true", "false"])
+def test_who_follows_a_run_that_asks_stays_until_nothing_of_it_works_any_more(
+    shopfloor, server, workers, tmp_path, sub_run
+):
+    up = server(*workers)
+    by_command, by_sdk = tmp_path / "command", tmp_path / "sdk"
+    words = ("run", "asks-and-works", *workers, "-i", f"FILE={by_command}", "-i", f"SUB_RUN={sub_run}")
+    done = shopfloor(*words, stdin=subprocess.DEVNULL)
+    assert done.returncode == 75, done.stderr
+    assert "waits for Well?" in done.stderr
+    assert by_command.read_text() == "done"
+
+    async def generate() -> None:
+        async with Shopfloor(up.login) as client:
+            with pytest.raises(RunFailed, match="waits for a person"):
+                await client.workers.generate("asks-and-works", {"FILE": str(by_sdk), "SUB_RUN": sub_run == "true"})
+
+    anyio.run(generate)
+    assert by_sdk.read_text() == "done"
+
+
+# Below.
+
+
+def test_the_status_of_a_run_says_which_sub_run_waits_and_for_what(shopfloor, server, workers):
+    up = server(*workers)
+    run_id = shopfloor("dispatch", "-q", "grandmother").stdout.strip()
+    wait_until(lambda: [one["status"] for one in up.runs()] == ["waiting"] * 3, "all to wait")
+    child = next(one["id"] for one in up.runs() if one["name"] == "asks")
+    shown = [line.strip() for line in shopfloor("status", run_id).stdout.splitlines()]
+    place = shown.index(f"sub-run {child[:8]} waits for Which colour? (1. red / 2. green)")
+    assert shown[place + 1].startswith(f"shopfloor answer {child[:8]} ")
+    (call,) = up.http.get("/api/agents/workers/detail", params={"worker_id": run_id}).json()["awaits"]
+    assert (call["run_id"], call["kind"], call["answered"]) == (child, "question", False)
+    asked = shopfloor("result", run_id)
+    assert (asked.returncode, f"sub-run {child[:8]} waits for" in asked.stderr) == (75, True)
+    assert shopfloor("answer", run_id, "2").returncode == 0
+    assert shopfloor("result", run_id, "--wait").stdout == "she says it is green\n"
+    assert shopfloor("answer", run_id, "--list").stdout == f"{run_id[:8]} waits for nobody (done)\n"
+
+
+def test_whoever_runs_a_worker_is_told_that_its_sub_run_waits(start, shopfloor, workers):
+    process = start("run", "mother", *workers, stdin=subprocess.DEVNULL)
+    assert process.stderr is not None
+    lines = iter(lambda: process.stderr.readline().decode(), "")
+    told = next(line for line in lines if "waits for" in line)
+    assert told.startswith("sub-run ")
+    command = next(lines).split()
+    assert command[:2] == ["shopfloor", "answer"]
+    assert shopfloor(*command[1:4], "red").returncode == 0
+    out, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert (process.returncode, out) == (0, b"she says it is red\n")
+
+
+# With no server.
+
+
+def test_an_answer_that_nobody_has_taken_up_yet_is_said_and_a_second_one_refused(shopfloor, server, workers, waiting):
+    first = shopfloor("answer", waiting, "red")
+    assert "the run goes on with `shopfloor up` or `shopfloor resume`" in first.stderr
+    shown = shopfloor("status", waiting).stdout
+    assert "answered, not taken up yet: Which colour? (1. red / 2. green)" in shown
+    assert "shopfloor answer" not in shown
+    second = shopfloor("answer", waiting, "green")
+    assert second.returncode == 5
+    assert "has been answered already, and the run has not taken it up yet" in second.stderr
+    server(*workers)
+    assert shopfloor("result", waiting, "--wait").stdout == "it is red\n"
+
+
+# Options.
+
+
+@pytest.mark.parametrize("said", ["3", "0", "blue", "-"])
+def test_what_is_no_option_is_refused_with_the_options(shopfloor, waiting, said):
+    refused = shopfloor("answer", waiting, said, input="blue\n")
+    assert refused.returncode == 2
+    assert "is none of the options" in refused.stderr
+    assert "they are 1. red, 2. green; --text TEXT gives another answer" in refused.stderr
+    assert "waits for Which colour?" in shopfloor("status", waiting).stdout
+
+
+def test_show_and_tail_say_what_a_run_waits_for(shopfloor, waiting):
+    shown = shopfloor("show", waiting).stdout
+    assert "status  waiting" in shown
+    assert "… waits for Which colour? (1. red / 2. green)" in shown
+    assert f"shopfloor answer {waiting[:8]} " in shown
+    assert "note: waits for Which colour?" in shopfloor("tail", waiting).stderr
+
+
+def test_an_answer_beside_the_options_is_given_as_a_text(shopfloor, server, workers, waiting):
+    assert shopfloor("answer", waiting, "--text", "3").returncode == 0
+    server(*workers)
+    assert shopfloor("result", waiting, "--wait").stdout == "it is 3\n"
+
+
+def test_at_a_terminal_a_number_that_is_no_options_is_asked_for_again(env, workers):
+    seen = Terminal("run", "asks", *workers, env=env)
+    try:
+        seen.wait_for("empty to leave it waiting: ")
+        seen.type("3\n")
+        seen.wait_for("that is none of the 2 options: ")
+        seen.type("1\n")
+        assert seen.end() == 0, seen.shown
+        assert "it is red" in seen.shown
+    finally:
+        seen.close()

@@ -1,0 +1,113 @@
+"""How a run is shown while it happens: what goes where, and what is kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shopfloor.cli.renderer import RenderOptions, RunRenderer
+from shopfloor.cli.style import Style
+from shopfloor.client import (
+    BlockEnd,
+    BlockStart,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputAvailable,
+    ToolOutputError,
+    UnknownEvent,
+    UsageEvent,
+    WorkerResult,
+)
+
+
+def written(live: RunRenderer, events: Iterable[StreamEvent | UnknownEvent]) -> dict[str, str]:
+    streams = {"stdout": "", "stderr": ""}
+    for event in events:
+        for piece in live.render_event(event):
+            streams[piece.stream] += piece.data.decode()
+    return streams
+
+
+def text(name: str, *pieces: str) -> list[StreamEvent]:
+    return [TextStart(id=name), *(TextDelta(id=name, delta=piece) for piece in pieces), TextEnd(id=name)]
+
+
+def test_texts_that_are_said_at_the_same_time_are_told_one_after_another() -> None:
+    events: list[StreamEvent] = [
+        TextStart(id="a:0"),
+        TextDelta(id="a:0", delta="one "),
+        TextStart(id="b:0"),
+        TextDelta(id="b:0", delta="other"),
+        TextEnd(id="b:0"),
+        TextDelta(id="a:0", delta="two"),
+        TextStart(id="c:0"),
+        TextDelta(id="c:0", delta="third "),
+        TextEnd(id="a:0"),
+        TextDelta(id="c:0", delta="text\n"),
+        TextEnd(id="c:0"),
+    ]
+    assert written(RunRenderer(RenderOptions()), events)["stdout"] == "one two\nother\nthird text\n"
+
+
+def test_the_output_is_not_said_twice() -> None:
+    result = WorkerResult(worker_id="x", output="hello")
+    assert written(RunRenderer(RenderOptions()), [*text("a:0", "hel", "lo"), result])["stdout"] == "hello\n"
+    assert written(RunRenderer(RenderOptions()), [*text("a:0", "other"), result])["stdout"] == "other\nhello\n"
+    assert (
+        written(RunRenderer(RenderOptions()), [WorkerResult(worker_id="x", output={"a": 1})])["stdout"]
+        == '{\n  "a": 1\n}\n'
+    )
+    assert written(RunRenderer(RenderOptions()), [WorkerResult(worker_id="x")])["stdout"] == ""
+
+
+def test_what_a_command_of_the_worker_prints_is_beside_the_text() -> None:
+    events = text("seq-4:0", "building\n")
+    assert written(RunRenderer(RenderOptions()), events) == {"stdout": "", "stderr": "building\n"}
+    assert written(RunRenderer(RenderOptions(quiet=True)), events) == {"stdout": "", "stderr": ""}
+
+
+def test_steps_and_tools_are_lines_that_are_indented_as_they_are_nested() -> None:
+    now = [0.0]
+    live = RunRenderer(RenderOptions(), clock=lambda: now[0])
+    written(live, [BlockStart(block_id="each", block_name="Each", block_type="for_each")])
+    written(live, [BlockStart(block_id="each.0.build", block_name="Build", block_type="command")])
+    now[0] = 1.25
+    events: list[StreamEvent] = [
+        ToolInputAvailable(tool_call_id="1", tool_name="search", input={"query": "tea\n"}),
+        ToolOutputError(tool_call_id="1", tool_name="search", error="no network"),
+        BlockEnd(block_id="each.0.build", block_name="Build", block_type="command", error="exit code 3"),
+    ]
+    assert written(live, events)["stderr"].splitlines() == [
+        '→ search {"query": "tea\\n"}',
+        "✗ search no network",
+        "    ✗ Build · 1.2 s · exit code 3",
+    ]
+
+
+def test_on_a_terminal_nothing_can_drive_it_and_lines_are_never_mixed() -> None:
+    live = RunRenderer(RenderOptions(stdout_is_terminal=True, progress=True, style=Style(enabled=False)))
+    drawn = b"".join(piece.data for piece in live.tick()).decode()
+    assert drawn.startswith("\r\x1b[K⠙ 0 ")
+    begun = [*live.render_event(TextStart(id="a:0")), *live.render_event(TextDelta(id="a:0", delta="half \x1b[2J"))]
+    assert [(piece.stream, piece.data.decode()) for piece in begun] == [("stderr", "\r\x1b[K"), ("stdout", "half ␛[2J")]
+    assert live.tick() == []
+    lines = [(piece.stream, piece.data) for piece in live.note("a note")]
+    assert lines == [("stdout", b"\n"), ("stderr", b"a note\n")]
+
+
+def test_piped_text_is_as_it_was_said() -> None:
+    assert written(RunRenderer(RenderOptions()), text("a:0", "red \x1b[31m"))["stdout"] == "red \x1b[31m\n"
+
+
+def test_json_is_the_events_themselves_also_those_of_a_later_version() -> None:
+    live = RunRenderer(RenderOptions(as_json=True))
+    events: list[StreamEvent | UnknownEvent] = [
+        UnknownEvent("hologram", {"type": "hologram", "size": 3}),
+        UsageEvent(input_tokens=3, output_tokens=4, cost_usd=0.5),
+        UsageEvent(input_tokens=1, cost_usd=0.25),
+    ]
+    lines = written(live, events)["stdout"].splitlines()
+    assert lines[0] == '{"type":"hologram","size":3}'
+    assert (live.input_tokens, live.output_tokens, live.cost) == (4, 4, 0.75)
+    assert live.note("a note") == []

@@ -1,0 +1,15 @@
+"""What keeps the rows of a storage in files, for tests that write logs past the bus."""
+
+from __future__ import annotations
+
+from shopfloor.adapters.local import LocalBus, LocalLogFeed
+from shopfloor.engine import Ingest
+from shopfloor.ports import Store
+from shopfloor.record import Storage
+
+POLL_INTERVAL_SECONDS = 0.05
+
+
+def create_ingest(storage: Storage, store: Store, *, forget_at: int = 1024 * 1024) -> Ingest:
+    """It looks at the logs often, since nobody tells it of events."""
+    return Ingest(LocalLogFeed(storage), store, LocalBus(), forget_at=forget_at, poll_seconds=POLL_INTERVAL_SECONDS)

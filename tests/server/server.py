@@ -1,0 +1,93 @@
+"""A real server on a loopback port, over a real storage: SQLite, files, and what keeps the rows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import anyio
+import httpx
+import msgspec
+from anyio.abc import TaskStatus
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from starlette.applications import Starlette
+from tests.ingest_factory import create_ingest
+from tests.login import StorageAccess
+from tests.timeouts import TIMEOUT_SECONDS
+
+from shopfloor.adapters.local import LocalLogReader, LocalTokens
+from shopfloor.adapters.memory import MemoryWatchers
+from shopfloor.adapters.sqlite import SqliteStore
+from shopfloor.ports import Role
+from shopfloor.record import Storage
+from shopfloor.server import AccessControl, ConnectionLimits, Services, create_app, serve
+
+
+class RunningServer(msgspec.Struct, kw_only=True):
+    """A server that runs."""
+
+    url: str
+    app: Starlette
+    storage: Storage
+    tokens: StorageAccess
+    portal: BlockingPortal | None = None
+
+    @property
+    def host(self) -> str:
+        return self.url.removeprefix("http://")
+
+    def client(self, role: Role = "admin", **settings: Any) -> httpx.Client:
+        token = self.tokens.admin_token() if role == "admin" else self.tokens.issue_token(role)
+        return self.anonymous_client(headers={"Authorization": f"Bearer {token}"}, **settings)
+
+    def anonymous_client(self, **settings: Any) -> httpx.Client:
+        """A client without a token."""
+        return httpx.Client(base_url=self.url, timeout=TIMEOUT_SECONDS, trust_env=False, verify=False, **settings)
+
+
+@asynccontextmanager
+async def _shop(
+    storage: Storage, change: Callable[[Services], Services], limits: ConnectionLimits | None
+) -> AsyncGenerator[RunningServer]:
+    store = await SqliteStore.open(storage.database)
+    ingest = create_ingest(storage, store)
+    services = Services(
+        store=store,
+        logs=LocalLogReader(storage),
+        changes=ingest,
+        access=AccessControl(LocalTokens(storage.tokens)),
+        watchers=MemoryWatchers(),
+        version="1.2.3",
+    )
+    app = create_app(change(services))
+    await ingest.catch_up(everything=True)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ingest.run)
+            url = await tasks.start(_serving, app, limits)
+            yield RunningServer(url=url, app=app, storage=storage, tokens=StorageAccess(storage.tokens))
+            tasks.cancel_scope.cancel()
+    finally:
+        await store.close()
+
+
+async def _serving(app: Starlette, limits: ConnectionLimits | None, *, task_status: TaskStatus[str]) -> None:
+    await serve(app, "127.0.0.1", 0, task_status.started, limits)
+
+
+@contextmanager
+def open_server(
+    storage: Storage, *, limits: ConnectionLimits | None = None, **changes: Any
+) -> Generator[RunningServer]:
+    """The server, with services other than the usual ones where `changes` says so."""
+
+    def change(usual: Services) -> Services:
+        return msgspec.structs.replace(usual, **changes)
+
+    with (
+        start_blocking_portal(backend_options={"use_uvloop": True}) as portal,
+        portal.wrap_async_context_manager(_shop(storage, change, limits)) as server,
+    ):
+        server.portal = portal
+        yield server

@@ -1,0 +1,447 @@
+"""Following a log live: at once where the writer is here, soon where it is not, and text as it is typed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import pytest
+from tests.timeouts import TIMEOUT_SECONDS
+
+from shopfloor.adapters.local import LocalBus, LocalLogReader, LocalLogs
+from shopfloor.errors import RunNotFound
+from shopfloor.limits import FOLLOWER_DELTAS
+from shopfloor.log import (
+    AssistantMessage,
+    Delta,
+    Entry,
+    Masking,
+    Reset,
+    RunCompleted,
+    RunStarted,
+    TextBlock,
+    new_run_id,
+)
+from shopfloor.ports import Log
+from shopfloor.record import Recorder, Storage
+
+pytestmark = pytest.mark.anyio
+STARTED = RunStarted(name="w", kind="worker", attempt=1, host="h")
+ENDED = RunCompleted(name="w", kind="worker", status="completed")
+
+Batch = list[Entry | Reset | Delta]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def bus() -> LocalBus:
+    return LocalBus()
+
+
+@pytest.fixture
+def logs(storage: Storage, bus: LocalBus) -> LocalLogs:
+    return LocalLogs(storage, bus=bus)
+
+
+@pytest.fixture
+def reader(storage: Storage, bus: LocalBus) -> LocalLogReader:
+    return LocalLogReader(storage, bus=bus)
+
+
+@pytest.fixture
+def woken(storage: Storage, bus: LocalBus) -> LocalLogReader:
+    """One whose followers do not look again by themselves within the time of a test."""
+    return LocalLogReader(storage, bus=bus, poll_seconds=10 * TIMEOUT_SECONDS)
+
+
+def said(text: str, message_id: str | None = None) -> AssistantMessage:
+    return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="router", text=text)])
+
+
+def piece(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
+    return Delta(after=after, path="s", message_id=message_id, block=0, kind="text", offset=offset, text=text)
+
+
+def shown(one: Entry | Reset | Delta) -> Any:
+    """An event as its number, a piece as its text."""
+    return one.seq if isinstance(one, Entry) else one.text if isinstance(one, Delta) else one
+
+
+class Following:
+    """What a follower was given so far, while something else goes on."""
+
+    def __init__(self, batches: AsyncIterator[Batch]) -> None:
+        self._batches = batches
+        self.got: list[Any] = []
+        self.quiet = 0
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        with anyio.fail_after(TIMEOUT_SECONDS):
+            while not done():
+                batch = await anext(self._batches)
+                self.quiet += not batch
+                self.got += map(shown, batch)
+
+    async def has(self, *wanted: Any) -> None:
+        await self.until(lambda: len(self.got) >= len(wanted))
+        assert self.got == list(wanted)
+
+    async def rest(self) -> list[Any]:
+        with anyio.fail_after(TIMEOUT_SECONDS):
+            async for batch in self._batches:
+                self.got += map(shown, batch)
+        return self.got
+
+
+# At once
+
+
+@pytest.mark.req("SF-39")
+async def test_a_follower_hears_at_once_of_what_is_written_in_its_process(
+    logs: LocalLogs, woken: LocalLogReader, bus: LocalBus
+) -> None:
+    got: list[Any] = []
+    given = anyio.Event()
+
+    async def follow() -> None:
+        nonlocal given
+        async for batch in woken.follow(run_id):
+            got.extend(map(shown, batch))
+            given.set()
+
+    run_id = new_run_id()
+    with anyio.fail_after(TIMEOUT_SECONDS):
+        async with logs.open(run_id) as log, anyio.create_task_group() as tasks:
+            await log.append(STARTED)
+            tasks.start_soon(follow)
+            for number in range(2, 8):
+                while len(got) < number - 1:
+                    given = anyio.Event()
+                    await given.wait()
+                # It sleeps by now.
+                await anyio.sleep(0.01)
+                await log.append(said(str(number)))
+            await log.append(ENDED)
+    assert got == list(range(1, 9))
+    assert bus._fanouts == {}
+
+
+async def test_a_writer_in_another_thread_wakes_its_followers_too(
+    logs: LocalLogs, woken: LocalLogReader, bus: LocalBus
+) -> None:
+    run_id = new_run_id()
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def write() -> None:
+        async with logs.open(run_id) as log:
+            await log.append(STARTED)
+            begun.set()
+            for number in range(2, 30):
+                await log.append(said(str(number)))
+                await anyio.sleep(0.002 * (number % 3))
+            go_on.wait(TIMEOUT_SECONDS)
+            await anyio.sleep(0.05)
+            await log.append(ENDED)
+
+    writer = threading.Thread(target=anyio.run, args=(write,))
+    writer.start()
+    begun.wait(TIMEOUT_SECONDS)
+    following = Following(woken.follow(run_id))
+    await following.until(lambda: len(following.got) == 29)
+    go_on.set()
+    assert await following.rest() == list(range(1, 31))
+    writer.join()
+    assert bus._fanouts == {}
+
+
+async def test_a_follower_hears_at_once_that_the_writer_is_gone(logs: LocalLogs, woken: LocalLogReader) -> None:
+    run_id = new_run_id()
+    got: list[Any] = []
+
+    async def follow() -> None:
+        got.extend(await Following(woken.follow(run_id)).rest())
+
+    with anyio.fail_after(TIMEOUT_SECONDS):
+        async with anyio.create_task_group() as tasks, logs.open(run_id) as log:
+            await log.append(STARTED)
+            tasks.start_soon(follow)
+            await anyio.sleep(0.05)
+    assert got == [1]
+
+
+_OTHER_PROCESS = """
+import sys, time
+from pathlib import Path
+from shopfloor.log import AssistantMessage, RunCompleted, RunStarted, TextBlock
+from shopfloor.record import Recorder
+with Recorder(Path(sys.argv[1]), sys.argv[2]) as recorder:
+    recorder.append(RunStarted(name="w", kind="worker", attempt=1, host="h"))
+    for number in range(30):
+        recorder.append(AssistantMessage(blocks=[TextBlock(fidelity="router", text=str(number))]), path="s")
+        time.sleep(0.005)
+    recorder.append(RunCompleted(name="w", kind="worker", status="completed"))
+"""
+
+
+async def test_a_log_that_another_process_writes_is_followed_all_the_same(
+    storage: Storage, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    path = storage.log_path(run_id)
+    async with await anyio.open_process([sys.executable, "-c", _OTHER_PROCESS, str(path), run_id]) as writer:
+        assert await Following(reader.follow(run_id, deltas=True, wait_for_writer=True)).rest() == list(range(1, 33))
+        assert await writer.wait() == 0
+
+
+async def test_a_follower_whose_loop_is_gone_does_not_disturb_the_writer(logs: LocalLogs, bus: LocalBus) -> None:
+    run_id = new_run_id()
+    listening = bus.subscribe(run_id, deltas=True)
+
+    async def listen() -> None:
+        listening.__enter__()
+
+    thread = threading.Thread(target=anyio.run, args=(listen,))
+    thread.start()
+    thread.join()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        log.publish_delta(piece(1, "a"))
+        await log.append(ENDED)
+
+
+# Pieces of messages
+
+
+async def test_pieces_come_between_the_event_they_follow_and_the_message(
+    logs: LocalLogs, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        with_pieces = Following(reader.follow(run_id, deltas=True))
+        without = Following(reader.follow(run_id))
+        await with_pieces.has(1)
+        log.publish_delta(piece(1, "Hel"))
+        log.publish_delta(piece(1, "lo", offset=3))
+        await with_pieces.has(1, "Hel", "lo")
+        await log.append(said("Hello", "m1"), path="s")
+        log.publish_delta(piece(2, "Bye", "m2"))
+        await with_pieces.has(1, "Hel", "lo", 2, "Bye")
+        await log.append(said("Bye", "m2"), path="s")
+        await log.append(ENDED)
+    assert await with_pieces.rest() == [1, "Hel", "lo", 2, "Bye", 3, 4]
+    assert await without.rest() == [1, 2, 3, 4]
+
+
+async def test_a_piece_comes_after_the_event_that_it_follows_also_where_only_the_log_has_that(
+    storage: Storage, logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
+) -> None:
+    run_id = new_run_id()
+    with Recorder(storage.log_path(run_id), run_id) as silent:
+        silent.append(STARTED)
+        following = Following(reader.follow(run_id, deltas=True))
+        await following.has(1)
+        silent.append(said("between", "m0"), path="s")
+        bus.publish_delta(run_id, piece(2, "later"))
+        await following.has(1, 2, "later")
+
+
+async def test_pieces_and_events_that_come_together_are_given_in_their_order(
+    logs: LocalLogs, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        following = Following(reader.follow(run_id, deltas=True))
+        late = Following(reader.follow(run_id, deltas=True))
+        await late.has(1)
+        await following.until(lambda: following.quiet > 0)
+        # All of it while the followers do something else.
+        log.publish_delta(piece(1, "Hel", "m1"))
+        log.publish_delta(piece(1, "other", "m2"))
+        log.publish_delta(piece(1, "lo", "m1", offset=3))
+        await log.append(said("Hello", "m1"), path="s")
+        log.publish_delta(piece(2, "more", "m2", offset=5))
+        await following.has(1, "Hel", "other", "lo", 2, "more")
+        # One that reads the log meanwhile gets no piece of what is whole there.
+        await late.has(1, 2, "more")
+
+
+async def test_a_reader_that_begins_late_gets_the_pieces_from_there_on(logs: LocalLogs, reader: LocalLogReader) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        log.publish_delta(piece(1, "missed"))
+        following = Following(reader.follow(run_id, after=1, deltas=True))
+        await following.until(lambda: following.quiet > 0)
+        log.publish_delta(piece(1, "heard", offset=6))
+        await following.has("heard")
+
+
+async def test_a_follower_that_does_not_read_keeps_so_many_pieces_and_no_more(
+    logs: LocalLogs, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        following = Following(reader.follow(run_id, deltas=True))
+        await following.has(1)
+        for number in range(FOLLOWER_DELTAS + 500):
+            log.publish_delta(piece(1, str(number)))
+        await following.has(1, *map(str, range(FOLLOWER_DELTAS)))
+        # There is room again.
+        log.publish_delta(piece(1, "new"))
+        await following.until(lambda: following.got[-1] == "new")
+
+
+async def test_where_secrets_are_masked_only_the_whole_is_told(
+    storage: Storage, bus: LocalBus, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    async with LocalLogs(storage, mask=Masking(["hunter22"]), bus=bus).open(run_id) as log:
+        await log.append(STARTED)
+        following = Following(reader.follow(run_id, deltas=True))
+        await following.has(1)
+        log.publish_delta(piece(1, "hunt"))
+        log.publish_delta(piece(1, "er22", offset=4))
+        await log.append(ENDED)
+        assert await following.rest() == [1, 2]
+
+
+async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
+    storage: Storage, logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
+) -> None:
+    run_id = new_run_id()
+    path = storage.log_path(run_id)
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        size = path.stat().st_size
+        await log.append(said("lost"), path="s")
+    following = Following(reader.follow(run_id, deltas=True, wait_for_writer=True))
+    await following.has(1, 2)
+    os.truncate(path, size)
+    bus.publish_delta(run_id, piece(2, "of what is gone"))
+    await following.has(1, 2, Reset(1))
+    async with logs.open(run_id) as log:
+        await log.append(said("again"), path="s")
+        log.publish_delta(piece(2, "new"))
+        await following.has(1, 2, Reset(1), 2, "new")
+
+
+async def test_followers_in_several_threads_all_get_everything_in_order(
+    logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
+) -> None:
+    run_id = new_run_id()
+    messages, pieces = 40, 20
+    got: dict[int, Batch] = {}
+
+    async def follow(number: int) -> None:
+        got[number] = []
+        with anyio.fail_after(6 * TIMEOUT_SECONDS):
+            async for batch in reader.follow(run_id, deltas=number > 0, wait_for_writer=True):
+                got[number] += batch
+
+    threads = [threading.Thread(target=anyio.run, args=(follow, number)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        await _talk(log, messages, pieces)
+        await log.append(ENDED)
+    await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
+    for number, given in got.items():
+        assert [one.seq for one in given if isinstance(one, Entry)] == list(range(1, messages + 3))
+        _check_order(given)
+        assert any(isinstance(one, Delta) for one in given) == (number > 0)
+    assert bus._fanouts == {}
+
+
+async def _talk(log: Log, messages: int, pieces: int) -> None:
+    for number in range(messages):
+        for offset in range(pieces):
+            log.publish_delta(piece(number + 1, "x", f"m{number}", offset))
+            if offset % 7 == number % 7:
+                await anyio.sleep(0.001)
+        await log.append(said("x" * pieces, f"m{number}"), path="s")
+
+
+def _check_order(given: Batch) -> None:
+    """Each piece after its event, before its message, and in the order in which they were told."""
+    seq, offsets = 0, dict[str, int]()
+    for one in given:
+        if isinstance(one, Entry):
+            seq = one.seq
+        elif isinstance(one, Delta):
+            # The message m<n> is the event n + 2.
+            assert one.after <= seq < int(one.message_id[1:]) + 2
+            assert one.offset > offsets.get(one.message_id, -1)
+            offsets[one.message_id] = one.offset
+
+
+# Patience
+
+
+async def test_without_patience_a_log_that_is_not_there_is_an_error(reader: LocalLogReader, bus: LocalBus) -> None:
+    with pytest.raises(RunNotFound):
+        await anext(reader.follow(new_run_id()))
+    assert bus._fanouts == {}
+
+
+async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with_it(
+    logs: LocalLogs, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    following = Following(reader.follow(run_id, deltas=True, wait_for_writer=True))
+    await following.until(lambda: following.quiet > 2)
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        await following.has(1)
+    # Nobody writes it for a while.
+    await following.until(lambda: following.quiet > 6)
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        log.publish_delta(piece(2, "again"))
+        await following.has(1, 2, "again")
+        await log.append(ENDED)
+    assert await following.rest() == [1, 2, "again", 3]
+
+
+async def test_a_patient_follower_of_a_run_that_has_ended_ends(logs: LocalLogs, reader: LocalLogReader) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        await log.append(ENDED)
+    assert await Following(reader.follow(run_id, wait_for_writer=True)).rest() == [1, 2]
+    assert await Following(reader.follow(run_id, after=2, wait_for_writer=True)).rest() == []
+
+
+async def test_a_patient_follower_does_not_wait_for_a_log_that_was_deleted(
+    storage: Storage, logs: LocalLogs, reader: LocalLogReader
+) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+    following = Following(reader.follow(run_id, wait_for_writer=True))
+    await following.has(1)
+    storage.log_path(run_id).unlink()
+    assert await following.rest() == [1]
+
+
+async def test_leaving_a_follower_ends_its_subscription(logs: LocalLogs, reader: LocalLogReader, bus: LocalBus) -> None:
+    run_id = new_run_id()
+    async with logs.open(run_id) as log:
+        await log.append(STARTED)
+        async with aclosing(reader.follow(run_id)) as batches, aclosing(reader.follow(run_id)) as others:  # type: ignore[type-var]
+            await anext(batches)
+            await anext(others)
+            assert len(bus._fanouts[run_id]) == 2
+        assert bus._fanouts == {}
