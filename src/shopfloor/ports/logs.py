@@ -70,7 +70,7 @@ class LogCopy(Protocol):
     @property
     def size(self) -> int: ...
 
-    def pieces(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> AsyncIterator[bytes]:
         """All of them, a piece at a time; to be called once. Fewer where the log has lost its end or was deleted."""
         ...
 
@@ -158,8 +158,8 @@ class LogFeed(Protocol):
         """
         ...
 
-    async def forget_opened_logs(self, mark: int) -> int:
-        """Forget what `opened_logs` tells up to `mark`, where nothing came after it; give the mark to go on from."""
+    async def forget_opened_logs(self, feed_position: int) -> int:
+        """Forget the announcements up to `feed_position` if there is none after it; return the position to continue from."""
         ...
 
 

@@ -63,7 +63,7 @@ class Queue(Protocol):
         """Return the dispatch of a run that has not started, whoever has claimed it."""
         ...
 
-    async def started(self, run_ids: Sequence[str]) -> None:
+    async def mark_started(self, run_ids: Sequence[str]) -> None:
         """Their logs have them: the orders go."""
         ...
 
@@ -78,15 +78,15 @@ class Queue(Protocol):
         """
         ...
 
-    async def put(self, order: ControlMessage) -> bool:
+    async def put_control_message(self, order: ControlMessage) -> bool:
         """Keeps an order; False where the same one is there already."""
         ...
 
-    async def orders(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
+    async def control_messages(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
         """What no log has taken up yet, oldest first, each with its number; those over `after`."""
         ...
 
-    async def done(self, numbers: Sequence[int]) -> None:
+    async def acknowledge(self, numbers: Sequence[int]) -> None:
         """A log has taken them up, or they mean nothing any more."""
         ...
 

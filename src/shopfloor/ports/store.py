@@ -50,7 +50,7 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     """The calls that somebody has answered and whose answer no log has yet."""
 
     @property
-    def asks(self) -> list[str] | None:
+    def pending_requests(self) -> list[str] | None:
         """What the run waits for somebody to give, each on one line; None while it does not wait."""
         return self.row.waits.lines(answered=self.answered) if self.row.status == "waiting" else None
 
@@ -133,7 +133,7 @@ class Store(Protocol):
 
     # What keeps the views.
 
-    async def folded(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
+    async def view_states(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
         """How far the views of runs are; those that have no event yet are left out."""
         ...
 
@@ -153,10 +153,10 @@ class Store(Protocol):
         """The runs of which a wait has ended by that time."""
         ...
 
-    async def apply(self, changes: Sequence[ViewUpdate], *, mark: int | None = None) -> None:
+    async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
         """Apply them in one transaction, and calls in their order.
 
-        `mark` is stored with them: the one up to which the feed of logs is taken up.
+        `feed_position` is stored with them: the one up to which the feed of logs is taken up.
         """
         ...
 
@@ -194,7 +194,7 @@ class Store(Protocol):
         """Deletes every view, for a rebuild, and forgets the mark; pins, channels and tombstones stay."""
         ...
 
-    async def mark(self) -> int:
+    async def feed_position(self) -> int:
         """The mark up to which the feed of logs is taken up; 0 for a new store."""
         ...
 

@@ -11,15 +11,15 @@ class Watchers(Protocol):
     A run is *bound* to its clients from `execute` or `continue` on, until it ends or waits for somebody.
     """
 
-    async def enter(self, run_id: str, *, bound: bool = True) -> None:
+    async def connect(self, run_id: str, *, bound: bool = True) -> None:
         """Count a client of this run, which is bound to its clients from now on, or no longer."""
         ...
 
-    async def leave(self, run_id: str) -> str | None:
+    async def disconnect(self, run_id: str) -> str | None:
         """Count a client less. Returns the name of the hang-up where it was the last client of a bound run."""
         ...
 
-    async def release(self, run_id: str) -> None:
+    async def unbind(self, run_id: str) -> None:
         """Unbind a run that has ended, or that waits for somebody."""
         ...
 

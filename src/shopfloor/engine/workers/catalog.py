@@ -129,7 +129,7 @@ class WorkerCatalog:
             raise invalid_worker(list(found.problems), found.folder or Path(found.origin))
         return found
 
-    def ordered(self, slug: str, definition_hash: str) -> Worker | None:
+    def get_cached(self, slug: str, definition_hash: str) -> Worker | None:
         """The one that a run was ordered from a moment ago, where that is at hand: no file is looked at again."""
         found = self._found.get(slug)
         return found if found is not None and found.hash == definition_hash else None
