@@ -79,7 +79,7 @@ class LogCopy(Protocol):
 
 
 class LogReader(Protocol):
-    """Read access to all logs, whichever process writes them. An event is readable in every process when `append` has returned.
+    """Read access to all logs. An event is readable in every process when `append` has returned.
 
     Every method raises `InvalidRunId` for a malformed run id.
     """

@@ -1,4 +1,4 @@
-"""What an agent says, cut to what a line of a log can hold."""
+"""Truncation of messages that are too long for a line of a log."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from shopfloor.log import AssistantMessage, ToolCall, ToolResult, UserMessage
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 _ESCAPED_BYTES: Final = 6
-"""The most that a character takes in JSON: `\\u0000`."""
+"""The maximum length of a character in JSON: `\\u0000`."""
 _ENVELOPE_BYTES: Final = 64 * 1024
 _CONTENT_BYTES: Final = LOG_LINE_BYTES - _ENVELOPE_BYTES
-"""What is left of a line for its payload."""
-_MARKED = (UserMessage, AssistantMessage, ToolCall, ToolResult)
+"""The maximum length of a payload."""
+_HAS_TRUNCATED_FIELD = (UserMessage, AssistantMessage, ToolCall, ToolResult)
 
 
 def truncate_to_line(content: _T) -> _T:
-    """Return the content, or a copy whose long texts are cut, each with a remark at its end, so that it fits a line."""
+    """Return the content, or a copy that fits a line: its long texts are cut, each with a remark at the end."""
     if _characters(content) * _ESCAPED_BYTES <= _CONTENT_BYTES or _fits(content):
         return content
     limit = _CONTENT_BYTES // _ESCAPED_BYTES
@@ -28,7 +28,7 @@ def truncate_to_line(content: _T) -> _T:
     while limit > _ESCAPED_BYTES and not _fits(cut):
         cut = cast("_T", _cut(content, limit))
         limit //= 2
-    return msgspec.structs.replace(cut, truncated=True) if isinstance(cut, _MARKED) else cut
+    return msgspec.structs.replace(cut, truncated=True) if isinstance(cut, _HAS_TRUNCATED_FIELD) else cut
 
 
 def _fits(content: msgspec.Struct) -> bool:
@@ -40,7 +40,7 @@ def _fits(content: msgspec.Struct) -> bool:
 
 
 def _characters(value: Any) -> int:
-    """How many characters all texts inside have, roughly: numbers and what is around texts count a little too."""
+    """Return the approximate number of characters of all texts; numbers and syntax count a little too."""
     match value:
         case str():
             return len(value)
@@ -66,7 +66,7 @@ def _cut(value: Any, limit: int) -> Any:
         case msgspec.Struct():
             fields = {name: _cut(getattr(value, name), limit) for name in value.__struct_fields__}
             if fields.get("raw") is not None and fields["raw"] != getattr(value, "raw"):  # noqa: B009
-                # A part of base64 is not the bytes any more.
+                # A part of base64 is not the original bytes any more.
                 fields["raw"] = None
             return msgspec.structs.replace(value, **fields)
         case _:
