@@ -11,7 +11,7 @@ import pytest
 
 from shopfloor.engine.steps.tools import BUILTIN_TOOLS
 from shopfloor.engine.workers import InputField, PythonTool, PythonWorker, accepted_arguments, load_object, tool, worker
-from shopfloor.engine.workers.definition import INTERNAL_TOOLS, definition_hash
+from shopfloor.engine.workers.definition import BUILTIN_TOOL_NAMES, definition_hash
 from shopfloor.errors import InvalidWorker, ToolFailed
 
 
@@ -180,4 +180,4 @@ def test_a_module_that_fails_is_said_with_its_line(tmp_path, text, message):
 
 
 def test_the_tools_that_every_worker_may_name_are_those_that_the_engine_has():
-    assert set(BUILTIN_TOOLS) == INTERNAL_TOOLS
+    assert set(BUILTIN_TOOLS) == BUILTIN_TOOL_NAMES

@@ -327,9 +327,7 @@ class AgentProcess:
         budget = self._request.max_budget_usd
         self._spent_usd += (cost and cost.usd) or 0.0
         if budget is not None and self._spent_usd > budget:
-            self._fail(
-                BudgetExceeded(f"the agent has spent ${self._spent_usd:.4f} of its budget of ${budget:g}")
-            )
+            self._fail(BudgetExceeded(f"the agent has spent ${self._spent_usd:.4f} of its budget of ${budget:g}"))
             stop_once(self._cancellation, "the budget is exceeded")
 
     async def _stop_when_cancelled(self, child: Child) -> None:
