@@ -56,7 +56,7 @@ def test_a_worker_that_is_not_there_is_said_with_those_that_are(tmp_path):
         WorkerCatalog([tmp_path]).get("reserch")
     assert caught.value.code == "not_found_error"
     assert caught.value.message == "there is no worker `reserch`"
-    assert caught.value.hint == "did you mean `research`? there are: research, summary"
+    assert caught.value.hint == "did you mean `research`? available workers: research, summary"
     with pytest.raises(WorkerNotFound):
         WorkerCatalog([tmp_path]).get("../research")
 
@@ -71,7 +71,7 @@ def test_a_broken_worker_is_listed_and_fails_only_where_it_is_asked_for(tmp_path
     catalogue = WorkerCatalog([tmp_path])
     assert slugs(catalogue) == ["broken", "crash", "fine"]
     assert catalogue.get("fine").problems == ()
-    for slug, message in (("broken", "worker.yaml:1: `steps` is to be a mapping"), ("crash", "ZeroDivisionError")):
+    for slug, message in (("broken", "worker.yaml:1: `steps` must be a mapping"), ("crash", "ZeroDivisionError")):
         with pytest.raises(InvalidWorker, match=message):
             catalogue.get(slug)
 

@@ -44,12 +44,12 @@ def test_input_that_does_not_fit_says_all_that_is_wrong_at_once():
         )
     assert caught.value.code == "validation_error"
     assert caught.value.message == (
-        "the input does not fit `mine`: `TOPIC` is missing: text (what about); `DEPTH` is to be text, not 3; "
-        "`COUNT` is to be a whole number, not true; `RATE` is to be a number, not 'fast'; "
-        "`FAST` is to be true or false, not 1; `TAGS` is to be a list, not an object; "
-        "`MORE` is to be an object, not a list of 1; `DEPHT` is nothing that it takes; did you mean `DEPTH`?"
+        "invalid input for the worker `mine`: `TOPIC` is missing: text (what about); `DEPTH` must be text, got 3; "
+        "`COUNT` must be a whole number, got true; `RATE` must be a number, got 'fast'; "
+        "`FAST` must be true or false, got 1; `TAGS` must be a list, got an object; "
+        "`MORE` must be an object, got a list of 1; `DEPHT` is not an input of this worker; did you mean `DEPTH`?"
     )
-    assert caught.value.hint == "`shopfloor workers show mine` says what it takes"
+    assert caught.value.hint == "run `shopfloor workers show mine` to see its inputs"
 
 
 def test_the_schema_says_what_it_takes():
@@ -119,11 +119,11 @@ def test_words_that_cannot_be_meant_are_all_said(tmp_path):
     with pytest.raises(InvalidInput) as caught:
         parse_input_arguments(DEFINITION, [*words, f"DEPTH=@{tmp_path}/bytes"])
     assert caught.value.message == (
-        "the input does not fit `mine`: `TOPIC` is not NAME=value; `COUNT` is to be a whole number, not 'three'; "
-        "`RATE` is to be a number, not 'NaN'; `FAST` is to be true or false, not 'maybe'; "
-        "`TAGS` is to be a list (as JSON), not 'a,b'; `MORE` is to be an object, not a list of 1; "
+        "invalid input for the worker `mine`: `TOPIC` is not NAME=value; `COUNT` must be a whole number, got 'three'; "
+        "`RATE` must be a number, got 'NaN'; `FAST` must be true or false, got 'maybe'; "
+        "`TAGS` must be a list (as JSON), got 'a,b'; `MORE` must be an object, got a list of 1; "
         f"`ANY` cannot be read from {tmp_path}/no: No such file or directory; `COUNT` is given twice; "
-        f"`DEPTH` is to be read from {tmp_path}/bytes, which is no UTF-8 text"
+        f"`DEPTH` cannot be read from {tmp_path}/bytes: not UTF-8 text"
     )
 
 

@@ -195,24 +195,24 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("", ["worker.yaml:1: it is empty"]),
+        ("", ["worker.yaml:1: the document is empty"]),
         ("- a", ["worker.yaml:1: a worker is a mapping with `steps`, not a list"]),
-        ("name: x", ["worker.yaml:1: a worker needs `steps`: a mapping of names and what is done"]),
+        ("name: x", ["worker.yaml:1: a worker needs `steps`: a mapping of names to steps"]),
         (
             "a: [",
             ["worker.yaml:1: not YAML: while parsing a flow node expected the node content, but found '<stream end>'"],
         ),
-        ("slug: x\nsteps:" + THREAD, ["worker.yaml:1: `slug` is not said here: the slug is the name of the folder"]),
+        ("slug: x\nsteps:" + THREAD, ["worker.yaml:1: `slug` cannot be set here: the slug is the name of the folder"]),
         (
             "descripton: x\nsteps:" + THREAD,
             [
                 "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `kinds`, `steps`, `output`"
             ],
         ),
-        ("name: 3\nsteps:" + THREAD, ["worker.yaml:1: `name` is to be text or nothing, not a whole number"]),
-        ("steps: {A: {block: command, command: ls, command: pwd}}", ["worker.yaml:1: `command` stands here twice"]),
+        ("name: 3\nsteps:" + THREAD, ["worker.yaml:1: `name` must be text or nothing, got a whole number"]),
+        ("steps: {A: {block: command, command: ls, command: pwd}}", ["worker.yaml:1: duplicate key `command`"]),
         ("steps: {A: {command: ls}}", None),
-        ("steps: {A: 3}", ["worker.yaml:1: the step `A` is to be a mapping with `block`, not 3"]),
+        ("steps: {A: 3}", ["worker.yaml:1: the step `A` must be a mapping with `block`, got 3"]),
         (
             "steps: {A: {block: comand}}",
             [
@@ -229,22 +229,22 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ),
         (
             "steps:\n  A:\n    block: command\n    command: ls\n    timeout: 0",
-            ["worker.yaml:5: `timeout` is to be a number > 0.0"],
+            ["worker.yaml:5: `timeout` must be a number > 0.0"],
         ),
         (
             "steps:\n  A:\n    block: start-thread\n    model: a/b\n    thinking: hard",
-            ["worker.yaml:5: `thinking` is to be low, medium or high, not `hard`"],
+            ["worker.yaml:5: `thinking` must be low, medium or high, got `hard`"],
         ),
         (
             "steps:\n  A:\n    block: start-thread\n    model: a/b\n    tools:\n      - 3",
-            ["worker.yaml:6: `tools` is to be text, not a whole number"],
+            ["worker.yaml:6: `tools` must be text, got a whole number"],
         ),
         ("input: {A: {type: strin}}\nsteps:" + THREAD, None),
         (
             "input: {A: {type: integer, default: x}}\nsteps:" + THREAD,
-            ["worker.yaml:1: the default of `A` is to be a whole number, not 'x'"],
+            ["worker.yaml:1: the default of `A` must be a whole number, got 'x'"],
         ),
-        ("input: {a b: {}}\nsteps:" + THREAD, ["worker.yaml:1: `a b` cannot be a name: letters, digits, `_` and `-`"]),
+        ("input: {a b: {}}\nsteps:" + THREAD, ["worker.yaml:1: `a b` is not a valid name: letters, digits, `_` and `-`"]),
         ("steps: {A: {block: start-thread, model: gpt}}", None),
         (
             "steps:\n  A b: {block: command, command: ls}\n  a-b: {block: command, command: ls}",
@@ -264,7 +264,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ),
         (
             "input: {NAME: }\nsteps:" + THREAD + "  B:\n    block: add-message\n    text: Hi {{NAM}}",
-            ["worker.yaml:8: `{{NAM}}` is nothing that is defined before; did you mean `NAME`?"],
+            ["worker.yaml:8: `{{NAM}}` is not defined before this place; did you mean `NAME`?"],
         ),
         (
             "steps:\n  A: {block: tool-call, tool: serch}\ntools: {search: }",
@@ -272,12 +272,12 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ),
         (
             "steps:" + THREAD + "output: TEXT",
-            ["worker.yaml:5: `output` names `TEXT`, which nothing sets; there are none"],
+            ["worker.yaml:5: `output` names `TEXT`, which is never set; there are none"],
         ),
         (
             "steps:\n  A:\n    block: command\n    command: |\n      echo `cat {{X}}`\ninput: {X: }",
             [
-                "worker.yaml:4: `{{X}}` stands between backticks (use `$(…)`); move it out of there, or write the command as a list"
+                "worker.yaml:4: `{{X}}` is between backticks (use `$(…)`); move it out of there, or write the command as a list"
             ],
         ),
         ("steps: {A: {block: run-worker, worker: 'No Slug'}}", None),
@@ -350,19 +350,19 @@ def test_what_has_the_wrong_shape_hides_nothing_that_means_nothing(make_worker):
         (1, "`TOPIC` has no field `tpye`"),
         (2, "there is no module `no_such_module` (install it, set PYTHONPATH, or name a file: `path/to/file.py`)"),
         (4, "there is no block `strt-thread`"),
-        (4, "the model `gpt` is to be `provider/name`, as in `anthropic/claude-sonnet-4-5`"),
+        (4, "the model `gpt` must be `provider/name`, as in `anthropic/claude-sonnet-4-5`"),
         (4, "there is no tool `lok`"),
         (4, "there is no prompt `nobody` (prompts/nobody.md)"),
         (5, "a `add-message` step has no field `rol`"),
-        (5, "`{{TOPC}}` is nothing that is defined before"),
-        (5, "`{{TOPIC | upper}}`: there is no filter `upper`, nor any other"),
+        (5, "`{{TOPC}}` is not defined before this place"),
+        (5, "`{{TOPIC | upper}}`: filters such as `upper` are not supported"),
         (6, "a `next-message` step has no field `outptu`"),
-        (6, "`schema` is no JSON Schema: 'strin' is not valid under any of the given schemas"),
-        (7, "`command` is to be text or a list, not a whole number"),
-        (7, "`timeout` is to be a number or nothing, not text"),
-        (7, "`{{NOBODY}}` is nothing that is defined before"),
-        (8, "`each` is to be a list, or `{{NAME}}` of one"),
-        (8, "`{{ITM}}` is nothing that is defined before"),
+        (6, "`schema` is not a valid JSON Schema: 'strin' is not valid under any of the given schemas"),
+        (7, "`command` must be text or a list, got a whole number"),
+        (7, "`timeout` must be a number or nothing, got text"),
+        (7, "`{{NOBODY}}` is not defined before this place"),
+        (8, "`each` must be a list, or `{{NAME}}` of a list"),
+        (8, "`{{ITM}}` is not defined before this place"),
     ]
 
 
@@ -376,7 +376,7 @@ def test_a_prompt_that_speaks_of_nothing_is_said_with_its_own_line(make_worker):
         hi="Hello {{NAME}}.\nAnd {{NOBODY}},\n{{OTHER}} and \\{{KEPT}}.",
     )
     assert said(folder) == [
-        "prompts/hi.md:2: `{{NOBODY}}` is nothing that is defined; there is `NAME`",
+        "prompts/hi.md:2: `{{NOBODY}}` is not defined; there is `NAME`",
         "prompts/hi.md:3: `{{OTHER}}` is not in the `input` of its step; there is `NAME`",
     ]
 
@@ -419,18 +419,18 @@ def test_models_and_workers_are_asked_after_where_somebody_knows_them(make_worke
 def test_files_that_cannot_be_read_are_problems(tmp_path, make_worker):
     assert said(tmp_path / "nothing") == ["worker.yaml:1: there is no such file"]
     folder = make_worker("x" * 300_000)
-    assert said(folder) == ["worker.yaml:1: it has more than 262,144 bytes"]
+    assert said(folder) == ["worker.yaml:1: the file has more than 262,144 bytes"]
     (folder / "worker.yaml").write_bytes(b"name: x\nsteps: \xff")
-    assert said(folder) == ["worker.yaml:2: it is no UTF-8 text"]
+    assert said(folder) == ["worker.yaml:2: the file is not UTF-8 text"]
     (folder / "worker.yaml").unlink()
     (folder / "worker.yaml").mkdir()
-    assert said(folder) == ["worker.yaml:1: it cannot be read: Is a directory"]
+    assert said(folder) == ["worker.yaml:1: cannot be read: Is a directory"]
 
 
 def test_a_folder_whose_name_is_no_slug_is_a_problem(make_worker):
     folder = make_worker("steps:" + THREAD, slug="My Worker")
     assert said(folder) == [
-        "worker.yaml:1: the folder's name `My Worker` is no slug: lower-case letters, digits and `-`"
+        "worker.yaml:1: the folder's name `My Worker` is not a valid slug: lower-case letters, digits and `-`"
     ]
 
 
@@ -439,9 +439,9 @@ def test_aliases_that_grow_without_end_are_refused(make_worker):
         f"{after}: &{after} [{','.join([f'*{before}'] * 9)}]\n"
         for before, after in zip("abcdef", "bcdefg", strict=True)
     )
-    assert said(make_worker(bomb)) == ["worker.yaml:1: it holds more than 20,000 values"]
-    assert said(make_worker("a: &a [*a]")) == ["worker.yaml:1: it is nested more than 40 deep"]
-    assert said(make_worker("[" * 5_000)) == ["worker.yaml:1: it is nested more than 40 deep"]
+    assert said(make_worker(bomb)) == ["worker.yaml:1: the document has more than 20,000 values"]
+    assert said(make_worker("a: &a [*a]")) == ["worker.yaml:1: the document is nested more than 40 levels deep"]
+    assert said(make_worker("[" * 5_000)) == ["worker.yaml:1: the document is nested more than 40 levels deep"]
 
 
 FRAGMENTS = st.sampled_from(

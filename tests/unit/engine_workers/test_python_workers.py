@@ -96,12 +96,12 @@ def test_what_cannot_be_a_worker_is_said():
         (plain, "is not `async def`"),
         (none, "takes no parameter"),
         (by_position, "by position"),
-        (unknown, "means nothing"),
+        (unknown, "cannot be resolved"),
     )
     for function, message in wrong:
         with pytest.raises(InvalidWorker, match=message):
             worker(function)
-    with pytest.raises(InvalidWorker, match="is no slug"):
+    with pytest.raises(InvalidWorker, match="is not a valid slug"):
         worker(slug="Not A Slug")(none)
 
 
@@ -127,14 +127,14 @@ async def test_a_tool_is_called_as_a_function_or_with_what_a_model_gives():
     assert look_up("x")[0] == "x"
     assert look_up.handle({"query": "y", "limit": 2})[:2] == ["y", "2"]
     assert await wait_for.handle({"seconds": 2.0}) == 2.0
-    with pytest.raises(ToolFailed, match="cannot be called like that: missing a required argument: 'query'"):
+    with pytest.raises(ToolFailed, match="cannot be called with these arguments: missing a required argument: 'query'"):
         look_up.handle({})
 
 
 def test_what_json_cannot_say_is_no_parameter():
     def odd(what: Callable[[], None]) -> None: ...
 
-    with pytest.raises(InvalidWorker, match="takes what JSON cannot say"):
+    with pytest.raises(InvalidWorker, match="has a parameter that JSON cannot represent"):
         tool(odd)
 
 

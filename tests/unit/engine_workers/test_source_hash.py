@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shopfloor.engine import WorkerCatalog
-from shopfloor.engine.workers.source_hash import _joined, source_hashes
+from shopfloor.engine.workers.source_hash import _join_f_strings, source_hashes
 
 SOURCE = '''"""A module."""
 from __future__ import annotations
@@ -133,7 +133,7 @@ def test_an_f_string_in_parts_as_python_has_them_since_3_12_is_one_token():
             kind = numbers.get(names.get(word, ""), tokenize.NAME if word.isidentifier() else tokenize.OP)
             tokens.append(tokenize.TokenInfo(kind, word, (1, column), (1, column + len(word)), line))
             column += len(word)
-        joined = [word for _, word, _ in _joined(tokens, line.split("\n"))]
+        joined = [word for _, word, _ in _join_f_strings(tokens, line.split("\n"))]
     finally:
         tokenize.tok_name.clear()
         tokenize.tok_name.update(known)

@@ -310,7 +310,7 @@ def test_a_usual_script_takes_a_value(command):
         ("echo ${{X}}", "after a `$`"),
         ("a[{{X}}]=1", "in a subscript"),
         ("[[ {{X}} -eq 1 ]]", "in `[[ … ]]`"),
-        ("[ {{X}} {{X}} ]", "beside another value in `[`"),
+        ("[ {{X}} {{X}} ]", "next to another value in `[`"),
         ("[ -v {{X}} ]", "evaluates names of variables"),
         ("{{X}} --version", "where the name of a program is expected"),
         ('sh -c "echo {{X}}"', "in the program text of `sh`"),
@@ -326,7 +326,7 @@ def test_a_usual_script_takes_a_value(command):
         ("env FOO=1 {{X}} 6", "where the name of a program is expected"),
         ("exec {{X}}", "where the name of a program is expected"),
         ("find . -exec {{X}} ';'", "where the name of a program is expected"),
-        ("y={{X}}; $y 17", "gets into a variable that stands where the name of a program is expected"),
+        ("y={{X}}; $y 17", "gets into a variable that is where the name of a program is expected"),
         ("trap {{X}} EXIT", "in the arguments of `trap`"),
         ("export {{X}}", "in the arguments of `export`"),
         ("printf {{X}}", "in the format of `printf`"),
@@ -359,7 +359,7 @@ def test_a_value_is_refused_where_a_shell_could_evaluate_it(command, reason):
 def test_where_a_shell_calculates_only_numbers_are_accepted(tmp_path, command):
     assert list(shell_problems(command)) == []
     for value in ("a[$(touch owned)]", "$(touch owned)", "x", "", "1 2", "0x1f"):
-        with pytest.raises(StepFailed, match="must be a number where it stands, got"):
+        with pytest.raises(StepFailed, match="must be a number at this place, got"):
             fill_shell(command, {"X": value})
     for value in (5, "5", -3):
         done = execute("bash", fill_shell(command, {"X": value}), tmp_path)
