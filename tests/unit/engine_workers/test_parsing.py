@@ -1,4 +1,4 @@
-"""A worker's folder, read: what it means, and every way in which it can be wrong."""
+"""Reading a worker's folder: valid definitions, and every kind of problem."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -38,12 +38,12 @@ THREAD = """
 """
 
 
-def said(folder: Path, **options) -> list[str]:
-    """The problems, without the folder that a test happens to use."""
+def problems_of(folder: Path, **options) -> list[str]:
+    """Return the problems of a worker, without the path of its folder."""
     return [str(problem).replace(f"{folder}/", "") for problem in check_worker(folder, ValidationContext(**options))]
 
 
-# What it means
+# Valid definitions
 
 
 def test_a_worker_is_its_yaml_with_its_prompts_and_the_folders_name(make_worker):
@@ -77,19 +77,19 @@ def test_a_worker_is_its_yaml_with_its_prompts_and_the_folders_name(make_worker)
     assert (begin.thread, begin.max_steps) == ("main", 4)
     assert isinstance(say, AddMessage)
     assert isinstance(answer, NextMessage)
-    assert said(folder) == []
+    assert problems_of(folder) == []
 
 
-def test_a_definition_survives_the_log_it_is_kept_in():
+def test_a_definition_survives_encoding_and_decoding():
     for worker in WorkerCatalog([EXAMPLE_WORKERS]).all():
-        kept = msgspec.json.encode(worker.definition)
-        again = msgspec.json.decode(kept, type=Definition)
+        encoded = msgspec.json.encode(worker.definition)
+        again = msgspec.json.decode(encoded, type=Definition)
         assert again == worker.definition
         assert definition_hash(again) == definition_hash(worker.definition)
 
 
 @pytest.mark.req("TR-70")
-def test_the_hash_of_a_worker_in_yaml_is_of_what_it_says_and_not_of_how_it_is_written(make_worker):
+def test_the_hash_of_a_worker_in_yaml_ignores_comments_and_layout(make_worker):
     one = "steps:\n  A: {block: command, command: ls}\n  B: {block: command, command: pwd}\n"
     same = "# A comment.\nsteps:\n  'A':\n    command: ls # here\n    block: command\n\n  B: {block: command, command: pwd}\n"
     other = "steps:\n  B: {block: command, command: pwd}\n  A: {block: command, command: ls}\n"
@@ -132,7 +132,7 @@ def test_steps_inside_of_steps_are_read(make_worker):
     assert until.condition == Condition(value="{{COUNT}}", less=3)
 
 
-def test_a_kind_of_its_own_is_a_block(make_worker):
+def test_a_custom_kind_of_step_is_a_block(make_worker):
     folder = make_worker(
         """
         kinds: {send_mail: "json:dumps"}
@@ -166,7 +166,7 @@ def test_parameters_of_a_tool_may_be_written_by_name(make_worker):
     assert tools["long"].parameters == tools["none"].parameters == {"type": "object", "properties": {}}
 
 
-def test_words_of_yaml_1_1_are_text(make_worker):
+def test_boolean_words_of_yaml_1_1_are_text(make_worker):
     folder = make_worker(
         "variables: {A: {default: yes}, B: {default: 12:30}, C: {default: 2026-11-15}}\nsteps:" + THREAD
     )
@@ -175,9 +175,9 @@ def test_words_of_yaml_1_1_are_text(make_worker):
 
 def test_a_python_file_is_named_from_the_workers_folder(make_worker):
     folder = make_worker("tools: {search: {handler: 'tools.py:search'}}\nsteps:" + THREAD)
-    assert said(folder)[0].startswith("worker.yaml:1: there is no file")
-    (folder / "tools.py").write_text("def search(given): return 'found'\n")
-    assert said(folder) == []
+    assert problems_of(folder)[0].startswith("worker.yaml:1: there is no file")
+    (folder / "tools.py").write_text("def search(arguments): return 'found'\n")
+    assert problems_of(folder) == []
     assert read_worker(folder).tools["search"].handler == f"{folder}/tools.py:search"
 
 
@@ -189,7 +189,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
     assert path_segment(name) == segment
 
 
-# What can be wrong
+# Problems
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,10 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
             "input: {A: {type: integer, default: x}}\nsteps:" + THREAD,
             ["worker.yaml:1: the default of `A` must be a whole number, got 'x'"],
         ),
-        ("input: {a b: {}}\nsteps:" + THREAD, ["worker.yaml:1: `a b` is not a valid name: letters, digits, `_` and `-`"]),
+        (
+            "input: {a b: {}}\nsteps:" + THREAD,
+            ["worker.yaml:1: `a b` is not a valid name: letters, digits, `_` and `-`"],
+        ),
         ("steps: {A: {block: start-thread, model: gpt}}", None),
         (
             "steps:\n  A b: {block: command, command: ls}\n  a-b: {block: command, command: ls}",
@@ -304,9 +307,9 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ("? [a]\n: b", None),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(make_worker, text, problems):
+def test_a_problem_is_reported_with_its_line(make_worker, text, problems):
     folder = make_worker(text)
-    found = said(folder)
+    found = problems_of(folder)
     if problems is None:
         assert len(found) >= 1
     else:
@@ -318,7 +321,7 @@ def test_what_is_wrong_is_said_with_its_line(make_worker, text, problems):
         assert caught.value.hint == f"shopfloor workers check {folder}"
 
 
-def test_all_problems_are_said_at_once(make_worker):
+def test_all_problems_are_reported_at_once(make_worker):
     folder = make_worker(
         """\
         descripton: x
@@ -331,8 +334,8 @@ def test_all_problems_are_said_at_once(make_worker):
     assert [problem.line for problem in check_worker(folder)] == [1, 3, 4, 5]
 
 
-def test_what_has_the_wrong_shape_hides_nothing_that_means_nothing(make_worker):
-    """Both are told in one pass, and nothing that only follows from a slip of the pen."""
+def test_structural_problems_do_not_hide_undefined_references(make_worker):
+    """Both are reported in one pass, without problems that only follow from a misspelling."""
     folder = make_worker(
         """\
         input: {TOPIC: {tpye: string}}
@@ -366,7 +369,7 @@ def test_what_has_the_wrong_shape_hides_nothing_that_means_nothing(make_worker):
     ]
 
 
-def test_a_prompt_that_speaks_of_nothing_is_said_with_its_own_line(make_worker):
+def test_an_undefined_name_in_a_prompt_is_reported_with_its_own_line(make_worker):
     folder = make_worker(
         """
         input: {NAME: , OTHER: }
@@ -375,13 +378,13 @@ def test_a_prompt_that_speaks_of_nothing_is_said_with_its_own_line(make_worker):
         """,
         hi="Hello {{NAME}}.\nAnd {{NOBODY}},\n{{OTHER}} and \\{{KEPT}}.",
     )
-    assert said(folder) == [
+    assert problems_of(folder) == [
         "prompts/hi.md:2: `{{NOBODY}}` is not defined; there is `NAME`",
         "prompts/hi.md:3: `{{OTHER}}` is not in the `input` of its step; there is `NAME`",
     ]
 
 
-def test_what_a_round_sets_is_its_own_and_what_branches_set_is_for_all(make_worker):
+def test_variables_of_a_round_are_local_and_those_of_branches_are_not(make_worker):
     folder = make_worker(
         """\
         steps:
@@ -398,7 +401,7 @@ def test_what_a_round_sets_is_its_own_and_what_branches_set_is_for_all(make_work
     assert [problem.line for problem in check_worker(folder)] == [6, 8, 9, 9]
 
 
-def test_models_and_workers_are_asked_after_where_somebody_knows_them(make_worker):
+def test_models_and_workers_are_checked_if_the_context_knows_them(make_worker):
     def check(model: str) -> None:
         raise UnknownModel(f"nobody answers as {model}", hint="name another")
 
@@ -409,39 +412,39 @@ def test_models_and_workers_are_asked_after_where_somebody_knows_them(make_worke
           B: {block: run-worker, worker: helo}
         """
     )
-    assert said(folder) == []
-    assert said(folder, check_model=check, workers={"hello": Definition(slug="hello")}) == [
+    assert problems_of(folder) == []
+    assert problems_of(folder, check_model=check, workers={"hello": Definition(slug="hello")}) == [
         "worker.yaml:2: nobody answers as no/body (name another)",
         "worker.yaml:3: there is no worker `helo`; did you mean `hello`?",
     ]
 
 
 def test_files_that_cannot_be_read_are_problems(tmp_path, make_worker):
-    assert said(tmp_path / "nothing") == ["worker.yaml:1: there is no such file"]
+    assert problems_of(tmp_path / "nothing") == ["worker.yaml:1: there is no such file"]
     folder = make_worker("x" * 300_000)
-    assert said(folder) == ["worker.yaml:1: the file has more than 262,144 bytes"]
+    assert problems_of(folder) == ["worker.yaml:1: the file has more than 262,144 bytes"]
     (folder / "worker.yaml").write_bytes(b"name: x\nsteps: \xff")
-    assert said(folder) == ["worker.yaml:2: the file is not UTF-8 text"]
+    assert problems_of(folder) == ["worker.yaml:2: the file is not UTF-8 text"]
     (folder / "worker.yaml").unlink()
     (folder / "worker.yaml").mkdir()
-    assert said(folder) == ["worker.yaml:1: cannot be read: Is a directory"]
+    assert problems_of(folder) == ["worker.yaml:1: cannot be read: Is a directory"]
 
 
-def test_a_folder_whose_name_is_no_slug_is_a_problem(make_worker):
+def test_a_folder_whose_name_is_not_a_slug_is_a_problem(make_worker):
     folder = make_worker("steps:" + THREAD, slug="My Worker")
-    assert said(folder) == [
+    assert problems_of(folder) == [
         "worker.yaml:1: the folder's name `My Worker` is not a valid slug: lower-case letters, digits and `-`"
     ]
 
 
-def test_aliases_that_grow_without_end_are_refused(make_worker):
+def test_aliases_that_expand_without_limit_are_rejected(make_worker):
     bomb = "a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
         f"{after}: &{after} [{','.join([f'*{before}'] * 9)}]\n"
         for before, after in zip("abcdef", "bcdefg", strict=True)
     )
-    assert said(make_worker(bomb)) == ["worker.yaml:1: the document has more than 20,000 values"]
-    assert said(make_worker("a: &a [*a]")) == ["worker.yaml:1: the document is nested more than 40 levels deep"]
-    assert said(make_worker("[" * 5_000)) == ["worker.yaml:1: the document is nested more than 40 levels deep"]
+    assert problems_of(make_worker(bomb)) == ["worker.yaml:1: the document has more than 20,000 values"]
+    assert problems_of(make_worker("a: &a [*a]")) == ["worker.yaml:1: the document is nested more than 40 levels deep"]
+    assert problems_of(make_worker("[" * 5_000)) == ["worker.yaml:1: the document is nested more than 40 levels deep"]
 
 
 FRAGMENTS = st.sampled_from(
@@ -476,7 +479,7 @@ FRAGMENTS = st.sampled_from(
 DOCUMENTS = st.recursive(
     FRAGMENTS,
     lambda inner: st.dictionaries(FRAGMENTS, inner, max_size=4).map(
-        lambda made: "{" + ", ".join(f'"{key}": {value}' for key, value in made.items()) + "}"
+        lambda mapping: "{" + ", ".join(f'"{key}": {value}' for key, value in mapping.items()) + "}"
     ),
     max_leaves=12,
 )
@@ -484,7 +487,7 @@ DOCUMENTS = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.one_of(st.text(), DOCUMENTS, st.lists(FRAGMENTS).map(": ".join), st.lists(FRAGMENTS).map(":\n  ".join)))
-def test_any_text_is_a_worker_or_says_why_not(tmp_path: Path, text: str):
+def test_any_text_is_a_worker_or_has_problems(tmp_path: Path, text: str):
     folder = tmp_path / "any"
     folder.mkdir(exist_ok=True)
     (folder / "worker.yaml").write_text(text, encoding="utf-8", errors="surrogatepass")
@@ -510,7 +513,7 @@ steps:
     )
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_step_is_read_or_says_why_not(tmp_path: Path, step: object):
+def test_any_step_is_valid_or_has_problems(tmp_path: Path, step: object):
     folder = tmp_path / "any"
     folder.mkdir(exist_ok=True)
     shown = msgspec.json.encode(step).decode() if _fits(step) else "1"

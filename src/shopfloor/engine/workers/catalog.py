@@ -72,7 +72,7 @@ def default_folders(storage_root: Path, extra: Sequence[Path] = ()) -> list[Path
 
 
 class WorkerCatalog:
-    """Finds workers by their slugs. A folder that has changed is read again on the next lookup.
+    """Lookup of workers by slug. A folder that has changed is read again on the next lookup.
 
     `modules` are names of modules or Python files that the user named: their workers come first, and a module that
     cannot be loaded raises at once. `provider_workers` pass a task directly to a provider: they can be run, and are

@@ -48,7 +48,7 @@ from shopfloor.yaml_document import YamlDocument, YamlPath
 
 
 class ValidationContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What is available outside of the worker's folder. Parts that are None are not checked."""
+    """The models, agents and workers that exist outside of a definition. Parts that are None are not checked."""
 
     check_model: Callable[[str], None] | None = None
     """Raises if no provider can have a model of this name."""
@@ -73,7 +73,7 @@ class _Scope(msgspec.Struct):
 
 
 class ReferenceChecker:
-    """Checks the references of one definition."""
+    """Checker of the references of one definition."""
 
     def __init__(
         self,

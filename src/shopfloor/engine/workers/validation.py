@@ -51,7 +51,7 @@ _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]+)`(?P<more>[^,-]*)(?:, got `(
 
 
 class StructureValidator:
-    """Collects all problems of a document, with their lines."""
+    """Validator of one document. Collects all problems with their lines."""
 
     def __init__(self, document: YamlDocument) -> None:
         self._document = document
