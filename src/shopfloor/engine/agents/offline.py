@@ -177,17 +177,17 @@ def _assign_timestamps(
         payload = msgspec.structs.replace(event.payload, clock="reader")
         return msgspec.structs.replace(event, payload=payload), timestamp
 
-    held: list[PendingEvent] | None = [] if has_timestamps else None
+    untimed: list[PendingEvent] | None = [] if has_timestamps else None
     for event in events:
-        if held is not None:
-            held.append(event)
-            if event.at is None and len(held) < UNTIMED_EVENTS:
+        if untimed is not None:
+            untimed.append(event)
+            if event.at is None and len(untimed) < UNTIMED_EVENTS:
                 continue
-            newest, waiting, held = event.at or "", held, None
+            newest, waiting, untimed = event.at or "", untimed, None
             yield from map(stamp, waiting)
         else:
             yield stamp(event)
-    yield from map(stamp, held or [])
+    yield from map(stamp, untimed or [])
 
 
 def _stable_run_id(name: str, data: bytes) -> str:

@@ -16,7 +16,8 @@ _ESCAPED_BYTES: Final = 6
 _ENVELOPE_BYTES: Final = 64 * 1024
 _CONTENT_BYTES: Final = LOG_LINE_BYTES - _ENVELOPE_BYTES
 """The maximum length of a payload."""
-_HAS_TRUNCATED_FIELD = (UserMessage, AssistantMessage, ToolCall, ToolResult)
+_MARKABLE = (UserMessage, AssistantMessage, ToolCall, ToolResult)
+"""Payloads that have a field `truncated`."""
 
 
 def truncate_to_line(content: _T) -> _T:
@@ -24,11 +25,11 @@ def truncate_to_line(content: _T) -> _T:
     if _characters(content) * _ESCAPED_BYTES <= _CONTENT_BYTES or _fits(content):
         return content
     limit = _CONTENT_BYTES // _ESCAPED_BYTES
-    cut = content
-    while limit > _ESCAPED_BYTES and not _fits(cut):
-        cut = cast("_T", _cut(content, limit))
+    truncated = content
+    while limit > _ESCAPED_BYTES and not _fits(truncated):
+        truncated = cast("_T", _truncate(content, limit))
         limit //= 2
-    return msgspec.structs.replace(cut, truncated=True) if isinstance(cut, _HAS_TRUNCATED_FIELD) else cut
+    return msgspec.structs.replace(truncated, truncated=True) if isinstance(truncated, _MARKABLE) else truncated
 
 
 def _fits(content: msgspec.Struct) -> bool:
@@ -55,16 +56,18 @@ def _characters(value: Any) -> int:
             return 4
 
 
-def _cut(value: Any, limit: int) -> Any:
+def _truncate(value: Any, limit: int) -> Any:
     match value:
         case str() if len(value) > limit:
             return f"{value[:limit]}… (truncated: {limit:,} of {len(value):,} characters)"
         case dict():
-            return {_cut(key, limit): _cut(inner, limit) for key, inner in cast("dict[Any, Any]", value).items()}
+            return {
+                _truncate(key, limit): _truncate(inner, limit) for key, inner in cast("dict[Any, Any]", value).items()
+            }
         case list():
-            return [_cut(inner, limit) for inner in cast("list[Any]", value)]
+            return [_truncate(inner, limit) for inner in cast("list[Any]", value)]
         case msgspec.Struct():
-            fields = {name: _cut(getattr(value, name), limit) for name in value.__struct_fields__}
+            fields = {name: _truncate(getattr(value, name), limit) for name in value.__struct_fields__}
             if fields.get("raw") is not None and fields["raw"] != getattr(value, "raw"):  # noqa: B009
                 # A part of base64 is not the original bytes any more.
                 fields["raw"] = None
