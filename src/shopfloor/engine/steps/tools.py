@@ -96,7 +96,7 @@ class Tools:
         tool = self._tools.get(name)
         if tool is None:
             raise StepFailed(
-                f"unknown tool {name!r}", hint=f"the tools of this worker are {', '.join(sorted(self._tools))}"
+                f"there is no tool {name!r}", hint=f"the tools of this worker are {', '.join(sorted(self._tools))}"
             )
         return tool
 
