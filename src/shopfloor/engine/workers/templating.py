@@ -33,9 +33,9 @@ _FIRST_NAME = re.compile(r"(?P<escape>\\?)\{\{[ \t]*(?P<name>[A-Za-z_][A-Za-z0-9
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:
-    """Replace the placeholders of a template with values. A text that is a single placeholder becomes the value itself.
+    r"""Replace the placeholders of a template with values. A text that is one placeholder becomes the value itself.
 
-    `\\{{NAME}}` is an escape for the text `{{NAME}}`.
+    `\{{NAME}}` is an escape for the text `{{NAME}}`.
     """
     if isinstance(template, str):
         single = _PLACEHOLDER.fullmatch(template)
