@@ -41,7 +41,7 @@ def worker_yaml_page() -> str:
         section("Built-in tools", SUMMARIES["Built-in tools"]),
         *(
             section(code(name), SUMMARIES[name], _example(name, TOOL_EXAMPLES[name]), level=3)
-            for name in sorted(definition.INTERNAL_TOOLS)
+            for name in sorted(definition.BUILTIN_TOOL_NAMES)
         ),
     )
 

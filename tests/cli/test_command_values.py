@@ -45,7 +45,7 @@ def here(tmp_path):
 def test_what_is_no_number_is_not_calculated_with(shopfloor, here):
     refused = shopfloor("run", "count", "-i", "COUNT=$(touch owned)", cwd=here)
     assert refused.returncode == 1
-    assert 'the value of `{{COUNT}}` must be a number where it stands, got "$(touch owned)"' in refused.stderr
+    assert 'the value of `{{COUNT}}` must be a number at this place, got "$(touch owned)"' in refused.stderr
     assert not (here / "owned").exists()
     assert shopfloor("run", "count", "-i", "COUNT=41", "--quiet", cwd=here).stdout == "42\n"
 
@@ -66,7 +66,7 @@ def test_a_value_is_printed_as_it_is_and_the_record_has_script_and_value(shopflo
 def test_a_value_in_the_program_text_of_another_shell_is_refused_before_anything_runs(shopfloor, here):
     checked = shopfloor("workers", "check", "nested", cwd=here)
     assert checked.returncode != 0
-    assert "worker.yaml:6: `{{TEXT}}` stands in the program text of `sh`; pass the value as an argument" in (
+    assert "worker.yaml:6: `{{TEXT}}` is in the program text of `sh`; pass the value as an argument" in (
         checked.stdout + checked.stderr
     )
     refused = shopfloor("run", "nested", "-i", "TEXT=x", cwd=here)

@@ -65,17 +65,17 @@ BROKEN = {
     "agent-sandbox": (
         "steps:\n  A:\n    block: agent\n    provider: gemini\n    sandbox: true\n    text: hi\n",
         5,
-        "gemini has no sandbox to ask for",
+        "gemini has no sandbox",
     ),
     "agent-budget": (
         "steps:\n  A:\n    block: agent\n    provider: codex\n    maxBudget: 1\n    text: hi\n",
         5,
-        "what codex spends is not known",
+        "a budget for codex needs a model with a known price",
     ),
     "agent-own-tools": (
         "tools: {t: {handler: 'code.py:blocks'}}\nsteps:\n  A:\n    block: agent\n    provider: codex\n    text: hi\n    ownTools: [t]\n",
         7,
-        "codex cannot call tools of a worker's own",
+        "codex cannot call tools of a worker",
     ),
     "agent-asks": (
         "steps:\n  A:\n    block: agent\n    provider: claude-sdk\n    text: hi\n    ownTools: [ask]\n",
@@ -85,12 +85,12 @@ BROKEN = {
     "agent-read-only": (
         "steps:\n  A:\n    block: agent\n    provider: codex\n    text: hi\n    readOnly: maybe\n",
         6,
-        "`readOnly` is to be true or false",
+        "`readOnly` must be true or false",
     ),
     "agent-turns-text": (
         "input: {N: {default: '3'}}\nsteps:\n  A: {block: agent, provider: codex, text: hi, maxTurns: 'a {{N}}'}\n",
         3,
-        "`maxTurns` is to be a whole number",
+        "`maxTurns` must be a whole number",
     ),
     "model-provider": (
         "steps:\n  A: {block: start-thread, model: nobody/x}\n  B: {block: next-message}\n",
@@ -112,7 +112,7 @@ BROKEN = {
     "output-of-a-loop": (
         "steps:\n  A: {block: while, while: {value: 1, is: 2}, steps: {B: {block: command, command: x}}}\noutput: ROUND\n",
         3,
-        "`output` names `ROUND`, which nothing sets; there are none",
+        "`output` names `ROUND`, which is never set; there are none",
     ),
     "script-file": (
         "steps:\n  A: {block: start-thread, model: script/none.yaml}\n  B: {block: next-message}\n",
@@ -122,12 +122,12 @@ BROKEN = {
     "filter": (
         "input: {NAME: {default: x}}\nsteps:\n  A: {block: command, command: 'echo {{NAME | upper}}'}\n",
         3,
-        "there is no filter `upper`",
+        "filters such as `upper` are not supported",
     ),
     "expression": (
         "input: {NAME: {default: x}}\nsteps:\n  A: {block: command, command: 'echo {{NAME[0]}}'}\n",
         3,
-        "`{{NAME[0]}}` is more than the name of a value",
+        "`{{NAME[0]}}` is an expression, not the name of a value",
     ),
     "step-field": (
         "steps:\n  A:\n    block: command\n    command: ls\n    timout: 3\n",
@@ -137,7 +137,7 @@ BROKEN = {
     "kind-field": (
         "kinds: {send: 'code.py:send'}\nsteps:\n  A:\n    block: send\n    to: ada\n    subjet: hi\n",
         6,
-        "a `send` step has no field `subjet`; it has `to`, `subject`",
+        "a `send` step has no field `subjet`; its fields are `to`, `subject`",
     ),
     "kind-missing": (
         "kinds: {send: 'code.py:send'}\nsteps:\n  A:\n    block: send\n",
@@ -147,7 +147,7 @@ BROKEN = {
     "kind-blocks": (
         "kinds: {blocks: 'code.py:blocks'}\nsteps:\n  A: {block: blocks}\n",
         1,
-        "which has to be an `async def`",
+        "so it must be an `async def`",
     ),
     "handler-module": (
         "tools: {t: {handler: 'no_such_module:f'}}\nsteps:\n  A: {block: tool-call, tool: t}\n",
@@ -162,34 +162,34 @@ BROKEN = {
     "schema": (
         f"steps:\n{THREAD}  B:\n    block: next-message\n    schema: {{type: strin}}\n",
         5,
-        "`schema` is no JSON Schema: 'strin' is not valid",
+        "`schema` is not a valid JSON Schema: 'strin' is not valid",
     ),
     "each-text": (
         "input: {X: {default: a}}\nsteps:\n  A: {block: for-each, each: 'a {{X}}', steps: {B: {block: command, command: ls}}}\n",
         3,
-        "`each` is to be a list",
+        "`each` must be a list",
     ),
     "sub-run": ("steps:\n  A: {block: run-worker, worker: helo}\n", 2, "there is no worker `helo`"),
     "sub-run-missing": ("steps:\n  A: {block: run-worker, worker: hello}\n", 2, "`NAME` is missing: text"),
     "sub-run-unknown": (
         "steps:\n  A: {block: run-worker, worker: hello, input: {NAME: a, NAMES: b}}\n",
         2,
-        "`NAMES` is nothing that it takes",
+        "`NAMES` is not an input of this worker",
     ),
     "sub-run-type": (
         "steps:\n  A: {block: run-worker, worker: hello, input: {NAME: 3}}\n",
         2,
-        "`NAME` is to be text, not 3",
+        "`NAME` must be text, got 3",
     ),
-    "sub-run-broken": ("steps:\n  A: {block: run-worker, worker: step-field}\n", 2, "cannot be run itself"),
-    "undefined": ("steps:\n  A: {block: command, command: 'echo {{X}}'}\n", 2, "`{{X}}` is nothing that is defined"),
+    "sub-run-broken": ("steps:\n  A: {block: run-worker, worker: step-field}\n", 2, "has problems itself"),
+    "undefined": ("steps:\n  A: {block: command, command: 'echo {{X}}'}\n", 2, "`{{X}}` is not defined"),
     "thread": ("steps:\n  A: {block: next-message}\n", 2, "the thread `main` is not started"),
     "prompt": (f"steps:\n{THREAD}  B: {{block: add-message, prompt: none}}\n", 3, "there is no prompt `none`"),
     "tool": ("steps:\n  A: {block: tool-call, tool: none}\n", 2, "there is no tool `none`"),
     "no-value-in-program-text": (
         "input: {X: {default: a}}\nsteps:\n  A: {block: command, command: 'sh -c \"ls {{X}}\"'}\n",
         3,
-        "stands in the program text of `sh`",
+        "is in the program text of `sh`",
     ),
 }
 

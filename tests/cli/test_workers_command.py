@@ -39,7 +39,7 @@ def test_a_broken_worker_does_not_hide_the_others(shopfloor, here):
     (here / "workers" / "bad" / "worker.yaml").write_text("steps: 3\n")
     done = shopfloor("workers", "list", cwd=here)
     assert done.returncode == 0
-    assert "broken: `steps` is to be a mapping" in done.stdout
+    assert "broken: `steps` must be a mapping" in done.stdout
     assert "5 workers; 1 cannot be run: `shopfloor workers check` says why" in done.stdout
     shown = shopfloor("workers", "show", "bad", cwd=here)
     assert shown.returncode == 2
@@ -65,7 +65,7 @@ def test_show_of_what_is_not_there_says_what_is(shopfloor, here):
     assert done.returncode == 4
     assert done.stderr == (
         "error[not_found_error]: there is no worker `helo`\n"
-        "hint: did you mean `hello`? there are: file-report, hello, repo-report, research-assistant\n"
+        "hint: did you mean `hello`? available workers: file-report, hello, repo-report, research-assistant\n"
     )
 
 
@@ -77,7 +77,7 @@ def test_check_says_file_line_and_reason(shopfloor, here):
     )
     (folder / "prompts" / "hi.md").write_text("one\n{{TWO}}\n")
     expected = [
-        "workers/bad/prompts/hi.md:2: `{{TWO}}` is nothing that is defined; there are none",
+        "workers/bad/prompts/hi.md:2: `{{TWO}}` is not defined; there are none",
         "workers/bad/worker.yaml:3: there is no worker `nobody`; there are `anthropic`, `bad`, `claude-code`, `claude-sdk`, `codex`, `copilot`, `file-report`, `gemini`, `hello`, `openai`, `opencode`, `repo-report`, `research-assistant`",
     ]
     for words in ([], ["bad"], ["./workers/bad"], ["workers/bad/worker.yaml"]):

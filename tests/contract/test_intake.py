@@ -64,8 +64,8 @@ async def test_a_lost_database_loses_no_dispatch_and_no_message(tmp_path: Path) 
     for order in (first, second, begun):
         await queue.dispatch(order)
     await queue.dispatch(dispatch("own"), host="alive")
-    await queue.put(answer(second.run_id))
-    await queue.put(answer(begun.run_id))
+    await queue.put_control_message(answer(second.run_id))
+    await queue.put_control_message(answer(begun.run_id))
     await store.close()
     lose_database(tmp_path)
 
@@ -73,7 +73,7 @@ async def test_a_lost_database_loses_no_dispatch_and_no_message(tmp_path: Path) 
     assert set(await statuses(store)) >= {first.run_id, second.run_id}
     assert await queue.claim("h", 9) == [first, second]
     assert [host for _, host in await queue.claimed() if host == "alive"] == ["alive"]
-    assert [order for _, order in await queue.orders()] == [answer(second.run_id)]
+    assert [order for _, order in await queue.control_messages()] == [answer(second.run_id)]
     assert await queue.dispatch(dispatch("a", idempotency_key="k")) == first.run_id
     assert await queue.dispatch(dispatch("c", idempotency_key=begun.run_id)) == begun.run_id
     await store.close()
@@ -135,11 +135,11 @@ async def test_what_logs_have_is_dropped_when_there_is_much_of_it_or_nothing_els
     for order in large:
         await queue.dispatch(order)
     assert len(kept(tmp_path)) > INTAKE_BYTES
-    await queue.started([order.run_id for order in large[1:]])
+    await queue.mark_started([order.run_id for order in large[1:]])
     await queue.recover()
     assert large[0].run_id in kept(tmp_path)
     assert not any(order.run_id in kept(tmp_path) for order in large[1:])
-    await queue.started([large[0].run_id])
+    await queue.mark_started([large[0].run_id])
     await queue.recover()
     assert large[0].run_id in kept(tmp_path)
     await queue.recover(is_idle=True)
@@ -326,7 +326,7 @@ async def test_content_that_only_one_connection_has_wrong_is_no_damage(tmp_path:
     queue, store = await opened(tmp_path)
     order = dispatch("a")
     await queue.dispatch(order)
-    await store.apply([], mark=38)
+    await store.apply([], feed_position=38)
     await store.close()
     database = tmp_path / "shopfloor.db"
     sound = b'intake["' if kept_wrong == "mark" else b'{"run_id":"' + order.run_id.encode()
@@ -338,7 +338,7 @@ async def test_content_that_only_one_connection_has_wrong_is_no_damage(tmp_path:
         queue = SqliteQueue(store)
         # The connection reads the page and nobody decodes its content.
         if kept_wrong == "mark":
-            assert await store.mark() == 38
+            assert await store.feed_position() == 38
         else:
             assert await queue.claim_one(order.run_id, "h", previous_host="nobody") is None
         os.pwrite(file.fileno(), sound, offset)

@@ -162,10 +162,10 @@ async def test_a_run_whose_deletion_is_announced_is_named_also_where_it_never_ha
 
 
 async def test_a_run_is_there_when_it_is_named(logs: Logs, feed: LogFeed) -> None:
-    mark = 0
+    position = 0
     for _ in range(20):
         async with logs.open(new_run_id()) as log:
-            named, mark = await feed.opened_logs(mark)
+            named, position = await feed.opened_logs(position)
             assert set(named) == {log.run_id}
             assert await feed.updates({log.run_id: 0}, limit=9) == {log.run_id: LogUpdate(has_writer=True)}
 
@@ -181,38 +181,38 @@ async def test_a_log_that_somebody_was_refused_is_still_being_written(logs: Logs
 
 async def test_after_a_mark_that_no_feed_of_this_storage_gave_every_run_is_named(logs: Logs, feed: LogFeed) -> None:
     runs = {(await write(logs, 1))[0] for _ in range(3)}
-    _, mark = await feed.opened_logs(0)
-    named, again = await feed.opened_logs(mark + 1_000_000)
-    assert (set(named), again) == (runs, mark)
+    _, position = await feed.opened_logs(0)
+    named, again = await feed.opened_logs(position + 1_000_000)
+    assert (set(named), again) == (runs, position)
 
 
 async def test_what_was_taken_up_can_be_forgotten(logs: Logs, feed: LogFeed) -> None:
     for _ in range(3):
         await write(logs, 1)
-    _, mark = await feed.opened_logs(0)
-    mark = await feed.forget_opened_logs(mark)
-    assert mark > 0
-    assert await feed.opened_logs(mark) == ([], mark)
+    _, position = await feed.opened_logs(0)
+    position = await feed.forget_opened_logs(position)
+    assert position > 0
+    assert await feed.opened_logs(position) == ([], position)
     assert (await feed.opened_logs(0))[0] == []
     run_id, _ = await write(logs, 1)
-    named, after = await feed.opened_logs(mark)
+    named, after = await feed.opened_logs(position)
     assert set(named) == {run_id}
-    assert after > mark
+    assert after > position
 
 
 async def test_nothing_is_forgotten_that_came_after_the_mark(logs: Logs, feed: LogFeed) -> None:
     await write(logs, 1)
-    _, mark = await feed.opened_logs(0)
+    _, position = await feed.opened_logs(0)
     late, _ = await write(logs, 1)
-    mark = await feed.forget_opened_logs(mark)
-    named, mark = await feed.opened_logs(mark)
+    position = await feed.forget_opened_logs(position)
+    named, position = await feed.opened_logs(position)
     assert late in named
-    assert await feed.forget_opened_logs(mark) > 0
+    assert await feed.forget_opened_logs(position) > 0
 
 
 async def test_there_is_nothing_to_forget_where_nothing_was_opened(feed: LogFeed) -> None:
-    _, mark = await feed.opened_logs(0)
-    assert (await feed.opened_logs(await feed.forget_opened_logs(mark)))[0] == []
+    _, position = await feed.opened_logs(0)
+    assert (await feed.opened_logs(await feed.forget_opened_logs(position)))[0] == []
 
 
 async def test_an_outcome_is_news_like_any_event(logs: Logs, feed: LogFeed) -> None:

@@ -168,9 +168,9 @@ async def test_a_copy_has_the_bytes_of_the_log_at_one_moment(logs: Logs, reader:
         copy = await reader.copy(RUN_ID)
         await log.append(assistant_message("later"), path="s")
     assert empty is not None
-    assert (empty.size, [piece async for piece in empty.pieces()]) == (0, [])
+    assert (empty.size, [piece async for piece in empty.chunks()]) == (0, [])
     assert copy is not None
-    copied = b"".join([piece async for piece in copy.pieces()])
+    copied = b"".join([piece async for piece in copy.chunks()])
     assert copied == b"".join(entry.raw + b"\n" for entry in entries)
     assert copy.size == len(copied)
 
@@ -415,7 +415,7 @@ async def test_pieces_are_not_stored(logs: Logs, reader: LogReader) -> None:
     assert await Following(reader.follow(RUN_ID, deltas=True)).rest() == [1, 2]
     copy = await reader.copy(RUN_ID)
     assert copy is not None
-    assert b"Hel" not in b"".join([data async for data in copy.pieces()])
+    assert b"Hel" not in b"".join([data async for data in copy.chunks()])
 
 
 async def test_where_something_is_masked_no_pieces_are_given(

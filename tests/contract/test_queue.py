@@ -84,10 +84,10 @@ async def test_the_oldest_is_claimed_first_and_comes_back_as_it_went_in(queue: Q
 async def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
     assert await queue.claim("h1", 10) == []
     assert await queue.claim_one(new_run_id(), "h1") is None
-    assert (await queue.claimed(), await queue.orders()) == ([], [])
-    await queue.started([])
+    assert (await queue.claimed(), await queue.control_messages()) == ([], [])
+    await queue.mark_started([])
     await queue.release([])
-    await queue.done([])
+    await queue.acknowledge([])
     await queue.forget([])
     await queue.restore_queued_rows()
 
@@ -113,7 +113,7 @@ async def test_claims_that_are_made_at_once_never_give_a_run_twice(queue: Queue)
 async def test_what_has_started_is_no_longer_in_the_queue(queue: Queue) -> None:
     first, second, third = await queued(queue, 3)
     await queue.claim("h1", 2)
-    await queue.started([first.run_id, new_run_id()])
+    await queue.mark_started([first.run_id, new_run_id()])
     assert await queue.claimed() == [(second.run_id, "h1")]
     await queue.release([(first.run_id, "h1")])
     assert await queue.claim("h2", 9) == [third]
@@ -148,7 +148,7 @@ async def test_one_run_can_be_claimed_by_name_if_nobody_has_it(queue: Queue) -> 
     assert await queue.claim_one(first.run_id, "h3", previous_host="h2") == first
     assert dict(await queue.claimed()) == {first.run_id: "h3", second.run_id: "h1"}
     assert await queue.find(first.run_id) == first
-    await queue.started([first.run_id])
+    await queue.mark_started([first.run_id])
     assert await queue.find(first.run_id) is None
 
 
@@ -170,7 +170,7 @@ async def test_a_key_that_is_used_again_gives_the_first_run(queue: Queue, store:
     assert await queue.dispatch(first) == first.run_id
     assert await queue.dispatch(again) == first.run_id
     assert await queue.claim("h1", 9) == [first]
-    await queue.started([first.run_id])
+    await queue.mark_started([first.run_id])
     assert await queue.dispatch(again) == first.run_id
     assert await queue.claim("h1", 9) == []
     assert set(await statuses(store)) == {first.run_id}
@@ -278,10 +278,10 @@ async def test_a_run_that_is_forgotten_leaves_nothing_behind(queue: Queue) -> No
     gone, other = dispatch("a", idempotency_key="k1"), dispatch("b", idempotency_key="k2")
     for order in (gone, other):
         await queue.dispatch(order)
-        await queue.put(answer(order.run_id))
+        await queue.put_control_message(answer(order.run_id))
     await queue.forget([gone.run_id])
     assert await queue.claim("h1", 9) == [other]
-    assert [order for _, order in await queue.orders()] == [answer(other.run_id)]
+    assert [order for _, order in await queue.control_messages()] == [answer(other.run_id)]
     again = dispatch("c", idempotency_key="k1")
     assert await queue.dispatch(again) == again.run_id
     assert await queue.dispatch(dispatch("b", idempotency_key="k2")) == other.run_id
@@ -305,11 +305,13 @@ async def test_a_run_that_waits_tells_which_of_its_calls_are_answered(queue: Que
     for one in (run_id, other):
         row = RunRow(id=one, status="waiting", started_at=at(0), waits=waits, last_seq=3)
         await store.apply([ViewUpdate(row=row, state=b"", timeline=[])])
-    await queue.put(answer(run_id, "c2"))
-    await queue.put(ControlMessage(id="cancel", run_id=run_id, kind="cancel", body={}, created_at=at(0)))
+    await queue.put_control_message(answer(run_id, "c2"))
+    await queue.put_control_message(
+        ControlMessage(id="cancel", run_id=run_id, kind="cancel", body={}, created_at=at(0))
+    )
     seen, unseen = await store.get_run(run_id), await store.get_run(other)
     assert (seen and seen.answered, unseen and unseen.answered) == (("c2",), ())
-    await queue.done([number for number, _ in await queue.orders()])
+    await queue.acknowledge([number for number, _ in await queue.control_messages()])
     taken = await store.get_run(run_id)
     assert taken is not None
     assert taken.answered == ()
@@ -319,27 +321,27 @@ async def test_orders_come_oldest_first_and_once(queue: Queue) -> None:
     one, other = new_run_id(), new_run_id()
     put = [answer(one), answer(other), answer(one, "c2", {"ünï": [1, None]})]
     for order in put:
-        assert await queue.put(order) is True
-    assert await queue.put(answer(one, result="something else")) is False
-    kept = await queue.orders()
+        assert await queue.put_control_message(order) is True
+    assert await queue.put_control_message(answer(one, result="something else")) is False
+    kept = await queue.control_messages()
     assert [order for _, order in kept] == put
     numbers = [number for number, _ in kept]
     assert numbers == sorted(set(numbers))
-    assert await queue.orders(after=numbers[0]) == kept[1:]
-    assert await queue.orders(after=numbers[-1]) == []
+    assert await queue.control_messages(after=numbers[0]) == kept[1:]
+    assert await queue.control_messages(after=numbers[-1]) == []
 
 
 async def test_an_order_that_is_done_is_gone_and_numbers_only_grow(queue: Queue) -> None:
     run_id = new_run_id()
     cancel = ControlMessage(id="cancel", run_id=run_id, kind="cancel", body={"reason": "enough"}, created_at=at(1))
-    await queue.put(answer(run_id))
-    await queue.put(cancel)
-    (_, _), (last, kept) = await queue.orders()
+    await queue.put_control_message(answer(run_id))
+    await queue.put_control_message(cancel)
+    (_, _), (last, kept) = await queue.control_messages()
     assert kept == cancel
-    await queue.done([last, 999])
-    assert [order for _, order in await queue.orders()] == [answer(run_id)]
-    assert await queue.put(cancel) is True
-    assert [order for number, order in await queue.orders(after=last)] == [cancel]
+    await queue.acknowledge([last, 999])
+    assert [order for _, order in await queue.control_messages()] == [answer(run_id)]
+    assert await queue.put_control_message(cancel) is True
+    assert [order for number, order in await queue.control_messages(after=last)] == [cancel]
 
 
 # What is in a file
@@ -353,7 +355,7 @@ async def test_the_queue_outlives_the_program(tmp_path: Path) -> None:
     await queue.dispatch(first)
     await queue.dispatch(second)
     await queue.claim("h1", 1)
-    await queue.put(answer(first.run_id))
+    await queue.put_control_message(answer(first.run_id))
     await store.close()
 
     store = await SqliteStore.open(path)
@@ -361,7 +363,7 @@ async def test_the_queue_outlives_the_program(tmp_path: Path) -> None:
     assert await queue.claimed() == [(first.run_id, "h1")]
     assert await queue.dispatch(dispatch("a", idempotency_key="k1")) == first.run_id
     assert await queue.claim("h2", 9) == [second]
-    assert [order for _, order in await queue.orders()] == [answer(first.run_id)]
+    assert [order for _, order in await queue.control_messages()] == [answer(first.run_id)]
     assert set((await statuses(store)).values()) == {"queued"}
     await store.close()
 

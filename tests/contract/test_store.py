@@ -85,7 +85,7 @@ async def views_of(store: Store, run_id: str) -> Any:
 
 async def test_a_run_that_is_not_there_is_nothing_anywhere(store: Store) -> None:
     assert await store.get_run(RUN_ID) is None
-    assert await store.folded([RUN_ID]) == {}
+    assert await store.view_states([RUN_ID]) == {}
     assert await store.timeline(RUN_ID, limit=10) == []
     assert await store.archive(RUN_ID) is None
     assert await store.pin(RUN_ID, pinned=True) is False
@@ -171,7 +171,7 @@ async def test_a_run_that_goes_on_says_what_it_has_spent_so_far(store: Store) ->
     events = run("a", StepStarted(name="s", kind="agent", try_=1), spoken, spoken, status=None)
     await store.apply([single_change(events)])
     (listed,) = (await store.list_runs(ALL, limit=1)).items
-    (folded,) = (await store.folded([listed.row.id])).values()
+    (folded,) = (await store.view_states([listed.row.id])).values()
     for row in (listed.row, (await item_of(store, listed.row.id)).row, folded.row):
         assert (row.spending.settled.usage, row.spending.own.usage, row.spending.own.cost_usd) == (
             Usage(),
@@ -306,7 +306,7 @@ async def test_totals_follow_a_run_through_its_states(store: Store) -> None:
 async def test_a_fold_is_carried_on_from_where_it_was_kept(store: Store) -> None:
     events = golden("claude-code")
     for event in events:
-        known = (await store.folded([event.run_id])).get(event.run_id)
+        known = (await store.view_states([event.run_id])).get(event.run_id)
         fold = Fold(known.row, known.state) if known else Fold()
         await store.apply([fold.take([event])])
     item, timeline, _ = await views_of(store, events[0].run_id)
@@ -319,7 +319,7 @@ async def test_a_fold_is_carried_on_from_where_it_was_kept(store: Store) -> None
 async def test_an_ended_run_still_says_how_far_it_is(store: Store) -> None:
     events = run("a")
     await keep(store, events)
-    known = (await store.folded([events[0].run_id])).get(events[0].run_id)
+    known = (await store.view_states([events[0].run_id])).get(events[0].run_id)
     assert known is not None
     assert known.row == single_change(events).row
 
@@ -985,7 +985,7 @@ async def test_what_is_deleted_is_gone_from_everywhere(store: Store) -> None:
     await store.delete(run_id)
     await store.delete(run_id)
     assert await store.get_run(run_id) is None
-    assert await store.folded([run_id]) == {}
+    assert await store.view_states([run_id]) == {}
     assert await store.timeline(run_id, limit=9) == []
     assert await store.archive(run_id) is None
     assert await shown(store, search="alpha hello") == [other]
@@ -1057,16 +1057,16 @@ async def test_only_views_that_are_past_the_end_of_a_log_are_taken_back(store: S
 
 
 async def test_the_place_is_where_it_was_put(store: Store) -> None:
-    assert await store.mark() == 0
+    assert await store.feed_position() == 0
     for place in (17, 2**40, 5):
-        await store.apply([], mark=place)
-        assert await store.mark() == place
+        await store.apply([], feed_position=place)
+        assert await store.feed_position() == place
 
 
 async def test_a_rebuild_begins_at_the_first_place(store: Store) -> None:
-    await store.apply([], mark=17)
+    await store.apply([], feed_position=17)
     await store.clear_views()
-    assert await store.mark() == 0
+    assert await store.feed_position() == 0
 
 
 async def test_compacting_changes_nothing_that_can_be_read(store: Store) -> None:
@@ -1089,7 +1089,7 @@ async def test_many_may_write_and_read_at_once(store: Store) -> None:
             page = await store.list_runs(ALL, limit=100)
             assert len(page.items) == page.total
             assert change.row.id in ids(page)
-            known = (await store.folded([change.row.id])).get(change.row.id)
+            known = (await store.view_states([change.row.id])).get(change.row.id)
             assert known is not None
             assert known.row == change.row
 

@@ -22,13 +22,13 @@ def watchers(storage_under_test: StorageUnderTest) -> Watchers:
 
 
 async def hang_up_of(watchers: Watchers, run_id: str) -> str:
-    disconnect_id = await watchers.leave(run_id)
+    disconnect_id = await watchers.disconnect(run_id)
     assert disconnect_id is not None
     return disconnect_id
 
 
 async def test_the_last_client_that_leaves_abandons_its_run_once(watchers: Watchers) -> None:
-    await watchers.enter("r1")
+    await watchers.connect("r1")
     disconnect_id = await hang_up_of(watchers, "r1")
     assert await watchers.is_abandoned("r1", disconnect_id)
     assert not await watchers.is_abandoned("r1", disconnect_id)
@@ -36,15 +36,15 @@ async def test_the_last_client_that_leaves_abandons_its_run_once(watchers: Watch
 
 async def test_a_run_with_a_client_left_is_not_abandoned(watchers: Watchers) -> None:
     for _ in range(3):
-        await watchers.enter("r1")
-    assert [await watchers.leave("r1") for _ in range(2)] == [None, None]
+        await watchers.connect("r1")
+    assert [await watchers.disconnect("r1") for _ in range(2)] == [None, None]
     assert await watchers.is_abandoned("r1", await hang_up_of(watchers, "r1"))
 
 
 async def test_a_client_that_returns_undoes_the_hang_up(watchers: Watchers) -> None:
-    await watchers.enter("r1")
+    await watchers.connect("r1")
     first = await hang_up_of(watchers, "r1")
-    await watchers.enter("r1")
+    await watchers.connect("r1")
     assert not await watchers.is_abandoned("r1", first)
     second = await hang_up_of(watchers, "r1")
     assert second != first
@@ -53,47 +53,47 @@ async def test_a_client_that_returns_undoes_the_hang_up(watchers: Watchers) -> N
 
 
 async def test_a_run_that_is_not_bound_is_left_without_a_hang_up(watchers: Watchers) -> None:
-    await watchers.enter("r1", bound=False)
-    assert await watchers.leave("r1") is None
+    await watchers.connect("r1", bound=False)
+    assert await watchers.disconnect("r1") is None
 
 
 @pytest.mark.parametrize("bound", [True, False])
 async def test_the_newest_client_says_whether_a_run_is_bound(watchers: Watchers, bound: bool) -> None:
-    await watchers.enter("r1", bound=not bound)
-    await watchers.enter("r1", bound=bound)
-    assert await watchers.leave("r1") is None
-    assert (await watchers.leave("r1") is not None) == bound
+    await watchers.connect("r1", bound=not bound)
+    await watchers.connect("r1", bound=bound)
+    assert await watchers.disconnect("r1") is None
+    assert (await watchers.disconnect("r1") is not None) == bound
 
 
 async def test_a_run_that_is_released_may_be_left(watchers: Watchers) -> None:
-    await watchers.enter("r1")
-    await watchers.release("r1")
-    assert await watchers.leave("r1") is None
-    await watchers.enter("r1")
-    assert await watchers.leave("r1") is not None, "the next client binds the run again"
+    await watchers.connect("r1")
+    await watchers.unbind("r1")
+    assert await watchers.disconnect("r1") is None
+    await watchers.connect("r1")
+    assert await watchers.disconnect("r1") is not None, "the next client binds the run again"
 
 
 async def test_a_run_that_is_released_in_its_grace_is_not_abandoned(watchers: Watchers) -> None:
-    await watchers.enter("r1")
+    await watchers.connect("r1")
     disconnect_id = await hang_up_of(watchers, "r1")
-    await watchers.release("r1")
+    await watchers.unbind("r1")
     assert not await watchers.is_abandoned("r1", disconnect_id)
 
 
 async def test_an_abandoned_run_is_no_longer_bound(watchers: Watchers) -> None:
-    await watchers.enter("r1")
+    await watchers.connect("r1")
     assert await watchers.is_abandoned("r1", await hang_up_of(watchers, "r1"))
-    await watchers.enter("r1", bound=False)
-    assert await watchers.leave("r1") is None
+    await watchers.connect("r1", bound=False)
+    assert await watchers.disconnect("r1") is None
 
 
 async def test_runs_are_counted_apart(watchers: Watchers) -> None:
-    await watchers.enter("r1")
-    await watchers.enter("r2")
+    await watchers.connect("r1")
+    await watchers.connect("r2")
     first = await hang_up_of(watchers, "r1")
     assert not await watchers.is_abandoned("r2", first)
-    await watchers.release("r2")
-    assert await watchers.leave("r2") is None
+    await watchers.unbind("r2")
+    assert await watchers.disconnect("r2") is None
     assert await watchers.is_abandoned("r1", first)
 
 
@@ -102,9 +102,9 @@ async def test_of_many_clients_at_once_one_is_the_last(watchers: Watchers) -> No
     inside = anyio.Event()
 
     async def client() -> None:
-        await watchers.enter("r1")
+        await watchers.connect("r1")
         await inside.wait()
-        disconnect_id = await watchers.leave("r1")
+        disconnect_id = await watchers.disconnect("r1")
         if disconnect_id is not None:
             hang_ups.append(disconnect_id)
 

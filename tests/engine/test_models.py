@@ -198,7 +198,7 @@ async def test_an_answer_has_the_shape_that_was_asked_for(harness: EngineHarness
         provider.say(Turn(say=[Text(text='{"n": "seven"}')]))
         failed = await engine.ended(await engine.dispatch("shaped"))
     assert failed.error is not None
-    assert "shape" in failed.error.message
+    assert "schema" in failed.error.message
 
 
 @pytest.mark.req("SDK-32")

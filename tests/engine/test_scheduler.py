@@ -138,14 +138,14 @@ class BusyQueue:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    async def put(self, order: ControlMessage) -> bool:
+    async def put_control_message(self, order: ControlMessage) -> bool:
         self._count("put")
-        return await self._queue.put(order)
+        return await self._queue.put_control_message(order)
 
-    async def started(self, run_ids: Sequence[str]) -> None:
+    async def mark_started(self, run_ids: Sequence[str]) -> None:
         if run_ids:
             self._count("started")
-        await self._queue.started(run_ids)
+        await self._queue.mark_started(run_ids)
 
 
 def busy(**when: Sequence[int]):

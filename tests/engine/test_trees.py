@@ -74,7 +74,7 @@ async def test_a_tree_ends_with_its_root_and_leaves_no_message_whether_its_runs_
         assert [(await engine.ended(run_id)).status for run_id in runs] == ["cancelled"] * 13
         await engine.row(root, "cancelled")
         with anyio.fail_after(TIMEOUT_SECONDS):
-            while await engine.backend.queue.orders():
+            while await engine.backend.queue.control_messages():
                 await anyio.sleep(0.01)
 
 

@@ -18,7 +18,7 @@ def written(*reports: AgentReport) -> list[PendingEvent]:
         prices=lambda model, usage: NO_PRICE,
         new_id=IDS.__getitem__,
     )
-    writes = [write for report in reports for write in transcriber.take(report)]
+    writes = [write for report in reports for write in transcriber.process_report(report)]
     return writes + transcriber.end(SessionEnded(status="completed", is_final=True), None)[0]
 
 

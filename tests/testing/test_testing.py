@@ -1,4 +1,4 @@
-"""`shopfloor.testing`: workers under test, with a script in the place of models."""
+"""`shopfloor.testing`: running workers in tests, with a script instead of models."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_the_example_of_the_docs_passes(tmp_path: Path) -> None:
 @pytest.mark.req("SDK-47")
 def test_a_worker_runs_with_its_tools_and_several_calls_in_one_message(workers: Path) -> None:
     tools = {"search": lambda args: f"found {args['query']}", "order": lambda args: {"cups": args["cups"]}}
-    with shopfloor.testing.engine(workers=[workers], script=TWO_CALLS) as made:
-        run = made.run("asks", tools=tools)
+    with shopfloor.testing.engine(workers=[workers], script=TWO_CALLS) as harness:
+        run = harness.run("asks", tools=tools)
     assert "found tea" in text_of(run)
     assert [(call.name, call.input) for call in run.calls] == [("search", {"query": "tea"}), ("order", {"cups": 2})]
     assert len({event.payload.message_id for event in run.events if isinstance(event.payload, AssistantMessage)}) == 2
@@ -85,31 +85,31 @@ def test_a_worker_runs_with_its_tools_and_several_calls_in_one_message(workers: 
 @pytest.mark.req("SDK-47")
 def test_a_run_that_waits_is_answered_and_followed(workers: Path) -> None:
     async def main() -> None:
-        async with shopfloor.testing.engine(workers=[workers], script=TWO_CALLS) as made:
-            run = await made.run("asks", tools={"search": lambda args: "found"})
+        async with shopfloor.testing.engine(workers=[workers], script=TWO_CALLS) as harness:
+            run = await harness.run("asks", tools={"search": lambda args: "found"})
             assert (run.status, [call.tool_name for call in run.waiting]) == ("waiting", ["order"])
-            await made.answer(run.run_id, run.waiting[0].tool_call_id, "ordered")
-            assert "ordered" in text_of(await made.wait(run.run_id))
+            await harness.answer(run.run_id, run.waiting[0].tool_call_id, "ordered")
+            assert "ordered" in text_of(await harness.wait(run.run_id))
 
     anyio.run(main)
 
 
 @pytest.mark.req("SDK-47")
-def test_all_calls_that_nobody_answers_are_named_and_a_question_is_one(workers: Path) -> None:
-    with shopfloor.testing.engine(workers=[workers], script=TWO_CALLS) as made:
-        assert [call.tool_name for call in made.run("asks").waiting] == ["search", "order"]
-    asked = {"tool_calls": [{"name": "ask", "input": {"question": "Milk?"}}]}
-    with engine(workers, asked, {"text": "{{tool_results}}"}) as made:
-        run = made.run("asks", tools={"ask": lambda args: f"yes to {args['question']}"})
+def test_all_unanswered_calls_are_named_and_a_question_is_a_call(workers: Path) -> None:
+    with shopfloor.testing.engine(workers=[workers], script=TWO_CALLS) as harness:
+        assert [call.tool_name for call in harness.run("asks").waiting] == ["search", "order"]
+    question = {"tool_calls": [{"name": "ask", "input": {"question": "Milk?"}}]}
+    with engine(workers, question, {"text": "{{tool_results}}"}) as harness:
+        run = harness.run("asks", tools={"ask": lambda args: f"yes to {args['question']}"})
     assert text_of(run) == "yes to Milk?"
 
 
 @pytest.mark.req("SDK-47")
 def test_the_client_tools_of_a_sub_run_are_executed_too(workers: Path) -> None:
     tools = {"search": lambda args: "found", "order": lambda args: "ordered"}
-    with shopfloor.testing.engine(workers=[workers], script=TWO_CALLS) as made:
-        run = made.run("calls", tools=tools)
-        waiting = made.run("calls", tools={"search": tools["search"]})
+    with shopfloor.testing.engine(workers=[workers], script=TWO_CALLS) as harness:
+        run = harness.run("calls", tools=tools)
+        waiting = harness.run("calls", tools={"search": tools["search"]})
     assert "found" in text_of(run)
     (child,) = run.children
     assert (child.status, [call.name for call in child.calls]) == ("completed", ["search", "order"])
@@ -118,16 +118,16 @@ def test_the_client_tools_of_a_sub_run_are_executed_too(workers: Path) -> None:
 
 
 @pytest.mark.req("SDK-48")
-def test_pieces_thinking_and_usage_are_as_the_script_says(workers: Path) -> None:
+def test_deltas_thinking_and_usage_follow_the_script(workers: Path) -> None:
     turn = {"thinking": ["Hm", "m."], "text": ["Notes on", " te", "a"], "usage": {"input": 7, "output": 3}}
-    with engine(workers, turn) as made:
-        run = made.run("asks")
+    with engine(workers, turn) as harness:
+        run = harness.run("asks")
     assert text_of(run) == "Notes on tea"
-    (said,) = [event.payload for event in run.events if isinstance(event.payload, AssistantMessage)]
-    assert said.usage is not None
-    assert (said.usage.input, said.usage.output) == (7, 3)
-    assert isinstance(said.blocks[0], ThinkingBlock)
-    assert said.blocks[0].thinking == "Hmm."
+    (message,) = [event.payload for event in run.events if isinstance(event.payload, AssistantMessage)]
+    assert message.usage is not None
+    assert (message.usage.input, message.usage.output) == (7, 3)
+    assert isinstance(message.blocks[0], ThinkingBlock)
+    assert message.blocks[0].thinking == "Hmm."
     pieces = [(delta.kind, delta.text) for delta in run.deltas]
     assert pieces == [("thinking", "Hm"), ("thinking", "m."), ("text", "Notes on"), ("text", " te"), ("text", "a")]
 
@@ -145,7 +145,7 @@ def test_pieces_thinking_and_usage_are_as_the_script_says(workers: Path) -> None
         ("invalid_request_error", False),
     ],
 )
-def test_every_error_of_a_provider_can_be_played(workers: Path, tmp_path: Path, code: str, retryable: bool) -> None:
+def test_every_error_of_a_provider_can_be_scripted(workers: Path, tmp_path: Path, code: str, retryable: bool) -> None:
     folder = workers / "fails"
     folder.mkdir()
     (folder / "worker.yaml").write_text(
@@ -153,54 +153,56 @@ def test_every_error_of_a_provider_can_be_played(workers: Path, tmp_path: Path, 
         "  Answer: {block: next-message, retry: {limit: 1, delay: 0}, output: TEXT}\noutput: TEXT\n"
     )
     error = {"code": code, "message": "as it is written"}
-    with engine(workers, {"error": error}) as made:
-        run = made.run("fails")
+    with engine(workers, {"error": error}) as harness:
+        run = harness.run("fails")
     assert run.error is not None
     assert (run.status, run.error.code, run.error.message) == ("failed", code, "as it is written")
-    with engine(workers, {"text": "fine", "error": {**error, "times": 1}}) as made:
-        again = made.run("fails")
+    with engine(workers, {"text": "fine", "error": {**error, "times": 1}}) as harness:
+        again = harness.run("fails")
     assert (again.status == "completed") is retryable
 
 
 @pytest.mark.req("SDK-48")
-def test_a_rate_limit_with_its_end_is_waited_for(workers: Path) -> None:
+def test_a_run_waits_for_the_end_of_a_rate_limit(workers: Path) -> None:
     limited = {"text": "fine", "error": {"code": "rate_limit_error", "retry_after": 0.05, "times": 1}}
-    with engine(workers, limited) as made:
-        run = made.run("asks")
+    with engine(workers, limited) as harness:
+        run = harness.run("asks")
     assert text_of(run) == "fine"
     waits = [call for call in run.calls if call.awaits is not None]
     assert [call.awaits.kind for call in waits if call.awaits] == ["rate_limit"]
 
 
 @pytest.mark.req("SDK-48")
-def test_a_turn_may_depend_on_what_was_said(workers: Path) -> None:
-    with engine(workers, {"when": "coffee", "text": "Coffee."}, {"when": "(?i)TEA", "text": "Tea."}) as made:
-        assert text_of(made.run("asks")) == "Tea."
-    with engine(workers, {"when": "coffee", "text": "Coffee."}) as made:
-        run = made.run("asks")
+def test_a_turn_may_depend_on_the_last_message(workers: Path) -> None:
+    with engine(workers, {"when": "coffee", "text": "Coffee."}, {"when": "(?i)TEA", "text": "Tea."}) as harness:
+        assert text_of(harness.run("asks")) == "Tea."
+    with engine(workers, {"when": "coffee", "text": "Coffee."}) as harness:
+        run = harness.run("asks")
     assert run.error is not None
     assert "the script has no turn that matches" in run.error.message
 
 
-def test_delays_of_a_script_are_kept(workers: Path) -> None:
-    with engine(workers, {"wait_ms": 5_000, "text": "late"}) as made, pytest.raises(TimeoutError, match=r"0\.2 s"):
-        made.run("asks", timeout_seconds=0.2)
+def test_delays_of_a_script_are_honored(workers: Path) -> None:
+    with engine(workers, {"wait_ms": 5_000, "text": "late"}) as harness, pytest.raises(TimeoutError, match=r"0\.2 s"):
+        harness.run("asks", timeout_seconds=0.2)
 
 
 def test_a_refused_run_raises_and_commands_run_for_real(workers: Path) -> None:
-    with engine(workers, {"text": "x"}) as made:
+    with engine(workers, {"text": "x"}) as harness:
         with pytest.raises(WorkerNotFound):
-            made.run("nobody")
+            harness.run("nobody")
         with pytest.raises(InvalidInput):
-            made.run("runs", {"X": 1})
-        assert text_of(made.run("runs")) == "hi"
+            harness.run("runs", {"X": 1})
+        assert text_of(harness.run("runs")) == "hi"
 
 
-def test_logs_are_kept_where_somebody_says_so(workers: Path, tmp_path: Path) -> None:
-    with shopfloor.testing.engine(workers=[workers], script={"turns": [{"text": "x"}]}, logs=tmp_path / "kept") as made:
-        run = made.run("asks")
-        gone = made.logs
-    assert (gone / f"{run.run_id}.jsonl").is_file()
-    with engine(workers, {"text": "x"}) as made:
-        logs = made.logs
+def test_logs_are_kept_in_a_folder_of_choice(workers: Path, tmp_path: Path) -> None:
+    with shopfloor.testing.engine(
+        workers=[workers], script={"turns": [{"text": "x"}]}, logs=tmp_path / "kept"
+    ) as harness:
+        run = harness.run("asks")
+        kept_logs = harness.logs
+    assert (kept_logs / f"{run.run_id}.jsonl").is_file()
+    with engine(workers, {"text": "x"}) as harness:
+        logs = harness.logs
     assert not logs.exists()

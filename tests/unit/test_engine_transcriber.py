@@ -40,16 +40,16 @@ def said(writes: list[PendingEvent]) -> list[tuple[str, str, str | None]]:
 
 
 def taken(transcriber: Transcriber, *reports: AgentReport) -> list[PendingEvent]:
-    return [write for report in reports for write in transcriber.take(report)]
+    return [write for report in reports for write in transcriber.process_report(report)]
 
 
 def test_what_a_sub_agent_types_stands_in_its_own_log(transcriber: Transcriber) -> None:
     taken(transcriber, SubAgentStarted(agent="a", name="looker"))
-    partial, offset = transcriber.grow(typed("Hello", agent="a"))
+    partial, offset = transcriber.add_delta(typed("Hello", agent="a"))
     piece = partial.piece()
     assert offset == 0
     assert piece is not None
-    (write,) = transcriber.take(TranscriptItem(agent="a", payload=piece))
+    (write,) = transcriber.process_report(TranscriptItem(agent="a", payload=piece))
     assert isinstance(write.payload, AssistantMessage)
     assert (write.run_id, write.path, is_message_chunk(write.payload)) == (CHILD_ID, "looker", True)
     # A piece is not the whole: when the sub-agent ends, what it was saying is cut off.

@@ -292,7 +292,7 @@ def test_an_open_run_whose_state_an_older_version_kept_is_searched_whole(storage
         say(recorder, "early")
         storage.announce(run_id)
         await create_ingest(storage, store).catch_up()
-        known = (await store.folded([run_id]))[run_id]
+        known = (await store.view_states([run_id]))[run_id]
         await store.truncate_views(run_id, 0)
         await store.apply([ViewUpdate(row=known.row, state=b'{"open_calls":{},"told":null}', timeline=[])])
         assert (await store.list_runs(RunFilter(search="early"), limit=5)).total == 0
@@ -345,7 +345,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
                 while await store.known_runs() != set(runs) or storage.announcements.stat().st_size > 400:
                     await anyio.sleep(0.02)
             tasks.cancel_scope.cancel()
-        assert await store.mark() <= storage.announcements.stat().st_size
+        assert await store.feed_position() <= storage.announcements.stat().st_size
         await store.close()
         # A list without a server takes up what comes then, and a new database everything.
         late = new_run_id()
@@ -417,9 +417,9 @@ def test_a_log_whose_last_line_is_no_event_is_listed_and_taken_up_once(storage: 
 class SlowStore(MemoryStore):
     """A store whose transactions take longer than the pauses of a busy writer."""
 
-    async def apply(self, changes: Sequence[ViewUpdate], *, mark: int | None = None) -> None:
+    async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
         await anyio.sleep(0.03)
-        await super().apply(changes, mark=mark)
+        await super().apply(changes, feed_position=feed_position)
 
 
 def test_a_log_that_is_written_all_the_time_holds_back_no_other_row(storage: Storage) -> None:

@@ -30,7 +30,7 @@ class Definitions:
 
     def read(self, first: RunStarted) -> Definition | None:
         """Read the definition of a run: that of the worker which it was dispatched for, where that is still at hand."""
-        known = self._catalogue.ordered(first.name, first.definition_hash) if first.definition_hash else None
+        known = self._catalogue.get_cached(first.name, first.definition_hash) if first.definition_hash else None
         return definition_of(first) if known is None else known.definition
 
     def look_up(self, definition: Definition, *, ordered: str | None = None) -> Worker | DefinitionChange | None:
@@ -40,7 +40,7 @@ class Definitions:
         """
         if definition.function is None:
             return None
-        worker = self._catalogue.ordered(definition.slug, ordered) if ordered else None
+        worker = self._catalogue.get_cached(definition.slug, ordered) if ordered else None
         if worker is not None:
             return worker
         found = self._find_all(definition.slug)

@@ -40,7 +40,7 @@ class Inbox:
         """Deliver what the queue has."""
         await self.delete_recorded()
         by_run: dict[str, list[tuple[int, ControlMessage]]] = {}
-        for number, order in await self._ports.queue.orders():
+        for number, order in await self._ports.queue.control_messages():
             if number not in self._recorded and number not in self._taken.get(order.run_id, ()):
                 by_run.setdefault(order.run_id, []).append((number, order))
         if not by_run:
@@ -54,13 +54,13 @@ class Inbox:
     async def delete_recorded(self) -> None:
         """Delete the messages that logs have from the queue, many at once."""
         done = [number for number, attempt in self._recorded.items() if attempt is None or attempt.is_durable]
-        await self._ports.queue.done(done)
+        await self._ports.queue.acknowledge(done)
         for number in done:
             del self._recorded[number]
 
     async def claim_cancel(self, run_id: str) -> str | None:
         """Return the reason where the run is to be cancelled, as if the message were delivered."""
-        for number, order in await self._ports.queue.orders():
+        for number, order in await self._ports.queue.control_messages():
             if order.run_id == run_id and order.kind == "cancel":
                 self._take(number, order)
                 return _reason_of(order)

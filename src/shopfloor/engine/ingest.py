@@ -127,7 +127,7 @@ class Ingest:
         self._look_seconds = poll_seconds
         """How often all logs that have not ended are looked at."""
         self._followed: dict[str, _Followed] = {}
-        self._mark = 0
+        self._feed_position = 0
         self._forgotten_at = 0
         """The mark when the feed forgot last."""
         self._is_behind = False
@@ -174,23 +174,23 @@ class Ingest:
 
     async def _forget_opened(self) -> None:
         """Have the feed forget which logs were opened when they have become many."""
-        if self._mark - self._forgotten_at < self._forget_at:
+        if self._feed_position - self._forgotten_at < self._forget_at:
             return
         # First in the store: should this process end in between, all of them are looked at once more.
-        await self._store.apply([], mark=0)
-        mark = await self._feed.forget_opened_logs(self._mark)
-        if mark == self._mark:
-            await self._store.apply([], mark=mark)
-        self._mark = self._forgotten_at = mark
+        await self._store.apply([], feed_position=0)
+        feed_position = await self._feed.forget_opened_logs(self._feed_position)
+        if feed_position == self._feed_position:
+            await self._store.apply([], feed_position=feed_position)
+        self._feed_position = self._forgotten_at = feed_position
 
     async def _begin(self, *, everything: bool) -> None:
         # From what the store has: where this was cancelled before, it may have folded events that were not stored.
         followed = [*self._followed]
         self._followed.clear()
-        self._mark = await self._store.mark()
+        self._feed_position = await self._store.feed_position()
         await self._take_up([*await self._store.open_runs(), *followed])
         # A store that has taken up nothing is new: the feed tells only of the logs that were opened last.
-        if everything or not self._mark:
+        if everything or not self._feed_position:
             known = await self._store.known_runs() | await self._store.deleted_run_ids()
             # Rows are numbered in the order in which runs began.
             for run_id in await self._feed.run_ids(known):
@@ -198,12 +198,12 @@ class Ingest:
 
     async def step(self) -> int:
         """Look at the logs that were opened, and at all that have not ended. Gives the number of events."""
-        opened_logs, mark = await self._feed.opened_logs(self._mark)
+        opened_logs, feed_position = await self._feed.opened_logs(self._feed_position)
         await self._take_up(opened_logs)
         taken = await self._look([*self._followed], named=frozenset(opened_logs))
-        if mark != self._mark:
-            await self._store.apply([], mark=mark)
-            self._mark = mark
+        if feed_position != self._feed_position:
+            await self._store.apply([], feed_position=feed_position)
+            self._feed_position = feed_position
         return taken
 
     async def _take_published(self, published: Mapping[str, list[Entry]]) -> int:
@@ -322,7 +322,7 @@ class Ingest:
         new = [one for one in run_ids if one not in self._followed]
         for first in range(0, len(new), INGEST_RUNS):
             some = new[first : first + INGEST_RUNS]
-            known = await self._store.folded(some)
+            known = await self._store.view_states(some)
             for run_id in some:
                 folded = known.get(run_id)
                 if folded is None:

@@ -332,7 +332,7 @@ class Lifecycle:
             name, kind = queued.started.name, queued.started.kind
             await log.append(RunStarted(name=name, kind=kind, attempt=1, host=self._registry.host_id, format=FORMAT))
             await log.append(RunCompleted(name=name, kind=kind, status="failed", error=failure))
-        await self._ports.queue.started([run_id])
+        await self._ports.queue.mark_started([run_id])
         return True
 
     # Checks of all runs of this process.

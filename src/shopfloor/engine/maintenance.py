@@ -171,7 +171,7 @@ async def requeue_abandoned(ports: StoragePorts, resumption: Resumption | None =
     claimed = [claim for claim in await queue.claimed() if not await ports.hosts.is_alive(claim[1])]
     # A log with nothing in it is of a host that died before it could write what was asked for.
     begun = [run_id for run_id, _ in claimed if await is_resumable(ports.reader, run_id)]
-    await queue.started(begun)
+    await queue.mark_started(begun)
     left = [(run_id, host) for run_id, host in claimed if run_id not in begun]
     await queue.release(
         [claim for claim in left if resumption is None or await resumption.refusal_reason(claim[0]) is None]

@@ -135,10 +135,12 @@ class RunService:
                 by_run.setdefault(run_id, []).append(one)
         orders = [order for whose, some in by_run.items() for order in await self._answers(whose, some)]
         for order in orders:
-            if await self._ports.queue.put(order):
+            if await self._ports.queue.put_control_message(order):
                 continue
             kept = [
-                one for _, one in await self._ports.queue.orders() if (one.run_id, one.id) == (order.run_id, order.id)
+                one
+                for _, one in await self._ports.queue.control_messages()
+                if (one.run_id, one.id) == (order.run_id, order.id)
             ]
             if any(one.body != order.body for one in kept):
                 raise _answered(order.run_id, str(order.body["call_id"]))
@@ -214,7 +216,7 @@ class RunService:
 
     async def request_cancel(self, run_id: str, reason: str) -> None:
         """Store a cancel without looking whether there is such a run."""
-        await self._ports.queue.put(
+        await self._ports.queue.put_control_message(
             ControlMessage(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
         )
         self._registry.wake_up.set()
@@ -239,7 +241,7 @@ class RunService:
                 f"a server must not resume the run {run_id}: {reason}",
                 hint=f"`shopfloor resume {run_id}` resumes the run in your shell",
             )
-        await self._ports.queue.put(
+        await self._ports.queue.put_control_message(
             ControlMessage(id="resume", run_id=run_id, kind="resume", body={}, created_at=now())
         )
         self._registry.wake_up.set()

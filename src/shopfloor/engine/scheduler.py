@@ -99,7 +99,7 @@ class Scheduler:
     async def _delete_started(self) -> None:
         """Delete the dispatches of runs whose logs are on disk, many at once."""
         recorded = self._registry.recorded()
-        await self._ports.queue.started(recorded)
+        await self._ports.queue.mark_started(recorded)
         self._registry.forget_started(recorded)
 
     async def _start_ready(self) -> None:

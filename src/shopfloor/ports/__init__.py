@@ -1,4 +1,7 @@
-"""What the engine needs of the world, in the domain's verbs. Adapters fit these; nothing here knows one."""
+"""The interfaces of the engine to the outside, as Protocols and plain data.
+
+Adapters implement them; this package imports no adapter.
+"""
 
 from shopfloor.ports import run_fields
 from shopfloor.ports.agents import (

@@ -1,7 +1,8 @@
-"""Agents: programs that work by themselves, and what they report of it.
+"""Agents: autonomous programs such as Claude Code, and the reports of what they do.
 
-A provider is two small parts. Its *launcher* knows the command line; its *normaliser* is fed the bytes that the program
-prints and gives reports, with no clock and no I/O, so that a live process, a file and a test are the same to it.
+A provider has two parts. The *launcher* builds the command line. The *normalizer* turns the bytes that the program
+prints into reports. The normalizer uses no clock and no I/O, so it treats a live process, a recorded file and a test
+alike.
 """
 
 from __future__ import annotations
@@ -21,67 +22,68 @@ AccessMode = Literal["subscription", "api", "local"]
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 MAIN_AGENT = ""
-"""The session itself, where a report says whose it is; anything else is the key of a sub-agent."""
+"""The key of the session's main agent in a report. Every other key is that of a sub-agent."""
 
 
 class OwnTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool of the worker's own that an agent may call: Python code, executed in the process of its session."""
+    """A tool of the worker that an agent may call: Python code, executed in the process of the agent's session."""
 
     name: str
     description: str
     parameters: dict[str, Any]
-    """JSON Schema of its input."""
+    """JSON Schema of the input."""
     handler: str
     """`package.module:function`."""
 
 
 class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is asked for."""
+    """A task for an agent, with its options."""
 
     prompt: str
     cwd: str
     model: str | None = None
     system_prompt: str | None = None
-    """Added to the agent's own."""
+    """Appended to the agent's own system prompt."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     tools: list[str] | None = None
-    """The only tools that it may use, by their exact names."""
+    """The only tools that the agent may use, by their exact names."""
     read_only: bool = False
-    """It may look and not touch."""
+    """Whether the agent may read files but not change anything."""
     own_tools: list[OwnTool] = []
     sandbox: bool = False
-    """Its commands run in a sandbox of the provider's; where that cannot start, nothing runs."""
+    """Run the agent's commands in the provider's sandbox; if the sandbox cannot start, nothing runs."""
     resume: str | None = None
-    """The provider's session to go on in."""
+    """The provider's id of the session to resume."""
     prior_usage: Usage | None = None
-    """What that session had spent before, where we know; else the launcher looks, where it has to know."""
+    """The usage of the resumed session before this run, if known. If None, a launcher that needs the number looks it
+    up."""
     session_id: str
-    """A fresh UUID, for a session whose id may be chosen."""
+    """A fresh UUID, for providers that let the caller choose the id of a session."""
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """How the program is started. The prompt goes by `stdin`: it may be long, and is nobody else's to see."""
+    """How to start the program. The prompt is passed on `stdin`, since it may be long and command lines are public."""
 
     argv: list[str]
     env: dict[str, str] = {}
     stdin: bytes = b""
     session_id: str | None = None
-    """The provider's session, where it is known before anything happens."""
+    """The provider's session id, if it is known before the program starts."""
     access_mode: AccessMode = "api"
     prior_usage: Usage | None = None
-    """What a session that is gone on in has spent before, where its totals are told with that."""
+    """The usage of a resumed session before this run, for providers whose totals include earlier usage."""
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be asked of a provider's sessions, and what they tell."""
+    """The options that a provider supports, and what its reports contain."""
 
     resume: bool = False
     tool_limits: bool = False
     read_only: bool = False
     max_turns: bool = False
     max_budget: bool = False
-    """By itself; we meter budgets for all of them."""
+    """Whether the program enforces a budget itself. The engine enforces budgets for all providers."""
     deltas: bool = False
     thinking: bool = False
     cost: bool = False
@@ -94,26 +96,26 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a provider on this machine."""
+    """A provider as found on this machine."""
 
     name: str
     kind: Literal["agent", "api"]
-    """A program that is started here, or an API over the net."""
+    """`agent`: a program started on this machine. `api`: an HTTP API."""
     program: str | None = None
     path: str | None = None
-    """Where the program is; None where it is not installed."""
+    """Path of the program; None if it is not installed."""
     version: str | None = None
     problem: str | None = None
-    """What is wrong with the program that was found."""
+    """What is wrong with the installed program."""
     login: str | None = None
-    """By what it could log in; None where there is nothing."""
+    """The variable or file with the credentials; None if there are none."""
     install: str
-    """How to get what is missing."""
+    """The command that installs what is missing."""
     capabilities: Capabilities
 
     @property
     def usable(self) -> bool:
-        """It is there, and could log in."""
+        """Whether the provider is installed and has credentials."""
         return self.login is not None and self.problem is None and (self.kind == "api" or self.path is not None)
 
 
@@ -121,41 +123,44 @@ class AgentExit(msgspec.Struct, frozen=True, kw_only=True):
     """How the program ended."""
 
     code: int | None = None
-    """Its exit code; None where a signal ended it."""
+    """Exit code; None if a signal ended the program."""
     signal: str | None = None
     stderr: str = ""
-    """The end of what it printed there."""
+    """The last part of the standard error output."""
     cancelled: bool = False
-    """We told it to stop."""
+    """Whether the engine stopped the program."""
 
     @property
     def is_success(self) -> bool:
-        """Whether no signal and no exit code speaks against success. Nothing does where neither is known."""
+        """Whether the program ended with neither a signal nor a non-zero exit code. True if neither is known."""
         return self.signal is None and not self.code
 
     def description(self, *, ignored_prefixes: tuple[str, ...] = ()) -> str:
-        """`exit code 1: Error: …`, with the last error line of stderr, or its last line without an ignored prefix."""
-        how = f"killed by {self.signal}" if self.signal is not None else f"exit code {self.code}"
+        """Describe the exit: `exit code 1: Error: …`.
+
+        The text is the last error line of stderr, else its last line without an ignored prefix.
+        """
+        ended = f"killed by {self.signal}" if self.signal is not None else f"exit code {self.code}"
         lines = [_ESCAPE.sub("", line).strip() for line in self.stderr.splitlines()]
         lines = [line for line in lines if line and not line.startswith(ignored_prefixes)]
         errors = [line for line in lines if line.lower().startswith("error")]
         last = (errors or lines or [""])[-1][:PROVIDER_MESSAGE_CHARS]
-        return f"{how}: {last}" if last else how
+        return f"{ended}: {last}" if last else ended
 
 
 class TranscriptItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was said or done: it belongs into a log as it is."""
+    """A message, tool call or tool result, to be logged unchanged."""
 
     payload: UserMessage | AssistantMessage | ToolCall | ToolResult
     agent: str = MAIN_AGENT
     at: str | None = None
-    """The agent's own time, RFC 3339 in UTC with milliseconds; None where it gave none."""
+    """The agent's own timestamp, RFC 3339 in UTC with milliseconds; None if the agent gave none."""
     is_prompt: bool = False
-    """The prompt of the session, repeated by the agent: on record already where we gave it."""
+    """Whether this is the session's prompt, repeated by the agent. The log already has it if the engine sent it."""
 
 
 class MessageDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of a message as it is being made. Its whole is told later, under the same message id."""
+    """A part of a message that is being generated. The complete message follows later, with the same message id."""
 
     message_id: str
     block: int
@@ -167,68 +172,70 @@ class MessageDelta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubAgentStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent has handed something to another one, which becomes a run of its own."""
+    """The agent delegated a task to a sub-agent, which is recorded as a run of its own."""
 
     agent: str
-    """Its key, the same in every report of it."""
+    """Key of the sub-agent, the same in all its reports."""
     parent: str = MAIN_AGENT
     name: str
-    """What kind of agent it is, in the provider's word."""
+    """The type of the sub-agent, as the provider names it."""
     task: str | None = None
-    """What it was told to do."""
+    """The prompt of the sub-agent."""
     model: str | None = None
     at: str | None = None
 
 
 class SubAgentEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """A sub-agent ended."""
+
     agent: str
     status: Status = "completed"
     text: str | None = None
     error: RunError | None = None
     usage: Usage | None = None
-    """Of this sub-agent alone, where that is known."""
+    """Usage of this sub-agent alone, if known."""
     models: dict[str, Usage] = {}
-    """The same by model, for prices."""
+    """`usage` by model, for prices."""
     at: str | None = None
 
 
 class UsageDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """What has been spent since the last such report, with what sub-agents spent: budgets are held against the sum."""
+    """Usage since the previous `UsageDelta`, sub-agents included. Budgets are checked against the sum."""
 
     usage: Usage
     model: str | None = None
     cost_usd: float | None = None
-    """By the agent's own prices, where it tells them."""
+    """Cost by the agent's own prices, if it reports them."""
 
 
 class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The last report, and there is always exactly one: how it went, by the agent's own words.
+    """The last report of a session, with the outcome as the agent reports it. There is always exactly one.
 
-    The engine has the last word: see `resolve_outcome` in `engine/agents/transcriber.py`.
+    The engine decides the final outcome: see `resolve_outcome` in `engine/agents/transcriber.py`.
     """
 
     status: Status
     is_final: bool = False
-    """Whether the agent's own final record was in the stream, with nothing said after it."""
+    """Whether the stream has the agent's own final record, with no message after it."""
     text: str | None = None
     """The agent's final answer."""
     structured: object = None
-    """The same as data, where it was asked for."""
+    """The final answer as data, if structured output was requested."""
     error: RunError | None = None
     usage: Usage | None = None
-    """Of the session alone, without sub-agents and without what a session that was resumed had spent before."""
+    """Usage of this run alone, without sub-agents and without the earlier usage of a resumed session."""
     models: dict[str, Usage] = {}
-    """By model, for prices, where the model is known: again of the session alone."""
+    """`usage` by model, for prices, if the models are known."""
     includes_sub_agents: bool = False
-    """The same with sub-agents, where the agent does not tell them apart."""
+    """Whether `usage` and `models` include sub-agents, because the agent does not report them separately."""
     session_usage: Usage | None = None
-    """Of the whole session, with what earlier runs spent in it, where the agent tells no other number."""
+    """Usage of the whole session with earlier runs, for agents that report no other number."""
     cost_usd: float | None = None
-    """The agent's own total for this run, sub-agents included; None where it gives none."""
+    """The agent's own total for this run, sub-agents included; None if the agent reports none."""
     turns: int | None = None
     session_id: str | None = None
     unparsed: int = 0
-    """How many lines were not understood."""
+    """Number of lines that could not be parsed."""
     limits: list[Limit] = []
     at: str | None = None
 
@@ -237,53 +244,62 @@ AgentReport = TranscriptItem | MessageDelta | SubAgentStarted | SubAgentEnded | 
 
 
 class Normalizer(Protocol):
-    """Makes reports of what a program prints. It never raises, whatever it is fed."""
+    """Parser of a program's output. Never raises, even for malformed output."""
 
     @property
     def has_timestamps(self) -> bool:
-        """Whether its reports can have times."""
+        """Whether reports may have timestamps."""
         ...
 
     def feed(self, data: bytes) -> list[AgentReport]:
-        """What the next bytes of stdout tell, however they are cut."""
+        """Parse the next bytes of stdout, split at any position, and return the new reports."""
         ...
 
     def finish(self, ended: AgentExit | None) -> list[AgentReport]:
-        """What is left to tell when there is no more: `SessionEnded` is the last. None: only the stream is known."""
+        """Return the remaining reports at the end of the stream; the last is `SessionEnded`.
+
+        `ended` is None if only the stream is known.
+        """
         ...
 
 
 class Provider(Protocol):
-    """What powers sessions."""
+    """An agent program: how to find it, start it and read its output."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def program(self) -> str:
-        """What is looked for on PATH."""
+        """The name of the executable to look for on PATH."""
         ...
 
     @property
     def install(self) -> str:
-        """The command that installs it."""
+        """The command that installs the program."""
         ...
 
     @property
     def capabilities(self) -> Capabilities: ...
 
     def login(self, env: Mapping[str, str], home: Path) -> str | None:
-        """By what it could log in: a variable or a file; None where there is nothing."""
+        """Return the variable or file with the credentials, or None if there are none."""
         ...
 
     def launch(self, request: AgentRequest, env: Mapping[str, str]) -> Launch:
-        """Raises `UnsupportedOption` where it cannot be asked so."""
+        """Build the command line for a request.
+
+        Raises `UnsupportedOption` if the provider does not support one of its options.
+        """
         ...
 
     def normalizer(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> Normalizer:
-        """`resumed` is None where that is not known; `prior_usage` is what the launcher said of a resumed session."""
+        """Create a normalizer for one session.
+
+        `resumed` is None if unknown. `prior_usage` is the `Launch.prior_usage` of a resumed session.
+        """
         ...
 
     def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
-        """The model of a session, where the stream does not tell it and the program keeps it elsewhere."""
+        """Return the model of a session, for programs that record it outside of the stream."""
         ...

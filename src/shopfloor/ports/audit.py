@@ -11,16 +11,18 @@ from shopfloor.log import now
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An audited action."""
+
     at: str
     action: str
     """What was done: `run.dispatched`, `run.cancelled`, `token.made`, `login.failed`, …"""
     by: str
-    """Who did it: a token or a session by its name, or a process of this machine."""
+    """Who did it: the name of a token or session, or a process of this machine."""
     role: str | None = None
     address: str | None = None
-    """Where the request came from."""
+    """Network address of the client."""
     client: str | None = None
-    """What the client calls itself; anybody can claim anything."""
+    """What the client calls itself (its User-Agent). Not verified."""
     run_id: str | None = None
     detail: str | None = None
 
@@ -35,7 +37,7 @@ def audit_entry(
     run_id: str | None = None,
     detail: str | None = None,
 ) -> AuditEntry:
-    """Make the entry of this moment. Texts that others choose are shortened."""
+    """Create an entry with the current time. Texts that clients choose are shortened."""
     return AuditEntry(
         at=now(),
         action=action,
@@ -49,6 +51,11 @@ def audit_entry(
 
 
 class Audit(Protocol):
+    """The audit log."""
+
     async def write(self, entry: AuditEntry) -> None:
-        """Append an entry. Never raises: what was done is done, so a failure is logged as an error."""
+        """Append an entry.
+
+        Never raises: the action has already happened, so a failure to record it is logged as an error.
+        """
         ...

@@ -1,7 +1,7 @@
-"""Bus: live events and wake-ups, from those who write logs to those who watch them.
+"""Bus: live events and wake-ups, from the writers of logs to their followers.
 
-An event is published after the log's authority has acknowledged it, and never before. The bus promises speed, not
-completeness: a subscriber that is slow, or that sits in another process, reads what it missed from the log.
+An event is published after the log's authority has acknowledged it, never before. The bus is fast but not complete: a
+subscriber that is slow or in another process reads the events that it missed from the log.
 """
 
 from __future__ import annotations
@@ -13,53 +13,57 @@ from shopfloor.log import Delta, Entry, Gap
 
 
 class Subscription(Protocol):
-    """What one subscriber has not read yet of one run: at most a buffer of it."""
+    """The unread events of one run for one subscriber, limited by a buffer."""
 
     async def wait(self, seconds: float) -> None:
-        """Return when something was published or notified since the last `drain`, or after that many seconds."""
+        """Return when something was published or notified since the last `drain`, or after `seconds`."""
         ...
 
     def drain(self) -> list[Entry | Gap | Delta]:
-        """What was published since the last call, in order, with a gap where the buffer had no room; never waits.
+        """Return the items published since the last call, in order, with a `Gap` where the buffer overflowed.
 
-        After `notify` the next call gives an empty list, once, whatever is pending: the log has to be looked at, since
-        something happened to it which is no event of this process. The call after that gives what is pending.
+        Never waits.
+
+        The first call after `notify` returns an empty list, even if items are pending. The caller must then read the
+        log, which has changed in a way that is no event of this process. The call after that returns the pending items.
         """
         ...
 
 
 class RunsSubscription(Protocol):
-    """What one subscriber has not read yet of all runs."""
+    """The unread events of all runs for one subscriber."""
 
     async def wait(self, seconds: float) -> None:
-        """Return when something was published or notified since the last `drain`, or after that many seconds."""
+        """Return when something was published or notified since the last `drain`, or after `seconds`."""
         ...
 
     def drain(self) -> dict[str, list[Entry]]:
-        """The runs that something happened to since the last call, each with the events that follow one another.
+        """Return the runs that changed since the last call, each with its consecutive new events.
 
-        An empty list says that the log has to be looked at: the buffer had no room, or another process wrote it.
+        An empty list means that the caller must read the log: the buffer overflowed, or another process wrote the log.
         """
         ...
 
 
 class Bus(Protocol):
+    """Publish and subscribe to events of runs."""
+
     def publish(self, run_id: str, entry: Entry) -> None:
-        """Pass a stored event on to whoever watches this run. Never waits; from any thread."""
+        """Send a stored event to the subscribers of this run. Never waits; may be called from any thread."""
         ...
 
     def publish_delta(self, run_id: str, delta: Delta) -> None:
-        """Pass on a piece of a message that is being made."""
+        """Send a part of a message that is being generated."""
         ...
 
     def notify(self, run_id: str) -> None:
-        """Have the log looked at by whoever watches this run: it was opened, closed or deleted."""
+        """Tell the subscribers of this run to read the log, because it was opened, closed or deleted."""
         ...
 
     def subscribe(self, run_id: str, *, deltas: bool = False) -> AbstractContextManager[Subscription]:
-        """Watch one run, from the next event on. To be called in the event loop that waits."""
+        """Subscribe to one run, from the next event on. Call this in the event loop that will wait."""
         ...
 
     def subscribe_all(self) -> AbstractContextManager[RunsSubscription]:
-        """Watch every run, from the next event on."""
+        """Subscribe to every run, from the next event on."""
         ...

@@ -1,4 +1,4 @@
-"""Hosts: the processes that execute runs, as others see them."""
+"""Hosts: the processes that execute runs, as seen by other processes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from typing import Protocol
 
 
 class Hosts(Protocol):
+    """The registry of hosts."""
+
     async def is_alive(self, host: str) -> bool:
-        """Whether that process may still write logs. It may be stopped.
+        """Return whether the process may still write logs. A suspended process counts as alive.
 
         With a lease, a process that is silent for longer than its lease is not alive, and its appends are refused.
         """
         ...
 
     async def is_dedicated(self, host: str) -> bool:
-        """Whether it executes the runs of its caller and nothing else: no other run would suffer from its end."""
+        """Return whether the host executes only the runs of its caller, so that ending it affects no other run."""
         ...
 
     async def interrupt(self, host: str) -> None:
-        """Ask a dedicated host to cancel what it executes. Changes nothing for any other."""
+        """Ask a dedicated host to cancel its runs. Does nothing for other hosts."""
         ...
 
     async def kill(self, host: str) -> None:
-        """End a dedicated host, with all that it has started. Changes nothing for any other."""
+        """Kill a dedicated host and all processes it started. Does nothing for other hosts."""
         ...

@@ -1,4 +1,4 @@
-"""Logs: where a run's events go."""
+"""Logs: writing and reading the events of runs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from shopfloor.ports.store import RunItem
 
 
 class Log(Protocol):
-    """One run's log, open for writing by us alone."""
+    """The log of one run, open for writing. No other process can write it meanwhile."""
 
     @property
     def run_id(self) -> str: ...
 
     @property
     def seq(self) -> int:
-        """Of the last event; 0 where there is none yet."""
+        """The `seq` of the last event; 0 if the log is empty."""
         ...
 
     @property
     def mask(self) -> Masking | None:
-        """What is kept out of it, for whoever joins or cuts text before it is written."""
+        """The masking of secrets. Code that joins or cuts text before writing it must mask the text itself."""
         ...
 
     async def append(
@@ -40,27 +40,27 @@ class Log(Protocol):
     ) -> Entry:
         """Append an event and return its entry when the log's authority has it.
 
-        The outcome and events `step.*` are durable then. `at` is the event's time, where it is not that of writing.
-        Raises `InvalidEvent`, `RunEnded`, `LogClosed`, `StorageError`, and `LogBusy` where another host has taken the
-        log over: the event is not in the log then.
+        The outcome and `step.*` events are durable at that point. `at` is the event's time, if it differs from the time
+        of writing. Raises `InvalidEvent`, `RunEnded`, `LogClosed`, `StorageError`, and `LogBusy` if another host has
+        taken the log over: the event is not in the log then.
         """
         ...
 
     @property
     def is_durable(self) -> bool:
-        """Whether no crash, and no power cut, would lose an event that was appended."""
+        """Whether all appended events would survive a crash and a power cut."""
         ...
 
     async def make_durable(self) -> None:
-        """Return when every event that was appended is durable."""
+        """Return when all appended events are durable."""
         ...
 
     def append_now(self, payload: Payload) -> Entry:
-        """Append without the event loop, from any thread. May block while the storage does."""
+        """Append an event without the event loop, from any thread. Blocks while the storage does."""
         ...
 
     def publish_delta(self, delta: Delta) -> None:
-        """Pass a piece of a message on to those who follow with deltas. It is not stored."""
+        """Send a part of a message to followers with `deltas`. It is not stored."""
         ...
 
 
@@ -70,65 +70,68 @@ class LogCopy(Protocol):
     @property
     def size(self) -> int: ...
 
-    def pieces(self) -> AsyncIterator[bytes]:
-        """All of them, a piece at a time; to be called once. Fewer where the log has lost its end or was deleted."""
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the bytes in chunks.
+
+        Call this once. Yields fewer than `size` if the log was truncated or deleted meanwhile.
+        """
         ...
 
 
 class LogReader(Protocol):
-    """Logs as anybody may read them, whoever writes them. What `append` has returned is readable in every process.
+    """Read access to all logs. An event is readable in every process when `append` has returned.
 
-    Every method raises `InvalidRunId` for a text that is no run id.
+    Every method raises `InvalidRunId` for a malformed run id.
     """
 
     async def page(self, run_id: str, *, after: int = 0, before: int | None = None, limit: int) -> list[Entry] | None:
-        """The events with `after < seq < before`, the first `limit` of them; None where there is no such log.
+        """Return the first `limit` events with `after < seq < before`, or None if there is no such log.
 
-        With `before` and no `after`, it is the last `limit` of them: the page that stands above it.
+        With `before` and no `after`, return the last `limit` of them: the page that precedes `before`.
         """
         ...
 
     async def has_log(self, run_id: str) -> bool: ...
 
     async def has_writer(self, run_id: str) -> bool:
-        """Whether a process has the log open for writing."""
+        """Return whether a process has the log open for writing."""
         ...
 
     async def has_active_host(self, run_id: str, host: str | None) -> bool:
-        """Whether a process works on the run: one writes its log, or `host`, of its newest attempt, is alive."""
+        """Return whether a process works on the run: one writes its log, or `host` (of its newest attempt) is alive."""
         ...
 
     def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
-        """What the log holds after `after`, in order, read a piece at a time. Raises `RunNotFound`."""
+        """Yield the events after `after` in order, in batches. Raises `RunNotFound`."""
         ...
 
     async def copy(self, run_id: str) -> LogCopy | None:
-        """The log's bytes as they are now, up to the end of its last whole line; None where there is no such log."""
+        """Return the current bytes up to the end of the last complete line, or None if there is no such log."""
         ...
 
     def follow(
         self, run_id: str, *, after: int = 0, deltas: bool = False, wait_for_writer: bool = False
     ) -> AsyncIterator[list[Entry | Reset | Delta]]:
-        """What the log holds after `after` and then what comes, in order, none twice, in batches as they are there.
+        """Yield the events after `after` and then new ones as they come, in order and without duplicates, in batches.
 
-        An empty batch says that nothing came for a while, so that whoever sends can show that it lives. It ends with
-        the outcome, or when whoever wrote the log is gone without one; a patient follower waits for somebody to go
-        on with it, and for a log that is not there yet. Raises `RunNotFound` where there is no log.
+        An empty batch means that nothing came for a while, so that a caller can send a keep-alive. The iterator ends
+        with the outcome, or when the writer is gone without one. With `wait_for_writer` it waits for another process to
+        resume the run, and for a log that does not exist yet; without it, a missing log raises `RunNotFound`.
 
-        With `deltas` it also gives, where this process has them, pieces of messages that are being made. Each comes
-        after the event that it follows, and before the message that it is a piece of; some may be missing.
+        With `deltas` it also yields parts of messages that are being generated, if they are in this process. Each delta
+        comes after the event that it follows and before the message that it is a part of; some may be missing.
         """
         ...
 
 
 class LogUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log has that its views do not have yet."""
+    """The events of a log that are not in its views yet."""
 
     entries: list[Entry] = []
-    """About a chunk of the events that follow; there may be more. Empty where there are none for now."""
+    """A batch of the next events; there may be more. Empty if there are none for now."""
     reset: Reset | None = None
-    """Set where the log ends before the place that was asked for; `entries` is empty then. A log that has lost its end
-    and has grown past that place again is not noticed."""
+    """Set if the log ends before the requested `seq`; `entries` is empty then. A log that was truncated and has grown
+    past that `seq` again is not noticed."""
     is_missing: bool = False
     """Whether there is no such log."""
     has_writer: bool = False
@@ -136,30 +139,32 @@ class LogUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogFeed(Protocol):
-    """What keeps views up to date asks of all logs, whoever writes them."""
+    """All logs, as needed to keep views up to date."""
 
     async def run_ids(self, known: Collection[str] = ()) -> list[str]:
-        """Every run that has a log with an event in it, except those that are known, by when they began."""
+        """Return all runs that have at least one event, except those in `known`, in the order of their start."""
         ...
 
-    async def updates(self, places: Mapping[str, int], *, limit: int) -> dict[str, LogUpdate]:
-        """What the logs of these runs have after the `seq` of each, about `limit` events altogether.
+    async def updates(self, positions: Mapping[str, int], /, *, limit: int) -> dict[str, LogUpdate]:
+        """Return the events of each run after the `seq` in `positions`, about `limit` events in all.
 
-        A run that was not looked at, since there were enough events before it, is left out. So is a log that cannot be
-        read just now.
+        Runs that were not reached because of `limit`, and logs that cannot be read at the moment, are left out.
         """
         ...
 
     async def opened_logs(self, after: int) -> tuple[list[str], int]:
-        """The runs whose logs were opened or deleted after the mark `after`, and the mark of now.
+        """Return the runs whose logs were opened or deleted after the feed position `after`, and the current position.
 
-        The mark 0 is before everything, and so is a mark that this storage never gave. Runs may be named that were
-        named before. One process keeps the views of a storage: what it has forgotten is named to nobody.
+        Position 0 precedes everything, and so does a position that this storage never returned. A run may be returned
+        again. Only one process keeps the views of a storage, so a forgotten run is returned to no process.
         """
         ...
 
-    async def forget_opened_logs(self, mark: int) -> int:
-        """Forget what `opened_logs` tells up to `mark`, where nothing came after it; give the mark to go on from."""
+    async def forget_opened_logs(self, feed_position: int) -> int:
+        """Forget the opened logs up to `feed_position`, if none was opened after it.
+
+        Return the position to continue from.
+        """
         ...
 
 
@@ -170,51 +175,53 @@ class RunDeleted(msgspec.Struct, frozen=True):
 
 
 class RowChanges(Protocol):
-    """Live changes of rows, for whoever shows lists."""
+    """Live changes of rows, for viewers of lists."""
 
     def subscribe(self) -> AbstractAsyncContextManager[AsyncIterator[list[RunItem | RunDeleted]]]:
-        """The rows that changed, newest state, as they change; for a slow reader changes of one run are joined."""
+        """Subscribe to changed rows in their newest state. For a slow reader, changes of the same run are merged."""
         ...
 
     async def publish_rows(self, *run_ids: str) -> None:
-        """Passes on rows that have changed in what their logs do not say, as a pin."""
+        """Publish rows that changed in a part that is not in their logs, such as a pin."""
         ...
 
 
 class Logs(Protocol):
+    """Write access to all logs."""
+
     @property
     def masks(self) -> bool:
-        """Whether something is masked in what is recorded."""
+        """Whether secrets are masked in what is recorded."""
         ...
 
     def open(self, run_id: str, *, parent_run_id: str | None = None) -> AbstractAsyncContextManager[Log]:
-        """The log of a run, made if there is none, repaired if a crash tore it.
+        """Open the log of a run; create it if there is none, repair it if a crash tore it.
 
-        Raises `LogBusy` where another process has it open for writing, `InvalidRunId`, `StorageError`.
+        Raises `LogBusy` if another process has it open for writing, `InvalidRunId`, `StorageError`.
         """
         ...
 
     async def delete(self, run_id: str) -> None:
-        """Delete a log with everything that was set aside of it. Nothing where there is none."""
+        """Delete a log and its files that were set aside. Does nothing if there is no log."""
         ...
 
     async def announce_deletion(self, run_id: str) -> None:
-        """Have `LogFeed.opened_logs` name a run whose log and row are gone. Does nothing on a full disk."""
+        """Make `LogFeed.opened_logs` return a run whose log and row are deleted. Does nothing if the disk is full."""
         ...
 
     def headroom_bytes(self) -> int:
-        """Bytes that can still be written before runs have to end; less than 0 where they have to now."""
+        """Return the bytes that can be written before runs have to end; negative if they have to end now."""
         ...
 
 
 async def parent_of(logs: LogReader, run_id: str) -> str | None:
-    """The run that called this one, from its log."""
+    """Return the run that called this one, as its log says."""
     entries = await logs.page(run_id, limit=1)
     return decode(entries[0].raw).parent_run_id if entries else None
 
 
 async def child_on_path_to(logs: LogReader, run_id: str, below: str) -> str | None:
-    """The run that `run_id` called and that leads to the run `below`; None where `below` is not in its tree."""
+    """Return the direct child of `run_id` that leads to the run `below`, or None if `below` is not in its tree."""
     child = below
     for _ in range(SUB_RUN_DEPTH):
         parent = await parent_of(logs, child)

@@ -1,4 +1,4 @@
-"""Models: whoever answers in a thread."""
+"""Models: language models that reply in a conversation."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from shopfloor.log import Block, Cost, Usage
 
 
 class ThreadMessage(msgspec.Struct, frozen=True):
-    """One message of a thread. What tools gave stands in a user's message, as `tool_result` blocks."""
+    """One message of a conversation. Tool results are `tool_result` blocks of a user message."""
 
     role: Literal["user", "assistant"]
     blocks: list[Block]
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
-    """A tool that the model may ask for."""
+    """A tool that the model may call."""
 
     name: str
     description: str
     parameters: dict[str, Any]
-    """JSON Schema of its input."""
+    """JSON Schema of the input."""
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation to be continued by a model."""
+
     model: str
     """`provider/name`, as in `anthropic/claude-sonnet-4-5`."""
     messages: list[ThreadMessage]
@@ -35,14 +37,14 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     thinking: Literal["low", "medium", "high"] | None = None
     temperature: float | None = None
     schema: dict[str, Any] | None = None
-    """With it the answer is JSON of this shape, as the text of its one text block."""
+    """JSON Schema. If set, the reply is JSON of this shape, in one text block."""
 
 
 class ReplyDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of the reply that is being made."""
+    """A part of the reply that is being generated."""
 
     block: int
-    """Which of the reply's blocks, from 0."""
+    """Index of the block in the reply, from 0."""
     kind: Literal["text", "thinking", "tool_input"]
     text: str
     tool_name: str | None = None
@@ -50,26 +52,28 @@ class ReplyDelta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole reply. Its blocks are those that the deltas spoke of, in the same order."""
+    """A complete reply. Its blocks are in the order of the deltas."""
 
     blocks: list[Block]
     model: str
-    """The model that answered, as it names itself."""
+    """The model that replied, as it names itself."""
     stop_reason: str
-    """In the provider's word."""
+    """As the provider names it."""
     usage: Usage = Usage()
     cost: Cost | None = None
 
 
 class Models(Protocol):
+    """Access to language models."""
+
     def check(self, model: str) -> None:
-        """Raises `UnknownModel` where nobody could ever answer under that name; asks nobody."""
+        """Raise `UnknownModel` if no provider can have a model of this name. Sends no request."""
         ...
 
     def warm_up(self) -> None:
-        """Load what is slow to load. Blocks."""
+        """Import the slow modules. Blocks."""
         ...
 
     def reply(self, request: ModelRequest) -> AsyncIterator[ReplyDelta | Reply]:
-        """Deltas as they come, and at last the reply. Raises a `ProviderError`; never retries by itself."""
+        """Yield deltas as they arrive and finally the reply. Raises `ProviderError`. Never retries."""
         ...

@@ -1,4 +1,4 @@
-"""Processes: how a command is started, heard and ended, for every provider alike."""
+"""Processes: starting, reading and ending child processes, in the same way for all providers."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ StreamName = Literal["stdout", "stderr"]
 
 _OWN_PREFIX: Final = "SHOPFLOOR_"
 _INHERITED: Final = frozenset({"SHOPFLOOR_STORAGE"})
-"""Variables of ours that children get on purpose: a `shopfloor` inside a command works on the same storage."""
+"""Our variables that children inherit: a `shopfloor` inside a command uses the same storage."""
 
 
 def child_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Give what a child gets of our environment: everything but our own settings and secrets.
+    """Return the part of our environment that children inherit: everything except our own settings and secrets.
 
-    `SHOPFLOOR_TOKEN` and the keys of models would otherwise be in the log of every command that prints its environment.
+    Otherwise `SHOPFLOOR_TOKEN` and the keys of models would be in the log of every command that prints its environment.
     """
     return {name: value for name, value in env.items() if not name.startswith(_OWN_PREFIX) or name in _INHERITED}
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to run. `env` is added to what children get of our own environment."""
+    """A program to run. `env` is added to the inherited environment."""
 
     argv: list[str]
     cwd: str
     env: dict[str, str] = {}
     stdin: bytes = b""
-    """What it reads on its standard input; nothing where it is empty."""
+    """The content of the standard input."""
     inherits_stdin: bool = False
-    """It reads our own standard input, itself: nothing is copied. Then `stdin` is empty."""
+    """Let the program read our standard input directly. `stdin` is empty then."""
 
 
 class OutputChunk(NamedTuple):
-    """Some output, as it came."""
+    """A chunk of output."""
 
     stream: StreamName
     data: bytes
@@ -50,44 +50,46 @@ class Exit(msgspec.Struct, frozen=True):
     code: int
     signal: str | None = None
     outlived: bool = False
-    """True where something that it started goes on, out of our reach."""
+    """Whether a process that it started continues to run and cannot be ended."""
     ended_processes: list[EndedProcess] = []
-    """What outlived it, within our reach, and was ended."""
+    """Processes that outlived it and were ended."""
 
     @property
     def shell_code(self) -> int:
-        """The code that a shell would report."""
+        """The exit code that a shell would report."""
         return self.code if self.signal is None else 128 + self.code
 
 
 class Child(Protocol):
-    """A process with everything it starts. It does nothing until `release()`."""
+    """A process and its descendants. It does nothing until `release()`."""
 
     @property
     def pid(self) -> int: ...
 
     def release(self) -> None:
-        """Lets the program begin: whatever has to be on record before that, is."""
+        """Start the program. Call this after recording what must be in the log before."""
         ...
 
     async def read(self) -> OutputChunk | None:
-        """The next output; None when there will be no more. Being cancelled loses nothing."""
+        """Return the next output, or None at the end. Loses nothing if cancelled."""
         ...
 
     async def wait(self) -> Exit:
-        """Waits until the program has ended, and what it left behind too."""
+        """Wait until the program and its remaining descendants have ended."""
         ...
 
     async def stop(self, grace: float) -> None:
-        """Asks the whole family to end, and after `grace` seconds makes it."""
+        """Terminate the process and its descendants; kill them after `grace` seconds."""
         ...
 
     async def kill(self) -> None:
-        """Ends the whole family now."""
+        """Kill the process and its descendants."""
         ...
 
 
 class Processes(Protocol):
+    """Launcher of child processes."""
+
     def start(self, command: Command, *, run_id: str) -> AbstractAsyncContextManager[Child]:
-        """A child that waits for `release()`. Leaving the context ends whatever is left of it."""
+        """Start a child that waits for `release()`. Leaving the context kills the remaining processes."""
         ...

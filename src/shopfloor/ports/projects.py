@@ -17,6 +17,8 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Projects(Protocol):
+    """The registered projects."""
+
     def all(self) -> list[Project]:
         """Return the registered projects, by name."""
         ...

@@ -1,4 +1,4 @@
-"""Queue and orders: what somebody asked for, kept until a log has it."""
+"""Queue: requested runs and control messages, stored until a log has them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class QueuedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ANSWER_ID_PREFIX = "answer:"
-"""What the id of an answer begins with; the call follows."""
+"""Prefix of the id of an answer; the id of the call follows."""
 
 
 class ControlMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody asks of a run that there is already."""
+    """A durable message to an existing run."""
 
     id: str
-    """Twice the same id is once: `answer:<call_id>`, `cancel`; unique within a run."""
+    """Unique within a run: `answer:<call_id>`, `cancel`. A second message with the same id has no effect."""
     run_id: str
     kind: Literal["answer", "cancel", "resume"]
     body: dict[str, Any]
@@ -43,65 +43,67 @@ class ControlMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue(Protocol):
-    async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
-        """Keeps the order and shows the run as queued, in one transaction; gives the run's id.
+    """Runs that have not started, and control messages."""
 
-        The same idempotency key again gives the id of the first, or a `ConflictError` where the worker or the input is
-        another; so does an id that a run has already. With `host` it is claimed by that one from the start.
+    async def dispatch(self, queued_run: QueuedRun, /, *, host: str | None = None) -> str:
+        """Store the run and list it as queued, in one transaction. Return the id of the run.
+
+        If the idempotency key was used before, return the id of that run, or raise `ConflictError` if the worker or the
+        input differs. An existing run id is treated likewise. With `host` the run is claimed by that host from the
+        start.
         """
         ...
 
     async def claim(self, host: str, limit: int) -> list[QueuedRun]:
-        """The oldest that nobody has, at most `limit`; from now on they are `host`'s."""
+        """Claim the oldest unclaimed runs for `host`, at most `limit`."""
         ...
 
     async def claim_one(self, run_id: str, host: str, *, previous_host: str | None = None) -> QueuedRun | None:
-        """That one, if it is queued and nobody has it; with `previous_host`, if that host has it."""
+        """Claim this run if it is queued and unclaimed, or, with `previous_host`, if that host has claimed it."""
         ...
 
     async def find(self, run_id: str) -> QueuedRun | None:
-        """Return the dispatch of a run that has not started, whoever has claimed it."""
+        """Return a run that has not started, whether claimed or not."""
         ...
 
-    async def started(self, run_ids: Sequence[str]) -> None:
-        """Their logs have them: the orders go."""
+    async def mark_started(self, run_ids: Sequence[str]) -> None:
+        """Remove runs from the queue, since their logs have them now."""
         ...
 
     async def claimed(self) -> list[tuple[str, str]]:
-        """What hosts have claimed and not started: run and host."""
+        """Return the claimed runs that have not started, as pairs of run and host."""
         ...
 
     async def release(self, claims: Collection[tuple[str, str]]) -> None:
-        """Queue again the runs whose host is gone; `claims` are run and host, as `claimed` returns them.
+        """Queue the runs of dead hosts again; `claims` are pairs of run and host, as `claimed` returns them.
 
         A run that another host has claimed meanwhile stays claimed.
         """
         ...
 
-    async def put(self, order: ControlMessage) -> bool:
-        """Keeps an order; False where the same one is there already."""
+    async def put_control_message(self, message: ControlMessage, /) -> bool:
+        """Store a message. Return False if a message with the same id is stored already."""
         ...
 
-    async def orders(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
-        """What no log has taken up yet, oldest first, each with its number; those over `after`."""
+    async def control_messages(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
+        """Return the messages that no log has yet, oldest first, each with its number; only numbers above `after`."""
         ...
 
-    async def done(self, numbers: Sequence[int]) -> None:
-        """A log has taken them up, or they mean nothing any more."""
+    async def acknowledge(self, numbers: Sequence[int]) -> None:
+        """Remove messages that a log has now, or that have become meaningless."""
         ...
 
     async def restore_queued_rows(self) -> None:
-        """Lists as queued what is queued and has no row: for a rebuild, once the logs have theirs."""
+        """List the queued runs that have no row. Called by a rebuild, after the rows of all logs exist."""
         ...
 
     async def recover(self, *, is_idle: bool = False) -> int:
-        """Keep again what was acknowledged and was lost with the store; give how many dispatches and messages that is.
+        """Restore what was acknowledged but lost with the database; return the number of restored runs and messages.
 
-        Where nothing was lost this drops what was kept for that case and logs have by now, when there is much of it
-        or `is_idle` is set.
+        If nothing was lost, drop the backup of those that logs have by now, if the backup is large or `is_idle` is set.
         """
         ...
 
     async def forget(self, run_ids: Collection[str]) -> None:
-        """Runs that are deleted: their orders go, and their idempotency keys can be used anew."""
+        """Remove deleted runs with their messages, and free their idempotency keys."""
         ...

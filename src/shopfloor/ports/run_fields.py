@@ -1,4 +1,4 @@
-"""The fields of a request for a run: their types, with their limits and the descriptions that the API gives of them."""
+"""Types of the fields of a run request, with their limits and the descriptions shown in the API reference."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from shopfloor.limits import FILTER_MAX_CHARS, PATH_MAX_CHARS, TASK_MAX_CHARS, W
 
 ShortText = Annotated[str, Meta(min_length=1, max_length=FILTER_MAX_CHARS)]
 Worker = Annotated[str, Meta(min_length=1, max_length=WORKER_NAME_MAX_CHARS, description="The worker's slug.")]
-Input = Annotated[dict[str, Any], Meta(description="What the worker is given, by name.")]
+Input = Annotated[dict[str, Any], Meta(description="The inputs of the worker, by name.")]
 Task = Annotated[
     Annotated[str, Meta(min_length=1, max_length=TASK_MAX_CHARS)] | None,
-    Meta(description="What lists show; made of the input by default."),
+    Meta(description="The text shown in lists; by default made from the input."),
 ]
-Owner = Annotated[ShortText | None, Meta(description="Under whom it is listed; the worker itself by default.")]
-ChannelId = Annotated[ShortText | None, Meta(description="Where it came from; `api` by default.")]
-ChannelName = Annotated[ShortText | None, Meta(description="What people call that place.")]
-IdempotencyKey = Annotated[ShortText | None, Meta(description="The same key again is the same run.")]
+Owner = Annotated[ShortText | None, Meta(description="The owner, under whom the run is listed; by default the worker.")]
+ChannelId = Annotated[ShortText | None, Meta(description="Where the request came from; by default `api`.")]
+ChannelName = Annotated[ShortText | None, Meta(description="Display name of the channel.")]
+IdempotencyKey = Annotated[ShortText | None, Meta(description="A request with the same key returns the same run.")]
 Folder = Annotated[
     Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=PATH_MAX_CHARS)] | None,
-    Meta(description="The folder it works in, on the server's machine: an absolute path."),
+    Meta(description="The working folder on the server's machine, as an absolute path."),
 ]

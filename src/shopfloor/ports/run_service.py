@@ -1,4 +1,4 @@
-"""Works: what makes runs happen, as faces ask for it."""
+"""Run service: dispatching runs, and sending them answers, cancels and resumes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shopfloor.ports import run_fields
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Asks for a run that goes on whoever watches."""
+    """A request for a new run, which continues whether or not a client watches it."""
 
     worker: run_fields.Worker
     input: run_fields.Input = {}
@@ -23,20 +23,20 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class RunOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """What Shopfloor itself decides about a new run: its id, its place in the tree, its wait for clients."""
+    """The part of a new run that Shopfloor decides: its id, its place in the tree, how long it waits for clients."""
 
     run_id: str | None = None
-    """None: a new id."""
+    """None: create a new id."""
     parent_run_id: str | None = None
     root_run_id: str | None = None
     depth: int = 0
-    """How many runs are above it."""
+    """Number of ancestors."""
     client_wait_seconds: float | None = None
-    """How long each of its client tool calls waits for the client; None: as long as it takes."""
+    """How long each call of a client tool waits for its result; None: without limit."""
 
 
 class CallResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody outside gives for a call that a run waits for."""
+    """The result of a call that a run waits for, sent by a client or person."""
 
     call_id: str
     result: Any = None
@@ -47,42 +47,42 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that can be run here."""
 
     slug: str
-    """What a caller names it by: `<project>/<slug>` where the slug alone is ambiguous."""
+    """The name for callers: `<project>/<slug>` if the slug alone is ambiguous."""
     project: str | None
     name: str | None
     description: str | None
     worker_type: str
     input_schema: dict[str, Any]
-    """JSON Schema of its input."""
+    """JSON Schema of the input."""
     tools: list[str]
     client_tools: list[str]
-    """Those that nobody on the server executes."""
+    """Tools that the client executes, not the server."""
 
 
 class RunService(Protocol):
-    """What makes runs happen. Each returns when what was asked is kept, so that nothing can lose it."""
+    """The engine as callers use it. Each method returns when the request is stored durably."""
 
     async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
-        """The id of the run. Raises `WorkerNotFound`, `InvalidInput`, `StorageFull`."""
+        """Queue a new run and return its id. Raises `WorkerNotFound`, `InvalidInput`, `StorageFull`."""
         ...
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
-        """Keep the results of calls. The same result again changes nothing.
+        """Store the results of calls. Sending the same result again changes nothing.
 
-        Raises `RunNotFound`, `UnknownCall`, `RunEnded`, and `ConflictError` for a call that has another result already.
+        Raises `RunNotFound`, `UnknownCall`, `RunEnded`, and `ConflictError` for a call that already has another result.
         """
         ...
 
     async def cancel(self, run_id: str, *, reason: str) -> None:
-        """Raises `RunNotFound`, `RunEnded`."""
+        """Request cancellation of a run. Raises `RunNotFound`, `RunEnded`."""
         ...
 
     async def resume(self, run_id: str) -> None:
-        """Has a run gone on with that nobody is at. Raises `RunNotFound`, `RunEnded`, `RunRunning`."""
+        """Resume a run that has no host. Raises `RunNotFound`, `RunEnded`, `RunRunning`."""
         ...
 
     def workers(self) -> list[WorkerInfo]: ...
 
     def provider_workers(self) -> list[WorkerInfo]:
-        """Those that stand for a provider: they hand it a task as it is."""
+        """Return the workers that pass a task directly to a provider."""
         ...

@@ -1,4 +1,4 @@
-"""Store: rows, timelines, archives and search, all of them views of logs, and what is durable in its own right."""
+"""Store: the views of logs (rows, timelines, archives, search index), and durable data such as pins and tombstones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shopfloor.views import RunRow, SearchChunk, TimelineRow
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs a list is of. What is None does not matter; statuses are the inside words."""
+    """A filter of runs. Fields that are None do not filter; statuses are the internal ones."""
 
     agent_id: str | None = None
     statuses: tuple[str, ...] | None = None
@@ -20,24 +20,24 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     channel_id: str | None = None
     parent_run_id: str | None = None
     roots: bool | None = None
-    """True for those that no run called, False for the others."""
+    """True for runs without a parent, False for runs with a parent."""
     name: str | None = None
-    """Of the worker."""
+    """Name of the worker."""
     started_after: str | None = None
-    """Later than this, written as logs write it: UTC with milliseconds."""
+    """Exclusive. UTC with milliseconds, as in logs."""
     started_before: str | None = None
-    """Earlier than this, written likewise."""
+    """Exclusive. UTC with milliseconds, as in logs."""
     search: str | None = None
-    """Words and "quoted phrases" that must all be there: anywhere in the task, also as a part of a word, or as whole
-    words in any text of the run. The last word may be unfinished. Of an id, its first characters are enough."""
+    """Words and "quoted phrases", all of which must match: anywhere in the task, also inside of words, or as complete
+    words in any text of the run. The last word may be incomplete. The first characters of a run id match too."""
 
 
 class RunItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as lists show it: its row and what the store keeps beside it."""
+    """A run as listed: its row and the related data of the store."""
 
     row: RunRow
     number: int
-    """Of the row: it grows with each new run, and is the place that a cursor names."""
+    """Number of the row. Numbers grow with each new run; cursors refer to them."""
     event_count: int
     has_transcript: bool
     pinned: bool
@@ -45,24 +45,28 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     snippet: str | None = None
     """For a search: the text around the first hit, with hits between `HIT_BEGIN` and `HIT_END`."""
     search_stopped_at: int | None = None
-    """The event at which indexing for search stopped, since the run has more text than is indexed."""
+    """The event at which indexing for search stopped, because the run has more text than is indexed."""
     answered: tuple[str, ...] = ()
-    """The calls that somebody has answered and whose answer no log has yet."""
+    """Ids of calls that have been answered, but whose answer is not in the log yet."""
 
     @property
-    def asks(self) -> list[str] | None:
-        """What the run waits for somebody to give, each on one line; None while it does not wait."""
+    def pending_requests(self) -> list[str] | None:
+        """The questions and calls that the run waits for, one line each; None if the run does not wait."""
         return self.row.waits.lines(answered=self.answered) if self.row.status == "waiting" else None
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a list of runs."""
+
     items: list[RunItem]
     total: int
     next: str | None = None
-    """The cursor of the next page; None on the last."""
+    """The cursor of the next page; None on the last page."""
 
 
 class TimelineItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of a run's timeline."""
+
     id: int
     seq: int
     event_type: str
@@ -71,12 +75,14 @@ class TimelineItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Channel(msgspec.Struct, frozen=True, kw_only=True):
+    """The channel that runs came from."""
+
     id: str
     name: str | None
 
 
 class ViewState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a run's views are: the row, and the state of its timeline's fold."""
+    """How far a run's views are: its row, and the state from which its timeline continues."""
 
     row: RunRow
     state: bytes
@@ -90,124 +96,135 @@ class OpenRun(msgspec.Struct, frozen=True):
 
 
 class ViewUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next events of a run do to its views. Applied once: what the row is past already changes nothing."""
+    """Changes to the views of a run by its next events. Has no effect if the row already contains these events."""
 
     row: RunRow
     state: bytes
     timeline: list[TimelineRow]
     archive: bytes | None = None
-    """Gzipped JSON, at the outcome, where the log has messages."""
+    """Gzipped JSON; set at the outcome, if the log has messages."""
     search: list[SearchChunk] = []
-    """The pieces of the run's text that are new or have changed."""
+    """Parts of the run's text that are new or changed."""
     search_stopped_at: int | None = None
     """The event at which the text became too long to be indexed."""
 
 
 class Store(Protocol):
-    async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
-        """Newest first; `row.result` is left out.
+    """The database of runs."""
 
-        With a cursor the offset does not count. An unreadable cursor is an `InvalidParameter`.
+    async def list_runs(
+        self, run_filter: RunFilter, /, *, limit: int, offset: int = 0, cursor: str | None = None
+    ) -> RunPage:
+        """Return runs, newest first, without `row.result`.
+
+        With a cursor, `offset` is ignored. Raises `InvalidParameter` for an invalid cursor.
         """
         ...
 
     async def get_run(self, run_id: str) -> RunItem | None: ...
 
     async def get_runs(self, run_ids: Sequence[str]) -> list[RunItem]:
-        """Those of these runs that there are, in any order."""
+        """Return the runs that exist, in any order."""
         ...
 
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
-        """The rows with an id over `after`, oldest first, at most `limit`."""
+        """Return the rows with an id above `after`, oldest first, at most `limit`."""
         ...
 
     async def archive(self, run_id: str) -> bytes | None:
-        """The gzipped transcript."""
+        """Return the gzipped transcript."""
         ...
 
     async def channels(self) -> list[Channel]: ...
 
     async def pin(self, run_id: str, *, pinned: bool) -> bool:
-        """Whether there is such a run."""
+        """Pin or unpin a run. Return False if there is no such run."""
         ...
 
-    # What keeps the views.
+    # The rest is used to keep the views.
 
-    async def folded(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
-        """How far the views of runs are; those that have no event yet are left out."""
+    async def view_states(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
+        """Return how far the views of these runs are. Runs without events are left out."""
         ...
 
     async def open_runs(self) -> list[str]:
-        """The runs whose rows say that they have not ended."""
+        """Return the runs that have not ended, by their rows."""
         ...
 
     async def count_open_in_tree(self, root_run_id: str) -> int:
-        """Count the runs of a tree whose rows say that they have not ended, with the root."""
+        """Count the runs of a tree that have not ended by their rows, including the root."""
         ...
 
     async def runs_needing_host(self) -> list[OpenRun]:
-        """Those of them that need a host: begun, and not waiting for somebody outside."""
+        """Return the open runs that need a host: started, and not waiting for an answer."""
         ...
 
     async def due_runs(self, now: str) -> list[str]:
-        """The runs of which a wait has ended by that time."""
+        """Return the runs that have a wait which ends at `now` or before."""
         ...
 
-    async def apply(self, changes: Sequence[ViewUpdate], *, mark: int | None = None) -> None:
-        """Apply them in one transaction, and calls in their order.
+    async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
+        """Apply changes in one transaction. Calls take effect in their order.
 
-        `mark` is stored with them: the one up to which the feed of logs is taken up.
+        `feed_position` is stored in the same transaction: the position up to which `LogFeed.opened_logs` has been
+        processed.
         """
         ...
 
     async def known_runs(self) -> set[str]:
-        """Every run that has a row."""
+        """Return every run that has a row."""
         ...
 
     async def deleted_run_ids(self) -> set[str]:
-        """The runs that were deleted: a rebuild leaves them out."""
+        """Return the deleted runs, which a rebuild leaves out."""
         ...
 
     async def add_tombstone(self, run_id: str) -> None:
-        """Writes the tombstone, and nothing else."""
+        """Record that a run is deleted, and change nothing else."""
         ...
 
     async def partially_deleted_runs(self) -> list[str]:
-        """The runs that have a tombstone and still a row or an idempotency key: a crash cut their deletion off."""
+        """Return the runs that have a tombstone and still a row or an idempotency key.
+
+        A crash has cut their deletion off.
+        """
         ...
 
     async def delete(self, run_id: str) -> None:
-        """Row, timeline, archive and search of a run."""
+        """Delete row, timeline, archive and search text of a run."""
         ...
 
     async def drop_archive(self, run_id: str) -> None: ...
 
     async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
-        """Runs that ended before that time, at `since` or later, and are not pinned: id and end, oldest first."""
+        """Return runs without a pin that ended before `before` and not before `since`.
+
+        Each is a pair of id and end, oldest first.
+        """
         ...
 
     async def truncate_views(self, run_id: str, last_seq: int) -> None:
-        """The log has lost its end, and `last_seq` is its last event: views that are past it go; a pin stays."""
+        """Discard the views of a run whose log was truncated to `last_seq`, if they are past it. A pin stays."""
         ...
 
     async def clear_views(self) -> None:
-        """Deletes every view, for a rebuild, and forgets the mark; pins, channels and tombstones stay."""
+        """Delete every view and the feed position, for a rebuild. Pins, channels and tombstones stay."""
         ...
 
-    async def mark(self) -> int:
-        """The mark up to which the feed of logs is taken up; 0 for a new store."""
+    async def feed_position(self) -> int:
+        """Return the position up to which `LogFeed.opened_logs` has been processed; 0 for a new store."""
         ...
 
     async def compact(self) -> None:
-        """Gives freed space back."""
+        """Return free space to the file system."""
         ...
 
     async def check(self) -> None:
-        """Look through the whole store; raises `DatabaseDamaged` where it is not sound."""
+        """Check the whole store. Raises `DatabaseDamaged` if it is corrupt."""
         ...
 
     def failure(self) -> ShopfloorError | None:
-        """Why the store cannot be used any more, if it was lost or found damaged; asks no query."""
+        """Return why the store cannot be used any more, if it was lost or found damaged. Sends no query."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Tokens: who has access to a storage. Secrets are kept as digests."""
+"""Tokens: access to a storage. Secrets are stored as digests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ID_CHARS = 8
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A token. Only the owner's is kept as it is, for the command line of this machine to read."""
+    """A token. Only the owner's token is stored in clear, for the command line of this machine."""
 
     role: Role
     sha256: str
@@ -51,14 +51,14 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LoginCode(msgspec.Struct, frozen=True, kw_only=True):
-    """A login link that was made and not used."""
+    """A login link that has not been used."""
 
     sha256: str
     expires_at: float
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything that gives access to a storage."""
+    """All credentials for a storage."""
 
     tokens: tuple[Token, ...] = ()
     sessions: tuple[Session, ...] = ()
@@ -66,19 +66,21 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Tokens(Protocol):
+    """The stored credentials."""
+
     @property
     def storage_name(self) -> str:
         """A short name of this storage, the same in every process that uses it. Cookies are named after it."""
         ...
 
     async def read(self) -> Access:
-        """The access as it is now, whichever process changed it last."""
+        """Return the current credentials, whichever process changed them last."""
         ...
 
     async def update(self, change: Callable[[Access], tuple[Access, T]]) -> T:
-        """Replace the access by the first of what `change` returns, and return the second.
+        """Call `change` with the credentials; store the first value that it returns, and return the second.
 
-        No other change comes in between. `change` may be called again where another process was faster, so it must do
-        nothing else; what it raises changes nothing. Where it returns the access it was given, nothing is stored.
+        The update is atomic. `change` may be called again if another process was faster, so it must have no side
+        effects. Nothing is stored if it raises, or if it returns the credentials unchanged.
         """
         ...

@@ -138,7 +138,7 @@ async def execute_worker(request: Request, params: ExecuteParams) -> Response:
     watchers = get_client_tracker(request)
     shutdown_event: anyio.Event = request.app.state.shutdown_event
     return EventStream(
-        execution_frames(served.store, served.logs, run_id, state, lambda: watchers.release(run_id)),
+        execution_frames(served.store, served.logs, run_id, state, lambda: watchers.unbind(run_id)),
         heartbeat_seconds=served.heartbeat_seconds,
         shutdown_event=shutdown_event,
         context=watchers.track_client(run_id, bound=not asked.detach),

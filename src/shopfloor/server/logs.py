@@ -66,7 +66,7 @@ async def download_log(request: Request, asked: RunParams) -> Response:
         "Content-Disposition": f'attachment; filename="{asked.run_id}.jsonl"',
         "Content-Length": str(copy.size),
     }
-    return StreamingResponse(copy.pieces(), headers=headers, media_type=LOG_MEDIA_TYPE)
+    return StreamingResponse(copy.chunks(), headers=headers, media_type=LOG_MEDIA_TYPE)
 
 
 @operations(

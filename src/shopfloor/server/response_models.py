@@ -329,7 +329,7 @@ async def _shared(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "model": row.model,
         "children": row.children,
         "waits_for": row.waits_for,
-        "asks": run.asks,
+        "asks": run.pending_requests,
         "interrupted": is_interrupted(row.status, has_active_host=has_active_host),
         "interruptions": row.interruptions,
         "search_stopped_at": run.search_stopped_at,

@@ -47,7 +47,7 @@ class ClientTracker:
         """Count a client of this run, which is bound to its clients from now on, or no longer."""
         # A request that is cancelled meanwhile is counted as a whole, and leaves below.
         with anyio.CancelScope(shield=True):
-            await self._served.watchers.enter(run_id, bound=bound)
+            await self._served.watchers.connect(run_id, bound=bound)
         try:
             yield
         finally:
@@ -55,17 +55,17 @@ class ClientTracker:
             with anyio.CancelScope(shield=True):
                 await self._leave(run_id)
 
-    async def release(self, run_id: str) -> None:
+    async def unbind(self, run_id: str) -> None:
         """Unbind a run that has ended, or that waits for somebody: the server ends its streams."""
-        await self._served.watchers.release(run_id)
+        await self._served.watchers.unbind(run_id)
 
     async def _leave(self, run_id: str) -> None:
-        disconnect_id = await self._served.watchers.leave(run_id)
+        disconnect_id = await self._served.watchers.disconnect(run_id)
         if disconnect_id is None:
             return
         if self._tasks is None or self._stopping.is_set():
             # The server ended the stream, not the client: the next server goes on with the run.
-            await self.release(run_id)
+            await self.unbind(run_id)
             return
         self._tasks.start_soon(self._cancel_unless_watched, run_id, disconnect_id)
 

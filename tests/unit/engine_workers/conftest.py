@@ -1,4 +1,4 @@
-"""Workers' folders, made for a test."""
+"""Fixtures that create folders of workers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ MakeWorker = Callable[..., Path]
 
 @pytest.fixture
 def make_worker(tmp_path: Path) -> MakeWorker:
-    """Makes `<slug>/worker.yaml` with prompts, and gives the folder."""
+    """Return a function that creates `<slug>/worker.yaml` with prompts and returns the folder."""
 
     def make(text: str, slug: str = "mine", **prompts: str) -> Path:
         folder = tmp_path / "workers" / slug

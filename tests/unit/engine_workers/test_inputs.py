@@ -1,4 +1,4 @@
-"""What a run is given, held against what its worker takes."""
+"""Validation of a run's input against the inputs of its worker."""
 
 from typing import Any
 
@@ -23,36 +23,36 @@ DEFINITION = Definition(
         "ANY": InputField(type="any", optional=True),
     },
 )
-NOT_GIVEN = {"DEPTH": "brief", "COUNT": None, "RATE": None, "FAST": None, "TAGS": None, "MORE": None, "ANY": None}
+UNSET_INPUTS = {"DEPTH": "brief", "COUNT": None, "RATE": None, "FAST": None, "TAGS": None, "MORE": None, "ANY": None}
 
 
-def test_what_is_not_given_has_its_default_or_is_nothing():
-    assert validate_input(DEFINITION, {"TOPIC": "x"}) == {"TOPIC": "x", **NOT_GIVEN}
+def test_a_missing_input_has_its_default_or_none():
+    assert validate_input(DEFINITION, {"TOPIC": "x"}) == {"TOPIC": "x", **UNSET_INPUTS}
     assert validate_input(DEFINITION, {"TOPIC": "x", "DEPTH": None})["DEPTH"] == "brief"
 
 
-def test_a_whole_number_may_be_written_with_a_point():
-    given = validate_input(DEFINITION, {"TOPIC": "x", "COUNT": 3.0, "RATE": 2})
-    assert (given["COUNT"], type(given["COUNT"]), given["RATE"]) == (3, int, 2)
+def test_an_integer_may_be_written_with_a_decimal_point():
+    values = validate_input(DEFINITION, {"TOPIC": "x", "COUNT": 3.0, "RATE": 2})
+    assert (values["COUNT"], type(values["COUNT"]), values["RATE"]) == (3, int, 2)
 
 
 @pytest.mark.req("SDK-29")
-def test_input_that_does_not_fit_says_all_that_is_wrong_at_once():
+def test_all_problems_of_an_input_are_reported_at_once():
     with pytest.raises(InvalidInput) as caught:
         validate_input(
             DEFINITION, {"COUNT": True, "RATE": "fast", "FAST": 1, "TAGS": {}, "MORE": [1], "DEPHT": "x", "DEPTH": 3}
         )
     assert caught.value.code == "validation_error"
     assert caught.value.message == (
-        "the input does not fit `mine`: `TOPIC` is missing: text (what about); `DEPTH` is to be text, not 3; "
-        "`COUNT` is to be a whole number, not true; `RATE` is to be a number, not 'fast'; "
-        "`FAST` is to be true or false, not 1; `TAGS` is to be a list, not an object; "
-        "`MORE` is to be an object, not a list of 1; `DEPHT` is nothing that it takes; did you mean `DEPTH`?"
+        "invalid input for the worker `mine`: `TOPIC` is missing: text (what about); `DEPTH` must be text, got 3; "
+        "`COUNT` must be a whole number, got true; `RATE` must be a number, got 'fast'; "
+        "`FAST` must be true or false, got 1; `TAGS` must be a list, got an object; "
+        "`MORE` must be an object, got a list of 1; `DEPHT` is not an input of this worker; did you mean `DEPTH`?"
     )
-    assert caught.value.hint == "`shopfloor workers show mine` says what it takes"
+    assert caught.value.hint == "run `shopfloor workers show mine` to see its inputs"
 
 
-def test_the_schema_says_what_it_takes():
+def test_the_schema_describes_the_inputs():
     schema = input_schema(DEFINITION)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["required"] == ["TOPIC"]
@@ -73,7 +73,7 @@ JSON = (
 
 
 @given(st.dictionaries(st.sampled_from([*DEFINITION.input, "OTHER"]), JSON.filter(lambda value: value is not None)))
-def test_what_fits_the_schema_fits_and_what_does_not_does_not(values: dict[str, Any]):
+def test_an_input_is_valid_exactly_if_it_matches_the_schema(values: dict[str, Any]):
     fits = jsonschema.Draft202012Validator(input_schema(DEFINITION)).is_valid(values)
     try:
         validate_input(DEFINITION, values)
@@ -102,33 +102,33 @@ def test_what_fits_the_schema_fits_and_what_does_not_does_not(values: dict[str, 
         ("OTHER=x", "x"),
     ],
 )
-def test_a_typed_word_becomes_what_its_type_says(word, value):
+def test_an_argument_is_converted_to_the_type_of_its_input(word, value):
     assert parse_input_arguments(DEFINITION, [word]) == {word.partition("=")[0]: value}
 
 
-def test_a_word_may_name_a_file(tmp_path):
+def test_an_argument_may_name_a_file(tmp_path):
     (tmp_path / "topic.md").write_text("long\ntext", encoding="utf-8")
     (tmp_path / "tags.json").write_text("[1, 2]\n", encoding="utf-8")
-    given = parse_input_arguments(DEFINITION, [f"TOPIC=@{tmp_path}/topic.md", f"TAGS=@{tmp_path}/tags.json"])
-    assert given == {"TOPIC": "long\ntext", "TAGS": [1, 2]}
+    values = parse_input_arguments(DEFINITION, [f"TOPIC=@{tmp_path}/topic.md", f"TAGS=@{tmp_path}/tags.json"])
+    assert values == {"TOPIC": "long\ntext", "TAGS": [1, 2]}
 
 
-def test_words_that_cannot_be_meant_are_all_said(tmp_path):
+def test_all_invalid_arguments_are_reported(tmp_path):
     (tmp_path / "bytes").write_bytes(b"\xff")
     words = ["TOPIC", "COUNT=three", "RATE=NaN", "FAST=maybe", "TAGS=a,b", "MORE=[1]", f"ANY=@{tmp_path}/no", "COUNT=4"]
     with pytest.raises(InvalidInput) as caught:
         parse_input_arguments(DEFINITION, [*words, f"DEPTH=@{tmp_path}/bytes"])
     assert caught.value.message == (
-        "the input does not fit `mine`: `TOPIC` is not NAME=value; `COUNT` is to be a whole number, not 'three'; "
-        "`RATE` is to be a number, not 'NaN'; `FAST` is to be true or false, not 'maybe'; "
-        "`TAGS` is to be a list (as JSON), not 'a,b'; `MORE` is to be an object, not a list of 1; "
+        "invalid input for the worker `mine`: `TOPIC` is not NAME=value; `COUNT` must be a whole number, got 'three'; "
+        "`RATE` must be a number, got 'NaN'; `FAST` must be true or false, got 'maybe'; "
+        "`TAGS` must be a list (as JSON), got 'a,b'; `MORE` must be an object, got a list of 1; "
         f"`ANY` cannot be read from {tmp_path}/no: No such file or directory; `COUNT` is given twice; "
-        f"`DEPTH` is to be read from {tmp_path}/bytes, which is no UTF-8 text"
+        f"`DEPTH` cannot be read from {tmp_path}/bytes: not UTF-8 text"
     )
 
 
 @given(st.lists(st.text()))
-def test_any_words_are_values_or_say_why_not(words: list[str]):
+def test_any_arguments_are_parsed_or_reported(words: list[str]):
     try:
         parse_input_arguments(DEFINITION, [word.replace("=@", "=") for word in words])
     except InvalidInput as error:

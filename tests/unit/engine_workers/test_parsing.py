@@ -1,4 +1,4 @@
-"""A worker's folder, read: what it means, and every way in which it can be wrong."""
+"""Reading a worker's folder: valid definitions, and every kind of problem."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -38,12 +38,12 @@ THREAD = """
 """
 
 
-def said(folder: Path, **options) -> list[str]:
-    """The problems, without the folder that a test happens to use."""
+def problems_of(folder: Path, **options) -> list[str]:
+    """Return the problems of a worker, without the path of its folder."""
     return [str(problem).replace(f"{folder}/", "") for problem in check_worker(folder, ValidationContext(**options))]
 
 
-# What it means
+# Valid definitions
 
 
 def test_a_worker_is_its_yaml_with_its_prompts_and_the_folders_name(make_worker):
@@ -77,19 +77,19 @@ def test_a_worker_is_its_yaml_with_its_prompts_and_the_folders_name(make_worker)
     assert (begin.thread, begin.max_steps) == ("main", 4)
     assert isinstance(say, AddMessage)
     assert isinstance(answer, NextMessage)
-    assert said(folder) == []
+    assert problems_of(folder) == []
 
 
-def test_a_definition_survives_the_log_it_is_kept_in():
+def test_a_definition_survives_encoding_and_decoding():
     for worker in WorkerCatalog([EXAMPLE_WORKERS]).all():
-        kept = msgspec.json.encode(worker.definition)
-        again = msgspec.json.decode(kept, type=Definition)
+        encoded = msgspec.json.encode(worker.definition)
+        again = msgspec.json.decode(encoded, type=Definition)
         assert again == worker.definition
         assert definition_hash(again) == definition_hash(worker.definition)
 
 
 @pytest.mark.req("TR-70")
-def test_the_hash_of_a_worker_in_yaml_is_of_what_it_says_and_not_of_how_it_is_written(make_worker):
+def test_the_hash_of_a_worker_in_yaml_ignores_comments_and_layout(make_worker):
     one = "steps:\n  A: {block: command, command: ls}\n  B: {block: command, command: pwd}\n"
     same = "# A comment.\nsteps:\n  'A':\n    command: ls # here\n    block: command\n\n  B: {block: command, command: pwd}\n"
     other = "steps:\n  B: {block: command, command: pwd}\n  A: {block: command, command: ls}\n"
@@ -132,7 +132,7 @@ def test_steps_inside_of_steps_are_read(make_worker):
     assert until.condition == Condition(value="{{COUNT}}", less=3)
 
 
-def test_a_kind_of_its_own_is_a_block(make_worker):
+def test_a_custom_kind_of_step_is_a_block(make_worker):
     folder = make_worker(
         """
         kinds: {send_mail: "json:dumps"}
@@ -166,7 +166,7 @@ def test_parameters_of_a_tool_may_be_written_by_name(make_worker):
     assert tools["long"].parameters == tools["none"].parameters == {"type": "object", "properties": {}}
 
 
-def test_words_of_yaml_1_1_are_text(make_worker):
+def test_boolean_words_of_yaml_1_1_are_text(make_worker):
     folder = make_worker(
         "variables: {A: {default: yes}, B: {default: 12:30}, C: {default: 2026-11-15}}\nsteps:" + THREAD
     )
@@ -175,9 +175,9 @@ def test_words_of_yaml_1_1_are_text(make_worker):
 
 def test_a_python_file_is_named_from_the_workers_folder(make_worker):
     folder = make_worker("tools: {search: {handler: 'tools.py:search'}}\nsteps:" + THREAD)
-    assert said(folder)[0].startswith("worker.yaml:1: there is no file")
-    (folder / "tools.py").write_text("def search(given): return 'found'\n")
-    assert said(folder) == []
+    assert problems_of(folder)[0].startswith("worker.yaml:1: there is no file")
+    (folder / "tools.py").write_text("def search(arguments): return 'found'\n")
+    assert problems_of(folder) == []
     assert read_worker(folder).tools["search"].handler == f"{folder}/tools.py:search"
 
 
@@ -189,30 +189,30 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
     assert path_segment(name) == segment
 
 
-# What can be wrong
+# Problems
 
 
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("", ["worker.yaml:1: it is empty"]),
+        ("", ["worker.yaml:1: the document is empty"]),
         ("- a", ["worker.yaml:1: a worker is a mapping with `steps`, not a list"]),
-        ("name: x", ["worker.yaml:1: a worker needs `steps`: a mapping of names and what is done"]),
+        ("name: x", ["worker.yaml:1: a worker needs `steps`: a mapping of names to steps"]),
         (
             "a: [",
             ["worker.yaml:1: not YAML: while parsing a flow node expected the node content, but found '<stream end>'"],
         ),
-        ("slug: x\nsteps:" + THREAD, ["worker.yaml:1: `slug` is not said here: the slug is the name of the folder"]),
+        ("slug: x\nsteps:" + THREAD, ["worker.yaml:1: `slug` cannot be set here: the slug is the name of the folder"]),
         (
             "descripton: x\nsteps:" + THREAD,
             [
                 "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `kinds`, `steps`, `output`"
             ],
         ),
-        ("name: 3\nsteps:" + THREAD, ["worker.yaml:1: `name` is to be text or nothing, not a whole number"]),
-        ("steps: {A: {block: command, command: ls, command: pwd}}", ["worker.yaml:1: `command` stands here twice"]),
+        ("name: 3\nsteps:" + THREAD, ["worker.yaml:1: `name` must be text or nothing, got a whole number"]),
+        ("steps: {A: {block: command, command: ls, command: pwd}}", ["worker.yaml:1: duplicate key `command`"]),
         ("steps: {A: {command: ls}}", None),
-        ("steps: {A: 3}", ["worker.yaml:1: the step `A` is to be a mapping with `block`, not 3"]),
+        ("steps: {A: 3}", ["worker.yaml:1: the step `A` must be a mapping with `block`, got 3"]),
         (
             "steps: {A: {block: comand}}",
             [
@@ -229,22 +229,25 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ),
         (
             "steps:\n  A:\n    block: command\n    command: ls\n    timeout: 0",
-            ["worker.yaml:5: `timeout` is to be a number > 0.0"],
+            ["worker.yaml:5: `timeout` must be a number > 0.0"],
         ),
         (
             "steps:\n  A:\n    block: start-thread\n    model: a/b\n    thinking: hard",
-            ["worker.yaml:5: `thinking` is to be low, medium or high, not `hard`"],
+            ["worker.yaml:5: `thinking` must be low, medium or high, got `hard`"],
         ),
         (
             "steps:\n  A:\n    block: start-thread\n    model: a/b\n    tools:\n      - 3",
-            ["worker.yaml:6: `tools` is to be text, not a whole number"],
+            ["worker.yaml:6: `tools` must be text, got a whole number"],
         ),
         ("input: {A: {type: strin}}\nsteps:" + THREAD, None),
         (
             "input: {A: {type: integer, default: x}}\nsteps:" + THREAD,
-            ["worker.yaml:1: the default of `A` is to be a whole number, not 'x'"],
+            ["worker.yaml:1: the default of `A` must be a whole number, got 'x'"],
         ),
-        ("input: {a b: {}}\nsteps:" + THREAD, ["worker.yaml:1: `a b` cannot be a name: letters, digits, `_` and `-`"]),
+        (
+            "input: {a b: {}}\nsteps:" + THREAD,
+            ["worker.yaml:1: `a b` is not a valid name: letters, digits, `_` and `-`"],
+        ),
         ("steps: {A: {block: start-thread, model: gpt}}", None),
         (
             "steps:\n  A b: {block: command, command: ls}\n  a-b: {block: command, command: ls}",
@@ -264,7 +267,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ),
         (
             "input: {NAME: }\nsteps:" + THREAD + "  B:\n    block: add-message\n    text: Hi {{NAM}}",
-            ["worker.yaml:8: `{{NAM}}` is nothing that is defined before; did you mean `NAME`?"],
+            ["worker.yaml:8: `{{NAM}}` is not defined before this place; did you mean `NAME`?"],
         ),
         (
             "steps:\n  A: {block: tool-call, tool: serch}\ntools: {search: }",
@@ -272,12 +275,12 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ),
         (
             "steps:" + THREAD + "output: TEXT",
-            ["worker.yaml:5: `output` names `TEXT`, which nothing sets; there are none"],
+            ["worker.yaml:5: `output` names `TEXT`, which is never set; there are none"],
         ),
         (
             "steps:\n  A:\n    block: command\n    command: |\n      echo `cat {{X}}`\ninput: {X: }",
             [
-                "worker.yaml:4: `{{X}}` stands between backticks (use `$(…)`); move it out of there, or write the command as a list"
+                "worker.yaml:4: `{{X}}` is between backticks (use `$(…)`); move it out of there, or write the command as a list"
             ],
         ),
         ("steps: {A: {block: run-worker, worker: 'No Slug'}}", None),
@@ -304,9 +307,9 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ("? [a]\n: b", None),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(make_worker, text, problems):
+def test_a_problem_is_reported_with_its_line(make_worker, text, problems):
     folder = make_worker(text)
-    found = said(folder)
+    found = problems_of(folder)
     if problems is None:
         assert len(found) >= 1
     else:
@@ -318,7 +321,7 @@ def test_what_is_wrong_is_said_with_its_line(make_worker, text, problems):
         assert caught.value.hint == f"shopfloor workers check {folder}"
 
 
-def test_all_problems_are_said_at_once(make_worker):
+def test_all_problems_are_reported_at_once(make_worker):
     folder = make_worker(
         """\
         descripton: x
@@ -331,8 +334,8 @@ def test_all_problems_are_said_at_once(make_worker):
     assert [problem.line for problem in check_worker(folder)] == [1, 3, 4, 5]
 
 
-def test_what_has_the_wrong_shape_hides_nothing_that_means_nothing(make_worker):
-    """Both are told in one pass, and nothing that only follows from a slip of the pen."""
+def test_structural_problems_do_not_hide_undefined_references(make_worker):
+    """Both are reported in one pass, without problems that only follow from a misspelling."""
     folder = make_worker(
         """\
         input: {TOPIC: {tpye: string}}
@@ -350,23 +353,23 @@ def test_what_has_the_wrong_shape_hides_nothing_that_means_nothing(make_worker):
         (1, "`TOPIC` has no field `tpye`"),
         (2, "there is no module `no_such_module` (install it, set PYTHONPATH, or name a file: `path/to/file.py`)"),
         (4, "there is no block `strt-thread`"),
-        (4, "the model `gpt` is to be `provider/name`, as in `anthropic/claude-sonnet-4-5`"),
+        (4, "the model `gpt` must be `provider/name`, as in `anthropic/claude-sonnet-4-5`"),
         (4, "there is no tool `lok`"),
         (4, "there is no prompt `nobody` (prompts/nobody.md)"),
         (5, "a `add-message` step has no field `rol`"),
-        (5, "`{{TOPC}}` is nothing that is defined before"),
-        (5, "`{{TOPIC | upper}}`: there is no filter `upper`, nor any other"),
+        (5, "`{{TOPC}}` is not defined before this place"),
+        (5, "`{{TOPIC | upper}}`: filters such as `upper` are not supported"),
         (6, "a `next-message` step has no field `outptu`"),
-        (6, "`schema` is no JSON Schema: 'strin' is not valid under any of the given schemas"),
-        (7, "`command` is to be text or a list, not a whole number"),
-        (7, "`timeout` is to be a number or nothing, not text"),
-        (7, "`{{NOBODY}}` is nothing that is defined before"),
-        (8, "`each` is to be a list, or `{{NAME}}` of one"),
-        (8, "`{{ITM}}` is nothing that is defined before"),
+        (6, "`schema` is not a valid JSON Schema: 'strin' is not valid under any of the given schemas"),
+        (7, "`command` must be text or a list, got a whole number"),
+        (7, "`timeout` must be a number or nothing, got text"),
+        (7, "`{{NOBODY}}` is not defined before this place"),
+        (8, "`each` must be a list, or `{{NAME}}` of a list"),
+        (8, "`{{ITM}}` is not defined before this place"),
     ]
 
 
-def test_a_prompt_that_speaks_of_nothing_is_said_with_its_own_line(make_worker):
+def test_an_undefined_name_in_a_prompt_is_reported_with_its_own_line(make_worker):
     folder = make_worker(
         """
         input: {NAME: , OTHER: }
@@ -375,13 +378,13 @@ def test_a_prompt_that_speaks_of_nothing_is_said_with_its_own_line(make_worker):
         """,
         hi="Hello {{NAME}}.\nAnd {{NOBODY}},\n{{OTHER}} and \\{{KEPT}}.",
     )
-    assert said(folder) == [
-        "prompts/hi.md:2: `{{NOBODY}}` is nothing that is defined; there is `NAME`",
+    assert problems_of(folder) == [
+        "prompts/hi.md:2: `{{NOBODY}}` is not defined; there is `NAME`",
         "prompts/hi.md:3: `{{OTHER}}` is not in the `input` of its step; there is `NAME`",
     ]
 
 
-def test_what_a_round_sets_is_its_own_and_what_branches_set_is_for_all(make_worker):
+def test_variables_of_a_round_are_local_and_those_of_branches_are_not(make_worker):
     folder = make_worker(
         """\
         steps:
@@ -398,7 +401,7 @@ def test_what_a_round_sets_is_its_own_and_what_branches_set_is_for_all(make_work
     assert [problem.line for problem in check_worker(folder)] == [6, 8, 9, 9]
 
 
-def test_models_and_workers_are_asked_after_where_somebody_knows_them(make_worker):
+def test_models_and_workers_are_checked_if_the_context_knows_them(make_worker):
     def check(model: str) -> None:
         raise UnknownModel(f"nobody answers as {model}", hint="name another")
 
@@ -409,39 +412,39 @@ def test_models_and_workers_are_asked_after_where_somebody_knows_them(make_worke
           B: {block: run-worker, worker: helo}
         """
     )
-    assert said(folder) == []
-    assert said(folder, check_model=check, workers={"hello": Definition(slug="hello")}) == [
+    assert problems_of(folder) == []
+    assert problems_of(folder, check_model=check, workers={"hello": Definition(slug="hello")}) == [
         "worker.yaml:2: nobody answers as no/body (name another)",
         "worker.yaml:3: there is no worker `helo`; did you mean `hello`?",
     ]
 
 
 def test_files_that_cannot_be_read_are_problems(tmp_path, make_worker):
-    assert said(tmp_path / "nothing") == ["worker.yaml:1: there is no such file"]
+    assert problems_of(tmp_path / "nothing") == ["worker.yaml:1: there is no such file"]
     folder = make_worker("x" * 300_000)
-    assert said(folder) == ["worker.yaml:1: it has more than 262,144 bytes"]
+    assert problems_of(folder) == ["worker.yaml:1: the file has more than 262,144 bytes"]
     (folder / "worker.yaml").write_bytes(b"name: x\nsteps: \xff")
-    assert said(folder) == ["worker.yaml:2: it is no UTF-8 text"]
+    assert problems_of(folder) == ["worker.yaml:2: the file is not UTF-8 text"]
     (folder / "worker.yaml").unlink()
     (folder / "worker.yaml").mkdir()
-    assert said(folder) == ["worker.yaml:1: it cannot be read: Is a directory"]
+    assert problems_of(folder) == ["worker.yaml:1: cannot be read: Is a directory"]
 
 
-def test_a_folder_whose_name_is_no_slug_is_a_problem(make_worker):
+def test_a_folder_whose_name_is_not_a_slug_is_a_problem(make_worker):
     folder = make_worker("steps:" + THREAD, slug="My Worker")
-    assert said(folder) == [
-        "worker.yaml:1: the folder's name `My Worker` is no slug: lower-case letters, digits and `-`"
+    assert problems_of(folder) == [
+        "worker.yaml:1: the folder's name `My Worker` is not a valid slug: lower-case letters, digits and `-`"
     ]
 
 
-def test_aliases_that_grow_without_end_are_refused(make_worker):
+def test_aliases_that_expand_without_limit_are_rejected(make_worker):
     bomb = "a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
         f"{after}: &{after} [{','.join([f'*{before}'] * 9)}]\n"
         for before, after in zip("abcdef", "bcdefg", strict=True)
     )
-    assert said(make_worker(bomb)) == ["worker.yaml:1: it holds more than 20,000 values"]
-    assert said(make_worker("a: &a [*a]")) == ["worker.yaml:1: it is nested more than 40 deep"]
-    assert said(make_worker("[" * 5_000)) == ["worker.yaml:1: it is nested more than 40 deep"]
+    assert problems_of(make_worker(bomb)) == ["worker.yaml:1: the document has more than 20,000 values"]
+    assert problems_of(make_worker("a: &a [*a]")) == ["worker.yaml:1: the document is nested more than 40 levels deep"]
+    assert problems_of(make_worker("[" * 5_000)) == ["worker.yaml:1: the document is nested more than 40 levels deep"]
 
 
 FRAGMENTS = st.sampled_from(
@@ -476,7 +479,7 @@ FRAGMENTS = st.sampled_from(
 DOCUMENTS = st.recursive(
     FRAGMENTS,
     lambda inner: st.dictionaries(FRAGMENTS, inner, max_size=4).map(
-        lambda made: "{" + ", ".join(f'"{key}": {value}' for key, value in made.items()) + "}"
+        lambda mapping: "{" + ", ".join(f'"{key}": {value}' for key, value in mapping.items()) + "}"
     ),
     max_leaves=12,
 )
@@ -484,7 +487,7 @@ DOCUMENTS = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.one_of(st.text(), DOCUMENTS, st.lists(FRAGMENTS).map(": ".join), st.lists(FRAGMENTS).map(":\n  ".join)))
-def test_any_text_is_a_worker_or_says_why_not(tmp_path: Path, text: str):
+def test_any_text_is_a_worker_or_has_problems(tmp_path: Path, text: str):
     folder = tmp_path / "any"
     folder.mkdir(exist_ok=True)
     (folder / "worker.yaml").write_text(text, encoding="utf-8", errors="surrogatepass")
@@ -510,7 +513,7 @@ steps:
     )
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_step_is_read_or_says_why_not(tmp_path: Path, step: object):
+def test_any_step_is_valid_or_has_problems(tmp_path: Path, step: object):
     folder = tmp_path / "any"
     folder.mkdir(exist_ok=True)
     shown = msgspec.json.encode(step).decode() if _fits(step) else "1"

@@ -11,7 +11,7 @@ import pytest
 
 from shopfloor.engine.steps.tools import BUILTIN_TOOLS
 from shopfloor.engine.workers import InputField, PythonTool, PythonWorker, accepted_arguments, load_object, tool, worker
-from shopfloor.engine.workers.definition import INTERNAL_TOOLS, definition_hash
+from shopfloor.engine.workers.definition import BUILTIN_TOOL_NAMES, definition_hash
 from shopfloor.errors import InvalidWorker, ToolFailed
 
 
@@ -51,8 +51,8 @@ async def say_hello(
     input={"A": str, "B": InputField(type="number", default=2)},
     tools=[look_up],
 )
-async def other(run: Any, **given: Any) -> dict[str, Any]:
-    return given
+async def other(run: Any, **values: Any) -> dict[str, Any]:
+    return values
 
 
 def test_a_function_with_the_decorator_is_a_worker():
@@ -66,7 +66,7 @@ def test_a_function_with_the_decorator_is_a_worker():
         "TAGS": InputField(type="array"),
     }
     assert definition.function == f"{__name__}:say_hello"
-    # Both are in one file; each has the hashes of what it uses of it.
+    # Both are in one file; each has the hashes of the names that it uses.
     assert "say_hello" in definition.functions
     assert "say_hello" not in other.definition.functions
     assert definition_hash(definition) != definition_hash(other.definition)
@@ -79,14 +79,14 @@ async def test_calling_a_worker_calls_the_function():
     assert accepted_arguments(other.function, {"A": "x", "OTHER": 1}) == {"A": "x", "OTHER": 1}
 
 
-def test_the_decorator_takes_what_the_function_does_not_say():
+def test_the_arguments_of_the_decorator_override_the_function():
     definition = other.definition
     assert (definition.slug, definition.description) == ("other-one", "Another.")
     assert definition.input == {"A": InputField(), "B": InputField(type="number", default=2)}
     assert definition.tools == {"look-up": look_up.definition}
 
 
-def test_what_cannot_be_a_worker_is_said():
+def test_a_function_that_cannot_be_a_worker_is_reported():
     def plain(run: Any) -> None: ...
     async def none() -> None: ...
     async def by_position(run: Any, name: str, /) -> None: ...
@@ -96,21 +96,21 @@ def test_what_cannot_be_a_worker_is_said():
         (plain, "is not `async def`"),
         (none, "takes no parameter"),
         (by_position, "by position"),
-        (unknown, "means nothing"),
+        (unknown, "cannot be resolved"),
     )
     for function, message in wrong:
         with pytest.raises(InvalidWorker, match=message):
             worker(function)
-    with pytest.raises(InvalidWorker, match="is no slug"):
+    with pytest.raises(InvalidWorker, match="is not a valid slug"):
         worker(slug="Not A Slug")(none)
 
 
 def test_a_tools_schema_is_made_from_its_annotations():
     assert isinstance(look_up, PythonTool)
-    made = look_up.definition
-    assert (look_up.name, made.description, made.read_only) == ("look-up", "Looks something up.", True)
-    assert made.handler == f"{__name__}:look_up"
-    schema = made.parameters
+    definition = look_up.definition
+    assert (look_up.name, definition.description, definition.read_only) == ("look-up", "Looks something up.", True)
+    assert definition.handler == f"{__name__}:look_up"
+    schema = definition.parameters
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["type"] == "object"
     assert schema["required"] == ["query"]
@@ -123,25 +123,25 @@ def test_a_tools_schema_is_made_from_its_annotations():
 
 
 @pytest.mark.anyio
-async def test_a_tool_is_called_as_a_function_or_with_what_a_model_gives():
+async def test_a_tool_is_called_as_a_function_or_with_arguments_of_a_model():
     assert look_up("x")[0] == "x"
     assert look_up.handle({"query": "y", "limit": 2})[:2] == ["y", "2"]
     assert await wait_for.handle({"seconds": 2.0}) == 2.0
-    with pytest.raises(ToolFailed, match="cannot be called like that: missing a required argument: 'query'"):
+    with pytest.raises(ToolFailed, match="cannot be called with these arguments: missing a required argument: 'query'"):
         look_up.handle({})
 
 
-def test_what_json_cannot_say_is_no_parameter():
+def test_a_parameter_must_have_a_type_that_json_can_represent():
     def odd(what: Callable[[], None]) -> None: ...
 
-    with pytest.raises(InvalidWorker, match="takes what JSON cannot say"):
+    with pytest.raises(InvalidWorker, match="has a parameter that JSON cannot represent"):
         tool(odd)
 
 
 def test_an_object_is_loaded_by_its_name(tmp_path):
     assert load_object("inspect:getsource") is inspect.getsource
     assert load_object("json.decoder:JSONDecoder.decode").__name__ == "decode"
-    (tmp_path / "own.py").write_text("def double(given):\n    return given * 2\n")
+    (tmp_path / "own.py").write_text("def double(number):\n    return number * 2\n")
     assert load_object(f"{tmp_path}/own.py:double")(4) == 8
 
 
@@ -156,7 +156,7 @@ def test_an_object_is_loaded_by_its_name(tmp_path):
         ("gone.py:f", "there is no file"),
     ],
 )
-def test_what_cannot_be_loaded_is_said(name, message):
+def test_a_failure_to_load_is_reported(name, message):
     with pytest.raises(InvalidWorker) as caught:
         load_object(name)
     assert caught.value.message.startswith(message)
@@ -170,7 +170,7 @@ def test_what_cannot_be_loaded_is_said(name, message):
         ("raise SystemExit(3)", "SystemExit"),
     ],
 )
-def test_a_module_that_fails_is_said_with_its_line(tmp_path, text, message):
+def test_a_module_that_fails_is_reported_with_its_line(tmp_path, text, message):
     file = tmp_path / "broken.py"
     file.write_text(text)
     with pytest.raises(InvalidWorker) as caught:
@@ -179,5 +179,5 @@ def test_a_module_that_fails_is_said_with_its_line(tmp_path, text, message):
     assert message in caught.value.message
 
 
-def test_the_tools_that_every_worker_may_name_are_those_that_the_engine_has():
-    assert set(BUILTIN_TOOLS) == INTERNAL_TOOLS
+def test_the_built_in_tools_of_definitions_are_those_of_the_engine():
+    assert set(BUILTIN_TOOLS) == BUILTIN_TOOL_NAMES

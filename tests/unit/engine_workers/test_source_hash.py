@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shopfloor.engine import WorkerCatalog
-from shopfloor.engine.workers.source_hash import _joined, source_hashes
+from shopfloor.engine.workers.source_hash import _join_f_strings, source_hashes
 
 SOURCE = '''"""A module."""
 from __future__ import annotations
@@ -48,7 +48,7 @@ PINNED = {
     "sys": "tokens1:f057b047c84e60afe15ef79a194273eb35b476c1100dad4bf4202fbdf3f01a03",
     "worker": "tokens1:9903d6729d2a792535929e18b29c0b24ba2c90f9eaf4c52b889a12eb9fdc7ec3",
 }
-"""As they were on the versions of Python there were: another version has to give the same."""
+"""Computed with the versions of Python that exist so far; every other version must compute the same."""
 
 
 def hashes(source: str = SOURCE) -> dict[str, str]:
@@ -83,7 +83,7 @@ def test_the_hashes_are_the_same_in_every_version_of_python():
         ('"""A module."""', '"""Another module."""'),
     ],
 )
-def test_what_changes_nothing_of_what_a_worker_does_changes_no_hash(old, new):
+def test_a_change_without_an_effect_changes_no_hash(old, new):
     assert SOURCE.count(old) == 1
     assert changed(SOURCE.replace(old, new)) == set()
 
@@ -113,13 +113,13 @@ def test_what_changes_nothing_of_what_a_worker_does_changes_no_hash(old, new):
         ("class Unused:\n    pass", "class Run(Base):\n    pass\nclass Base:\n    pass", {"Run", "Base"}),
     ],
 )
-def test_what_changes_what_a_worker_does_changes_the_hash_of_that_name(old, new, names):
+def test_a_change_with_an_effect_changes_the_hash_of_its_name(old, new, names):
     assert SOURCE.count(old) == 1
     assert changed(SOURCE.replace(old, new)) == names
 
 
 @pytest.mark.req("TR-70")
-def test_an_f_string_in_parts_as_python_has_them_since_3_12_is_one_token():
+def test_an_f_string_that_python_3_12_splits_is_one_token():
     line = "x = f'a{f\"{b}\":>{c}}d' + e\n"
     words = ["x", "=", "f'", "a", "{", 'f"', "{", "b", "}", '"', ":", ">", "{", "c", "}", "}", "d", "'", "+", "e"]
     names = {"f'": "FSTRING_START", 'f"': "FSTRING_START", "'": "FSTRING_END", '"': "FSTRING_END"}
@@ -133,30 +133,30 @@ def test_an_f_string_in_parts_as_python_has_them_since_3_12_is_one_token():
             kind = numbers.get(names.get(word, ""), tokenize.NAME if word.isidentifier() else tokenize.OP)
             tokens.append(tokenize.TokenInfo(kind, word, (1, column), (1, column + len(word)), line))
             column += len(word)
-        joined = [word for _, word, _ in _joined(tokens, line.split("\n"))]
+        joined = [word for _, word, _ in _join_f_strings(tokens, line.split("\n"))]
     finally:
         tokenize.tok_name.clear()
         tokenize.tok_name.update(known)
     assert joined == ["x", "=", "f'a{f\"{b}\":>{c}}d'", "+", "e"]
 
 
-def test_a_worker_in_a_closure_has_the_hash_of_what_it_is_made_in(tmp_path: Path):
-    def write(said: str) -> None:
+def test_a_worker_in_a_closure_has_the_hash_of_the_outer_function(tmp_path: Path):
+    def write(expression: str) -> None:
         (tmp_path / "made").mkdir(exist_ok=True)
         (tmp_path / "made" / "worker.py").write_text(
             "from functools import wraps\nfrom shopfloor import worker\n\n"
             "def plain(function):\n    @wraps(function)\n    async def inner(*args, **kwargs):\n"
             "        return await function(*args, **kwargs)\n    return inner\n\n"
-            f"def make(said):\n    @worker(slug='made')\n    @plain\n    async def made(run):\n        return {said}\n    return made\n\n"
+            f"def make(value):\n    @worker(slug='made')\n    @plain\n    async def made(run):\n        return {expression}\n    return made\n\n"
             "made = make(1)\n"
         )
 
-    catalogue = WorkerCatalog([tmp_path])
-    write("said")
-    first = catalogue.get("made")
+    catalog = WorkerCatalog([tmp_path])
+    write("value")
+    first = catalog.get("made")
     assert set(first.definition.functions) == {"make", "made", "plain", "wraps", "worker"}
-    write("said + 1")
-    again = catalogue.get("made")
+    write("value + 1")
+    again = catalog.get("made")
     both = first.definition.functions, again.definition.functions
     assert {name for name in both[0] if both[0][name] != both[1][name]} == {"make"}
     assert again.hash != first.hash

@@ -1,4 +1,4 @@
-"""Values put where a definition speaks of them; in a shell command above all."""
+"""Filling templates with values, and shell commands above all."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def test_names_are_replaced_by_their_values(template, filled):
         ),
     ],
 )
-def test_a_name_without_a_value_is_said(template, message, hint):
+def test_a_name_without_a_value_is_reported(template, message, hint):
     with pytest.raises(StepFailed) as caught:
         fill(template, VALUES)
     assert (caught.value.message, caught.value.hint) == (message, hint)
@@ -97,13 +97,13 @@ def test_inside_of_text_a_value_is_text_and_is_never_filled_again(before: str, n
 
 
 @given(JSON)
-def test_what_has_no_names_stays_as_it_is(value: object):
+def test_a_template_without_names_stays_unchanged(value: object):
     if not placeholders(value) and "\\{{" not in json.dumps(value).replace("\\\\", "\\"):
         assert fill(value, {}) == value
 
 
 @given(st.text())
-def test_any_text_is_filled_or_says_which_name_has_no_value(text: str):
+def test_any_text_is_filled_or_reports_a_name_without_a_value(text: str):
     values = dict.fromkeys(placeholders(text), "x")
     assert isinstance(fill(f"{text} ", values), str)
 
@@ -131,14 +131,14 @@ def test_any_text_is_filled_or_says_which_name_has_no_value(text: str):
         (Condition(value=""), False),
     ],
 )
-def test_a_condition_holds_where_all_that_it_says_is_so(condition, expected):
+def test_a_condition_is_true_if_all_its_comparisons_are(condition, expected):
     assert evaluate_condition(condition, VALUES) is expected
 
 
 @pytest.mark.parametrize(
     "condition", [Condition(value="x", less=3), Condition(value=[], more=3), Condition(value=3, contains=3)]
 )
-def test_what_cannot_be_compared_fails_the_step(condition):
+def test_values_that_cannot_be_compared_fail_the_step(condition):
     with pytest.raises(StepFailed):
         evaluate_condition(condition, {})
 
@@ -189,11 +189,11 @@ HOSTILE = [
 
 @pytest.mark.parametrize("command", SAFE)
 @pytest.mark.parametrize("value", HOSTILE)
-def test_a_value_in_a_command_is_one_word_whatever_it_holds(tmp_path, command, value):
+def test_a_value_in_a_command_is_always_one_word(tmp_path, command, value):
     assert list(shell_problems(command)) == []
     done = execute("bash", fill_shell(command, {"X": value}), tmp_path)
     expected = f'"{value}' if command.endswith('\\"{{X}}') else f"{value}x" if command.endswith(")x") else value
-    # The shell itself takes line ends off what a substitution prints, and splits it outside of quotes.
+    # The shell strips line ends from the output of a substitution, and splits it outside of quotes.
     if "$(printf" not in command:
         assert done.stdout == expected
     assert done.stderr == ""
@@ -292,7 +292,7 @@ def test_a_quoted_value_is_read_back_as_it_was(value: str):
         'x={{X}}; nohup ./t "$x"',
     ],
 )
-def test_a_usual_script_takes_a_value(command):
+def test_a_usual_script_accepts_a_value(command):
     assert "VALUE_X" in fill_shell(command, {"X": "hello"}).text
 
 
@@ -310,7 +310,7 @@ def test_a_usual_script_takes_a_value(command):
         ("echo ${{X}}", "after a `$`"),
         ("a[{{X}}]=1", "in a subscript"),
         ("[[ {{X}} -eq 1 ]]", "in `[[ … ]]`"),
-        ("[ {{X}} {{X}} ]", "beside another value in `[`"),
+        ("[ {{X}} {{X}} ]", "next to another value in `[`"),
         ("[ -v {{X}} ]", "evaluates names of variables"),
         ("{{X}} --version", "where the name of a program is expected"),
         ('sh -c "echo {{X}}"', "in the program text of `sh`"),
@@ -326,7 +326,7 @@ def test_a_usual_script_takes_a_value(command):
         ("env FOO=1 {{X}} 6", "where the name of a program is expected"),
         ("exec {{X}}", "where the name of a program is expected"),
         ("find . -exec {{X}} ';'", "where the name of a program is expected"),
-        ("y={{X}}; $y 17", "gets into a variable that stands where the name of a program is expected"),
+        ("y={{X}}; $y 17", "gets into a variable that is where the name of a program is expected"),
         ("trap {{X}} EXIT", "in the arguments of `trap`"),
         ("export {{X}}", "in the arguments of `export`"),
         ("printf {{X}}", "in the format of `printf`"),
@@ -335,7 +335,7 @@ def test_a_usual_script_takes_a_value(command):
         ("echo '{{X}}", "in quotes that are never closed"),
     ],
 )
-def test_a_value_is_refused_where_a_shell_could_evaluate_it(command, reason):
+def test_a_value_is_rejected_where_a_shell_could_evaluate_it(command, reason):
     [*_, (_, problem)] = shell_problems(command)
     assert reason in problem
     with pytest.raises(StepFailed) as refused:
@@ -359,7 +359,7 @@ def test_a_value_is_refused_where_a_shell_could_evaluate_it(command, reason):
 def test_where_a_shell_calculates_only_numbers_are_accepted(tmp_path, command):
     assert list(shell_problems(command)) == []
     for value in ("a[$(touch owned)]", "$(touch owned)", "x", "", "1 2", "0x1f"):
-        with pytest.raises(StepFailed, match="must be a number where it stands, got"):
+        with pytest.raises(StepFailed, match="must be a number at this place, got"):
             fill_shell(command, {"X": value})
     for value in (5, "5", -3):
         done = execute("bash", fill_shell(command, {"X": value}), tmp_path)
@@ -372,7 +372,7 @@ def test_values_and_the_script_stay_apart():
     assert script.variables == {"VALUE_N": "[1]", "VALUE_A_b": "x y", "VALUE_A_b_2": "2"}
 
 
-def test_what_no_command_can_take_is_refused():
+def test_a_value_that_no_command_accepts_is_rejected():
     with pytest.raises(StepFailed, match="NUL"):
         fill_shell("echo {{X}}", {"X": "a\0b"})
     with pytest.raises(StepFailed, match="NUL"):

@@ -66,7 +66,7 @@ async def test_a_copy_has_the_bytes_of_the_log(storage: Storage, reader: LocalLo
     assert copy is not None
     with storage.log_path(RUN_ID).open("ab") as file:
         file.write(b"what came later\n")
-    pieces = [piece async for piece in copy.pieces()]
+    pieces = [piece async for piece in copy.chunks()]
     assert (copy.size, b"".join(pieces)) == (len(whole), whole)
     assert max(map(len, pieces)) <= READ_CHUNK_BYTES
 
@@ -76,7 +76,7 @@ async def test_a_copy_ends_with_a_whole_line(storage: Storage, reader: LocalLogR
     storage.log_path(RUN_ID).write_bytes(whole + b'{"seq":3')
     copy = await reader.copy(RUN_ID)
     assert copy is not None
-    assert b"".join([piece async for piece in copy.pieces()]) == whole
+    assert b"".join([piece async for piece in copy.chunks()]) == whole
 
 
 async def test_a_copy_of_an_empty_log_is_empty(storage: Storage, reader: LocalLogReader) -> None:
@@ -84,4 +84,4 @@ async def test_a_copy_of_an_empty_log_is_empty(storage: Storage, reader: LocalLo
     storage.log_path(RUN_ID).write_bytes(b"torn")
     copy = await reader.copy(RUN_ID)
     assert copy is not None
-    assert (copy.size, [piece async for piece in copy.pieces()]) == (0, [])
+    assert (copy.size, [piece async for piece in copy.chunks()]) == (0, [])

@@ -136,7 +136,7 @@ class LocalLogCopy:
         self._path = path
         self.size = size
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         # A log that is deleted meanwhile has no bytes left.
         with suppress(FileNotFoundError):
             async with await anyio.open_file(self._path, "rb") as file:
@@ -217,8 +217,8 @@ class LocalLogFeed:
     async def opened_logs(self, after: int) -> tuple[list[str], int]:
         return self._storage.announced_since(after)
 
-    async def forget_opened_logs(self, mark: int) -> int:
-        return self._storage.truncate_announcements(mark)
+    async def forget_opened_logs(self, feed_position: int) -> int:
+        return self._storage.truncate_announcements(feed_position)
 
 
 def _is_event(item: Entry | Reset) -> bool:

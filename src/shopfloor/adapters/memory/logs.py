@@ -253,7 +253,7 @@ class MemoryLogCopy:
         self._entries = entries
         self.size = sum(len(entry.raw) + 1 for entry in entries)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         for entry in self._entries:
             yield entry.raw + b"\n"
 
@@ -282,18 +282,18 @@ class MemoryLogFeed:
     async def opened_logs(self, after: int) -> tuple[list[str], int]:
         storage = self._storage
         with storage.lock:
-            mark = storage.forgotten + len(storage.opened_logs)
+            feed_position = storage.forgotten + len(storage.opened_logs)
             # A mark that is not from this storage says nothing: all of it is news.
-            known = after - storage.forgotten if storage.forgotten <= after <= mark else 0
-            return storage.opened_logs[known:], mark
+            known = after - storage.forgotten if storage.forgotten <= after <= feed_position else 0
+            return storage.opened_logs[known:], feed_position
 
-    async def forget_opened_logs(self, mark: int) -> int:
+    async def forget_opened_logs(self, feed_position: int) -> int:
         storage = self._storage
         with storage.lock:
-            if mark == storage.forgotten + len(storage.opened_logs):
-                storage.forgotten = mark
+            if feed_position == storage.forgotten + len(storage.opened_logs):
+                storage.forgotten = feed_position
                 storage.opened_logs.clear()
-        return mark
+        return feed_position
 
 
 def _news(stored: StoredLog | None, seq: int) -> LogUpdate:

@@ -62,7 +62,7 @@ class MemoryQueue:
         kept = self._kept.get(run_id)
         return None if kept is None else kept.order
 
-    async def started(self, run_ids: Sequence[str]) -> None:
+    async def mark_started(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:
             self._kept.pop(run_id, None)
 
@@ -75,17 +75,17 @@ class MemoryQueue:
             if kept is not None and kept.host == host:
                 kept.host = None
 
-    async def put(self, order: ControlMessage) -> bool:
+    async def put_control_message(self, order: ControlMessage) -> bool:
         if any((kept.run_id, kept.id) == (order.run_id, order.id) for kept in self._orders.values()):
             return False
         self._last_number += 1
         self._orders[self._last_number] = order
         return True
 
-    async def orders(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
+    async def control_messages(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
         return [(number, order) for number, order in self._orders.items() if number > after]
 
-    async def done(self, numbers: Sequence[int]) -> None:
+    async def acknowledge(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             self._orders.pop(number, None)
 
@@ -103,6 +103,6 @@ class MemoryQueue:
 
     async def forget(self, run_ids: Collection[str]) -> None:
         gone = set(run_ids)
-        await self.started(tuple(gone))
-        await self.done([number for number, order in self._orders.items() if order.run_id in gone])
+        await self.mark_started(tuple(gone))
+        await self.acknowledge([number for number, order in self._orders.items() if order.run_id in gone])
         self._keys = {key: known for key, known in self._keys.items() if known[0] not in gone}

@@ -64,12 +64,12 @@ class MemoryWatchers:
         """The bound runs without a client, each with the name of the hang-up; a client that returns removes it."""
         self._names = count(1)
 
-    async def enter(self, run_id: str, *, bound: bool = True) -> None:
+    async def connect(self, run_id: str, *, bound: bool = True) -> None:
         (self._bound.add if bound else self._bound.discard)(run_id)
         self._left.pop(run_id, None)
         self._open[run_id] += 1
 
-    async def leave(self, run_id: str) -> str | None:
+    async def disconnect(self, run_id: str) -> str | None:
         self._open[run_id] -= 1
         if self._open[run_id] > 0:
             return None
@@ -79,14 +79,14 @@ class MemoryWatchers:
         self._left[run_id] = disconnect_id = str(next(self._names))
         return disconnect_id
 
-    async def release(self, run_id: str) -> None:
+    async def unbind(self, run_id: str) -> None:
         self._bound.discard(run_id)
         self._left.pop(run_id, None)
 
     async def is_abandoned(self, run_id: str, disconnect_id: str) -> bool:
         if self._left.get(run_id) != disconnect_id:
             return False
-        await self.release(run_id)
+        await self.unbind(run_id)
         return True
 
 

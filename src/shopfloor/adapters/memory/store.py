@@ -62,7 +62,7 @@ class MemoryStore:
         self._channels: dict[str, str | None] = {}
         self._pinned: set[str] = set()
         self._buried: set[str] = set()
-        self._mark = 0
+        self._feed_position = 0
         self._last_number = 0
         self._last_id = 0
 
@@ -114,7 +114,7 @@ class MemoryStore:
 
     # What keeps the views.
 
-    async def folded(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
+    async def view_states(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
         known = {run_id: self._runs[run_id] for run_id in run_ids if run_id in self._runs}
         return {
             run_id: ViewState(row=kept.row, state=kept.state) for run_id, kept in known.items() if kept.row.last_seq
@@ -134,11 +134,11 @@ class MemoryStore:
         rows = [kept.row for kept in self._runs.values()]
         return [row.id for row in rows if row.wake_at is not None and row.wake_at <= now]
 
-    async def apply(self, changes: Sequence[ViewUpdate], *, mark: int | None = None) -> None:
+    async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
         for change in changes:
             self._apply(change)
-        if mark is not None:
-            self._mark = mark
+        if feed_position is not None:
+            self._feed_position = feed_position
 
     async def known_runs(self) -> set[str]:
         return set(self._runs)
@@ -174,10 +174,10 @@ class MemoryStore:
 
     async def clear_views(self) -> None:
         self._runs.clear()
-        self._mark = 0
+        self._feed_position = 0
 
-    async def mark(self) -> int:
-        return self._mark
+    async def feed_position(self) -> int:
+        return self._feed_position
 
     async def compact(self) -> None:
         """Nothing to do: Python gives the space back."""

@@ -120,7 +120,7 @@ class SqliteQueue:
         found = await self._read(lambda database: database.execute(_ONE, (run_id,)).fetchone())
         return None if found is None else _decode_queued(found[0])
 
-    async def started(self, run_ids: Sequence[str]) -> None:
+    async def mark_started(self, run_ids: Sequence[str]) -> None:
         def job(database: sqlite3.Connection) -> None:
             for some in _portions(run_ids):
                 database.execute(_STARTED + placeholders(some), some)
@@ -135,7 +135,7 @@ class SqliteQueue:
     async def release(self, claims: Collection[tuple[str, str]]) -> None:
         await self._write_all(_RELEASE, list(claims))
 
-    async def put(self, order: ControlMessage) -> bool:
+    async def put_control_message(self, order: ControlMessage) -> bool:
         body = _encode(order)
 
         def job(database: sqlite3.Connection) -> bool:
@@ -146,12 +146,12 @@ class SqliteQueue:
 
         return await self._write(job)
 
-    async def orders(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
+    async def control_messages(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
         return await self._read(
             lambda database: [(number, _decode_order(body)) for number, body in database.execute(_ORDERS, (after,))]
         )
 
-    async def done(self, numbers: Sequence[int]) -> None:
+    async def acknowledge(self, numbers: Sequence[int]) -> None:
         await self._write_all(_DONE, [(number,) for number in numbers])
 
     async def restore_queued_rows(self) -> None:

@@ -142,7 +142,7 @@ class SqliteStore:
     async def channels(self) -> list[Channel]:
         return [Channel(id=number, name=name) for number, name in await self._all(_CHANNELS)]
 
-    async def folded(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
+    async def view_states(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
         query = Query(f"SELECT worker_id, state FROM worker_folds WHERE worker_id IN {placeholders(run_ids)}", run_ids)
 
         def job(connection: Connection) -> dict[str, ViewState]:
@@ -186,17 +186,19 @@ class SqliteStore:
     async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
         return [(run_id, ended) for run_id, ended in await self._all(_EXPIRED, before, since, limit)]
 
-    async def mark(self) -> int:
+    async def feed_position(self) -> int:
         found = await self._ids("SELECT value FROM settings WHERE name = ?", _PLACE)
         return int(found[0]) if found else 0
 
     # Writing.
 
-    async def apply(self, changes: Sequence[ViewUpdate], *, mark: int | None = None) -> None:
+    async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
         def job(connection: Connection) -> None:
             apply(connection, changes)
-            if mark is not None:
-                connection.execute("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", (_PLACE, str(mark)))
+            if feed_position is not None:
+                connection.execute(
+                    "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", (_PLACE, str(feed_position))
+                )
 
         await self._write(job)
 

@@ -1,4 +1,4 @@
-"""What agents report, as events of logs: of their run, and of the runs of their sub-agents."""
+"""Conversion of agents' reports to events: in the log of the run, and in those of its sub-agents."""
 
 from shopfloor.engine.agents.offline import transcribe
 from shopfloor.engine.agents.transcriber import AgentEnd, PendingEvent, Prices, Transcriber

@@ -1,4 +1,4 @@
-"""What an agent is asked for, and what its steps work with."""
+"""Options of agent steps, and their conversion to requests and command lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from shopfloor.ports import (
 
 
 class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker asks an agent for."""
+    """The options of an agent step, as a worker gives them."""
 
     provider: str
     prompt: str
@@ -45,11 +45,11 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_budget: Positive | None = None
     cwd: str
     resume: str | None = None
-    """A run, or a session of the provider's."""
+    """A run id, or a session id of the provider."""
 
 
 class AgentRuntime(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent step works with."""
+    """The dependencies of agent steps."""
 
     provider: Callable[[str], Provider]
     processes: Processes
@@ -58,79 +58,90 @@ class AgentRuntime(msgspec.Struct, frozen=True, kw_only=True):
     prices: Prices
     env: Mapping[str, str]
 
-    def check(self, provider: str, given: Mapping[str, Any]) -> None:
-        """Raises `UnsupportedOption` where a bare provider cannot be asked for that."""
+    def check(self, provider: str, options: Mapping[str, Any]) -> None:
+        """Raise `UnsupportedOption` if a provider worker does not support these options."""
         if provider not in DEFAULT_MODELS:
-            check_agent_options(self.provider, provider, given, prices=self.prices, env=self.env)
+            check_agent_options(self.provider, provider, options, prices=self.prices, env=self.env)
 
     def launch(self, provider: Provider, request: AgentRequest) -> Launch:
-        """How a provider is started for this. Raises `UnsupportedOption` where it cannot be asked so."""
+        """Build the command line. Raises `UnsupportedOption` for an option that the provider does not support."""
         return build_launch(provider, request, prices=self.prices, env=self.env)
 
 
 def check_agent_options(
-    find: Callable[[str], Provider], provider: str, given: Mapping[str, Any], *, prices: Prices, env: Mapping[str, str]
+    find_provider: Callable[[str], Provider],
+    provider: str,
+    options: Mapping[str, Any],
+    *,
+    prices: Prices,
+    env: Mapping[str, str],
 ) -> None:
-    """Raise `ProviderNotFound`, or `UnsupportedOption` where the provider cannot be asked for that. Start nothing.
+    """Raise `ProviderNotFound`, or `UnsupportedOption` if the provider does not support these options. Starts nothing.
 
-    `given` has the fields of an `AgentOptions`.
+    `options` has the fields of `AgentOptions`.
     """
-    asked = {name: value for name, value in given.items() if value is not None}
-    found = find(provider)
+    values = {name: value for name, value in options.items() if value is not None}
+    found = find_provider(provider)
     try:
-        order = convert({**asked, "provider": provider, "cwd": "."}, AgentOptions)
+        agent_options = convert({**values, "provider": provider, "cwd": "."}, AgentOptions)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"{provider} cannot be asked so: {error}") from error
-    # In which session a run worked is looked up when it is time.
-    session_id = None if order.resume is not None and is_run_id(order.resume) else order.resume
-    build_launch(found, build_agent_request(order, session_id, order.cwd), prices=prices, env=env)
+        raise InvalidInput(f"invalid options for {provider}: {error}") from error
+    # The session of a run is looked up only when the step starts.
+    resume = agent_options.resume
+    session_id = None if resume is not None and is_run_id(resume) else resume
+    build_launch(found, build_agent_request(agent_options, session_id, agent_options.cwd), prices=prices, env=env)
 
 
 def build_launch(provider: Provider, request: AgentRequest, *, prices: Prices, env: Mapping[str, str]) -> Launch:
-    """How a provider is started for this. Raises `UnsupportedOption` where it cannot be asked so."""
+    """Build the command line. Raises `UnsupportedOption` for an option that the provider does not support."""
     capabilities = provider.capabilities
     if request.own_tools and not capabilities.own_tools:
-        raise UnsupportedOption(f"{provider.name} cannot call tools of a worker's own", hint="claude-sdk can")
+        raise UnsupportedOption(f"{provider.name} cannot call tools of a worker", hint="use claude-sdk, which can")
     if request.sandbox and not capabilities.sandbox:
-        raise UnsupportedOption(f"{provider.name} has no sandbox to ask for", hint="claude-sdk has one")
+        raise UnsupportedOption(f"{provider.name} has no sandbox", hint="use claude-sdk, which has one")
     model = request.model
     has_price = model is not None and prices(model, Usage(input=1)).usd is not None
     if request.max_budget_usd is not None and not (capabilities.cost or has_price):
         raise UnsupportedOption(
-            f"what {provider.name} spends is not known without the price of its model",
-            hint="name a model with a known price: --model",
+            f"a budget for {provider.name} needs a model with a known price",
+            hint="choose a model with --model, or leave the budget out",
         )
     return provider.launch(request, env)
 
 
-def build_agent_request(order: AgentOptions, session_id: str | None, cwd: str) -> AgentRequest:
+def build_agent_request(options: AgentOptions, session_id: str | None, cwd: str) -> AgentRequest:
+    """Build the request for a provider."""
     return AgentRequest(
-        prompt=order.prompt,
+        prompt=options.prompt,
         cwd=cwd,
-        model=order.model,
-        system_prompt=order.system,
-        max_turns=order.max_turns,
-        max_budget_usd=order.max_budget,
-        tools=order.tools,
-        own_tools=order.own_tools,
-        read_only=order.read_only,
-        sandbox=order.sandbox,
+        model=options.model,
+        system_prompt=options.system,
+        max_turns=options.max_turns,
+        max_budget_usd=options.max_budget,
+        tools=options.tools,
+        own_tools=options.own_tools,
+        read_only=options.read_only,
+        sandbox=options.sandbox,
         resume=session_id,
         session_id=str(uuid.uuid4()),
     )
 
 
 async def find_session(runtime: AgentRuntime, provider: Provider, run_id: str) -> tuple[str, str]:
-    """The session that an earlier run worked in, and its folder: providers find their sessions by that."""
+    """Return the session of an earlier run and its folder, by which providers find their sessions."""
     replay_state = await read_replay_state(runtime.reader, run_id)
     if replay_state.first is not None and replay_state.outcome is None:
-        raise StepFailed(f"the run {run_id} has not ended: two cannot work in one session", hint="wait, or cancel it")
-    sessions = [step.session for step in replay_state.steps.values() if step.session is not None]
-    known = [one for one in sessions if one.provider == provider.name and one.session_id and one.process]
-    if not known:
         raise StepFailed(
-            f"the run {run_id} has no session of {provider.name} that could be gone on with",
-            hint="`shopfloor show` tells what it did",
+            f"the run {run_id} has not ended, and only one run can use a session", hint="wait for the run, or cancel it"
         )
-    last = known[-1]
+    sessions = [step.session for step in replay_state.steps.values() if step.session is not None]
+    own = [
+        session for session in sessions if session.provider == provider.name and session.session_id and session.process
+    ]
+    if not own:
+        raise StepFailed(
+            f"the run {run_id} has no session of {provider.name} to resume",
+            hint=f"run `shopfloor show {run_id}` to see what it did",
+        )
+    last = own[-1]
     return last.session_id or "", last.process.cwd if last.process else ""

@@ -1,4 +1,4 @@
-"""What an agent says, cut to what a line of a log can hold."""
+"""Truncation of messages that are too long for a line of a log."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from shopfloor.log import AssistantMessage, ToolCall, ToolResult, UserMessage
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 _ESCAPED_BYTES: Final = 6
-"""The most that a character takes in JSON: `\\u0000`."""
+"""The maximum length of a character in JSON: `\\u0000`."""
 _ENVELOPE_BYTES: Final = 64 * 1024
 _CONTENT_BYTES: Final = LOG_LINE_BYTES - _ENVELOPE_BYTES
-"""What is left of a line for its payload."""
-_MARKED = (UserMessage, AssistantMessage, ToolCall, ToolResult)
+"""The maximum length of a payload."""
+_MARKABLE = (UserMessage, AssistantMessage, ToolCall, ToolResult)
+"""Payloads that have a field `truncated`."""
 
 
 def truncate_to_line(content: _T) -> _T:
-    """Return the content, or a copy whose long texts are cut, each with a remark at its end, so that it fits a line."""
+    """Return the content, or a copy that fits a line: its long texts are cut, each with a remark at the end."""
     if _characters(content) * _ESCAPED_BYTES <= _CONTENT_BYTES or _fits(content):
         return content
     limit = _CONTENT_BYTES // _ESCAPED_BYTES
-    cut = content
-    while limit > _ESCAPED_BYTES and not _fits(cut):
-        cut = cast("_T", _cut(content, limit))
+    truncated = content
+    while limit > _ESCAPED_BYTES and not _fits(truncated):
+        truncated = cast("_T", _truncate(content, limit))
         limit //= 2
-    return msgspec.structs.replace(cut, truncated=True) if isinstance(cut, _MARKED) else cut
+    return msgspec.structs.replace(truncated, truncated=True) if isinstance(truncated, _MARKABLE) else truncated
 
 
 def _fits(content: msgspec.Struct) -> bool:
@@ -40,7 +41,7 @@ def _fits(content: msgspec.Struct) -> bool:
 
 
 def _characters(value: Any) -> int:
-    """How many characters all texts inside have, roughly: numbers and what is around texts count a little too."""
+    """Return the approximate number of characters of all texts; numbers and syntax count a little too."""
     match value:
         case str():
             return len(value)
@@ -55,18 +56,20 @@ def _characters(value: Any) -> int:
             return 4
 
 
-def _cut(value: Any, limit: int) -> Any:
+def _truncate(value: Any, limit: int) -> Any:
     match value:
         case str() if len(value) > limit:
             return f"{value[:limit]}… (truncated: {limit:,} of {len(value):,} characters)"
         case dict():
-            return {_cut(key, limit): _cut(inner, limit) for key, inner in cast("dict[Any, Any]", value).items()}
+            return {
+                _truncate(key, limit): _truncate(inner, limit) for key, inner in cast("dict[Any, Any]", value).items()
+            }
         case list():
-            return [_cut(inner, limit) for inner in cast("list[Any]", value)]
+            return [_truncate(inner, limit) for inner in cast("list[Any]", value)]
         case msgspec.Struct():
-            fields = {name: _cut(getattr(value, name), limit) for name in value.__struct_fields__}
+            fields = {name: _truncate(getattr(value, name), limit) for name in value.__struct_fields__}
             if fields.get("raw") is not None and fields["raw"] != getattr(value, "raw"):  # noqa: B009
-                # A part of base64 is not the bytes any more.
+                # A part of base64 is not the original bytes any more.
                 fields["raw"] = None
             return msgspec.structs.replace(value, **fields)
         case _:

@@ -1,1 +1,1 @@
-"""What a step can do: each kind, on top of an attempt."""
+"""The kinds of steps: command, agent, model and tool, each built on an attempt."""

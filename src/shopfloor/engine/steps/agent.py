@@ -1,4 +1,4 @@
-"""Agent steps: a program that works by itself, heard live, and stopped when that is asked for."""
+"""Agent steps: an autonomous program, recorded live and stopped in stages."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from shopfloor.ports import AgentRequest
 from shopfloor.views import RATE_LIMIT
 
 CONTINUE_PROMPT = "Go on with what you were doing."
-"""What a session is told that was cut off in the middle."""
+"""The prompt for resuming a session that was cut off."""
 
 
 class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent gave."""
+    """The answer of an agent."""
 
     text: str
     data: Any = None
-    """Its answer as data, where it gives that."""
+    """The answer as data, if the provider supports structured output."""
     session_id: str | None = None
 
 
 class AgentStepRunner:
-    """The work of one agent step. While it goes on it does not see a cancellation: it is stopped in stages."""
+    """Runner of one agent step. The running step does not see a cancellation: it is stopped in stages."""
 
-    def __init__(self, attempt: Attempt, runtime: AgentRuntime, order: AgentOptions) -> None:
+    def __init__(self, attempt: Attempt, runtime: AgentRuntime, options: AgentOptions) -> None:
         self._attempt = attempt
-        self._desk = runtime
-        self._provider = runtime.provider(order.provider)
-        self._order = order
+        self._runtime = runtime
+        self._provider = runtime.provider(options.provider)
+        self._options = options
 
     async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> AgentResult:
         ended = await self._attempt.step(
             step_key,
-            self._work,
+            self._execute,
             name=name,
             kind=AGENT,
             retry=retry,
@@ -54,63 +54,68 @@ class AgentStepRunner:
         session_id = record.session.session_id if record.session else None
         return AgentResult(text=ended.get("text") or "", data=ended.get("data"), session_id=session_id)
 
-    async def _work(self, step_try: StepTry) -> StepResult:
+    async def _execute(self, step_try: StepTry) -> StepResult:
         await finish_durable_sleeps(self._attempt, step_try.step_key, RATE_LIMIT)
-        request = self._again(step_try) if step_try.resumed else await self._fresh()
+        request = self._resume_request(step_try) if step_try.resumed else await self._new_request()
         for waits in range(RATE_LIMIT_WAITS + 1):
-            sitting = AgentProcess(self._attempt, self._desk, self._provider, self._held(request, step_try), step_try)
+            process = AgentProcess(
+                self._attempt, self._runtime, self._provider, self._with_remaining_budget(request, step_try), step_try
+            )
             async with self._attempt.hold_slot():
-                result, failure = await sitting.run()
+                result, failure = await process.run()
             step_try.resumed = True
             if failure is None:
                 return result
             wait = failure.retry_after
-            last = waits == RATE_LIMIT_WAITS or wait is None or wait > RATE_LIMIT_WAIT_SECONDS
-            if failure.code != RateLimited.code or wait is None or last:
+            is_last = waits == RATE_LIMIT_WAITS or wait is None or wait > RATE_LIMIT_WAIT_SECONDS
+            if failure.code != RateLimited.code or wait is None or is_last:
                 step_try.result = result
                 raise failure
-            await sitting.record_interruption(result)
+            await process.record_interruption(result)
             await durable_sleep(self._attempt, step_try.step_key, RATE_LIMIT, wait)
-            request = self._again(step_try)
-        raise AgentFailed(f"{self._provider.name} still limits our rate")
+            request = self._resume_request(step_try)
+        raise AgentFailed(f"{self._provider.name} still limits the rate after {RATE_LIMIT_WAITS} waits")
 
-    async def _fresh(self) -> AgentRequest:
-        """A session of its own for every try: a provider takes the id of a session once."""
-        order = self._order
-        session_id, cwd = order.resume, order.cwd
-        if order.resume is not None and is_run_id(order.resume):
-            session_id, cwd = await find_session(self._desk, self._provider, order.resume)
-        return build_agent_request(order, session_id, cwd)
+    async def _new_request(self) -> AgentRequest:
+        """Build a request for a new session. Every try needs one: a provider accepts each session id only once."""
+        options = self._options
+        session_id, cwd = options.resume, options.cwd
+        if options.resume is not None and is_run_id(options.resume):
+            session_id, cwd = await find_session(self._runtime, self._provider, options.resume)
+        return build_agent_request(options, session_id, cwd)
 
-    def _held(self, request: AgentRequest, step_try: StepTry) -> AgentRequest:
-        """What earlier sittings of this step spent is taken off its budget."""
+    def _with_remaining_budget(self, request: AgentRequest, step_try: StepTry) -> AgentRequest:
+        """Subtract the cost of earlier processes of this step from the budget."""
         record = self._attempt.replay_state.steps.get(step_try.step_key)
         budget = request.max_budget_usd
         if budget is None or record is None or not step_try.resumed:
             return request
         spent = self._attempt.replay_state.prior_usage(step_try.step_key).cost_usd or 0.0
         if spent >= budget:
-            raise BudgetExceeded(f"it has spent ${spent:.4f} of the ${budget:g} that it was allowed")
+            raise BudgetExceeded(f"the agent has spent ${spent:.4f} of its budget of ${budget:g}")
         return msgspec.structs.replace(request, max_budget_usd=budget - spent)
 
-    def _again(self, step_try: StepTry) -> AgentRequest:
-        """The same session, told to go on; where it cannot be, nobody knows what it has done."""
+    def _resume_request(self, step_try: StepTry) -> AgentRequest:
+        """Build a request that resumes the session of this step.
+
+        Raises `OutcomeUnknown` if there is no session to resume.
+        """
         record = self._attempt.replay_state.steps.get(step_try.step_key)
         session = record.session if record is not None else None
-        cwd = session.process.cwd if session is not None and session.process is not None else self._order.cwd
+        cwd = session.process.cwd if session is not None and session.process is not None else self._options.cwd
         if record is not None and not record.has_reported and session is not None and not session.resumed:
-            # It never said that it had begun: there is no session yet, and nothing that it did.
-            return build_agent_request(self._order, None, cwd)
+            # The agent never reported that it had begun, so there is no session yet and it has done nothing.
+            return build_agent_request(self._options, None, cwd)
         session_id = session.session_id if session is not None else None
         if session_id is None or not self._provider.capabilities.resume:
             raise OutcomeUnknown(
-                f"{self._provider.name} was cut off, and in which session it worked is not known",
-                hint="look at what it did; `retry: {always: true}` lets such a step be done again",
+                f"{self._provider.name} was cut off, and its session is not known",
+                hint="check what it did; `retry: {always: true}` repeats such a step",
             )
-        # What a session that is this step's own has spent is all on record, or is for this sitting to tell.
-        before = None
+        # The usage of this step's own session is either on record, or will be reported by the next process.
+        prior_usage = None
         if session is not None and not session.resumed:
-            before = self._attempt.replay_state.prior_usage(step_try.step_key).usage
+            prior_usage = self._attempt.replay_state.prior_usage(step_try.step_key).usage
         return msgspec.structs.replace(
-            build_agent_request(self._order, session_id, cwd), prompt=CONTINUE_PROMPT, prior_usage=before
+            build_agent_request(self._options, session_id, cwd), prompt=CONTINUE_PROMPT, prior_usage=prior_usage
         )

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """What a command printed on stdout, and how it ended."""
+    """The standard output of a command, and its exit code."""
 
     stdout: str
     exit_code: int
     truncated: bool = False
-    """Whether `stdout` is only the end of what the command printed. The log has all of it."""
+    """Whether `stdout` is only the end of the output. The log has all of it."""
 
 
 class CommandStepRunner:
-    """The work of one command step. While it goes on it does not see a cancellation: it is stopped in stages."""
+    """Runner of one command step. The running step does not see a cancellation: it is stopped in stages."""
 
     def __init__(
         self,
@@ -48,7 +48,10 @@ class CommandStepRunner:
         allow_failure: bool = False,
         echo: Echo | None = None,
     ) -> None:
-        """`echo` gets the output once the log has it. The command waits for `echo`, and so for whoever reads there."""
+        """Create the runner.
+
+        `echo` gets the output once the log has it; the command waits for `echo`, and so for its reader.
+        """
         self._attempt = attempt
         self._processes = processes
         self._command = command
@@ -58,18 +61,20 @@ class CommandStepRunner:
         self._output = OutputBuffer()
 
     async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> CommandResult:
-        ended = await self._attempt.step(step_key, self._work, name=name, kind=COMMAND, retry=retry, starts_itself=True)
+        ended = await self._attempt.step(
+            step_key, self._execute, name=name, kind=COMMAND, retry=retry, starts_itself=True
+        )
         stdout = self._attempt.replay_state.steps[step_key].stdout
         return CommandResult(stdout.text(), int(ended["exit_code"]), truncated=stdout.is_truncated)
 
     def output_tail(self) -> str:
-        """The end of what the newest try printed, on both streams."""
+        """Return the end of the output of the newest try, both streams."""
         return self._output.tail()
 
-    async def _work(self, step_try: StepTry) -> StepResult:
+    async def _execute(self, step_try: StepTry) -> StepResult:
         cancellation = Cancellation()
         self._output = OutputBuffer(self._attempt.mask)
-        serving = ShellProcess(
+        process = ShellProcess(
             self._command, self._attempt, step_try, cancellation=cancellation, output=self._output, echo=self._echo
         )
         timeout_message = f"the command took longer than {self._timeout:g} s" if self._timeout is not None else ""
@@ -77,20 +82,20 @@ class CommandStepRunner:
             async with graceful_stop(
                 self._attempt, cancellation, seconds=self._timeout, timeout_message=timeout_message
             ):
-                ended = await serving.run(self._processes)
-                step_try.result = self._result_of(step_try.step_key, ended)
+                ended = await process.run(self._processes)
+                step_try.result = self._step_result(step_try.step_key, ended)
             await anyio.lowlevel.checkpoint()
-        if serving.failure is not None:
-            raise serving.failure
+        if process.failure is not None:
+            raise process.failure
         if cancellation.reason is not None:
             raise StepFailed(cancellation.reason)
-        wrong = failure_reason(ended)
-        if wrong is not None and not self._allow_failure:
-            step_try.result = msgspec.structs.replace(step_try.result, failure_reason=wrong)
-            raise command_failed(wrong)
+        reason = failure_reason(ended)
+        if reason is not None and not self._allow_failure:
+            step_try.result = msgspec.structs.replace(step_try.result, failure_reason=reason)
+            raise command_failed(reason)
         return step_try.result
 
-    def _result_of(self, step_key: StepKey, ended: Exit | None) -> StepResult:
+    def _step_result(self, step_key: StepKey, ended: Exit | None) -> StepResult:
         result = exit_result(ended)
         step = self._attempt.replay_state.steps.get(step_key)
         if result is not None and step is not None and step.stdout.is_truncated:

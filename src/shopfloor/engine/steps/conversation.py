@@ -1,4 +1,4 @@
-"""Threads: conversations with a model, rebuilt from what the log has of them."""
+"""Conversations with a model, rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shopfloor.ports import ThreadMessage
 
 
 class Thread(msgspec.Struct):
-    """A conversation as it stands. It is built anew in every attempt."""
+    """A conversation so far. It is rebuilt in every attempt."""
 
     model: str
     system: str | None = None
@@ -38,64 +38,67 @@ class Thread(msgspec.Struct):
 
 
 def to_thread_messages(conversation: Sequence[ConversationEvent]) -> list[ThreadMessage]:
-    """What was said at a place, as messages of a thread. Results of tools that were called together stand together."""
+    """Convert the events of a step to messages. Results of tools that were called together are in one message."""
     messages: list[ThreadMessage] = []
     results: list[Block] = []
-    for one in conversation:
-        if isinstance(one, ToolResult):
-            results.append(tool_result_block(one))
+    for event in conversation:
+        if isinstance(event, ToolResult):
+            results.append(tool_result_block(event))
             continue
-        if isinstance(one, UserMessage | AssistantMessage) and results:
+        if isinstance(event, UserMessage | AssistantMessage) and results:
             messages.append(ThreadMessage("user", results))
             results = []
-        match one:
+        match event:
             case UserMessage():
-                messages.append(ThreadMessage("user", one.blocks))
-            case AssistantMessage() if one.stop_reason != INTERRUPTED_STOP:
-                messages.append(ThreadMessage("assistant", one.blocks))
+                messages.append(ThreadMessage("user", event.blocks))
+            case AssistantMessage() if event.stop_reason != INTERRUPTED_STOP:
+                messages.append(ThreadMessage("assistant", event.blocks))
             case _:
                 pass
     return [*messages, ThreadMessage("user", results)] if results else messages
 
 
 def tool_result_block(result: ToolResult) -> ToolResultBlock:
+    """Convert a tool result to a block for the model."""
     content: Any = {"error": result.error} if result.error is not None else result.output
     return ToolResultBlock(fidelity="router", tool_id=result.call_id, tool_content=content)
 
 
-def is_complete_reply(one: ConversationEvent) -> bool:
-    """Whether it is a message of the model's that was not cut off."""
-    return isinstance(one, AssistantMessage) and one.stop_reason != INTERRUPTED_STOP
+def is_complete_reply(event: ConversationEvent) -> bool:
+    """Return whether the event is a reply of the model that was not interrupted."""
+    return isinstance(event, AssistantMessage) and event.stop_reason != INTERRUPTED_STOP
 
 
 def last_reply(conversation: Sequence[ConversationEvent]) -> AssistantMessage | None:
-    """The newest whole message of the model; None where something was said to it since."""
-    for one in reversed(conversation):
-        if isinstance(one, UserMessage):
+    """Return the newest complete reply of the model, or None if a user message follows it."""
+    for event in reversed(conversation):
+        if isinstance(event, UserMessage):
             return None
-        if isinstance(one, AssistantMessage) and one.stop_reason != INTERRUPTED_STOP:
-            return one
+        if isinstance(event, AssistantMessage) and event.stop_reason != INTERRUPTED_STOP:
+            return event
     return None
 
 
 def tool_uses(message: AssistantMessage) -> list[ToolUseBlock]:
+    """Return the tool calls in a message."""
     return [block for block in message.blocks if isinstance(block, ToolUseBlock)]
 
 
 def text_of(blocks: Sequence[Block]) -> str:
+    """Return the text of the blocks."""
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
 def as_markdown(thread: Thread) -> str:
-    """A thread as somebody reads it."""
+    """Format a thread as Markdown."""
     parts = [f"## system\n\n{thread.system}"] if thread.system else []
     for message in thread.messages:
-        body = "\n\n".join(line for block in message.blocks if (line := _line(block)))
+        body = "\n\n".join(line for block in message.blocks if (line := _format_block(block)))
         parts.append(f"## {message.role}\n\n{body}")
     return "\n\n".join(parts)
 
 
-def _line(block: Block) -> str:
+def _format_block(block: Block) -> str:
     match block:
         case TextBlock():
             return block.text

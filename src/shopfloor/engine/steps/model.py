@@ -1,4 +1,4 @@
-"""Model steps: the model answers, tools are called, the model answers again."""
+"""Model steps: the model replies, its tool calls are executed, the model replies again."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from shopfloor.ports import ModelRequest, Models, Reply, ReplyDelta, ThreadMessa
 from shopfloor.views import RATE_LIMIT, add_usage
 
 MODEL_RETRY = Retry(limit=MODEL_TRIES - 1)
-"""Where a step says nothing of it: what passes by itself is tried again."""
+"""The default: temporary failures are retried."""
 
 
 class ModelStepRunner:
-    """One `next-message`. What the log has of it already is not asked for again."""
+    """Runner of one `next-message` step. Replies that are in the log are not requested again."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ModelStepRunner:
         schema: dict[str, Any] | None = None,
         prompt: str | None = None,
     ) -> None:
-        """With `prompt` the step says something first."""
+        """Create the runner. With `prompt` the step first adds a user message."""
         self._attempt = attempt
         self._models = models
         self._tools = tools
@@ -56,70 +56,70 @@ class ModelStepRunner:
 
     async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> Any:
         value = await self._attempt.step(
-            step_key, self._work, name=name, kind="next-message", retry=retry or MODEL_RETRY, repeatable=True
+            step_key, self._execute, name=name, kind="next-message", retry=retry or MODEL_RETRY, repeatable=True
         )
         self._thread.messages += to_thread_messages(self._attempt.conversation(step_key))
         self._thread.has_system_prompt = self._thread.has_system_prompt or self._prompt is not None
         return value
 
-    async def _work(self, step_try: StepTry) -> StepResult:
+    async def _execute(self, step_try: StepTry) -> StepResult:
         if self._prompt is not None and not self._attempt.conversation(step_try.step_key):
             text = TextBlock(fidelity="router", text=self._prompt)
             system = None if self._thread.has_system_prompt else self._thread.system
             await self._attempt.append(UserMessage(system_prompt=system, blocks=[text]), step_try.step_key)
-        await self._object(step_try)
+        await self._reject_last_reply(step_try)
         for _ in range(2 * self._thread.max_steps + 1):
             conversation = self._attempt.conversation(step_try.step_key)
             reply = last_reply(conversation)
             if reply is None or all(use.tool_id in self._attempt.replay_state.results for use in tool_uses(reply)):
                 if reply is not None and not tool_uses(reply):
                     return self._result(conversation, reply.blocks)
-                if sum(is_complete_reply(one) for one in conversation) >= self._thread.max_steps:
+                if sum(is_complete_reply(event) for event in conversation) >= self._thread.max_steps:
                     break
-                await self._ask(step_try)
+                await self._request_reply(step_try)
             else:
                 await self._tools.call_all(self._attempt, step_try.step_key, tool_uses(reply))
         raise StepFailed(
-            f"the model wanted more than {self._thread.max_steps} turns", hint="raise `maxSteps` of the thread"
+            f"the model did not finish within {self._thread.max_steps} turns", hint="raise `maxSteps` of the thread"
         )
 
-    async def _object(self, step_try: StepTry) -> None:
-        """A further try, though the model has answered: the answer had the wrong shape. The model is told."""
+    async def _reject_last_reply(self, step_try: StepTry) -> None:
+        """Tell the model why its last reply was rejected, if this is a retry after a reply of the wrong shape."""
         reply = last_reply(self._attempt.conversation(step_try.step_key))
         if step_try.resumed or self._schema is None or reply is None or tool_uses(reply):
             return
         try:
             parse_structured(text_of(reply.blocks), self._schema)
-        except ProviderError as wrong:
-            text = f"{wrong.message[:PROVIDER_MESSAGE_CHARS]}\n\nPlease answer again."
+        except ProviderError as error:
+            text = f"{error.message[:PROVIDER_MESSAGE_CHARS]}\n\nPlease answer again."
             await self._attempt.append(UserMessage(blocks=[TextBlock(fidelity="router", text=text)]), step_try.step_key)
 
     def _result(self, conversation: Sequence[ConversationEvent], blocks: list[Block]) -> StepResult:
         text = text_of(blocks)
-        usage, cost = total_usage([one for one in conversation if isinstance(one, AssistantMessage)])
+        usage, cost = _total_usage([event for event in conversation if isinstance(event, AssistantMessage)])
         return StepResult(parse_structured(text, self._schema) if self._schema else text, usage, cost)
 
-    async def _ask(self, step_try: StepTry) -> None:
-        """One answer of the model, into the log; of the backup where the first cannot."""
+    async def _request_reply(self, step_try: StepTry) -> None:
+        """Request one reply and record it. If the model fails, use the backup model."""
         for model in (self._thread.model, self._thread.backup_model):
             if model is None:
                 continue
             try:
-                await self._patiently(step_try, model)
+                await self._reply_within_rate_limit(step_try, model)
             except ProviderError:
                 if model == self._thread.backup_model or self._thread.backup_model is None:
                     raise
             else:
                 return
 
-    async def _patiently(self, step_try: StepTry, model: str) -> None:
-        """A provider that says when it will answer again is waited for: that burns no retries."""
+    async def _reply_within_rate_limit(self, step_try: StepTry, model: str) -> None:
+        """Request a reply and wait when the provider limits the rate for a known time. Such waits use up no retries."""
         await finish_durable_sleeps(self._attempt, step_try.step_key, RATE_LIMIT)
         for _ in range(RATE_LIMIT_WAITS):
             try:
-                await self._answer(step_try, model)
+                await self._stream_reply(step_try, model)
             except UnknownModel as unknown:
-                # No further try would find it.
+                # A retry would not find the model either.
                 raise RequestRejected(unknown.message, hint=unknown.hint) from unknown
             except RateLimited as limited:
                 if limited.retry_after is None or limited.retry_after > RATE_LIMIT_WAIT_SECONDS:
@@ -127,12 +127,12 @@ class ModelStepRunner:
                 await durable_sleep(self._attempt, step_try.step_key, RATE_LIMIT, limited.retry_after)
             else:
                 return
-        raise RateLimited(f"{model} still limits our rate after {RATE_LIMIT_WAITS} waits")
+        raise RateLimited(f"{model} still limits the rate after {RATE_LIMIT_WAITS} waits")
 
-    async def _answer(self, step_try: StepTry, model: str) -> None:
+    async def _stream_reply(self, step_try: StepTry, model: str) -> None:
         message_id = f"msg_{uuid.uuid4().hex}"
         partial = PartialMessage(message_id, model=model)
-        pieces = PartialMessageWriter(self._attempt.mask)
+        partial_writer = PartialMessageWriter(self._attempt.mask)
         request = ModelRequest(
             model=model,
             system=self._thread.system,
@@ -143,25 +143,27 @@ class ModelStepRunner:
             schema=self._schema,
         )
         try:
-            async with self._attempt.hold_slot(), pieces.running():
+            async with self._attempt.hold_slot(), partial_writer.running():
                 async for delta in self._models.reply(request):
                     if isinstance(delta, Reply):
-                        # It has been paid for: it is on record, also where the run is being left just now.
+                        # The reply has been paid for, so record it even if the run is being abandoned.
                         with anyio.CancelScope(shield=True):
-                            async with pieces.lock:
-                                await self._keep(step_try, message_id, delta)
+                            async with partial_writer.lock:
+                                await self._record_reply(step_try, message_id, delta)
                         partial.clear()
                     else:
-                        self._tell(step_try, partial, delta)
-                        pieces.schedule_write(partial, lambda piece: self._attempt.append(piece, step_try.step_key))
+                        self._publish_delta(step_try, partial, delta)
+                        partial_writer.schedule_write(
+                            partial, lambda message: self._attempt.append(message, step_try.step_key)
+                        )
         except BaseException:
             mask = self._attempt.mask
-            if (cut_off := partial.interrupted(mask and mask.cut_off)) is not None:
+            if (interrupted := partial.interrupted(mask and mask.cut_off)) is not None:
                 with anyio.CancelScope(shield=True):
-                    await self._attempt.append(cut_off, step_try.step_key)
+                    await self._attempt.append(interrupted, step_try.step_key)
             raise
 
-    def _tell(self, step_try: StepTry, partial: PartialMessage, delta: ReplyDelta) -> None:
+    def _publish_delta(self, step_try: StepTry, partial: PartialMessage, delta: ReplyDelta) -> None:
         tool = {"tool_name": delta.tool_name, "tool_id": delta.tool_id}
         offset = partial.grow(delta.block, delta.kind, delta.text, **tool)
         self._attempt.publish_delta(
@@ -174,7 +176,7 @@ class ModelStepRunner:
             **tool,
         )
 
-    async def _keep(self, step_try: StepTry, message_id: str, reply: Reply) -> None:
+    async def _record_reply(self, step_try: StepTry, message_id: str, reply: Reply) -> None:
         message = AssistantMessage(
             message_id=message_id,
             model=reply.model,
@@ -186,8 +188,8 @@ class ModelStepRunner:
         await self._attempt.append(message, step_try.step_key)
 
 
-def total_usage(messages: Sequence[AssistantMessage]) -> tuple[Usage, Cost | None]:
-    """Each message counts once, whichever attempt it was made in."""
+def _total_usage(messages: Sequence[AssistantMessage]) -> tuple[Usage, Cost | None]:
+    """Return the sums over all messages of all attempts."""
     usage = Usage()
     cost: Cost | None = None
     for message in messages:
@@ -198,21 +200,21 @@ def total_usage(messages: Sequence[AssistantMessage]) -> tuple[Usage, Cost | Non
 
 
 def parse_structured(text: str, schema: Mapping[str, Any]) -> Any:
-    """The value that a model gave as JSON, if it is of the shape that was asked for."""
+    """Decode a JSON reply. Raises `ProviderError` if it does not match the schema."""
     import jsonschema
 
     try:
         value = msgspec.json.decode(text)
         jsonschema.validate(value, schema)
     except (msgspec.DecodeError, jsonschema.ValidationError) as error:
-        raise ProviderError(f"the model's answer does not have the shape that was asked for: {error}") from error
+        raise ProviderError(f"the model's answer does not match the requested schema: {error}") from error
     return value
 
 
 async def add_message(
     attempt: Attempt, thread: Thread, step_key: StepKey, blocks: list[Block], *, role: str = "user"
 ) -> None:
-    """A message of ours, in the log and in the thread. What the log has is not written again."""
+    """Add a message to the thread, and to the log unless the log has it from an earlier attempt."""
     if not attempt.conversation(step_key):
         if role == "user":
             system = None if thread.has_system_prompt else thread.system

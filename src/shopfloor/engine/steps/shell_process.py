@@ -1,4 +1,4 @@
-"""Ending what a step has started when the step is left: not by a cancellation, which it does not see, but in stages."""
+"""Processes of command steps: started once their intent is recorded, logged with their output, stopped in stages."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ STEP_ABANDONED = "left"
 async def graceful_stop(
     attempt: Attempt, cancellation: Cancellation, *, seconds: float | None = None, timeout_message: str = ""
 ) -> AsyncGenerator[None]:
-    """What is inside goes on to its end; that it is to end soon it hears by `cancellation`, also after `seconds`."""
-    over = anyio.Event()
+    """Shield the body from cancellation. Request a stop through `cancellation` instead, also after `seconds`.
+
+    The body must end soon after the request; the context waits for it.
+    """
+    is_over = anyio.Event()
     async with anyio.create_task_group() as outside:
-        # Not only the run as a whole may be left: another branch may fail, or a time limit pass.
-        outside.start_soon(_stop_when_cancelled, cancellation, over)
+        # The step alone may be cancelled too: another branch has failed, or a time limit has passed.
+        outside.start_soon(_stop_when_cancelled, cancellation, is_over)
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_stop_when_left, attempt, cancellation)
+                tasks.start_soon(_stop_when_abandoned, attempt, cancellation)
                 tasks.start_soon(_kill_when_forced, attempt, cancellation)
                 if seconds is not None:
                     tasks.start_soon(_stop_after, cancellation, seconds, timeout_message)
@@ -40,33 +43,36 @@ async def graceful_stop(
                     yield
                 finally:
                     tasks.cancel_scope.cancel()
-        over.set()
+        is_over.set()
         outside.cancel_scope.cancel()
 
 
 def stop_once(cancellation: Cancellation, reason: str) -> None:
-    """Asked twice it would be killed at once; several of us may ask for the same reason."""
+    """Request a stop unless one was requested.
+
+    A second request would kill the process at once, and several tasks request it.
+    """
     if cancellation.reason is None:
         cancellation.request(reason)
 
 
-async def _stop_when_left(attempt: Attempt, cancellation: Cancellation) -> None:
+async def _stop_when_abandoned(attempt: Attempt, cancellation: Cancellation) -> None:
     await attempt.left.wait()
     stop_once(cancellation, STEP_ABANDONED)
 
 
 async def _kill_when_forced(attempt: Attempt, cancellation: Cancellation) -> None:
-    """Pass on a second request to cancel the run: the step is not waited for any longer."""
+    """Kill the process after a second request to cancel the run."""
     await attempt.cancellation.forced.wait()
     stop_once(cancellation, STEP_ABANDONED)
     cancellation.request(STEP_ABANDONED)
 
 
-async def _stop_when_cancelled(cancellation: Cancellation, over: anyio.Event) -> None:
+async def _stop_when_cancelled(cancellation: Cancellation, is_over: anyio.Event) -> None:
     try:
         await anyio.sleep_forever()
     finally:
-        if not over.is_set():
+        if not is_over.is_set():
             stop_once(cancellation, STEP_ABANDONED)
 
 
@@ -78,11 +84,11 @@ async def _stop_after(cancellation: Cancellation, seconds: float, timeout_messag
 SHELL = "/bin/sh"
 
 Echo = Callable[[list[OutputChunk]], Awaitable[None]]
-"""Where the output goes once the log has it."""
+"""Receives the output once the log has it."""
 
 
 def shell_argv(script: str) -> list[str]:
-    """The program and arguments that execute a shell script."""
+    """Return the program and arguments that execute a shell script."""
     return [SHELL, "-c", script]
 
 
@@ -93,19 +99,22 @@ class StepCommand(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     env: dict[str, str] = {}
     variables: dict[str, str] = {}
-    """Values that a shell script refers to by name. They are on record with it."""
+    """Values that a shell script refers to by name. They are recorded with the command."""
     stop_grace: float = STOP_GRACE_SECONDS
     inherits_stdin: bool = False
-    """It reads our own standard input; by default it reads nothing."""
+    """Whether the command reads our standard input; by default its standard input is empty."""
 
     @property
     def line(self) -> str:
-        """The command as people would type it."""
+        """The command as typed in a shell."""
         return self.argv[2] if self.argv[:2] == [SHELL, "-c"] else shlex.join(self.argv)
 
 
 class ShellProcess:
-    """One command from its start to its exit. Nothing is raised across the tasks: a failure is noted and ends it."""
+    """One process of a command, from its start to its exit.
+
+    Errors are not raised across tasks: the first is kept in `failure`.
+    """
 
     def __init__(
         self,
@@ -119,108 +128,108 @@ class ShellProcess:
     ) -> None:
         self._command = command
         self._attempt = attempt
-        self._trying = step_try
+        self._step_try = step_try
         self._cancellation = cancellation
         self._output = output
         self._echo = echo
-        self._echoing = anyio.CancelScope()
-        self._muted = False
+        self._echo_scope = anyio.CancelScope()
+        self._is_muted = False
         self.failure: ShopfloorError | None = None
-        """The first thing that went wrong on our side."""
+        """The first error on our side."""
 
     async def run(self, processes: Processes) -> Exit | None:
-        """How it ended; None where it did not even start, or could not be ended."""
+        """Run the process and return its exit, or None if it did not start or could not be ended."""
         command = self._command
-        asked = Command(
+        process_command = Command(
             argv=command.argv,
             cwd=command.cwd,
             env={**command.env, **command.variables},
             inherits_stdin=command.inherits_stdin,
         )
         try:
-            async with processes.start(asked, run_id=self._attempt.run_id) as child:
-                return await self._serve(child)
+            async with processes.start(process_command, run_id=self._attempt.run_id) as child:
+                return await self._record_process(child)
         except ProcessError as error:
-            self.fail(error)
+            self._fail(error)
             return None
 
-    async def _serve(self, child: Child) -> Exit | None:
+    async def _record_process(self, child: Child) -> Exit | None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._obey, child)
+            tasks.start_soon(self._stop_when_requested, child)
             try:
-                await self._begin(child)
-                await self._listen(child)
+                await self._start(child)
+                await self._record_output(child)
             except StorageError as error:
-                self.fail(error)
+                self._fail(error)
                 await child.kill()
             try:
                 return await child.wait()
             except ProcessError as error:
-                self.fail(error)
+                self._fail(error)
                 return None
             finally:
                 tasks.cancel_scope.cancel()
 
-    async def _begin(self, child: Child) -> None:
-        """Intent before effect: the step and the command are on record before the command does anything."""
-        # The command itself stands in the message that follows; once is enough.
+    async def _start(self, child: Child) -> None:
+        """Record the step and the command, then start the command: intent is recorded before effect."""
+        # The message below has the command, so the process does not repeat it.
         command = self._command
         args = ["-c", "…"] if command.argv[:2] == [SHELL, "-c"] else ["…"]
         process = Process(pid=child.pid, command=command.argv[0], args=args, cwd=command.cwd)
-        await self._attempt.begin(self._trying, process)
+        await self._attempt.begin(self._step_try, process)
         block = CommandBlock(fidelity="router", command=command.line, variables=command.variables or None)
-        await self._attempt.append(UserMessage(blocks=[block]), self._trying.step_key)
+        await self._attempt.append(UserMessage(blocks=[block]), self._step_try.step_key)
         child.release()
 
-    async def _listen(self, child: Child) -> None:
-        """Output into the log, joined for at most 50 ms or 8 KB, and from there to whoever watches."""
+    async def _record_output(self, child: Child) -> None:
+        """Append output to the log, joined for at most 50 ms or 8 KB, and then pass it to `echo`."""
         deadline = math.inf
         while True:
-            with anyio.CancelScope(deadline=deadline) as waiting:
-                piece = await child.read()
-                if piece is None:
+            with anyio.CancelScope(deadline=deadline) as read_scope:
+                chunk = await child.read()
+                if chunk is None:
                     break
                 if not self._output.size:
                     deadline = anyio.current_time() + OUTPUT_JOIN_SECONDS
-                self._output.add(piece)
-            if self._output.is_full or waiting.cancelled_caught:
+                self._output.add(chunk)
+            if self._output.is_full or read_scope.cancelled_caught:
                 await self._flush()
                 deadline = math.inf
         self._output.finish()
         await self._flush()
 
     async def _flush(self) -> None:
-        blocks, pieces = self._output.drain()
+        blocks, chunks = self._output.drain()
         if not blocks:
             return
-        await self._attempt.append(AssistantMessage(blocks=[*blocks]), self._trying.step_key)
-        if self._echo is not None and not self._muted:
-            with anyio.CancelScope() as self._echoing:
-                await self._echo(pieces)
+        await self._attempt.append(AssistantMessage(blocks=[*blocks]), self._step_try.step_key)
+        if self._echo is not None and not self._is_muted:
+            with anyio.CancelScope() as self._echo_scope:
+                await self._echo(chunks)
 
-    async def _obey(self, child: Child) -> None:
-        """Cancel, in stages: ask, wait a grace, make it; asked twice, make it now."""
+    async def _stop_when_requested(self, child: Child) -> None:
+        """Stop in stages: terminate, wait, kill; kill at once on a second request."""
         await self._cancellation.requested.wait()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._kill_when_forced, child)
             await child.stop(self._command.stop_grace)
             tasks.cancel_scope.cancel()
-        # The last words have had their chance; whoever does not read them shall not hold up the outcome.
+        # Stop the echo: a reader that does not read must not delay the outcome.
         await anyio.sleep(OUTPUT_DRAIN_SECONDS)
-        self._muted = True
-        self._echoing.cancel()
+        self._is_muted = True
+        self._echo_scope.cancel()
 
     async def _kill_when_forced(self, child: Child) -> None:
         await self._cancellation.forced.wait()
         await child.kill()
 
-    def fail(self, error: ShopfloorError) -> None:
+    def _fail(self, error: ShopfloorError) -> None:
         if self.failure is None:
             self.failure = error
 
 
 def exit_result(ended: Exit | None) -> dict[str, int | str | bool] | None:
-    """How a command ended, as its step says it."""
+    """Return the exit as the result of a step."""
     if ended is None:
         return None
     result: dict[str, int | str | bool] = {"exit_code": ended.shell_code}
@@ -232,7 +241,7 @@ def exit_result(ended: Exit | None) -> dict[str, int | str | bool] | None:
 
 
 def failure_reason(ended: Exit | None) -> str | None:
-    """What is wrong with how a command ended; None where nothing is."""
+    """Return why a command counts as failed, or None if it succeeded."""
     if ended is None or ended.shell_code == 0:
         return None
     return f"exit code {ended.code}" if ended.signal is None else f"killed by {ended.signal}"

@@ -1,4 +1,4 @@
-"""Tools: what a worker may call, who executes it, and what is on record of that."""
+"""Tools: definition, execution and recording of tool calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shopfloor.log import Awaits, ToolCall, ToolResult, ToolUseBlock, format_tim
 from shopfloor.ports import ToolSpec
 
 Handler = Callable[[dict[str, Any]], Any]
-"""Takes the arguments as a dict; may be async."""
+"""A function that takes the arguments as a dict; may be async."""
 
 ASK = "ask"
 LOG_QUESTION = "log_question"
@@ -33,7 +33,7 @@ UPDATE_SUMMARY = "update_summary"
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """Without a handler it is a client's: the run waits for whoever watches it."""
+    """A tool. Without a handler the client executes it, and the run waits for the result."""
 
     spec: ToolSpec
     handler: Handler | None = None
@@ -41,7 +41,7 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 def build_tool(name: str, definition: ToolDefinition, handler: Any = None) -> Tool:
-    """A tool as it is defined, with who executes it here. A plain function is given the arguments as one dict."""
+    """Build a tool from its definition. A plain function gets the arguments as one dict."""
     if handler is None and definition.handler:
         handler = load_object(definition.handler)
     if isinstance(handler, PythonTool):
@@ -50,10 +50,11 @@ def build_tool(name: str, definition: ToolDefinition, handler: Any = None) -> To
 
 
 def build_tools(definition: Definition) -> dict[str, Tool]:
+    """Build the tools of a worker."""
     return {name: build_tool(name, tool) for name, tool in definition.tools.items()}
 
 
-def _text(*names: str) -> dict[str, Any]:
+def _text_parameters(*names: str) -> dict[str, Any]:
     return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
 
 
@@ -69,17 +70,17 @@ BUILTIN_TOOLS: Mapping[str, Tool] = {
         Tool(ToolSpec(ASK, "Asks a person, and waits for the answer.", _QUESTION)),
         Tool(
             ToolSpec(LOG_QUESTION, "Notes a question for a person, and goes on.", _QUESTION),
-            lambda given: {"noted": True},
+            lambda arguments: {"noted": True},
             read_only=True,
         ),
         Tool(
-            ToolSpec(UPDATE_SUMMARY, "Says in a line what you are doing now.", _text("summary")),
-            lambda given: {"noted": True},
+            ToolSpec(UPDATE_SUMMARY, "Says in a line what you are doing now.", _text_parameters("summary")),
+            lambda arguments: {"noted": True},
             read_only=True,
         ),
     )
 }
-"""Tools that every worker may name: what they are called with is all that they do."""
+"""Tools that every worker may use. They have no effect other than their recorded call."""
 
 
 class Tools:
@@ -94,18 +95,20 @@ class Tools:
     def get(self, name: str) -> Tool:
         tool = self._tools.get(name)
         if tool is None:
-            raise StepFailed(f"there is no tool {name!r}", hint=f"this worker has {', '.join(sorted(self._tools))}")
+            raise StepFailed(
+                f"there is no tool {name!r}", hint=f"the tools of this worker are {', '.join(sorted(self._tools))}"
+            )
         return tool
 
     async def call_all(self, attempt: Attempt, step_key: StepKey, uses: Sequence[ToolUseBlock]) -> None:
-        """Every call of a message until each has its result: ours first, then those that others execute."""
+        """Make every call of a message and wait for all results: first our own tools, then those of clients."""
         replay_state = attempt.replay_state
         open_uses = [use for use in uses if use.tool_id not in replay_state.results]
         waiting: list[ToolUseBlock] = []
         for use in open_uses:
             tool = self._tools.get(use.tool_name)
             if tool is None:
-                await self._refuse(attempt, step_key, use)
+                await self._record_unknown_tool(attempt, step_key, use)
             elif tool.handler is None:
                 waiting.append(use)
             else:
@@ -113,11 +116,11 @@ class Tools:
         for n, use in enumerate(waiting):
             if use.tool_id not in replay_state.calls or use.tool_id in replay_state.stale_calls:
                 awaits = _awaits(attempt, use.tool_name, more=len(waiting) - n - 1)
-                await attempt.append(_call(use, awaits), step_key)
+                await attempt.append(_tool_call(use, awaits), step_key)
         for use in waiting:
-            # A result may have come before we asked; its call is closed then.
-            known = replay_state.calls.get(use.tool_id)
-            awaits = known[1].awaits if known else None
+            # If the result came before this wait, the call is closed.
+            recorded = replay_state.calls.get(use.tool_id)
+            awaits = recorded[1].awaits if recorded else None
             await answer(attempt, use.tool_id, awaits or Awaits(kind="client_tool"))
 
     async def call(
@@ -125,50 +128,50 @@ class Tools:
         attempt: Attempt,
         step_key: StepKey,
         name: str,
-        given: Any,
+        tool_input: Any,
         *,
         try_: int = 1,
         timeout_seconds: float | None = None,
     ) -> ToolResult:
-        """A call that no model asked for. Its id is in the log, so that an attempt knows it again.
+        """Make a call that no model requested. The log has its id, by which a later attempt recognizes it.
 
-        A further try of the step is a further call: the log has at most one for each.
+        A further try of the step makes a further call: the log has at most one per try.
         """
-        calls = [one for one in attempt.conversation(step_key) if isinstance(one, ToolCall)]
-        made = calls[-1] if len(calls) >= try_ else None
-        call_id = made.call_id if made else f"call_{uuid.uuid4().hex}"
+        calls = [event for event in attempt.conversation(step_key) if isinstance(event, ToolCall)]
+        recorded = calls[-1] if len(calls) >= try_ else None
+        call_id = recorded.call_id if recorded else f"call_{uuid.uuid4().hex}"
         if call_id in attempt.replay_state.results:
             return attempt.replay_state.results[call_id]
-        use = ToolUseBlock(fidelity="router", tool_name=name, tool_id=call_id, tool_input=given)
+        use = ToolUseBlock(fidelity="router", tool_name=name, tool_id=call_id, tool_input=tool_input)
         tool = self.get(name)
         if tool.handler is not None:
             return await self._execute(attempt, step_key, use, tool)
-        awaits = (made and made.awaits) or _awaits(attempt, name, timeout_seconds=timeout_seconds)
-        if made is None:
-            await attempt.append(_call(use, awaits), step_key)
+        awaits = (recorded and recorded.awaits) or _awaits(attempt, name, timeout_seconds=timeout_seconds)
+        if recorded is None:
+            await attempt.append(_tool_call(use, awaits), step_key)
         return await answer(attempt, call_id, awaits)
 
     async def _execute(self, attempt: Attempt, step_key: StepKey, use: ToolUseBlock, tool: Tool) -> ToolResult:
         if use.tool_id not in attempt.replay_state.calls:
-            await attempt.append(_call(use, None), step_key)
+            await attempt.append(_tool_call(use, None), step_key)
         elif not tool.read_only:
             raise OutcomeUnknown(
-                f"a crash cut off the call of {use.tool_name!r}: whether it was done is not known",
-                hint="look at what it did; a tool marked `readOnly` is called again",
+                f"a crash cut off the call of {use.tool_name!r}, and its outcome is not known",
+                hint="check what the tool did; only tools marked `readOnly` are called again",
             )
         if not tool.read_only:
-            # Intent before effect: a power cut must not make us forget that it was called.
+            # Intent before effect: the call must be known even after a power cut.
             await attempt.make_durable()
-        began = time.monotonic()
+        started = time.monotonic()
         output: Any = None
         error: str | None = None
         if tool.handler is not None:
             try:
                 async with attempt.hold_slot():
-                    output = _kept(await call_function(tool.handler, use.tool_input))
+                    output = _to_json_value(await call_function(tool.handler, use.tool_input))
             except CANCELLATION_EXCEPTIONS:
                 raise
-            except BaseException as raised:  # noqa: BLE001 - whatever its code raises is what the call gave
+            except BaseException as raised:  # noqa: BLE001 - any exception of the tool is its result
                 error = as_run_failed(raised).message
         result = ToolResult(
             name=use.tool_name,
@@ -176,35 +179,35 @@ class Tools:
             input=None,
             output=output,
             error=error,
-            duration_ms=round((time.monotonic() - began) * 1000),
+            duration_ms=round((time.monotonic() - started) * 1000),
             fidelity="router",
         )
-        # It is done: that is on record, also where the run is being left just now.
+        # The tool has been executed, so record the result even if the run is being abandoned.
         with anyio.CancelScope(shield=True):
             await attempt.append(result, step_key)
         return result
 
-    async def _refuse(self, attempt: Attempt, step_key: StepKey, use: ToolUseBlock) -> None:
-        """A model may ask for what is not there: it is told so, and goes on."""
+    async def _record_unknown_tool(self, attempt: Attempt, step_key: StepKey, use: ToolUseBlock) -> None:
+        """Record an error for a tool that does not exist. The model sees the error and continues."""
         if use.tool_id not in attempt.replay_state.calls:
-            await attempt.append(_call(use, None), step_key)
-        refusal = f"there is no tool {use.tool_name!r}"
+            await attempt.append(_tool_call(use, None), step_key)
+        error = f"there is no tool {use.tool_name!r}"
         await attempt.append(
             ToolResult(
-                name=use.tool_name, call_id=use.tool_id, input=None, output=None, error=refusal, fidelity="router"
+                name=use.tool_name, call_id=use.tool_id, input=None, output=None, error=error, fidelity="router"
             ),
             step_key,
         )
 
 
-def _call(use: ToolUseBlock, awaits: Awaits | None) -> ToolCall:
+def _tool_call(use: ToolUseBlock, awaits: Awaits | None) -> ToolCall:
     return ToolCall(
         name=use.tool_name, call_id=use.tool_id, input=use.tool_input, output=None, fidelity="router", awaits=awaits
     )
 
 
 def _awaits(attempt: Attempt, name: str, *, more: int = 0, timeout_seconds: float | None = None) -> Awaits:
-    """What a call waits for, and until when: `timeout_seconds` is the worker's limit, the client has one of its own."""
+    """Return what a call waits for, and until when: `timeout_seconds` or the client's own limit if that is earlier."""
     kind = "question" if name == ASK else "client_tool"
     first = attempt.replay_state.first
     client_wait = first.client_wait_seconds if first is not None and kind == "client_tool" else None
@@ -215,20 +218,20 @@ def _awaits(attempt: Attempt, name: str, *, more: int = 0, timeout_seconds: floa
 
 
 async def call_function(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function of the worker's: one that is not async in a thread."""
+    """Call a function of the worker, in a thread if it is not async."""
     if inspect.iscoroutinefunction(function):
         return await function(*args)
-    # A thread cannot be stopped: who leaves does not wait for it.
+    # A thread cannot be stopped, so a cancelled caller does not wait for it.
     result = await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=True)
     return await result if inspect.isawaitable(result) else result
 
 
-def _kept(output: Any) -> Any:
-    """What a tool gave, as the log can hold it."""
+def _to_json_value(output: Any) -> Any:
+    """Return the output as plain JSON values. Raises `StepFailed` if it is not JSON or too large."""
     try:
         encoded = msgspec.json.encode(output)
     except TypeError as error:
-        raise StepFailed(f"the tool gave what is no JSON: {error}") from error
+        raise StepFailed(f"the tool returned a value that cannot be encoded as JSON: {error}") from error
     if len(encoded) > TOOL_OUTPUT_BYTES:
-        raise StepFailed(f"the tool gave {len(encoded):,} bytes, and {TOOL_OUTPUT_BYTES:,} is the most")
+        raise StepFailed(f"the tool returned {len(encoded):,} bytes; at most {TOOL_OUTPUT_BYTES:,} are allowed")
     return msgspec.json.decode(encoded)

@@ -1,4 +1,4 @@
-"""Workers as they are defined: found, read, checked."""
+"""Worker definitions: finding, reading and checking them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workers that there are: in folders, in modules, and in packages that are installed."""
+"""The catalog of workers: in folders, in modules, and in installed packages."""
 
 from __future__ import annotations
 
@@ -22,63 +22,65 @@ from shopfloor.ports import Project
 
 PYTHON_FILE = "worker.py"
 WORKERS_FOLDER = "workers"
-"""The folder of a project that has its workers."""
+"""The subfolder of a project that contains its workers."""
 ENTRY_POINTS = "shopfloor.workers"
 EXAMPLE_WORKERS = Path(__file__).parents[2] / "examples" / "workers"
 """Workers that are packaged with Shopfloor."""
 
 BUILTIN = "builtin"
 Fingerprint = tuple[tuple[str, int, int], ...]
-"""Path, time and size of a worker's folder, of the files in it, and of the folder with its prompts."""
+"""Path, modification time and size of a worker's folder, of the files in it, and of its folder of prompts."""
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker in the catalog, valid or not."""
+
     definition: Definition
-    """Where it has problems: as much of it as could be read, at least the slug."""
+    """If the worker has problems: as much as could be read, at least the slug."""
     function: Callable[..., Any] | None = None
-    """For a worker in Python."""
+    """The function of a worker in Python."""
     folder: Path | None = None
     origin: str
-    """Where it is from, for people."""
+    """Where the worker comes from, for display."""
     problems: tuple[Problem, ...] = ()
     worker_type: str = BUILTIN
-    """Or the provider, where it is nothing but that."""
+    """`builtin`, or the name of the provider for a provider worker."""
     project: Project | None = None
-    """The project that it belongs to; None for a worker from anywhere else."""
+    """The project of the worker; None if the worker is not from a project."""
     reference: str = ""
-    """What callers name it by: its slug, or `<project>/<slug>` where the slug is ambiguous."""
+    """The name for callers: the slug, or `<project>/<slug>` if the slug is ambiguous."""
     as_data: Any = None
-    """The definition as a run's log keeps it."""
+    """The definition as recorded in a run's log."""
     hash: str = ""
-    """Of the definition."""
+    """Hash of the definition."""
 
     def __post_init__(self) -> None:
-        # Once, and not for every run.
+        # Computed once here, not for every run.
         msgspec.structs.force_setattr(self, "as_data", msgspec.to_builtins(self.definition))
         msgspec.structs.force_setattr(self, "hash", definition_hash(self.definition))
         if not self.reference:
             msgspec.structs.force_setattr(self, "reference", self.definition.slug)
 
 
-def default_folders(storage_root: Path, named: Sequence[Path] = ()) -> list[Path]:
-    """Where workers are looked for; the first that has one of a name wins."""
+def default_folders(storage_root: Path, extra: Sequence[Path] = ()) -> list[Path]:
+    """Return the folders to search for workers; the first folder that has a slug wins."""
     try:
         here = Path.cwd()
     except FileNotFoundError as error:
         raise missing_working_directory() from error
-    return [*named, here / WORKERS_FOLDER, storage_root.parent / WORKERS_FOLDER, EXAMPLE_WORKERS]
+    return [*extra, here / WORKERS_FOLDER, storage_root.parent / WORKERS_FOLDER, EXAMPLE_WORKERS]
 
 
 class WorkerCatalog:
-    """Finds workers by their slugs. A folder that changed is read again the next time it is asked for.
+    """Lookup of workers by slug. A folder that has changed is read again on the next lookup.
 
-    `modules` are names of modules or Python files that somebody named: theirs come first, and one that cannot be
-    loaded is an error at once. `provider_workers` stand for a provider: they can be run, and are listed separately.
-    Workers of `projects` come after those of the folders and before the packaged ones; a slug that several projects
-    have is named as `<project>/<slug>`.
+    `modules` are names of modules or Python files that the user named: their workers come first, and a module that
+    cannot be loaded raises at once. `provider_workers` pass a task directly to a provider: they can be run, and are
+    listed separately. Workers of `projects` come after those of the folders and before the packaged ones; a slug that
+    several projects have must be written as `<project>/<slug>`.
 
-    Several threads may use it at once: two that read the same folder get the same from it. Only `load_code` says in
-    which thread the code of workers in Python is executed.
+    The catalog may be used by several threads at once: two threads that read the same folder get equal workers.
+    `load_code` is the only method that determines in which thread the code of workers in Python is executed.
     """
 
     def __init__(
@@ -90,52 +92,60 @@ class WorkerCatalog:
         projects: Callable[[], Sequence[Project]] = tuple,
     ) -> None:
         self._folders = [folder for folder in dict.fromkeys(folders) if folder != EXAMPLE_WORKERS]
-        self._packaged = [EXAMPLE_WORKERS] if EXAMPLE_WORKERS in folders else []
+        self._packaged_folders = [EXAMPLE_WORKERS] if EXAMPLE_WORKERS in folders else []
         self._projects = projects
         self._modules = list(modules)
-        self._bare = {
-            one.slug: Worker(definition=one, origin=f"provider {one.slug}", worker_type=one.slug)
-            for one in provider_workers
+        self._provider_workers = {
+            definition.slug: Worker(
+                definition=definition, origin=f"provider {definition.slug}", worker_type=definition.slug
+            )
+            for definition in provider_workers
         }
-        self._read: dict[str, _Seen] = {}
-        self._named = {name: _in_module(load_module(name), name) for name in modules if not name.endswith(".py")}
-        self._in_projects: dict[tuple[Project, str], tuple[tuple[Worker, ...], tuple[Worker, ...]]] = {}
-        """The workers of projects, with those of the folder that they were made from."""
+        self._cache: dict[str, _CachedWorkers] = {}
+        self._by_module = {
+            name: _workers_in_module(load_module(name), name) for name in modules if not name.endswith(".py")
+        }
+        self._by_project: dict[tuple[Project, str], tuple[tuple[Worker, ...], tuple[Worker, ...]]] = {}
+        """The workers of projects, with the workers of the folder from which they were made."""
         self._installed: list[Worker] | None = None
-        self._found: dict[str, Worker] = {}
-        """What was found last, by slug."""
+        self._last_found: dict[str, Worker] = {}
+        """The workers found last, by slug."""
         for name in self._modules:
-            self._of_module(name)
+            self._module_workers(name)
 
     def get(self, slug: str, *, preferred_folder: str | None = None) -> Worker:
         """Return the worker with this slug, or this project and slug. Among projects, prefer `preferred_folder`.
 
-        Raises `WorkerNotFound`, `AmbiguousWorker`, or `InvalidWorker` where there is one that cannot be run.
+        Raises `WorkerNotFound`, `AmbiguousWorker`, or `InvalidWorker` if the worker has problems.
         """
         found = self.find(slug, preferred_folder=preferred_folder)
         if found is None:
             slugs = [worker.reference for worker in self.all()]
             close = closest(slug, slugs)
-            there = (
-                f"there are: {', '.join(slugs)}" if slugs else "there are none yet: `shopfloor workers new` makes one"
+            available = (
+                f"available workers: {', '.join(slugs)}"
+                if slugs
+                else "there are no workers yet; create one with `shopfloor workers new`"
             )
-            # For who has it in a folder that is not among them; a slip of the pen has nothing to do with folders.
-            looked = [str(folder) for folder in self._folders if folder.is_dir()]
-            where = f"; looked in {', '.join(looked)}" if looked else ""
+            # Name the folders for users whose worker is in another folder. A misspelled slug has nothing to do with
+            # folders.
+            searched = [str(folder) for folder in self._folders if folder.is_dir()]
+            where = f"; looked in {', '.join(searched)}" if searched else ""
             raise WorkerNotFound(
-                f"there is no worker `{slug}`", hint=f"did you mean `{close}`? {there}" if close else there + where
+                f"there is no worker `{slug}`",
+                hint=f"did you mean `{close}`? {available}" if close else available + where,
             )
         if found.problems:
             raise invalid_worker(list(found.problems), found.folder or Path(found.origin))
         return found
 
-    def ordered(self, slug: str, definition_hash: str) -> Worker | None:
-        """The one that a run was ordered from a moment ago, where that is at hand: no file is looked at again."""
-        found = self._found.get(slug)
+    def get_cached(self, slug: str, definition_hash: str) -> Worker | None:
+        """Return the worker that was found last for this slug, if it has this hash. Reads no file."""
+        found = self._last_found.get(slug)
         return found if found is not None and found.hash == definition_hash else None
 
     def find(self, slug: str, *, preferred_folder: str | None = None) -> Worker | None:
-        """Return the worker, whatever is wrong with it. Raises `AmbiguousWorker`."""
+        """Return the worker, valid or not, or None. Raises `AmbiguousWorker`."""
         found = self.find_all(slug)
         if len(found) > 1:
             found = [
@@ -143,22 +153,22 @@ class WorkerCatalog:
             ] or found
         if len(found) > 1:
             names = ", ".join(f"{worker.project.name}/{slug}" for worker in found if worker.project)
-            raise AmbiguousWorker(f"several projects have a worker `{slug}`", hint=f"name one of {names}")
+            raise AmbiguousWorker(f"several projects have a worker `{slug}`", hint=f"use one of {names}")
         return found[0] if found else None
 
     def find_all(self, slug: str) -> list[Worker]:
-        """Return the workers that a slug can mean: more than one where several projects have it."""
+        """Return the workers that a slug can refer to: more than one if several projects have the slug."""
         found = self._find_all(slug)
         for worker in found:
             if not worker.problems:
-                self._found[worker.definition.slug] = worker
+                self._last_found[worker.definition.slug] = worker
         return found
 
     def find_everywhere(self, slug: str) -> list[Worker]:
-        """Return the workers of this slug, also those of projects that are only found by their project."""
+        """Return all workers with this slug, including those of projects that need `<project>/<slug>`."""
         found = {worker.origin: worker for worker in self.find_all(slug)}
         for project in self._projects() if is_slug(slug) else ():
-            for worker in self._of_project(project, slug):
+            for worker in self._project_workers(project, slug):
                 found.setdefault(worker.origin, worker)
         return list(found.values())
 
@@ -170,32 +180,32 @@ class WorkerCatalog:
         if separator:
             return [
                 worker
-                for one in self._projects()
-                if one.name == project and is_slug(inner)
-                for worker in self._of_project(one, inner)
+                for known in self._projects()
+                if known.name == project and is_slug(inner)
+                for worker in self._project_workers(known, inner)
             ]
         for name in self._modules:
-            for worker in self._of_module(name):
+            for worker in self._module_workers(name):
                 if worker.definition.slug == slug:
                     return [worker]
         if is_slug(slug):
             for folder in self._folders:
-                if found := self._of_folder(f"{folder}/{slug}"):
+                if found := self._folder_workers(f"{folder}/{slug}"):
                     return list(found)
-            if found := [worker for one in self._projects() for worker in self._of_project(one, slug)]:
+            if found := [worker for known in self._projects() for worker in self._project_workers(known, slug)]:
                 return found
-            for folder in self._packaged:
-                if found := self._of_folder(f"{folder}/{slug}"):
+            for folder in self._packaged_folders:
+                if found := self._folder_workers(f"{folder}/{slug}"):
                     return list(found)
-        installed = [worker for worker in self._of_packages() if worker.definition.slug == slug]
-        return installed[:1] or [worker for worker in (self._bare.get(slug),) if worker]
+        installed = [worker for worker in self._installed_workers() if worker.definition.slug == slug]
+        return installed[:1] or [worker for worker in (self._provider_workers.get(slug),) if worker]
 
     def all(self) -> list[Worker]:
-        """Return every worker by what it is named by, also those that cannot be run."""
+        """Return all workers, valid or not, sorted by their references."""
         found: dict[str, Worker] = {}
-        for worker in self._every():
+        for worker in self._all_workers():
             slug = worker.definition.slug
-            if worker.project is None or [one.folder for one in self.find_all(slug)] == [worker.folder]:
+            if worker.project is None or [match.folder for match in self.find_all(slug)] == [worker.folder]:
                 found.setdefault(slug, worker)
             else:
                 name = f"{worker.project.name}/{slug}"
@@ -203,131 +213,142 @@ class WorkerCatalog:
         return [found[name] for name in sorted(found)]
 
     def provider_workers(self) -> list[Worker]:
-        """Those that stand for a provider, and for which no worker of the same slug stands."""
-        return [worker for slug, worker in self._bare.items() if self.find(slug) is worker]
+        """Return the provider workers that are not hidden by a worker with the same slug."""
+        return [worker for slug, worker in self._provider_workers.items() if self.find(slug) is worker]
 
     def load_code(self) -> None:
-        """Load the workers that are written in Python. What their modules make belongs to the caller's thread."""
+        """Load the workers in Python. Objects that their modules create belong to the caller's thread."""
         projects = [Path(project.folder) / WORKERS_FOLDER for project in self._projects()]
-        for folder in (*self._folders, *projects, *self._packaged):
-            for inside in _folders_in(folder):
+        for folder in (*self._folders, *projects, *self._packaged_folders):
+            for inside in _subfolders(folder):
                 if not (inside / WORKER_FILE).exists():
-                    self._of_folder(str(inside))
-        self._of_packages()
+                    self._folder_workers(str(inside))
+        self._installed_workers()
 
-    def _every(self) -> Iterator[Worker]:
+    def _all_workers(self) -> Iterator[Worker]:
         for name in self._modules:
-            yield from self._of_module(name)
+            yield from self._module_workers(name)
         for folder in self._folders:
-            for inside in _folders_in(folder):
-                yield from self._of_folder(str(inside))
+            for inside in _subfolders(folder):
+                yield from self._folder_workers(str(inside))
         for project in self._projects():
-            for inside in _folders_in(Path(project.folder) / WORKERS_FOLDER):
-                yield from self._of_project(project, inside.name)
-        for folder in self._packaged:
-            for inside in _folders_in(folder):
-                yield from self._of_folder(str(inside))
-        yield from self._of_packages()
+            for inside in _subfolders(Path(project.folder) / WORKERS_FOLDER):
+                yield from self._project_workers(project, inside.name)
+        for folder in self._packaged_folders:
+            for inside in _subfolders(folder):
+                yield from self._folder_workers(str(inside))
+        yield from self._installed_workers()
 
-    def _of_module(self, name: str) -> tuple[Worker, ...]:
-        if name in self._named:
-            return self._named[name]
+    def _module_workers(self, name: str) -> tuple[Worker, ...]:
+        if name in self._by_module:
+            return self._by_module[name]
         path = Path(name).expanduser().absolute()
-        return self._kept(str(path), lambda: self._of_file(path, name))
+        return self._read_if_changed(str(path), lambda: self._file_workers(path, name))
 
-    def _of_file(self, path: Path, name: str) -> tuple[Worker, ...]:
+    def _file_workers(self, path: Path, name: str) -> tuple[Worker, ...]:
         try:
-            return _in_module(load_file(path), name)
+            return _workers_in_module(load_file(path), name)
         except InvalidWorker as error:
-            if str(path) not in self._read:
+            if str(path) not in self._cache:
                 raise
-            # It could be loaded before, and somebody is at work on it: that must not hide the other workers.
+            # The file could be loaded before and is being edited now. Its errors must not hide the other workers.
             problems = (Problem(path, 1, error.message),)
-            return tuple(msgspec.structs.replace(worker, problems=problems) for worker in self._read[str(path)].workers)
+            return tuple(
+                msgspec.structs.replace(worker, problems=problems) for worker in self._cache[str(path)].workers
+            )
 
-    def _of_folder(self, folder: str) -> tuple[Worker, ...]:
-        return self._kept(folder, lambda: _in_folder(Path(folder)))
+    def _folder_workers(self, folder: str) -> tuple[Worker, ...]:
+        return self._read_if_changed(folder, lambda: _workers_in_folder(Path(folder)))
 
-    def _of_project(self, project: Project, slug: str) -> tuple[Worker, ...]:
-        """Return the worker of a project; one in a folder that is searched anyway is named by its slug alone."""
+    def _project_workers(self, project: Project, slug: str) -> tuple[Worker, ...]:
+        """Return the worker of a project. A worker in a folder that is searched anyway is named by its slug alone."""
         folder = f"{project.folder}/{WORKERS_FOLDER}/{slug}"
-        found = self._of_folder(folder)
+        found = self._folder_workers(folder)
         key = (project, folder)
-        if key not in self._in_projects or self._in_projects[key][0] is not found:
+        if key not in self._by_project or self._by_project[key][0] is not found:
             owned = tuple(msgspec.structs.replace(worker, project=project) for worker in found)
-            self._in_projects[key] = (found, owned)
-        return self._in_projects[key][1]
+            self._by_project[key] = (found, owned)
+        return self._by_project[key][1]
 
-    def _kept(self, path: str, read: Callable[[], tuple[Worker, ...]]) -> tuple[Worker, ...]:
-        """What was read there, read again only where a file changed."""
-        seen = self._read.get(path)
-        if seen is not None and seen.is_settled and _is_same(seen.fingerprint):
-            return seen.workers
-        at = time.time()
-        now = _fingerprint(path)
-        workers = seen.workers if seen is not None and seen.fingerprint == now else read()
-        # A change right after this look may leave a folder's time as it is: clocks of file systems tick slowly.
-        settled = bool(now) and max(changed for _, changed, _ in now) < (at - MTIME_SETTLE_SECONDS) * 1e9
-        self._read[path] = _Seen(now, workers, is_settled=settled)
+    def _read_if_changed(self, path: str, read: Callable[[], tuple[Worker, ...]]) -> tuple[Worker, ...]:
+        """Return the workers at this path; read the files again only if one has changed."""
+        cached = self._cache.get(path)
+        if cached is not None and cached.is_settled and _is_same(cached.fingerprint):
+            return cached.workers
+        checked_at = time.time()
+        fingerprint = _fingerprint(path)
+        workers = cached.workers if cached is not None and cached.fingerprint == fingerprint else read()
+        # A change right after this check may leave the folder's time unchanged, because clocks of file systems tick
+        # slowly.
+        is_settled = (
+            bool(fingerprint)
+            and max(changed for _, changed, _ in fingerprint) < (checked_at - MTIME_SETTLE_SECONDS) * 1e9
+        )
+        self._cache[path] = _CachedWorkers(fingerprint, workers, is_settled=is_settled)
         return workers
 
-    def _of_packages(self) -> list[Worker]:
+    def _installed_workers(self) -> list[Worker]:
         if self._installed is None:
             from importlib.metadata import entry_points
 
             found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
-            self._installed = [worker for point in found for worker in _in_package(point.name, point.value, point.load)]
+            self._installed = [
+                worker for point in found for worker in _workers_in_package(point.name, point.value, point.load)
+            ]
         return self._installed
 
 
-def _folders_in(folder: Path) -> list[Path]:
+def _subfolders(folder: Path) -> list[Path]:
     try:
         return sorted(
             inside for inside in folder.iterdir() if not inside.name.startswith((".", "_")) and inside.is_dir()
         )
     except OSError:
-        # Not there, or not ours to read: then there are no workers for us.
+        # The folder does not exist or is not readable, so it has no workers.
         return []
 
 
-class _Seen(NamedTuple):
-    """What was read of a worker, and what its files were like then."""
+class _CachedWorkers(NamedTuple):
+    """The workers read from a path, and the fingerprint of its files at that time."""
 
     fingerprint: Fingerprint
     workers: tuple[Worker, ...]
     is_settled: bool
-    """Whether a file that appears or goes is bound to change the time of its folder."""
+    """Whether a file that is added or removed is certain to change the time of its folder."""
 
 
 def _fingerprint(name: str) -> Fingerprint:
-    found = [(name, *_look(name))]
+    found = [(name, *_stat(name))]
     if found[0][2] < 0:
         return ()
     if found[0][2] == _FOLDER:
         prompts = f"{name}/{PROMPTS_FOLDER}"
         files = [f"{name}/{WORKER_FILE}", f"{name}/{PYTHON_FILE}", prompts, *_prompts_in(prompts)]
-        # One that is not there shows in the time of its folder, but for a link whose file comes later.
-        found += [(file, *seen) for file in files if (seen := _look(file)) != _MISSING or Path(file).is_symlink()]
+        # A missing file shows in the time of its folder, except for a link whose target is created later.
+        found += [(file, *state) for file in files if (state := _stat(file)) != _MISSING or Path(file).is_symlink()]
     return tuple(found)
 
 
 def _is_same(before: Fingerprint) -> bool:
-    """Whether all is as it was. It is asked for every run, so it looks at what there was, and lists nothing."""
-    return all(_look(file) == (changed, size) for file, changed, size in before)
+    """Return whether no file has changed. Called for every run, so it checks known files and lists no folder."""
+    return all(_stat(file) == (changed, size) for file, changed, size in before)
 
 
 _FOLDER = 0
-"""The size of a folder, whose own is up to the file system. No worker is in an empty file."""
+"""Used as the size of a folder, since the real size depends on the file system. No worker is in an empty file."""
 _MISSING = (0, -1)
 
 
-def _look(file: str) -> tuple[int, int]:
-    """By plain names: a Path for each would cost more than the look."""
+def _stat(file: str) -> tuple[int, int]:
+    """Return modification time and size.
+
+    Takes a plain string: creating a `Path` would cost more than the call of `stat`.
+    """
     try:
-        seen = os.stat(file)  # noqa: PTH116 - see above
+        state = os.stat(file)  # noqa: PTH116 - see above
     except OSError:
         return _MISSING
-    return seen.st_mtime_ns, _FOLDER if stat.S_ISDIR(seen.st_mode) else seen.st_size
+    return state.st_mtime_ns, _FOLDER if stat.S_ISDIR(state.st_mode) else state.st_size
 
 
 def _prompts_in(folder: str) -> list[str]:
@@ -337,71 +358,75 @@ def _prompts_in(folder: str) -> list[str]:
         return []
 
 
-def _in_folder(folder: Path) -> tuple[Worker, ...]:
-    """The worker of a folder; none where it is a folder of something else."""
+def _workers_in_folder(folder: Path) -> tuple[Worker, ...]:
+    """Return the worker of a folder, or nothing if the folder contains no worker."""
     if (folder / WORKER_FILE).exists():
-        # YAML is loaded with the first worker that is written in it.
+        # Import YAML only when the first worker in YAML is read.
         from shopfloor.engine.workers.parsing import parse_worker
 
         definition, problems = parse_worker(folder)
-        kept = definition or Definition(slug=folder.name)
-        return (Worker(definition=kept, folder=folder, origin=str(folder), problems=tuple(problems)),)
+        known = definition or Definition(slug=folder.name)
+        return (Worker(definition=known, folder=folder, origin=str(folder), problems=tuple(problems)),)
     if (folder / PYTHON_FILE).exists():
-        return (_in_python_file(folder),)
+        return (_worker_in_python_file(folder),)
     for file in (folder / WORKER_FILE, folder / PYTHON_FILE):
         if file.is_symlink():
-            return (_broken(folder.name, file, f"it is a link to {file.readlink()}, which is not there", folder),)
+            return (_broken_worker(folder.name, file, f"broken link to {file.readlink()}", folder),)
     return ()
 
 
-def _in_python_file(folder: Path) -> Worker:
+def _worker_in_python_file(folder: Path) -> Worker:
     file = folder / PYTHON_FILE
     try:
-        found = _workers_of(load_file(file))
+        found = _decorated_workers(load_file(file))
     except InvalidWorker as error:
-        return _broken(folder.name, file, error.message, folder)
-    own = [made for made in found if made.definition.slug == folder.name] or found
+        return _broken_worker(folder.name, file, error.message, folder)
+    own = [worker for worker in found if worker.definition.slug == folder.name] or found
     if len(own) != 1:
         reason = "there is no function with @worker" if not own else "there are several functions with @worker"
-        return _broken(folder.name, file, f"{reason}; one of them is to be `{folder.name}`", folder)
+        return _broken_worker(
+            folder.name, file, f"{reason}; expected exactly one with the slug `{folder.name}`", folder
+        )
     definition = own[0].definition
     if definition.slug != folder.name:
-        reason = f"its worker is `{definition.slug}`, its folder `{folder.name}`: they are to be the same"
-        return _broken(folder.name, file, reason, folder)
+        reason = f"the slug of the worker is `{definition.slug}`, but its folder is `{folder.name}`; they must be equal"
+        return _broken_worker(folder.name, file, reason, folder)
     return Worker(definition=definition, function=own[0].function, folder=folder, origin=str(folder))
 
 
-def _broken(slug: str, file: Path, reason: str, folder: Path | None = None) -> Worker:
+def _broken_worker(slug: str, file: Path, reason: str, folder: Path | None = None) -> Worker:
     problems = (Problem(file, 1, reason),)
     return Worker(definition=Definition(slug=slug), folder=folder, origin=str(folder or file), problems=problems)
 
 
-def _in_module(module: ModuleType, name: str) -> tuple[Worker, ...]:
-    found = _workers_of(module)
+def _workers_in_module(module: ModuleType, name: str) -> tuple[Worker, ...]:
+    found = _decorated_workers(module)
     if not found:
-        raise InvalidWorker(f"`{name}` has no function with @worker", hint="`from shopfloor import worker`")
-    return tuple(Worker(definition=made.definition, function=made.function, origin=name) for made in found)
+        raise InvalidWorker(
+            f"`{name}` has no function with @worker", hint="decorate a function: `from shopfloor import worker`"
+        )
+    return tuple(Worker(definition=worker.definition, function=worker.function, origin=name) for worker in found)
 
 
-def _workers_of(module: ModuleType) -> list[PythonWorker[Any, Any]]:
+def _decorated_workers(module: ModuleType) -> list[PythonWorker[Any, Any]]:
     found: list[PythonWorker[Any, Any]] = [value for value in vars(module).values() if isinstance(value, PythonWorker)]
-    # The same worker under two names is one.
-    return list({id(made): made for made in found}.values())
+    # The same worker under two names counts once.
+    return list({id(worker): worker for worker in found}.values())
 
 
-def _in_package(name: str, value: str, load: Callable[[], Any]) -> list[Worker]:
+def _workers_in_package(name: str, value: str, load: Callable[[], Any]) -> list[Worker]:
     origin = f"package {value}"
     try:
         loaded = load()
         if isinstance(loaded, ModuleType):
-            return [msgspec.structs.replace(worker, origin=origin) for worker in _in_module(loaded, value)]
+            return [msgspec.structs.replace(worker, origin=origin) for worker in _workers_in_module(loaded, value)]
         if not isinstance(loaded, PythonWorker):
-            raise InvalidWorker(f"`{value}` is no function with @worker")
+            raise InvalidWorker(f"`{value}` is not a function with @worker")
     except ShopfloorError as error:
-        return [_broken(name, Path(value), error.message)]
+        return [_broken_worker(name, Path(value), error.message)]
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - somebody else's package must not hide the other workers
-        return [_broken(name, Path(value), f"it cannot be loaded: {type(error).__name__}: {error}")]
-    made = cast("PythonWorker[Any, Any]", loaded)
-    return [Worker(definition=made.definition, function=made.function, origin=origin)]
+    except BaseException as error:  # noqa: BLE001 - a broken package must not hide the other workers
+        return [_broken_worker(name, Path(value), f"cannot be loaded: {type(error).__name__}: {error}")]
+    worker = cast("PythonWorker[Any, Any]", loaded)
+    return [Worker(definition=worker.definition, function=worker.function, origin=origin)]

@@ -1,4 +1,4 @@
-"""A worker's definition as data: what `worker.yaml` says, with its prompts inside, and what a run keeps of it."""
+"""Worker definitions as data: the content of `worker.yaml` with its prompts, as recorded in a run's log."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ InputType = Literal["string", "number", "integer", "boolean", "array", "object",
 
 WORKER_FILE = "worker.yaml"
 PROMPTS_FOLDER = "prompts"
-INTERNAL_TOOLS = frozenset({"ask", "log_question", "update_summary"})
-"""Tools that every worker may name without defining them."""
+BUILTIN_TOOL_NAMES = frozenset({"ask", "log_question", "update_summary"})
+"""Tools that every worker may use without defining them."""
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+class _DefinitionPart(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
+):
     pass
 
 
-class InputField(_Part, frozen=True, kw_only=True):
-    """One value that a run is given. Required unless it is optional or has a default."""
+class InputField(_DefinitionPart, frozen=True, kw_only=True):
+    """An input of a run. Required unless it is optional or has a default."""
 
     type: InputType = "string"
     description: str | None = None
@@ -36,8 +38,8 @@ class InputField(_Part, frozen=True, kw_only=True):
     default: Any = None
 
 
-class Variable(_Part, frozen=True, kw_only=True):
-    """A value that steps set, and what it is before."""
+class Variable(_DefinitionPart, frozen=True, kw_only=True):
+    """A value that steps set, with its initial value."""
 
     type: InputType = "any"
     description: str | None = None
@@ -48,20 +50,20 @@ def _no_parameters() -> dict[str, Any]:
     return {"type": "object", "properties": {}}
 
 
-class ToolDefinition(_Part, frozen=True, kw_only=True):
-    """A tool that the worker may call. Without a handler whoever watches the run has to execute it."""
+class ToolDefinition(_DefinitionPart, frozen=True, kw_only=True):
+    """A tool that the worker may call. Without a handler the client of the run executes it."""
 
     description: str = ""
     parameters: dict[str, Any] = msgspec.field(default_factory=_no_parameters)
-    """JSON Schema of its input."""
+    """JSON Schema of the input."""
     handler: str | None = None
     """`package.module:function` on the server."""
     read_only: bool = False
-    """True where calling it twice does no harm: then a call that a crash cut off is made again."""
+    """Whether a repeated call does no harm. A call that a crash cut off is then made again."""
 
 
 def own_tool_spec(name: str, tool: ToolDefinition | None) -> dict[str, Any]:
-    """A tool of the worker as an agent's order has it."""
+    """Convert a tool of the worker to an `OwnTool`, as plain data."""
     tool = tool or ToolDefinition()
     return {
         "name": name,
@@ -71,20 +73,20 @@ def own_tool_spec(name: str, tool: ToolDefinition | None) -> dict[str, Any]:
     }
 
 
-class Retry(_Part, frozen=True, kw_only=True):
-    """How often a step that failed is tried again, and how long it waits before."""
+class Retry(_DefinitionPart, frozen=True, kw_only=True):
+    """How often a failed step is retried, and the delays."""
 
     limit: Annotated[int, msgspec.Meta(ge=0)] = 2
     delay: NonNegative = 1.0
-    """Seconds before the first; each further wait is `factor` times as long."""
+    """Seconds before the first retry; each further delay is `factor` times as long."""
     factor: Annotated[float, msgspec.Meta(ge=1)] = 2.0
     max_delay: NonNegative = 60.0
     always: bool = False
-    """Also what a crash cut off, and errors that are not known to pass."""
+    """Whether to retry also after a crash cut the step off, and after errors that may not be temporary."""
 
 
-class Condition(_Part, frozen=True, kw_only=True):
-    """Holds where all that it says of the value is so."""
+class Condition(_DefinitionPart, frozen=True, kw_only=True):
+    """A test of a value. True if all given comparisons are true."""
 
     value: Any
     is_: Any = msgspec.field(default=msgspec.UNSET, name="is")
@@ -95,16 +97,16 @@ class Condition(_Part, frozen=True, kw_only=True):
     within: list[Any] | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Step(_Part, frozen=True, kw_only=True, tag_field="block"):
+class _Step(_DefinitionPart, frozen=True, kw_only=True, tag_field="block"):
     description: str | None = None
 
 
-class _Tried(_Step, frozen=True, kw_only=True):
+class _RetryableStep(_Step, frozen=True, kw_only=True):
     retry: Retry | None = None
 
 
 class StartThread(_Step, frozen=True, kw_only=True, tag="start-thread"):
-    """Begins a conversation with a model."""
+    """Starts a conversation with a model."""
 
     thread: str = "main"
     model: str
@@ -112,17 +114,17 @@ class StartThread(_Step, frozen=True, kw_only=True, tag="start-thread"):
     system: str | None = None
     """The name of a prompt."""
     input: list[str] = []
-    """The values that the prompt may use; all of them where it is empty."""
+    """The values that the prompt may use; all values if empty."""
     tools: list[str] = []
     max_steps: AtLeastOne = 10
-    """How many times the model may answer in one `next-message`."""
+    """How many times the model may reply in one `next-message`."""
     thinking: Literal["low", "medium", "high"] | None = None
     temperature: float | None = None
     backup_model: str | None = None
 
 
 class AddMessage(_Step, frozen=True, kw_only=True, tag="add-message"):
-    """Says something in a thread: a prompt by its name, or the text itself."""
+    """Adds a message to a thread: a prompt by its name, or a text."""
 
     thread: str = "main"
     role: Literal["user", "assistant"] = "user"
@@ -131,17 +133,17 @@ class AddMessage(_Step, frozen=True, kw_only=True, tag="add-message"):
     input: list[str] = []
 
 
-class NextMessage(_Tried, frozen=True, kw_only=True, tag="next-message"):
-    """Has the model answer, with as many tool calls as it likes."""
+class NextMessage(_RetryableStep, frozen=True, kw_only=True, tag="next-message"):
+    """Lets the model reply, with as many tool calls as it needs."""
 
     thread: str = "main"
     output: str | None = None
-    """The variable that gets the answer."""
+    """The variable that gets the reply."""
     schema: dict[str, Any] | None = None
-    """With it the answer is JSON of this shape."""
+    """JSON Schema. If set, the reply is JSON of this shape."""
 
 
-class CallTool(_Tried, frozen=True, kw_only=True, tag="tool-call"):
+class CallTool(_RetryableStep, frozen=True, kw_only=True, tag="tool-call"):
     """Calls a tool of the worker without a model."""
 
     tool: str
@@ -150,86 +152,86 @@ class CallTool(_Tried, frozen=True, kw_only=True, tag="tool-call"):
 
 
 class SerializeThread(_Step, frozen=True, kw_only=True, tag="serialize-thread"):
-    """A thread as text, or as JSON."""
+    """Converts a thread to text or JSON."""
 
     thread: str = "main"
     format: Literal["markdown", "json"] = "markdown"
     output: str | None = None
 
 
-class RunWorker(_Tried, frozen=True, kw_only=True, tag="run-worker"):
-    """A sub-run: a worker called by this one."""
+class RunWorker(_RetryableStep, frozen=True, kw_only=True, tag="run-worker"):
+    """Calls another worker as a sub-run."""
 
     worker: str
     input: dict[str, Any] = {}
     output: str | None = None
 
 
-class CommandStep(_Tried, frozen=True, kw_only=True, tag="command"):
-    """A program with its arguments, or a shell script. A value in it is one word, whatever it holds."""
+class CommandStep(_RetryableStep, frozen=True, kw_only=True, tag="command"):
+    """Runs a program with its arguments, or a shell script. A value in it is always one word."""
 
     command: str | list[str]
-    """A list is executed without a shell; a text by `/bin/sh`."""
+    """A list is executed without a shell; a text is executed by `/bin/sh`."""
     cwd: str | None = None
     env: dict[str, str] = {}
     timeout: Positive | None = None
     allow_failure: bool = False
     """Whether the step completes with any exit code; `output` then still gets stdout."""
     output: str | None = None
-    """The variable that gets what it printed on stdout."""
+    """The variable that gets the standard output."""
 
 
-class Agent(_Tried, frozen=True, kw_only=True, tag="agent"):
-    """Hands a task to an agent, as Claude Code or Codex. What is not text may be `{{NAME}}` of a value, too."""
+class Agent(_RetryableStep, frozen=True, kw_only=True, tag="agent"):
+    """Passes a task to an agent such as Claude Code or Codex. Options that are not text also accept `{{NAME}}`."""
 
     provider: str
     prompt: str | None = None
     text: str | None = None
     input: list[str] = []
-    """The values that the prompt may use; all of them where it is empty."""
+    """The values that the prompt may use; all values if empty."""
     system: str | None = None
     """The name of a prompt that is added to the agent's own instructions."""
     model: str | None = None
     tools: list[str] | str | None = None
-    """The only tools that it may use, by their exact names."""
+    """The only tools that the agent may use, by their exact names."""
     own_tools: list[str] = []
-    """Tools of the worker that it may call, too; each needs a `handler`."""
+    """Tools of the worker that the agent may call, too; each needs a `handler`."""
     read_only: bool | str = False
     sandbox: bool | str = False
-    """Its commands run in a sandbox of the provider's; where that cannot start, nothing runs."""
+    """Run the agent's commands in the provider's sandbox; if the sandbox cannot start, nothing runs."""
     max_turns: AtLeastOne | str | None = None
     max_budget: Positive | str | None = None
-    """US dollars, with what its sub-agents spend."""
+    """US dollars, including sub-agents."""
     cwd: str | None = None
     resume: str | None = None
-    """The id of a run, or of a session of the provider's, to go on with."""
+    """The id of a run or of a provider's session to resume."""
     output: str | None = None
-    """The variable that gets its answer."""
+    """The variable that gets the answer."""
 
 
 class Parallel(_Step, frozen=True, kw_only=True, tag="parallel"):
-    """Branches at the same time, each with steps of its own."""
+    """Runs branches at the same time, each with its own steps."""
 
     branches: dict[str, dict[str, Step]]
     concurrency: AtLeastOne | None = None
 
 
 class ForEach(_Step, frozen=True, kw_only=True, tag="for-each"):
-    """The same steps for each item of a list."""
+    """Runs the same steps for each item of a list."""
 
     each: Any
-    """A list, or `{{NAME}}` of one."""
+    """A list, or `{{NAME}}` of a list."""
     as_: str = msgspec.field(default="ITEM", name="as")
     steps: dict[str, Step]
     concurrency: AtLeastOne = 1
     collect: str | None = None
-    """The variable whose value at the end of each round is kept."""
+    """The variable whose value at the end of each round is collected."""
     output: str | None = None
-    """The variable that gets the list of what was kept."""
+    """The variable that gets the list of collected values."""
 
 
 class While(_Step, frozen=True, kw_only=True, tag="while"):
-    """The same steps as long as the condition holds. The round is `{{ROUND}}`, from 0."""
+    """Repeats steps while a condition is true. `{{ROUND}}` is the number of the round, from 0."""
 
     condition: Condition = msgspec.field(name="while")
     steps: dict[str, Step]
@@ -237,17 +239,20 @@ class While(_Step, frozen=True, kw_only=True, tag="while"):
 
 
 class Terminal(_Step, frozen=True, kw_only=True, tag="terminal"):
-    """Ends the run here."""
+    """Ends the run."""
 
     status: Literal["completed", "failed"] = "completed"
     output: Any = None
     message: str | None = None
     when: Condition | None = None
-    """Only where this holds."""
+    """End the run only if this condition is true."""
 
 
-class Custom(_Tried, frozen=True, kw_only=True, tag="custom"):
-    """A kind of the worker's own: a Python function that `kinds` names. In YAML the kind itself is the `block`."""
+class Custom(_RetryableStep, frozen=True, kw_only=True, tag="custom"):
+    """A step of a kind that the worker defines: a Python function named in `kinds`.
+
+    In YAML, `block` is the kind itself.
+    """
 
     kind: str
     with_: dict[str, Any] = msgspec.field(default_factory=dict[str, Any], name="with")
@@ -271,8 +276,8 @@ Step = (
 )
 
 
-class Definition(_Part, frozen=True, kw_only=True):
-    """A worker: what it takes, what it does, what it gives."""
+class Definition(_DefinitionPart, frozen=True, kw_only=True):
+    """A worker: its inputs, its steps and its output."""
 
     slug: str
     name: str | None = None
@@ -281,24 +286,25 @@ class Definition(_Part, frozen=True, kw_only=True):
     variables: dict[str, Variable] = {}
     tools: dict[str, ToolDefinition] = {}
     kinds: dict[str, str] = {}
-    """Kinds of step of its own: `package.module:function`."""
+    """The worker's own kinds of steps: `package.module:function`."""
     prompts: dict[str, str] = {}
-    """The prompts' texts by name: `prompts/<name>.md` beside `worker.yaml`."""
+    """The texts of prompts by name: `prompts/<name>.md` beside `worker.yaml`."""
     steps: dict[str, Step] = {}
     output: Any = None
-    """A variable's name, or a value with `{{NAME}}` in it."""
+    """The name of a variable, or a value that contains `{{NAME}}`."""
     function: str | None = None
-    """For a worker in Python: `package.module:function`; then there are no steps."""
+    """For a worker in Python: `package.module:function`. Such a worker has no steps."""
     functions: dict[str, str] = {}
-    """For a worker in Python: hashes of the function and of what it uses of its file, by name."""
+    """For a worker in Python: hashes of the function and of what it uses in its file, by name."""
     source_hash: str | None = None
-    """Of that function's file, in logs of the first versions, which have no `functions`."""
+    """Hash of the function's file, in logs of the first versions, which have no `functions`."""
 
 
 def definition_hash(definition: Definition) -> str:
-    """Hash what a run of it would do, with the algorithm's name before the hash.
+    """Return a hash of what a run would do, prefixed with the name of the algorithm.
 
-    Of a worker in Python what its functions do; of a worker in YAML the document, which has no comments and no layout.
+    For a worker in Python this is the hash of its functions. For a worker in YAML it is the hash of the parsed
+    document, without comments and layout.
     """
     if definition.functions:
         return total_hash(definition.functions)
@@ -306,14 +312,17 @@ def definition_hash(definition: Definition) -> str:
 
 
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_NO_WORD = re.compile(r"[\W_]+")
+_NON_WORD = re.compile(r"[\W_]+")
 
 
 def is_slug(name: str) -> bool:
-    """Whether a worker may be called so: lower-case letters, digits and `-` between them."""
+    """Return whether a name is a valid slug: lower-case letters and digits, with `-` between them."""
     return len(name) <= SLUG_CHARS and _SLUG.fullmatch(name) is not None
 
 
 def path_segment(name: str) -> str:
-    """A step's segment of the path: `Find sources` is `find-sources`. Empty where the name has no letter or digit."""
-    return _NO_WORD.sub("-", name.lower()).strip("-")
+    """Convert the name of a step to a path segment: `Find sources` is `find-sources`.
+
+    Empty if it has no letter or digit.
+    """
+    return _NON_WORD.sub("-", name.lower()).strip("-")

@@ -1,4 +1,4 @@
-"""What a run is given, held against what its worker takes."""
+"""Validation of a run's input against the inputs of its worker."""
 
 from __future__ import annotations
 
@@ -20,38 +20,39 @@ _WORDS: dict[InputType, str] = {
     "object": "an object",
     "any": "any value",
 }
-_SHOWN_CHARS = 40
+_VALUE_CHARS = 40
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
 
 def is_required(field: InputField) -> bool:
+    """Return whether a value must be given."""
     return not field.optional and field.default is None
 
 
-def validate_input(definition: Definition, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of each input: what was given, or else its default, or else None where it is optional.
+def validate_input(definition: Definition, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of each input: the given one, else the default, else None for an optional input.
 
-    Raises `InvalidInput`, which says all that is wrong at once.
+    Raises `InvalidInput` with all problems at once.
     """
-    if problems := [reason for _, reason in input_problems(definition, given)]:
-        raise _invalid(definition, problems)
-    values: dict[str, Any] = {}
+    if problems := [reason for _, reason in input_problems(definition, values)]:
+        raise _invalid_input(definition, problems)
+    validated: dict[str, Any] = {}
     for name, field in definition.input.items():
-        value = given.get(name)
+        value = values.get(name)
         if value is None:
-            values[name] = field.default
+            validated[name] = field.default
         else:
-            values[name] = _whole(value) if field.type == "integer" else value
-    return values
+            validated[name] = _to_integer(value) if field.type == "integer" else value
+    return validated
 
 
 def input_problems(
-    definition: Definition, given: Mapping[str, Any], *, unknown: Collection[str] = ()
+    definition: Definition, values: Mapping[str, Any], *, unknown: Collection[str] = ()
 ) -> Iterator[tuple[str, str]]:
-    """The names of inputs and what is wrong with each. The values of `unknown` ones are taken to fit."""
+    """Yield the name of each invalid input and the problem. Inputs in `unknown` are assumed to have valid values."""
     for name, field in definition.input.items():
-        value = given.get(name)
+        value = values.get(name)
         if name in unknown:
             continue
         if value is not None:
@@ -59,21 +60,21 @@ def input_problems(
                 yield name, f"`{name}` {problem}"
         elif is_required(field):
             yield name, f"`{name}` is missing: {_expected(field)}"
-    for name in given:
+    for name in values:
         if name not in definition.input:
-            yield name, f"`{name}` is nothing that it takes; {did_you_mean(name, definition.input)}"
+            yield name, f"`{name}` is not an input of this worker; {did_you_mean(name, definition.input)}"
 
 
 def type_problem(value: Any, wanted: InputType) -> str | None:
-    """What is wrong with a value of this type, as the end of a sentence."""
+    """Return what is wrong with a value as the end of a sentence, or None if it has this type."""
     match wanted:
         case "string":
             fits = isinstance(value, str)
         case "number":
             fits = isinstance(value, int | float) and not isinstance(value, bool)
         case "integer":
-            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-            fits = whole and not isinstance(value, bool)
+            is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            fits = is_whole and not isinstance(value, bool)
         case "boolean":
             fits = isinstance(value, bool)
         case "array":
@@ -82,96 +83,96 @@ def type_problem(value: Any, wanted: InputType) -> str | None:
             fits = isinstance(value, dict)
         case "any":
             fits = True
-    return None if fits else f"is to be {_WORDS[wanted]}, not {_shown(value)}"
+    return None if fits else f"must be {_WORDS[wanted]}, got {_format_value(value)}"
 
 
 def input_schema(definition: Definition) -> dict[str, Any]:
-    """JSON Schema of what it takes."""
+    """Return the JSON Schema of a worker's input."""
     properties: dict[str, Any] = {}
     for name, field in definition.input.items():
-        said = {"type": field.type if field.type != "any" else None, "description": field.description}
-        properties[name] = {key: value for key, value in said.items() if value is not None}
+        schema = {"type": field.type if field.type != "any" else None, "description": field.description}
+        properties[name] = {key: value for key, value in schema.items() if value is not None}
         if field.default is not None:
             properties[name]["default"] = field.default
     required = [name for name, field in definition.input.items() if is_required(field)]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def parse_input_arguments(definition: Definition, words: Iterable[str]) -> dict[str, Any]:
-    """Inputs as somebody types them: `NAME=value`, or `NAME=@file` for what is in a file (`@@` for an @ itself).
+def parse_input_arguments(definition: Definition, arguments: Iterable[str]) -> dict[str, Any]:
+    """Parse inputs from the command line: `NAME=value`, or `NAME=@file` for the content of a file.
 
-    Each becomes what its type says; lists and objects are JSON. What the worker does not take stays text, for
-    `validate_input` to speak of.
+    `@@` is a literal @. Each value is converted to the type of its input; lists and objects are JSON. Unknown inputs
+    stay text, so that `validate_input` reports them.
     """
     problems: list[str] = []
     values: dict[str, Any] = {}
-    for word in words:
-        name, equals, said = word.partition("=")
+    for argument in arguments:
+        name, equals, text = argument.partition("=")
         if not equals or not name:
-            problems.append(f"`{word}` is not NAME=value")
+            problems.append(f"`{argument}` is not NAME=value")
         elif name in values:
             problems.append(f"`{name}` is given twice")
         else:
             field = definition.input.get(name, InputField())
             try:
-                values[name] = _coerced(_read(said), field.type)
+                values[name] = _convert(_read_text(text), field.type)
             except ValueError as error:
                 problems.append(f"`{name}` {error}")
                 values[name] = None
     if problems:
-        raise _invalid(definition, problems)
+        raise _invalid_input(definition, problems)
     return values
 
 
-def _read(said: str) -> str:
-    if said.startswith("@@") or not said.startswith("@"):
-        return said.removeprefix("@") if said.startswith("@@") else said
-    path = Path(said[1:])
+def _read_text(text: str) -> str:
+    if text.startswith("@@") or not text.startswith("@"):
+        return text.removeprefix("@") if text.startswith("@@") else text
+    path = Path(text[1:])
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"is to be read from {path}, which is no UTF-8 text") from None
+        raise ValueError(f"cannot be read from {path}: not UTF-8 text") from None
     except (OSError, RuntimeError) as error:
         raise ValueError(f"cannot be read from {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _coerced(text: str, wanted: InputType) -> Any:
+def _convert(text: str, wanted: InputType) -> Any:
     match wanted:
         case "string":
             return text
         case "boolean":
             word = text.strip().lower()
             if word not in _TRUE | _FALSE:
-                raise ValueError(f"is to be true or false, not {_shown(text)}")
+                raise ValueError(f"must be true or false, got {_format_value(text)}")
             return word in _TRUE
         case "any":
             try:
-                return _json(text)
+                return _parse_json(text)
             except ValueError:
                 return text
         case _:
             try:
-                value = _json(text)
+                value = _parse_json(text)
             except ValueError:
-                json_too = " (as JSON)" if wanted in ("array", "object") else ""
-                raise ValueError(f"is to be {_WORDS[wanted]}{json_too}, not {_shown(text)}") from None
+                as_json = " (as JSON)" if wanted in ("array", "object") else ""
+                raise ValueError(f"must be {_WORDS[wanted]}{as_json}, got {_format_value(text)}") from None
             if problem := type_problem(value, wanted):
                 raise ValueError(problem)
             return value
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return json.loads(text, parse_constant=_reject_constant)
     except RecursionError:
         raise ValueError("is nested too deep") from None
 
 
-def _no_number(said: str) -> Any:
-    raise ValueError(f"{said} is no number that JSON knows")
+def _reject_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a JSON number")
 
 
-def _whole(value: Any) -> Any:
+def _to_integer(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -179,10 +180,10 @@ def _expected(field: InputField) -> str:
     return _WORDS[field.type] + (f" ({field.description.strip()})" if field.description else "")
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     match value:
         case str():
-            return repr(value if len(value) <= _SHOWN_CHARS else f"{value[:_SHOWN_CHARS]}…")
+            return repr(value if len(value) <= _VALUE_CHARS else f"{value[:_VALUE_CHARS]}…")
         case list():
             return f"a list of {len(cast('list[Any]', value))}"
         case dict():
@@ -191,8 +192,8 @@ def _shown(value: Any) -> str:
             return json.dumps(value, default=str)
 
 
-def _invalid(definition: Definition, problems: list[str]) -> InvalidInput:
+def _invalid_input(definition: Definition, problems: list[str]) -> InvalidInput:
     return InvalidInput(
-        f"the input does not fit `{definition.slug}`: {'; '.join(problems)}",
-        hint=f"`shopfloor workers show {definition.slug}` says what it takes",
+        f"invalid input for the worker `{definition.slug}`: {'; '.join(problems)}",
+        hint=f"run `shopfloor workers show {definition.slug}` to see its inputs",
     )

@@ -1,4 +1,4 @@
-"""A worker read from its folder: `worker.yaml`, and `prompts/*.md` beside it."""
+"""Reading a worker from its folder: `worker.yaml` and `prompts/*.md`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shopfloor.yaml_document import parse_yaml
 
 
 def read_worker(folder: Path) -> Definition:
-    """The definition. Raises `InvalidWorker` with the first problem; loads no Python and asks after no model."""
+    """Return the definition. Raises `InvalidWorker` with the first problem. Loads no Python and checks no model."""
     definition, problems = parse_worker(folder)
     if problems or definition is None:
         raise invalid_worker(problems, folder)
@@ -27,7 +27,7 @@ def read_worker(folder: Path) -> Definition:
 
 
 def check_worker(folder: Path, validation_context: ValidationContext | None = None) -> list[Problem]:
-    """Everything that a run of it would refuse because of its definition, its Python included; empty where it is fine.
+    """Return every problem for which a run would be refused, including those of the worker's Python.
 
     Models, agents and other workers are checked as far as `validation_context` knows them.
     """
@@ -40,41 +40,48 @@ def parse_worker(
     validation_context: ValidationContext | None = None,
     load: bool = False,
 ) -> tuple[Definition | None, list[Problem]]:
-    """The definition, where it has the shape of one, and what is wrong."""
+    """Return the definition, or None if its structure is invalid, and all problems."""
     file = folder / WORKER_FILE
     slug = folder.absolute().name
     problems: list[Problem] = []
     if not is_slug(slug):
-        problems.append(Problem(file, 1, f"the folder's name `{slug}` is no slug: lower-case letters, digits and `-`"))
+        problems.append(
+            Problem(file, 1, f"the folder's name `{slug}` is not a valid slug: lower-case letters, digits and `-`")
+        )
     text = _read(file, WORKER_FILE_BYTES, problems)
     prompts = dict(_prompts(folder, problems))
     if text is None:
         return None, problems
     document = parse_yaml(text)
-    shapes = StructureValidator(document)
-    said = shapes.definition() if isinstance(document.value, dict) or not document.problems else {}
-    # Where YAML itself is wrong, what follows from it need not be said too.
-    wrong = {line for line, _ in document.problems}
-    found = [*document.problems, *(problem for problem in shapes.problems if problem[0] not in wrong)]
-    problems += [Problem(file, line, reason) for line, reason in found]
-    if not said:
+    structure = StructureValidator(document)
+    values = structure.definition() if isinstance(document.value, dict) or not document.problems else {}
+    # On a line that is not valid YAML, report only that.
+    yaml_error_lines = {line for line, _ in document.problems}
+    structural = [
+        *document.problems,
+        *(problem for problem in structure.problems if problem[0] not in yaml_error_lines),
+    ]
+    problems += [Problem(file, line, reason) for line, reason in structural]
+    if not values:
         return None, problems[:WORKER_PROBLEMS]
     try:
-        definition = convert({**_with_files(said, folder), "slug": slug, "prompts": prompts}, Definition)
+        definition = convert({**_with_absolute_paths(values, folder), "slug": slug, "prompts": prompts}, Definition)
     except msgspec.ValidationError as error:
-        return None, [*problems, *([] if found else [Problem(file, 1, str(error))])]
-    meaning = ReferenceChecker(
-        definition, document, file, validation_context=validation_context or ValidationContext(), shapes=shapes
+        return None, [*problems, *([] if structural else [Problem(file, 1, str(error))])]
+    references = ReferenceChecker(
+        definition, document, file, validation_context=validation_context or ValidationContext(), structure=structure
     )
-    problems += [problem for problem in meaning.check() if problem.line not in wrong or problem.file != file]
+    problems += [
+        problem for problem in references.check() if problem.line not in yaml_error_lines or problem.file != file
+    ]
     if load:
         problems += load_problems(definition, document, file)
     problems = sorted(dict.fromkeys(problems), key=lambda problem: (problem.file, problem.line))
-    return (None if found else definition), problems[:WORKER_PROBLEMS]
+    return (None if structural else definition), problems[:WORKER_PROBLEMS]
 
 
 def _read(file: Path, limit: int, problems: list[Problem]) -> str | None:
-    """The text of a file; what keeps it from being read is a problem of its own."""
+    """Return the text of a file, or None with a problem added."""
     try:
         with file.open("rb") as opened:
             data = opened.read(limit + 1)
@@ -82,19 +89,20 @@ def _read(file: Path, limit: int, problems: list[Problem]) -> str | None:
         problems.append(Problem(file, 1, "there is no such file"))
         return None
     except (OSError, ValueError) as error:
-        problems.append(Problem(file, 1, f"it cannot be read: {getattr(error, 'strerror', None) or error}"))
+        problems.append(Problem(file, 1, f"cannot be read: {getattr(error, 'strerror', None) or error}"))
         return None
     if len(data) > limit:
-        problems.append(Problem(file, 1, f"it has more than {limit:,} bytes"))
+        problems.append(Problem(file, 1, f"the file has more than {limit:,} bytes"))
         return None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        problems.append(Problem(file, data.count(b"\n", 0, error.start) + 1, "it is no UTF-8 text"))
+        problems.append(Problem(file, data.count(b"\n", 0, error.start) + 1, "the file is not UTF-8 text"))
         return None
 
 
 def prompt_files(folder: Path) -> list[Path]:
+    """Return the prompt files of a worker's folder, sorted."""
     return sorted((folder / PROMPTS_FOLDER).glob("*.md"))
 
 
@@ -105,40 +113,43 @@ def _prompts(folder: Path, problems: list[Problem]) -> Iterator[tuple[str, str]]
             yield file.stem, text
 
 
-def _with_files(said: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Python files are named from the worker's folder; who runs it may be in another."""
+def _with_absolute_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Make the paths of Python files absolute.
+
+    They are relative to the worker's folder, and a run may have another one.
+    """
 
     def absolute(name: str) -> str:
         module, colon, rest = name.rpartition(":")
         return f"{folder.absolute() / module}:{rest}" if colon and module.endswith(".py") else name
 
-    made = dict(said)
-    if "kinds" in said:
-        made["kinds"] = {kind: absolute(name) for kind, name in cast("dict[str, str]", said["kinds"]).items()}
-    if "tools" in said:
-        tools = cast("dict[str, dict[str, Any]]", said["tools"])
-        made["tools"] = {
+    resolved = dict(values)
+    if "kinds" in values:
+        resolved["kinds"] = {kind: absolute(name) for kind, name in cast("dict[str, str]", values["kinds"]).items()}
+    if "tools" in values:
+        tools = cast("dict[str, dict[str, Any]]", values["tools"])
+        resolved["tools"] = {
             name: {**tool, "handler": absolute(tool["handler"])} if tool.get("handler") else tool
             for name, tool in tools.items()
         }
-    if "steps" in said:
-        made["steps"] = _with_scripts(said["steps"], folder)
-    return made
+    if "steps" in values:
+        resolved["steps"] = _with_absolute_scripts(values["steps"], folder)
+    return resolved
 
 
-def _with_scripts(steps: Any, folder: Path) -> Any:
-    """Scripts of the scripted model are named from the worker's folder, too."""
+def _with_absolute_scripts(steps: Any, folder: Path) -> Any:
+    """Make the paths of scripts of the scripted model absolute, too."""
     if not isinstance(steps, dict):
         return steps
-    given = cast("dict[str, Any]", steps)
-    names = ("model", "backupModel") if given.get("block") == "start-thread" else ()
-    made: dict[str, Any] = {}
-    for name, value in given.items():
+    fields = cast("dict[str, Any]", steps)
+    names = ("model", "backupModel") if fields.get("block") == "start-thread" else ()
+    resolved: dict[str, Any] = {}
+    for name, value in fields.items():
         if name in names and isinstance(value, str) and _is_script_file(value):
-            made[name] = f"script/{folder.absolute() / value.removeprefix('script/')}"
+            resolved[name] = f"script/{folder.absolute() / value.removeprefix('script/')}"
         else:
-            made[name] = _with_scripts(value, folder)
-    return made
+            resolved[name] = _with_absolute_scripts(value, folder)
+    return resolved
 
 
 def _is_script_file(model: str) -> bool:

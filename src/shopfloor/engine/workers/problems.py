@@ -1,4 +1,4 @@
-"""What is wrong with a worker, and where."""
+"""Problems of worker definitions, with their location and suggestions."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 class Problem(msgspec.Struct, frozen=True):
+    """A problem of a worker, with file and line."""
+
     file: Path
     line: int
     reason: str
@@ -24,41 +26,43 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}: {self.reason}"
 
 
-def did_you_mean(said: str, known: Iterable[str]) -> str:
-    """The end of a sentence that says what could have been meant, or what there is."""
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error message: the name that was probably meant, or all known names."""
     names = sorted(known)
-    if close := closest(said, names):
+    if close := closest(name, names):
         return f"did you mean `{close}`?"
     if not names:
         return "there are none"
     return f"there is {quoted_list(names)}" if len(names) == 1 else f"there are {quoted_list(names)}"
 
 
-def closest(said: str, known: Iterable[str]) -> str | None:
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the most similar known name, if one is similar enough."""
     import difflib
 
-    by_lower = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(said.lower(), by_lower, n=1)
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return by_lower[found[0]] if found else None
 
 
 def quoted_list(names: Iterable[str]) -> str:
+    """Return the names, quoted and separated by commas."""
     return ", ".join(f"`{name}`" for name in names)
 
 
 def invalid_worker(problems: list[Problem], folder: Path) -> InvalidWorker:
-    """The first of them, and where to read the others."""
+    """Return an error with the first problem; its hint shows the command that lists all."""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return InvalidWorker(f"{problems[0]}{more}", hint=f"shopfloor workers check {folder}")
 
 
-def walk(steps: Mapping[str, Step], place: YamlPath = ("steps",)) -> Iterator[tuple[YamlPath, Step]]:
-    """Depth first, a step before those inside of it."""
+def walk_steps(steps: Mapping[str, Step], place: YamlPath = ("steps",)) -> Iterator[tuple[YamlPath, Step]]:
+    """Yield each step with its place in `worker.yaml`, depth first, a step before its inner steps."""
     for name, step in steps.items():
-        at = (*place, name)
-        yield at, step
+        inner = (*place, name)
+        yield inner, step
         if isinstance(step, ForEach | While):
-            yield from walk(step.steps, (*at, "steps"))
+            yield from walk_steps(step.steps, (*inner, "steps"))
         elif isinstance(step, Parallel):
-            for branch, inside in step.branches.items():
-                yield from walk(inside, (*at, "branches", branch))
+            for branch, branch_steps in step.branches.items():
+                yield from walk_steps(branch_steps, (*inner, "branches", branch))

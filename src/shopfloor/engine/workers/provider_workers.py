@@ -1,4 +1,4 @@
-"""Bare providers as workers: what `shopfloor run --provider codex 'fix the test'` runs."""
+"""Provider workers: providers that are run directly, as in `shopfloor run --provider codex 'fix the test'`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from shopfloor.engine.workers.definition import (
 
 PROMPT = "prompt"
 DEFAULT_MODELS = {"openai": "openai/gpt-5.5", "anthropic": "anthropic/claude-sonnet-4-5"}
-"""The model APIs that can be asked without any worker, and whom they ask unless told otherwise."""
+"""The model APIs that can be used without a worker, and their default models."""
 
-_PROMPT = InputField(description="What it is to do.")
-_MODEL = InputField(description="The model that it asks; its own choice by default.", optional=True)
+_PROMPT = InputField(description="The task.")
+_MODEL = InputField(description="The model; by default the provider's choice.", optional=True)
 
 
 def provider_worker_definitions(agents: Sequence[str]) -> list[Definition]:
-    return [*map(_agent, agents), *(_model(name, model) for name, model in DEFAULT_MODELS.items())]
+    """Return the definitions of the provider workers: one for each agent, and one for each model API."""
+    return [*map(_agent_worker, agents), *(_model_worker(name, model) for name, model in DEFAULT_MODELS.items())]
 
 
-def _agent(provider: str) -> Definition:
-    """One step, under the provider's own name."""
+def _agent_worker(provider: str) -> Definition:
+    """Return a worker with one agent step, named after the provider."""
     step = Agent(
         provider=provider,
         text="{{prompt}}",
@@ -42,18 +43,22 @@ def _agent(provider: str) -> Definition:
     )
     return Definition(
         slug=provider,
-        description=f"Hands a task to {provider}.",
+        description=f"Passes a task to {provider}.",
         input={
             PROMPT: _PROMPT,
             "model": _MODEL,
-            "tools": InputField(type="array", description="The only tools that it may use.", optional=True),
-            "read_only": InputField(type="boolean", description="It may look and not touch.", default=False),
-            "sandbox": InputField(
-                type="boolean", description="Its commands run in a sandbox, or not at all.", default=False
+            "tools": InputField(type="array", description="The only tools that the agent may use.", optional=True),
+            "read_only": InputField(
+                type="boolean", description="Whether the agent may read but not change anything.", default=False
             ),
-            "max_turns": InputField(type="integer", description="How often it may ask its model.", optional=True),
-            "max_budget": InputField(type="number", description="How many US dollars it may spend.", optional=True),
-            "resume": InputField(description="A run, or a session of its own, to go on with.", optional=True),
+            "sandbox": InputField(
+                type="boolean",
+                description="Whether commands run in a sandbox; if it cannot start, nothing runs.",
+                default=False,
+            ),
+            "max_turns": InputField(type="integer", description="The maximum number of model turns.", optional=True),
+            "max_budget": InputField(type="number", description="The maximum cost in US dollars.", optional=True),
+            "resume": InputField(description="The id of a run or of a session to resume.", optional=True),
         },
         variables={"ANSWER": Variable()},
         steps={provider: step},
@@ -61,10 +66,10 @@ def _agent(provider: str) -> Definition:
     )
 
 
-def _model(provider: str, model: str) -> Definition:
+def _model_worker(provider: str, model: str) -> Definition:
     return Definition(
         slug=provider,
-        description=f"Asks a model of {provider}.",
+        description=f"Sends a prompt to a model of {provider}.",
         input={PROMPT: _PROMPT, "model": InputField(description="`provider/name`.", default=model)},
         variables={"ANSWER": Variable()},
         steps={

@@ -33,7 +33,7 @@ from shopfloor.limits import WORKER_FUNCTIONS
 __all__ = ["PythonTool", "PythonWorker", "accepted_arguments", "load_object", "tool", "worker"]
 
 BYTECODE = "bytecode1"
-"""What the hash of a function begins with that has no source."""
+"""Prefix of the hash of a function that has no source."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,7 +51,7 @@ _TYPES: dict[Any, InputType] = {
 
 
 class PythonTool(Generic[P, R]):
-    """A function that is a tool too. Calling it calls the function."""
+    """A function that is a tool. Calling it calls the function."""
 
     def __init__(self, function: Callable[P, R], name: str, definition: ToolDefinition) -> None:
         self.function = function
@@ -62,17 +62,17 @@ class PythonTool(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
-    def handle(self, given: Mapping[str, Any]) -> R:
-        """Calls it with arguments as a model gives them; what an async function gives has to be awaited."""
+    def handle(self, arguments: Mapping[str, Any]) -> R:
+        """Call the function with the arguments from a model. The result of an async function must be awaited."""
         try:
-            inspect.signature(self.function).bind(**given)
+            inspect.signature(self.function).bind(**arguments)
         except TypeError as error:
-            raise ToolFailed(f"`{self.name}` cannot be called like that: {error}") from error
-        return cast("Callable[..., R]", self.function)(**given)
+            raise ToolFailed(f"`{self.name}` cannot be called with these arguments: {error}") from error
+        return cast("Callable[..., R]", self.function)(**arguments)
 
 
 class PythonWorker(Generic[P, R]):
-    """A function that is a worker too. Calling it calls the function."""
+    """A function that is a worker. Calling it calls the function."""
 
     def __init__(self, function: Callable[P, R], definition: Definition) -> None:
         self.function = function
@@ -101,29 +101,31 @@ def worker(
     slug: str | None = None,
     name: str | None = None,
     description: str | None = None,
-    input: Mapping[str, Any] | None = None,  # noqa: A002 - the word of a definition
+    input: Mapping[str, Any] | None = None,  # noqa: A002 - named as in definitions
     tools: Sequence[PythonTool[Any, Any]] = (),
 ) -> Any:
-    """Makes a worker of an `async def` whose first parameter is the run and whose others are the inputs.
+    """Create a worker from an `async def` whose first parameter is the run and whose other parameters are the inputs.
 
-    The slug is the function's name unless one is given, the description its docstring. `input` adds to the parameters:
-    names with types (`{"NAME": str}`) or `InputField`s.
+    The slug defaults to the function's name, the description to its docstring. `input` adds inputs to those of the
+    parameters: names with types (`{"NAME": str}`) or `InputField`s.
     """
 
-    def made(function: Callable[..., Any]) -> PythonWorker[Any, Any]:
+    def decorate(function: Callable[..., Any]) -> PythonWorker[Any, Any]:
         where = f"{function.__module__}:{function.__qualname__}"
         if not inspect.iscoroutinefunction(function):
-            raise InvalidWorker(f"{where} is not `async def`", hint="a worker waits for its run: write `async def`")
+            raise InvalidWorker(f"{where} is not `async def`", hint="define it with `async def`")
         own_slug = slug or function.__name__.strip("_").replace("_", "-").lower()
         if not is_slug(own_slug):
-            raise InvalidWorker(f"`{own_slug}` is no slug: lower-case letters, digits and `-`", hint="give slug=…")
-        fields = _inputs(function, where) | {key: _field(kind) for key, kind in (input or {}).items()}
+            raise InvalidWorker(
+                f"`{own_slug}` is not a valid slug: lower-case letters, digits and `-`", hint="set slug=…"
+            )
+        fields = _input_fields(function, where) | {key: _input_field(kind) for key, kind in (input or {}).items()}
         return PythonWorker(
             function,
             Definition(
                 slug=own_slug,
                 name=name,
-                description=description or _described(function),
+                description=description or _docstring_summary(function),
                 input=fields,
                 tools={tool.name: tool.definition for tool in tools},
                 function=where,
@@ -131,7 +133,7 @@ def worker(
             ),
         )
 
-    return made if function is None else made(function)
+    return decorate if function is None else decorate(function)
 
 
 @overload
@@ -148,30 +150,30 @@ def tool(
     description: str | None = None,
     read_only: bool = False,
 ) -> Any:
-    """Makes a tool of a function, plain or async; its parameters' annotations are the schema of its input."""
+    """Create a tool from a function, plain or async. The annotations of its parameters define its schema."""
 
-    def made(function: Callable[..., Any]) -> PythonTool[Any, Any]:
+    def decorate(function: Callable[..., Any]) -> PythonTool[Any, Any]:
         where = f"{function.__module__}:{function.__qualname__}"
         definition = ToolDefinition(
-            description=description or _described(function) or "",
-            parameters=_schema(function, where),
+            description=description or _docstring_summary(function) or "",
+            parameters=_parameters_schema(function, where),
             handler=where,
             read_only=read_only,
         )
         return PythonTool(function, name or function.__name__.replace("_", "-"), definition)
 
-    return made if function is None else made(function)
+    return decorate if function is None else decorate(function)
 
 
 def accepted_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the inputs that the function takes; all of them where it takes `**anything`."""
-    taken = _taken_by(function)
-    return {name: value for name, value in values.items() if taken is None or name in taken}
+    """Return the inputs that the function accepts; all of them if it accepts `**kwargs`."""
+    accepted = _accepted_names(function)
+    return {name: value for name, value in values.items() if accepted is None or name in accepted}
 
 
 @lru_cache(maxsize=WORKER_FUNCTIONS)
-def _taken_by(function: Callable[..., Any]) -> frozenset[str] | None:
-    """The inputs that a function takes; None where it takes any."""
+def _accepted_names(function: Callable[..., Any]) -> frozenset[str] | None:
+    """Return the names of the inputs that a function accepts, or None if it accepts any."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
@@ -182,22 +184,24 @@ def _named_parameters(function: Callable[..., Any], where: str, *, skip: int) ->
     try:
         hints = get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError) as error:
-        raise InvalidWorker(f"an annotation of {where} means nothing: {error}") from error
+        raise InvalidWorker(f"an annotation of {where} cannot be resolved: {error}") from error
     found: list[tuple[inspect.Parameter, Any]] = []
     for parameter in list(inspect.signature(function).parameters.values())[skip:]:
         if parameter.kind is parameter.POSITIONAL_ONLY or parameter.kind is parameter.VAR_POSITIONAL:
-            raise InvalidWorker(f"{where} takes `{parameter.name}` by position; inputs are given by name")
+            raise InvalidWorker(f"{where} takes `{parameter.name}` by position, but inputs are passed by name")
         if parameter.kind is not parameter.VAR_KEYWORD:
             found.append((parameter, hints.get(parameter.name, Any)))
     return found
 
 
-def _inputs(function: Callable[..., Any], where: str) -> dict[str, InputField]:
+def _input_fields(function: Callable[..., Any], where: str) -> dict[str, InputField]:
     if not inspect.signature(function).parameters:
-        raise InvalidWorker(f"{where} takes no parameter", hint="its first is the run: `async def work(run, …)`")
+        raise InvalidWorker(
+            f"{where} takes no parameter", hint="the first parameter is the run: `async def work(run, …)`"
+        )
     fields: dict[str, InputField] = {}
     for parameter, hint in _named_parameters(function, where, skip=1):
-        field = _field(hint)
+        field = _input_field(hint)
         if parameter.default is not parameter.empty:
             optional = field.optional or parameter.default is None
             field = msgspec.structs.replace(field, default=parameter.default, optional=optional)
@@ -205,42 +209,42 @@ def _inputs(function: Callable[..., Any], where: str) -> dict[str, InputField]:
     return fields
 
 
-def _field(kind: Any) -> InputField:
-    """What an annotation says of an input: its type, whether it may be left out, and what it is."""
+def _input_field(kind: Any) -> InputField:
+    """Convert an annotation to an input: its type, whether it is optional, and its description."""
     if isinstance(kind, InputField):
         return kind
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        field = _field(parts[0])
-        said = next((note for note in parts[1:] if isinstance(note, str)), None)
-        return msgspec.structs.replace(field, description=said or field.description)
+        field = _input_field(parts[0])
+        text = next((note for note in parts[1:] if isinstance(note, str)), None)
+        return msgspec.structs.replace(field, description=text or field.description)
     if origin in (Union, types.UnionType):
         others = [part for part in parts if part is not type(None)]
-        inside = _field(others[0]) if len(others) == 1 else InputField(type="any")
+        inside = _input_field(others[0]) if len(others) == 1 else InputField(type="any")
         return msgspec.structs.replace(inside, optional=len(others) < len(parts))
     if origin is Literal:
-        named: set[InputType] = {_TYPES.get(type(value), "any") for value in parts}
-        return InputField(type=named.pop() if len(named) == 1 else "any")
+        input_types: set[InputType] = {_TYPES.get(type(value), "any") for value in parts}
+        return InputField(type=input_types.pop() if len(input_types) == 1 else "any")
     return InputField(type=_TYPES.get(origin or kind, "any"))
 
 
-def _schema(function: Callable[..., Any], where: str) -> dict[str, Any]:
+def _parameters_schema(function: Callable[..., Any], where: str) -> dict[str, Any]:
     fields: list[tuple[str, Any, Any]] = []
     for parameter, hint in _named_parameters(function, where, skip=0):
         default = parameter.default
         required = default is parameter.empty
-        kept = msgspec.field() if required else msgspec.field(default_factory=lambda kept=default: kept)
-        fields.append((parameter.name, _with_description(hint), kept))
+        struct_field = msgspec.field() if required else msgspec.field(default_factory=lambda value=default: value)
+        fields.append((parameter.name, _with_description(hint), struct_field))
     try:
         struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
         (schema,), components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
     except (TypeError, ValueError) as error:
-        raise InvalidWorker(f"{where} takes what JSON cannot say: {error}") from error
+        raise InvalidWorker(f"{where} has a parameter that JSON cannot represent: {error}") from error
     del schema
     own: dict[str, Any] = components.pop("Arguments")
     own.pop("title", None)
     for parameter, _ in _named_parameters(function, where, skip=0):
-        if parameter.default is not parameter.empty and _is_plain(parameter.default):
+        if parameter.default is not parameter.empty and _is_scalar(parameter.default):
             own["properties"][parameter.name]["default"] = parameter.default
     return own | ({"$defs": components} if components else {})
 
@@ -249,29 +253,29 @@ def _with_description(hint: Any) -> Any:
     if get_origin(hint) is not Annotated:
         return hint
     kind, *notes = get_args(hint)
-    said = [msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes]
-    for note in said:
+    metadata = [msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes]
+    for note in metadata:
         kind = cast("Any", Annotated)[kind, note]
     return kind
 
 
-def _is_plain(value: Any) -> bool:
+def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
 
 
-def _described(function: Callable[..., Any]) -> str | None:
-    """The first paragraph of its docstring, on one line."""
+def _docstring_summary(function: Callable[..., Any]) -> str | None:
+    """Return the first paragraph of the docstring on one line."""
     doc = inspect.getdoc(function)
     return " ".join(doc.split("\n\n")[0].split()) if doc else None
 
 
 def _function_hashes(function: Callable[..., Any]) -> dict[str, str]:
-    """Hash the function and what it uses of its file, as they are now."""
+    """Return the hashes of the function and of what it uses in its file, in their current state."""
     own = cast("types.FunctionType", inspect.unwrap(function))
     try:
         lines, _ = inspect.findsource(own)
         found = source_hashes("".join(lines), own.__code__.co_firstlineno)
     except (OSError, TypeError, SyntaxError):
         found = {}
-    # Typed in, not written down: then its code is all that there is of it.
+    # A function typed in an interactive session has no source, so hash its bytecode.
     return found or {own.__qualname__: f"{BYTECODE}:{hashlib.sha256(own.__code__.co_code).hexdigest()}"}

@@ -1,4 +1,4 @@
-"""Whether what a definition speaks of is there: names, prompts, threads, tools, models, workers."""
+"""Validation of references in a definition: names, prompts, threads, tools, models and workers must exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from shopfloor.engine.workers.definition import (
-    INTERNAL_TOOLS,
+    BUILTIN_TOOL_NAMES,
     AddMessage,
     Agent,
     CallTool,
@@ -48,18 +48,18 @@ from shopfloor.yaml_document import YamlDocument, YamlPath
 
 
 class ValidationContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a definition may speak of that is not in its folder. What is None is not checked."""
+    """The models, agents and workers that exist outside of a definition. Parts that are None are not checked."""
 
     check_model: Callable[[str], None] | None = None
-    """Raises where nobody could ever answer under that name."""
+    """Raises if no provider can have a model of this name."""
     check_agent: Callable[[str, Mapping[str, Any]], None] | None = None
-    """Raises where there is no such provider, or it cannot be asked for that: fields of an agent's order."""
+    """Raises if the provider does not exist or does not support the options, which are fields of `AgentOptions`."""
     workers: Mapping[str, Definition | None] | None = None
-    """All workers by their slugs; None for one that cannot be run itself."""
+    """All workers by slug; None for a worker that has problems itself."""
 
 
 class _Scope(msgspec.Struct):
-    """What a step may speak of."""
+    """The names and threads that a step may refer to."""
 
     names: set[str]
     threads: set[str]
@@ -67,12 +67,14 @@ class _Scope(msgspec.Struct):
     def copy(self) -> _Scope:
         return _Scope(set(self.names), set(self.threads))
 
-    def take(self, other: _Scope) -> None:
+    def merge(self, other: _Scope) -> None:
         self.names |= other.names
         self.threads |= other.threads
 
 
 class ReferenceChecker:
+    """Checker of the references of one definition."""
+
     def __init__(
         self,
         definition: Definition,
@@ -80,252 +82,257 @@ class ReferenceChecker:
         file: Path,
         *,
         validation_context: ValidationContext,
-        shapes: StructureValidator,
+        structure: StructureValidator,
     ) -> None:
-        """`shapes` says which parts of the definition are known to be wrong, and could not be read."""
+        """Create a checker. `structure` knows the invalid parts of the document, which are not reported again."""
         self._definition = definition
         self._document = document
         self._file = file
-        self._surroundings = validation_context
-        self._shapes = shapes
+        self._context = validation_context
+        self._structure = structure
         self.problems: list[Problem] = []
 
     def check(self) -> list[Problem]:
+        """Return all problems."""
         definition = self._definition
-        self._declared()
+        self._check_declarations()
         scope = _Scope({*definition.input, *definition.variables}, set())
-        self._steps(definition.steps, scope, ("steps",))
+        self._check_steps(definition.steps, scope, ("steps",))
         output = definition.output
         if isinstance(output, str) and NAME.fullmatch(output) and output not in scope.names:
-            reason = f"`output` names `{output}`, which nothing sets"
-            self._undefined(("output",), f"{reason}; {did_you_mean(output, scope.names)}")
-        self._names(output, scope, ("output",))
+            reason = f"`output` names `{output}`, which is never set"
+            self._report_undefined(("output",), f"{reason}; {did_you_mean(output, scope.names)}")
+        self._check_names(output, scope, ("output",))
         return self.problems
 
-    def _wrong(self, place: YamlPath, reason: str) -> None:
-        if not any(place[: len(broken)] == broken for broken in self._shapes.broken if broken):
+    def _report(self, place: YamlPath, reason: str) -> None:
+        if not any(place[: len(broken)] == broken for broken in self._structure.broken if broken):
             self.problems.append(Problem(self._file, self._document.line_of(place), reason))
 
-    def _undefined(self, place: YamlPath, reason: str) -> None:
-        """The same of something that nothing defines: what could not be read may define it."""
-        if not self._shapes.incomplete:
-            self._wrong(place, reason)
+    def _report_undefined(self, place: YamlPath, reason: str) -> None:
+        """Report an undefined reference, unless an invalid part of the document may define it."""
+        if not self._structure.incomplete:
+            self._report(place, reason)
 
-    def _refused(self, place: YamlPath, error: ShopfloorError) -> None:
-        self._wrong(place, error.message + (f" ({error.hint})" if error.hint else ""))
+    def _report_error(self, place: YamlPath, error: ShopfloorError) -> None:
+        self._report(place, error.message + (f" ({error.hint})" if error.hint else ""))
 
-    def _declared(self) -> None:
+    def _check_declarations(self) -> None:
         definition = self._definition
         declared: Mapping[str, Mapping[str, Any]] = {"input": definition.input, "variables": definition.variables}
-        for part, named in declared.items():
-            for name, field in named.items():
+        for section, declarations in declared.items():
+            for name, field in declarations.items():
                 if not NAME.fullmatch(name):
-                    self._wrong((part, name), f"`{name}` cannot be a name: letters, digits, `_` and `-`")
+                    self._report((section, name), f"`{name}` is not a valid name: letters, digits, `_` and `-`")
                 if field.default is not None and (problem := type_problem(field.default, field.type)):
-                    self._wrong((part, name, "default"), f"the default of `{name}` {problem}")
+                    self._report((section, name, "default"), f"the default of `{name}` {problem}")
         for name in definition.input.keys() & definition.variables.keys():
-            self._wrong(("variables", name), f"`{name}` is an input already")
+            self._report(("variables", name), f"`{name}` is an input already")
         for name, tool in definition.tools.items():
             if tool.parameters.get("type") != "object":
-                self._wrong(("tools", name, "parameters"), f"the parameters of `{name}` need `type: object`")
+                self._report(("tools", name, "parameters"), f"the parameters of `{name}` need `type: object`")
 
-    def _steps(self, steps: dict[str, Step], scope: _Scope, place: YamlPath) -> None:
-        self._segments(steps, place, "step")
+    def _check_steps(self, steps: dict[str, Step], scope: _Scope, place: YamlPath) -> None:
+        self._check_segments(steps, place, "step")
         if not steps and place != ("steps",):
-            self._wrong(place, f"`{place[-1]}` has no steps: it needs at least one")
+            self._report(place, f"`{place[-1]}` has no steps: it needs at least one")
         for name, step in steps.items():
-            self._step(step, scope, (*place, name))
+            self._check_step(step, scope, (*place, name))
 
-    def _segments(self, names: Collection[str], place: YamlPath, what: str) -> None:
+    def _check_segments(self, names: Collection[str], place: YamlPath, what: str) -> None:
         seen: dict[str, str] = {}
         for name in names:
             segment = path_segment(name)
             if not segment:
-                self._wrong((*place, name), f"the name of the {what} `{name}` has no letter or digit")
+                self._report((*place, name), f"the name of the {what} `{name}` has no letter or digit")
             elif segment in seen:
                 other = seen[segment]
-                self._wrong((*place, name), f"the {what}s `{other}` and `{name}` would both be `{segment}` in the log")
+                self._report((*place, name), f"the {what}s `{other}` and `{name}` would both be `{segment}` in the log")
             seen.setdefault(segment, name)
 
-    def _step(self, step: Step, scope: _Scope, place: YamlPath) -> None:
+    def _check_step(self, step: Step, scope: _Scope, place: YamlPath) -> None:
         match step:
             case StartThread() | AddMessage() | NextMessage() | SerializeThread():
-                self._in_thread(step, scope, place)
+                self._check_thread_step(step, scope, place)
             case CallTool():
-                self._tool(step.tool, (*place, "tool"))
-                self._names(step.input, scope, (*place, "input"))
+                self._check_tool(step.tool, (*place, "tool"))
+                self._check_names(step.input, scope, (*place, "input"))
             case RunWorker():
-                self._worker(step, place)
-                self._names(step.input, scope, (*place, "input"))
+                self._check_worker(step, place)
+                self._check_names(step.input, scope, (*place, "input"))
             case CommandStep():
-                self._command(step, scope, place)
+                self._check_command(step, scope, place)
             case Terminal():
-                self._names([step.output, step.message], scope, place)
-                self._condition(step.when, scope, (*place, "when"))
+                self._check_names([step.output, step.message], scope, place)
+                self._check_condition(step.when, scope, (*place, "when"))
             case Custom():
-                self._names(step.with_, scope, place)
+                self._check_names(step.with_, scope, place)
             case Agent():
-                self._agent(step, scope, place)
+                self._check_agent(step, scope, place)
             case Parallel() | ForEach() | While():
-                self._with_steps(step, scope, place)
+                self._check_block(step, scope, place)
         output = getattr(step, "output", None)
         if isinstance(output, str) and not isinstance(step, Terminal):
             if not NAME.fullmatch(output):
-                self._wrong((*place, "output"), f"`{output}` cannot be a name: letters, digits, `_` and `-`")
+                self._report((*place, "output"), f"`{output}` is not a valid name: letters, digits, `_` and `-`")
             scope.names.add(output)
 
-    def _with_steps(self, step: Parallel | ForEach | While, scope: _Scope, place: YamlPath) -> None:
+    def _check_block(self, step: Parallel | ForEach | While, scope: _Scope, place: YamlPath) -> None:
         match step:
             case Parallel():
-                self._segments(step.branches, (*place, "branches"), "branch")
+                self._check_segments(step.branches, (*place, "branches"), "branch")
                 if not step.branches:
-                    self._wrong((*place, "branches"), "`branches` needs at least one: a name and its steps")
+                    self._report((*place, "branches"), "`branches` needs at least one: a name and its steps")
                 ends: list[_Scope] = []
                 for name, steps in step.branches.items():
                     ends.append(scope.copy())
-                    self._steps(steps, ends[-1], (*place, "branches", name))
+                    self._check_steps(steps, ends[-1], (*place, "branches", name))
                 for end in ends:
-                    scope.take(end)
+                    scope.merge(end)
             case ForEach():
-                self._each(step, scope, place)
+                self._check_for_each(step, scope, place)
             case While():
                 inside = scope.copy()
                 inside.names.add("ROUND")
-                self._condition(step.condition, inside, (*place, "while"))
-                self._steps(step.steps, inside, (*place, "steps"))
+                self._check_condition(step.condition, inside, (*place, "while"))
+                self._check_steps(step.steps, inside, (*place, "steps"))
                 inside.names -= {"ROUND"} - scope.names
-                scope.take(inside)
+                scope.merge(inside)
 
-    def _each(self, step: ForEach, scope: _Scope, place: YamlPath) -> None:
-        self._names(step.each, scope, (*place, "each"))
+    def _check_for_each(self, step: ForEach, scope: _Scope, place: YamlPath) -> None:
+        self._check_names(step.each, scope, (*place, "each"))
         if not isinstance(step.each, list) and not is_single_placeholder(step.each):
-            self._wrong((*place, "each"), "`each` is to be a list, or `{{NAME}}` of one")
+            self._report((*place, "each"), "`each` must be a list, or `{{NAME}}` of a list")
         if not NAME.fullmatch(step.as_):
-            self._wrong((*place, "as"), f"`{step.as_}` cannot be a name: letters, digits, `_` and `-`")
+            self._report((*place, "as"), f"`{step.as_}` is not a valid name: letters, digits, `_` and `-`")
         inside = scope.copy()
         inside.names |= {step.as_, "ROUND"}
-        self._steps(step.steps, inside, (*place, "steps"))
+        self._check_steps(step.steps, inside, (*place, "steps"))
         if step.collect is not None and step.collect not in inside.names:
-            reason = f"`collect` names `{step.collect}`, which nothing sets"
-            self._undefined((*place, "collect"), f"{reason}; {did_you_mean(step.collect, inside.names)}")
+            reason = f"`collect` names `{step.collect}`, which is never set"
+            self._report_undefined((*place, "collect"), f"{reason}; {did_you_mean(step.collect, inside.names)}")
         if step.output is not None and step.collect is None:
-            self._wrong((*place, "output"), "`output` needs `collect`: which value of each round is kept")
-        # What a round sets is its own: nothing of it can be spoken of after the loop.
+            self._report((*place, "output"), "`output` needs `collect`: the variable to collect from each round")
+        # Variables that a round sets are local to it: they are not defined after the loop.
 
-    def _in_thread(
+    def _check_thread_step(
         self, step: StartThread | AddMessage | NextMessage | SerializeThread, scope: _Scope, place: YamlPath
     ) -> None:
         if isinstance(step, StartThread):
-            self._start(step, scope, place)
+            self._check_start(step, scope, place)
         elif step.thread not in scope.threads:
             reason = f"the thread `{step.thread}` is not started before this step"
-            self._undefined((*place, "thread"), f"{reason}; {did_you_mean(step.thread, scope.threads)}")
-            # Said once is enough.
+            self._report_undefined((*place, "thread"), f"{reason}; {did_you_mean(step.thread, scope.threads)}")
+            # Report the thread only once.
             scope.threads.add(step.thread)
         if isinstance(step, AddMessage):
             if (step.prompt is None) == (step.text is None):
-                self._wrong(place, "an `add-message` step needs either `prompt` or `text`")
-            self._names(step.text, scope, (*place, "text"))
-            self._prompt(step.prompt, step.input, scope, place, "prompt")
+                self._report(place, "an `add-message` step needs either `prompt` or `text`")
+            self._check_names(step.text, scope, (*place, "text"))
+            self._check_prompt(step.prompt, step.input, scope, place, "prompt")
 
-    def _start(self, step: StartThread, scope: _Scope, place: YamlPath) -> None:
+    def _check_start(self, step: StartThread, scope: _Scope, place: YamlPath) -> None:
         for name, model in (("model", step.model), ("backupModel", step.backup_model)):
             if model is not None:
-                self._model(model, scope, (*place, name))
+                self._check_model(model, scope, (*place, name))
         for index, tool in enumerate(step.tools):
-            self._tool(tool, (*place, "tools", index))
-        self._prompt(step.system, step.input, scope, place, "system")
+            self._check_tool(tool, (*place, "tools", index))
+        self._check_prompt(step.system, step.input, scope, place, "system")
         scope.threads.add(step.thread)
 
-    def _model(self, model: str, scope: _Scope, place: YamlPath) -> None:
+    def _check_model(self, model: str, scope: _Scope, place: YamlPath) -> None:
         if placeholders(model):
-            self._names(model, scope, place)
+            self._check_names(model, scope, place)
             return
         provider, _, name = model.partition("/")
         if not provider or not name:
-            self._wrong(place, f"the model `{model}` is to be `provider/name`, as in `anthropic/claude-sonnet-4-5`")
-        elif self._surroundings.check_model is not None:
+            self._report(place, f"the model `{model}` must be `provider/name`, as in `anthropic/claude-sonnet-4-5`")
+        elif self._context.check_model is not None:
             try:
-                self._surroundings.check_model(model)
+                self._context.check_model(model)
             except UnknownModel as error:
-                # A script says itself where it is wrong.
+                # A script reports its own problems, with file and line.
                 self.problems += [Problem(Path(file), line, reason) for file, line, reason in error.problems]
                 if not error.problems:
-                    self._refused(place, error)
+                    self._report_error(place, error)
             except ShopfloorError as error:
-                self._refused(place, error)
+                self._report_error(place, error)
 
-    def _tool(self, tool: str, place: YamlPath) -> None:
-        known = self._definition.tools.keys() | INTERNAL_TOOLS
+    def _check_tool(self, tool: str, place: YamlPath) -> None:
+        known = self._definition.tools.keys() | BUILTIN_TOOL_NAMES
         if tool not in known:
-            self._undefined(place, f"there is no tool `{tool}`; {did_you_mean(tool, known)}")
+            self._report_undefined(place, f"there is no tool `{tool}`; {did_you_mean(tool, known)}")
 
-    def _worker(self, step: RunWorker, place: YamlPath) -> None:
-        worker, known = step.worker, self._surroundings.workers
+    def _check_worker(self, step: RunWorker, place: YamlPath) -> None:
+        worker, known = step.worker, self._context.workers
         if not is_slug(worker):
-            self._wrong((*place, "worker"), f"`{worker}` is no slug of a worker: lower-case letters, digits and `-`")
+            self._report(
+                (*place, "worker"), f"`{worker}` is not a valid worker slug: lower-case letters, digits and `-`"
+            )
         elif known is not None and worker not in known:
-            self._wrong((*place, "worker"), f"there is no worker `{worker}`; {did_you_mean(worker, known)}")
+            self._report((*place, "worker"), f"there is no worker `{worker}`; {did_you_mean(worker, known)}")
         elif known is not None:
-            self._called(step, known[worker], place)
+            self._check_worker_input(step, known[worker], place)
 
-    def _called(self, step: RunWorker, called: Definition | None, place: YamlPath) -> None:
+    def _check_worker_input(self, step: RunWorker, called: Definition | None, place: YamlPath) -> None:
         worker = step.worker
         if called is None:
-            hint = f"`shopfloor workers check {worker}` says why"
-            self._wrong((*place, "worker"), f"the worker `{worker}` cannot be run itself; {hint}")
+            hint = f"run `shopfloor workers check {worker}` to see them"
+            self._report((*place, "worker"), f"the worker `{worker}` has problems itself; {hint}")
             return
-        # A value that is not known yet is taken to fit.
+        # Values that are not known yet are assumed to be valid.
         unknown = {name for name, value in step.input.items() if placeholders(value)}
         for name, reason in input_problems(called, step.input, unknown=unknown):
             at = (*place, "input", name) if name in step.input else (*place, "input")
-            self._wrong(at, f"the input of `{worker}`: {reason}")
+            self._report(at, f"the input of `{worker}`: {reason}")
 
-    def _command(self, step: CommandStep, scope: _Scope, place: YamlPath) -> None:
-        self._names(step.command, scope, (*place, "command"))
+    def _check_command(self, step: CommandStep, scope: _Scope, place: YamlPath) -> None:
+        self._check_names(step.command, scope, (*place, "command"))
         if isinstance(step.command, str):
             for _, reason in shell_problems(step.command):
-                self._wrong((*place, "command"), reason)
+                self._report((*place, "command"), reason)
         elif not step.command:
-            self._wrong((*place, "command"), "`command` needs a program")
+            self._report((*place, "command"), "`command` needs a program")
         else:
             for reason in argv_problems(step.command):
-                self._wrong((*place, "command"), reason)
-        self._names(step.cwd, scope, (*place, "cwd"))
-        self._names(step.env, scope, (*place, "env"))
+                self._report((*place, "command"), reason)
+        self._check_names(step.cwd, scope, (*place, "cwd"))
+        self._check_names(step.env, scope, (*place, "env"))
 
-    def _agent(self, step: Agent, scope: _Scope, place: YamlPath) -> None:
+    def _check_agent(self, step: Agent, scope: _Scope, place: YamlPath) -> None:
         if (step.prompt is None) == (step.text is None):
-            self._wrong(place, "an `agent` step needs either `prompt` or `text`")
-        said = {name: getattr(step, name) for name in ("provider", "text", "model", "cwd", "resume")}
-        for name, value in said.items():
-            self._names(value, scope, (*place, name))
-        for name, (_, value, shape) in _no_texts(step).items():
-            self._names(value, scope, (*place, name))
+            self._report(place, "an `agent` step needs either `prompt` or `text`")
+        texts = {name: getattr(step, name) for name in ("provider", "text", "model", "cwd", "resume")}
+        for name, value in texts.items():
+            self._check_names(value, scope, (*place, name))
+        for name, (_, value, expected) in _non_text_options(step).items():
+            self._check_names(value, scope, (*place, name))
             if isinstance(value, str) and not is_single_placeholder(value):
-                self._wrong((*place, name), f"`{name}` is to be {shape}, or `{{{{NAME}}}}` of one")
+                self._report((*place, name), f"`{name}` must be {expected}, or `{{{{NAME}}}}` of one")
         for index, name in enumerate(step.own_tools):
             known = self._definition.tools
             if name not in known:
-                self._undefined((*place, "ownTools", index), f"there is no tool `{name}`; {did_you_mean(name, known)}")
+                self._report_undefined(
+                    (*place, "ownTools", index), f"there is no tool `{name}`; {did_you_mean(name, known)}"
+                )
             elif known[name].handler is None:
-                self._wrong((*place, "ownTools", index), f"`{name}` has no `handler` that could be called")
-        self._prompt(step.prompt, step.input, scope, place, "prompt")
-        self._prompt(step.system, step.input, scope, place, "system")
-        if self._surroundings.check_agent is not None and not placeholders(step.provider):
-            self._provider(step, self._surroundings.check_agent, place)
+                self._report((*place, "ownTools", index), f"`{name}` has no `handler`, which own tools need")
+        self._check_prompt(step.prompt, step.input, scope, place, "prompt")
+        self._check_prompt(step.system, step.input, scope, place, "system")
+        if self._context.check_agent is not None and not placeholders(step.provider):
+            self._check_provider(step, self._context.check_agent, place)
 
-    def _provider(self, step: Agent, check: Callable[[str, Mapping[str, Any]], None], place: YamlPath) -> None:
-        """What the provider says to each option by itself, so that all refusals are told at once."""
+    def _check_provider(self, step: Agent, check: Callable[[str, Mapping[str, Any]], None], place: YamlPath) -> None:
+        """Check each option on its own, so that all unsupported options are reported."""
         try:
             check(step.provider, {PROMPT: "…"})
         except ShopfloorError as error:
-            self._refused((*place, "provider"), error)
+            self._report_error((*place, "provider"), error)
             return
         prompts = self._definition.prompts
         text = step.text if step.prompt is None else prompts.get(step.prompt)
         system = None if step.system is None else prompts.get(step.system)
-        asked: dict[str, tuple[str, Any]] = {
+        options: dict[str, tuple[str, Any]] = {
             "prompt" if step.prompt is not None else "text": (PROMPT, text),
             "system": ("system", system),
             "model": ("model", step.model),
@@ -335,61 +342,68 @@ class ReferenceChecker:
                 [own_tool_spec(name, self._definition.tools.get(name)) for name in step.own_tools],
             ),
         }
-        # A text in their place has been told of already, or is the name of a value.
-        others = {name: one for name, one in _no_texts(step).items() if not isinstance(one[1], str)}
-        asked |= {name: (option, value) for name, (option, value, _) in others.items()}
+        # A text is the name of a value, or has been reported already.
+        others = {name: option for name, option in _non_text_options(step).items() if not isinstance(option[1], str)}
+        options |= {name: (option, value) for name, (option, value, _) in others.items()}
         model = {} if step.model is None or placeholders(step.model) else {"model": step.model}
         if step.max_budget is not None and step.model is not None and not model:
             # Whether there is a price depends on the model, which is not known yet.
-            asked.pop("maxBudget", None)
-        for name, (option, value) in asked.items():
+            options.pop("maxBudget", None)
+        for name, (option, value) in options.items():
             if value is None or value is False or value == [] or placeholders(value):
                 continue
             try:
                 check(step.provider, {PROMPT: "…", **model, option: value})
             except ShopfloorError as error:
-                self._refused((*place, name), error)
+                self._report_error((*place, name), error)
 
-    def _condition(self, condition: Condition | None, scope: _Scope, place: YamlPath) -> None:
+    def _check_condition(self, condition: Condition | None, scope: _Scope, place: YamlPath) -> None:
         if condition is not None:
-            said = (condition.value, condition.is_, condition.not_, condition.less, condition.more, condition.contains)
-            self._names([*said, condition.within], scope, place)
+            operands = (
+                condition.value,
+                condition.is_,
+                condition.not_,
+                condition.less,
+                condition.more,
+                condition.contains,
+            )
+            self._check_names([*operands, condition.within], scope, place)
 
-    def _prompt(self, name: str | None, allowed: list[str], scope: _Scope, place: YamlPath, field: str) -> None:
+    def _check_prompt(self, name: str | None, allowed: list[str], scope: _Scope, place: YamlPath, field: str) -> None:
         for index, value in enumerate(allowed):
             if value not in scope.names:
-                self._undefined(
-                    (*place, "input", index), f"nothing defines `{value}`; {did_you_mean(value, scope.names)}"
+                self._report_undefined(
+                    (*place, "input", index), f"`{value}` is not defined; {did_you_mean(value, scope.names)}"
                 )
         if name is None:
             return
         text = self._definition.prompts.get(name)
         if text is None:
             reason = f"there is no prompt `{name}` (prompts/{name}.md)"
-            self._wrong((*place, field), f"{reason}; {did_you_mean(name, self._definition.prompts)}")
+            self._report((*place, field), f"{reason}; {did_you_mean(name, self._definition.prompts)}")
             return
         known = set(allowed) or scope.names
         file = self._file.parent / "prompts" / f"{name}.md"
         for start, reason in invalid_placeholders(text, scope.names):
             self.problems.append(Problem(file, text.count("\n", 0, start) + 1, reason))
         for start, value in find_placeholders(text):
-            if value not in known and not self._shapes.incomplete:
-                why = "is not in the `input` of its step" if value in scope.names else "is nothing that is defined"
+            if value not in known and not self._structure.incomplete:
+                reason = "is not in the `input` of its step" if value in scope.names else "is not defined"
                 line = text.count("\n", 0, start) + 1
-                self.problems.append(Problem(file, line, f"`{{{{{value}}}}}` {why}; {did_you_mean(value, known)}"))
+                self.problems.append(Problem(file, line, f"`{{{{{value}}}}}` {reason}; {did_you_mean(value, known)}"))
 
-    def _names(self, template: Any, scope: _Scope, place: YamlPath) -> None:
+    def _check_names(self, template: Any, scope: _Scope, place: YamlPath) -> None:
         for name in sorted(placeholders(template) - scope.names):
             at = next(_places_of(name, template, place), place)
-            reason = f"`{{{{{name}}}}}` is nothing that is defined before; {did_you_mean(name, scope.names)}"
-            self._undefined(at, reason)
+            reason = f"`{{{{{name}}}}}` is not defined before this place; {did_you_mean(name, scope.names)}"
+            self._report_undefined(at, reason)
         for at, text in _texts_in(template, place):
             for _, reason in invalid_placeholders(text, scope.names):
-                self._wrong(at, reason)
+                self._report(at, reason)
 
 
-def _no_texts(step: Agent) -> dict[str, tuple[str, Any, str]]:
-    """The options that are no text: their name in an agent's order, their value, and what they are to be."""
+def _non_text_options(step: Agent) -> dict[str, tuple[str, Any, str]]:
+    """Return the options that are not text: the name in `AgentOptions`, the value, and the expected type in words."""
     return {
         "tools": ("tools", step.tools, "a list"),
         "readOnly": ("read_only", step.read_only, "true or false"),
@@ -400,7 +414,7 @@ def _no_texts(step: Agent) -> dict[str, tuple[str, Any, str]]:
 
 
 def _texts_in(template: Any, place: YamlPath) -> Iterator[tuple[YamlPath, str]]:
-    """Every text of a template, with its place."""
+    """Yield every text of a template with its place."""
     if isinstance(template, str):
         yield place, template
     elif isinstance(template, dict):
@@ -412,5 +426,5 @@ def _texts_in(template: Any, place: YamlPath) -> Iterator[tuple[YamlPath, str]]:
 
 
 def _places_of(name: str, template: Any, place: YamlPath) -> Iterator[YamlPath]:
-    """Where inside of a template that name stands."""
+    """Yield the places inside of a template that refer to a name."""
     return (at for at, text in _texts_in(template, place) if name in placeholders(text))

@@ -1,8 +1,8 @@
-"""Read a shell script from left to right and find out what surrounds each placeholder in it.
+"""Scanner of shell scripts: finds the context of each placeholder, reading from left to right.
 
-The scanner knows POSIX `sh` and the common parts of `bash`. Where it meets a construct that it does not follow to its
-end, it stops, and every placeholder of the script is refused. A mistake of the scanner cannot make a value
-execute, because a value is always a variable and never text of the script (`shell.py`).
+The scanner knows POSIX `sh` and the common parts of `bash`. At a construct that it does not know, it stops, and every
+placeholder of the script is rejected. A mistake of the scanner cannot make a value execute, because a value is always a
+variable and never text of the script (`shell.py`).
 """
 
 from __future__ import annotations
@@ -14,140 +14,141 @@ from typing import Literal
 import msgspec
 
 Quotes = Literal["", "'", '"', "arithmetic"]
-"""What a placeholder stands in: nothing, quotes, or an arithmetic expression."""
+"""The context of a placeholder: none, quotes, or an arithmetic expression."""
 
 PROCESS = "<("
 """The literal text of a word that is a process substitution."""
 _META = " \t\n;&|()<>"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = frozenset(["if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}", "time"])
-"""After each of these a command begins."""
+"""Words after which a command begins."""
 
 
 class Word(msgspec.Struct):
     """One word of a command, without its quotes."""
 
     text: str = ""
-    """Its literal characters; placeholders and expansions are left out."""
-    holes: list[int] = []
-    """The placeholders in it, by their offset."""
+    """The literal characters, without placeholders and expansions."""
+    placeholders: list[int] = []
+    """The offsets of the placeholders in the word."""
     expands: bool = False
-    """Whether the shell puts something into it: a variable, a substitution."""
+    """Whether the word contains an expansion: a variable or a substitution."""
     variables: set[str] = set()
-    """The variables that the shell puts into it; "" for a substitution."""
+    """The expanded variables; "" for a substitution."""
     splits: bool = False
-    """Whether what the shell puts into it may become several words."""
+    """Whether an expansion may become several words."""
     subscript: bool = False
-    """Whether it begins as `NAME[`, so that `bash` may evaluate what follows."""
+    """Whether the word begins with `NAME[`, so that `bash` may evaluate the rest."""
     quoted: bool = False
     is_here_string: bool = False
     assigned: str | None = None
-    """The variable that it assigns, where it begins as `NAME=`."""
+    """The assigned variable, if the word begins with `NAME=`."""
 
     @property
     def is_literal(self) -> bool:
-        return not self.holes and not self.expands
+        return not self.placeholders and not self.expands
 
 
 class SimpleCommand(msgspec.Struct):
-    """The words of one command, with the targets of its redirections apart."""
+    """The words of one command; targets of redirections are separate."""
 
     words: list[Word] = []
     redirected: list[Word] = []
     is_for_list: bool = False
-    """The words after `for NAME in`."""
+    """Whether these are the words after `for NAME in`."""
     loop_variable: str = ""
-    """That name."""
+    """The NAME in `for NAME in`."""
     in_assignment: bool = False
-    """Whether it stands in a substitution whose output a variable or an arithmetic expression gets."""
+    """Whether the command is in a substitution whose output goes to a variable or an arithmetic expression."""
     in_substitution: bool = False
 
 
 class Scan(msgspec.Struct):
-    """What was found out about a script."""
+    """The result of scanning a script."""
 
     commands: list[SimpleCommand] = []
     quotes: dict[int, Quotes] = {}
-    """What each placeholder stands in, where that is known."""
-    refused: dict[int, str] = {}
-    """Placeholders where no value can go, with the reason."""
+    """The context of each placeholder, if known."""
+    rejected: dict[int, str] = {}
+    """Placeholders where no value is allowed, with the reason."""
     arithmetic: bool = False
-    """Whether it evaluates arithmetic with variables in it."""
+    """Whether the script evaluates arithmetic that contains variables."""
     functions: set[str] = set()
-    is_unclear: bool = False
-    """Whether the scanner did not follow it to its end."""
+    is_incomplete: bool = False
+    """Whether the scanner stopped before the end."""
 
 
-class _Unclear(Exception):
-    """The scanner does not follow the script any further."""
+class _ScanStopped(Exception):
+    """Raised where the scanner cannot continue."""
 
 
-def scan(script: str, holes: Mapping[int, int]) -> Scan:
+def scan(script: str, placeholders: Mapping[int, int]) -> Scan:
     """Scan a script whose placeholders begin and end at these offsets."""
-    scanner = _Scanner(script, holes)
+    scanner = _Scanner(script, placeholders)
     try:
         scanner.read_list(closing=None)
-    except _Unclear as unclear:
-        # What was read before counts no more: the rest could use a value in any way, through a variable.
-        scanner.found.is_unclear = True
-        scanner.found.refused = {start: scanner.found.refused.get(start, str(unclear)) for start in holes}
+    except _ScanStopped as stopped:
+        # Reject all placeholders, because the rest of the script could use any value through a variable.
+        scanner.found.is_incomplete = True
+        scanner.found.rejected = {start: scanner.found.rejected.get(start, str(stopped)) for start in placeholders}
     return scanner.found
 
 
 class _Scanner:
-    def __init__(self, script: str, holes: Mapping[int, int]) -> None:
+    def __init__(self, script: str, placeholders: Mapping[int, int]) -> None:
         self._script = script
-        self._holes = holes
-        self.here = 0
+        self._placeholders = placeholders
+        self.offset = 0
         self.found = Scan()
-        self._assigning = 0
+        self._assignment_depth = 0
         self._here_documents: list[tuple[str, bool, bool]] = []
-        """Those whose bodies begin on the next line: the delimiter, whether it is quoted, whether tabs are stripped."""
-        self._nested = 0
+        """Here-documents whose bodies begin on the next line: delimiter, whether it is quoted, whether tabs are
+        stripped."""
+        self._nesting_depth = 0
 
-    # Characters. A backslash before a line end is no character at all, except in single quotes and comments.
+    # Characters. A backslash before a line end is not a character, except in single quotes and comments.
 
     def _skip_continuations(self) -> None:
-        while self._script.startswith("\\\n", self.here):
-            self.here += 2
+        while self._script.startswith("\\\n", self.offset):
+            self.offset += 2
 
     def _skip_blanks(self) -> None:
         while self._peek() in (" ", "\t"):
-            self.here += 1
+            self.offset += 1
 
     def _peek(self) -> str:
         self._skip_continuations()
-        return self._script[self.here : self.here + 1]
+        return self._script[self.offset : self.offset + 1]
 
-    def _take(self, expected: str) -> bool:
-        """Take these characters if they come next."""
-        before = self.here
+    def _consume(self, expected: str) -> bool:
+        """Consume these characters if they come next."""
+        before = self.offset
         for char in expected:
-            if self._peek() != char or self.here in self._holes:
-                self.here = before
+            if self._peek() != char or self.offset in self._placeholders:
+                self.offset = before
                 return False
-            self.here += 1
+            self.offset += 1
         return True
 
-    def _hole(self, word: Word | None, quotes: Quotes) -> bool:
-        """Take a placeholder if one comes next."""
+    def _take_placeholder(self, word: Word | None, quotes: Quotes) -> bool:
+        """Consume a placeholder if one comes next."""
         self._skip_continuations()
-        end = self._holes.get(self.here)
+        end = self._placeholders.get(self.offset)
         if end is None:
             return False
-        self.found.quotes[self.here] = quotes
+        self.found.quotes[self.offset] = quotes
         if word is not None:
-            word.holes.append(self.here)
-        self.here = end
+            word.placeholders.append(self.offset)
+        self.offset = end
         return True
 
-    def _refuse_hole(self, why: str) -> bool:
+    def _reject_placeholder(self, reason: str) -> bool:
         self._skip_continuations()
-        end = self._holes.get(self.here)
+        end = self._placeholders.get(self.offset)
         if end is None:
             return False
-        self.found.refused[self.here] = why
-        self.here = end
+        self.found.rejected[self.offset] = reason
+        self.offset = end
         return True
 
     # Lists of commands.
@@ -161,14 +162,14 @@ class _Scanner:
             char = self._peek()
             if not char:
                 if closing:
-                    raise _Unclear("in a substitution that is never closed")
+                    raise _ScanStopped("in a substitution that is never closed")
                 return
-            if self.here in self._holes:
-                self._add(command, self._read_word())
+            if self.offset in self._placeholders:
+                self._add_word(command, self._read_word())
             elif char == "#":
                 self._read_comment()
             elif char == ")":
-                self.here += 1
+                self.offset += 1
                 if closing and not depth:
                     return
                 depth = max(0, depth - 1)
@@ -179,35 +180,35 @@ class _Scanner:
             elif char in "<>":
                 self._read_redirection(command)
             elif char in ";&|\n":
-                self.here += 1
+                self.offset += 1
                 self._read_here_documents()
                 command = self._new_command()
             else:
-                command = self._add(command, self._read_word(), nested=closing is not None)
+                command = self._add_word(command, self._read_word(), nested=closing is not None)
 
     def _new_command(self) -> SimpleCommand:
-        command = SimpleCommand(in_assignment=self._assigning > 0, in_substitution=self._nested > 0)
+        command = SimpleCommand(in_assignment=self._assignment_depth > 0, in_substitution=self._nesting_depth > 0)
         self.found.commands.append(command)
         return command
 
-    def _add(self, command: SimpleCommand, word: Word, *, nested: bool = False) -> SimpleCommand:
-        """Add a word to its command; give the command that the next word belongs to."""
+    def _add_word(self, command: SimpleCommand, word: Word, *, nested: bool = False) -> SimpleCommand:
+        """Add a word to its command. Return the command that the next word belongs to."""
         first = not command.words
         plain = word.is_literal and not word.quoted
         if first and plain:
             if word.text in (*_RESERVED, "-p", "--"):
-                # The options are those of `time`.
+                # `-p` and `--` are options of `time`.
                 return command
             if word.text == "case" and nested:
-                raise _Unclear("after a `case` inside of a substitution")
+                raise _ScanStopped("after a `case` inside of a substitution")
             if word.text == "[[":
                 self._read_double_brackets()
             if word.text == "function":
-                raise _Unclear("in or after `function`; use `name() { … }`")
+                raise _ScanStopped("in or after `function`; use `name() { … }`")
             if word.text == "coproc":
-                raise _Unclear("in or after `coproc`")
-        if plain and word.text == "in" and [one.text for one in command.words[:1]] == ["for"]:
-            names = [one.text for one in command.words[1:]]
+                raise _ScanStopped("in or after `coproc`")
+        if plain and word.text == "in" and [earlier.text for earlier in command.words[:1]] == ["for"]:
+            names = [earlier.text for earlier in command.words[1:]]
             command = self._new_command()
             command.is_for_list, command.loop_variable = True, names[0] if names else ""
             return command
@@ -215,74 +216,74 @@ class _Scanner:
         return command
 
     def _read_parenthesis(self, command: SimpleCommand) -> bool:
-        """Read an opening parenthesis; True where a subshell begins that has to be closed."""
-        self.here += 1
-        if (not command.words or command.words[0].text == "for") and self._take("("):
+        """Read an opening parenthesis. Return True if a subshell begins that has to be closed."""
+        self.offset += 1
+        if (not command.words or command.words[0].text == "for") and self._consume("("):
             self._read_arithmetic()
             return False
         if len(command.words) == 1 and command.words[0].is_literal and self._peek() == ")":
             self.found.functions.add(command.words[0].text)
-            self.here += 1
+            self.offset += 1
             return False
         if command.words and command.words[-1].assigned is not None:
-            raise _Unclear("in or after an array")
+            raise _ScanStopped("in or after an array")
         return True
 
     def _read_comment(self) -> None:
-        end = self._script.find("\n", self.here)
+        end = self._script.find("\n", self.offset)
         end = len(self._script) if end < 0 else end
-        for start in self._holes:
-            if self.here <= start < end:
-                self.found.refused[start] = "in a comment"
-        self.here = end
+        for start in self._placeholders:
+            if self.offset <= start < end:
+                self.found.rejected[start] = "in a comment"
+        self.offset = end
 
     def _read_redirection(self, command: SimpleCommand) -> None:
-        if self._take("<<<"):
+        if self._consume("<<<"):
             command.redirected.append(self._read_argument())
             command.redirected[-1].is_here_string = True
-        elif self._take("<<"):
-            strips = self._take("-")
+        elif self._consume("<<"):
+            strips = self._consume("-")
             delimiter = self._read_argument()
             if not delimiter.is_literal or not delimiter.text or "\n" in delimiter.text:
-                raise _Unclear("in a script with a here-document whose end is not plain")
+                raise _ScanStopped("in a script with a here-document whose delimiter is not a literal word")
             self._here_documents.append((delimiter.text, delimiter.quoted, strips))
-        elif self._take("<(") or self._take(">("):
-            # A file with what the commands print.
+        elif self._consume("<(") or self._consume(">("):
+            # The word is a file with the output of the commands.
             command.words.append(Word(text=PROCESS, expands=True, variables={""}))
             self._read_nested()
         else:
             for operator in ("<&", "<>", ">>", ">&", ">|", "<", ">"):
-                if self._take(operator):
+                if self._consume(operator):
                     break
             command.redirected.append(self._read_argument())
 
     def _read_here_documents(self) -> None:
-        """Read the bodies of the here-documents that the line has begun, if it ends here."""
-        if self._script[self.here - 1] != "\n":
+        """If a line ends here, read the bodies of its here-documents."""
+        if self._script[self.offset - 1] != "\n":
             return
         for delimiter, is_quoted, strips in self._here_documents:
             while True:
-                end = self._script.find("\n", self.here)
+                end = self._script.find("\n", self.offset)
                 end = len(self._script) if end < 0 else end
-                line = self._script[self.here : end]
+                line = self._script[self.offset : end]
                 if (line.lstrip("\t") if strips else line) == delimiter:
                     break
                 if end == len(self._script):
-                    raise _Unclear("in a script with a here-document that is never closed")
+                    raise _ScanStopped("in a script with a here-document that is never closed")
                 self._read_body_line(line, is_quoted=is_quoted)
-                self.here = end + 1
-            self.here = min(end + 1, len(self._script))
+                self.offset = end + 1
+            self.offset = min(end + 1, len(self._script))
         self._here_documents = []
 
     def _read_body_line(self, line: str, *, is_quoted: bool) -> None:
         if not is_quoted and re.search(r"[`\\]|\$[({\[]", line):
-            raise _Unclear("in a script with substitutions or escapes in a here-document")
-        for start in self._holes:
-            if self.here <= start < self.here + len(line):
+            raise _ScanStopped("in a script with substitutions or escapes in a here-document")
+        for start in self._placeholders:
+            if self.offset <= start < self.offset + len(line):
                 if is_quoted:
-                    self.found.refused[start] = "in a here-document with a quoted delimiter"
+                    self.found.rejected[start] = "in a here-document with a quoted delimiter"
                 elif self._script[start - 1] == "$":
-                    self.found.refused[start] = "after a `$`"
+                    self.found.rejected[start] = "after a `$`"
                 else:
                     self.found.quotes[start] = '"'
 
@@ -291,27 +292,27 @@ class _Scanner:
         return self._read_word()
 
     def _read_nested(self, *, is_assigned: bool = False) -> None:
-        self._nested += 1
-        self._assigning += is_assigned
-        if self._nested > 50:  # noqa: PLR2004 - no script that people write is nested so deeply
-            raise _Unclear("in too many substitutions")
+        self._nesting_depth += 1
+        self._assignment_depth += is_assigned
+        if self._nesting_depth > 50:  # noqa: PLR2004 - no realistic script is nested so deeply
+            raise _ScanStopped("in too many substitutions")
         self.read_list(closing=")")
-        self._assigning -= is_assigned
-        self._nested -= 1
+        self._assignment_depth -= is_assigned
+        self._nesting_depth -= 1
 
     # Words.
 
     def _read_word(self) -> Word:
         word = Word()
         while True:
-            if self._hole(word, ""):
+            if self._take_placeholder(word, ""):
                 continue
             char = self._peek()
             if not char or char in _META:
                 if word.subscript and (word.expands or re.search(r"\[[^]]*[A-Za-z_]", word.text)):
                     self.found.arithmetic = True
                 return word
-            self.here += 1
+            self.offset += 1
             if char == "\\":
                 word.quoted = True
                 self._read_escaped(word)
@@ -336,25 +337,25 @@ class _Scanner:
                 word.text += char
 
     def _read_single(self, word: Word) -> None:
-        while self.here < len(self._script):
-            end = self._holes.get(self.here)
+        while self.offset < len(self._script):
+            end = self._placeholders.get(self.offset)
             if end is not None:
-                self.found.quotes[self.here] = "'"
-                word.holes.append(self.here)
-                self.here = end
-            elif self._script[self.here] == "'":
-                self.here += 1
+                self.found.quotes[self.offset] = "'"
+                word.placeholders.append(self.offset)
+                self.offset = end
+            elif self._script[self.offset] == "'":
+                self.offset += 1
                 return
             else:
-                word.text += self._script[self.here]
-                self.here += 1
-        raise _Unclear("in quotes that are never closed")
+                word.text += self._script[self.offset]
+                self.offset += 1
+        raise _ScanStopped("in quotes that are never closed")
 
     def _read_double(self, word: Word) -> None:
         while char := self._peek():
-            if self._hole(word, '"'):
+            if self._take_placeholder(word, '"'):
                 continue
-            self.here += 1
+            self.offset += 1
             if char == '"':
                 return
             if char == "\\":
@@ -365,123 +366,123 @@ class _Scanner:
                 self._read_backticks(word)
             else:
                 word.text += char
-        raise _Unclear("in quotes that are never closed")
+        raise _ScanStopped("in quotes that are never closed")
 
     def _read_escaped(self, word: Word) -> None:
-        # As it stands: a second backslash before a line end is no continuation.
-        word.text += self._script[self.here : self.here + 1]
-        self.here += 1
+        # Take the character as it is: a second backslash before a line end is not a continuation.
+        word.text += self._script[self.offset : self.offset + 1]
+        self.offset += 1
 
     # Expansions.
 
     def _read_dollar(self, word: Word) -> None:
         """Read what follows a `$`."""
-        if self._refuse_hole("after a `$`"):
+        if self._reject_placeholder("after a `$`"):
             return
-        if self._take("(("):
+        if self._consume("(("):
             self._read_arithmetic()
-        elif self._take("("):
+        elif self._consume("("):
             self._read_nested(is_assigned=word.assigned is not None)
             word.variables.add("")
-        elif self._take("{"):
+        elif self._consume("{"):
             self._read_braces(word)
         elif self._peek() == "[":
-            raise _Unclear("in or after `$[…]`; use `$((…))`")
+            raise _ScanStopped("in or after `$[…]`; use `$((…))`")
         elif self._peek() in ("'", '"') and self._peek():
-            raise _Unclear(f"in or after `${self._peek()}…{self._peek()}`")
+            raise _ScanStopped(f"in or after `${self._peek()}…{self._peek()}`")
         elif not re.match(r"[A-Za-z0-9_@*#?$!-]", self._peek()):
             word.text += "$"
             return
         else:
-            self._note_variable(word, self._script[self.here :].replace("\\\n", ""))
+            self._add_variable(word, self._script[self.offset :].replace("\\\n", ""))
         word.expands = True
 
-    def _note_variable(self, word: Word, text: str) -> None:
+    def _add_variable(self, word: Word, text: str) -> None:
         name = re.match(r"[#!]?(\w+|[@*])", text)
         found = name[1] if name else text[:1]
-        # `$1x` is the first argument and an `x`.
+        # `$1x` is the first argument followed by an `x`.
         word.variables.add(found[:1] if found[:1].isdigit() else found)
         word.splits = word.splits or found in ("@", "*")
 
     def _read_arithmetic(self) -> None:
-        """Read an arithmetic expression up to its `))`."""
+        """Read an arithmetic expression up to `))`."""
         depth = 0
         text = ""
         while char := self._peek():
-            if self._hole(None, "arithmetic"):
+            if self._take_placeholder(None, "arithmetic"):
                 text += " "
                 continue
-            if depth == 0 and self._take("))"):
+            if depth == 0 and self._consume("))"):
                 self.found.arithmetic = self.found.arithmetic or bool(re.search(r"[A-Za-z_$]", text))
                 return
-            self.here += 1
+            self.offset += 1
             if char in "'\"`\\" or (char == ")" and depth == 0):
-                raise _Unclear("in or after quotes or a subshell inside of arithmetic")
-            if char == "$" and self._take("("):
+                raise _ScanStopped("in or after quotes or a subshell inside of arithmetic")
+            if char == "$" and self._consume("("):
                 self._read_nested(is_assigned=True)
             depth += (char == "(") - (char == ")")
             text += char
-        raise _Unclear("in arithmetic that is never closed")
+        raise _ScanStopped("in arithmetic that is never closed")
 
     def _read_braces(self, word: Word) -> None:
         """Read `${…}`. Subscripts and offsets in it are arithmetic."""
         text = ""
         while char := self._peek():
-            if self._refuse_hole("inside of `${…}`"):
+            if self._reject_placeholder("inside of `${…}`"):
                 continue
-            self.here += 1
+            self.offset += 1
             if char == "}":
                 offset = re.match(r"[A-Za-z0-9_@*]+:[^-=?+]", text)
                 self.found.arithmetic = self.found.arithmetic or "[" in text or offset is not None or text[:1] == "!"
                 if re.search(r".@[^QULu]$", text):
-                    raise _Unclear("in a script with `${…@…}`, which evaluates a variable")
-                self._note_variable(word, text)
+                    raise _ScanStopped("in a script with `${…@…}`, which evaluates a variable")
+                self._add_variable(word, text)
                 return
             if char in "'\"`\\$":
-                raise _Unclear("in or after quotes or expansions inside of `${…}`")
+                raise _ScanStopped("in or after quotes or expansions inside of `${…}`")
             text += char
-        raise _Unclear("in `${…}` that is never closed")
+        raise _ScanStopped("in `${…}` that is never closed")
 
     def _read_backticks(self, word: Word) -> None:
         word.expands = True
         word.variables.add("")
         while char := self._peek():
-            if self._refuse_hole("between backticks (use `$(…)`)"):
+            if self._reject_placeholder("between backticks (use `$(…)`)"):
                 continue
-            self.here += 2 if char == "\\" else 1
+            self.offset += 2 if char == "\\" else 1
             if char == "`":
                 return
-        raise _Unclear("in backticks that are never closed")
+        raise _ScanStopped("in backticks that are never closed")
 
     def _read_double_brackets(self) -> None:
-        """Read `[[ … ]]`, in which `bash` evaluates what it compares as numbers."""
-        end = self._script.find("]]", self.here)
+        """Read `[[ … ]]`, in which `bash` evaluates operands of numeric comparisons."""
+        end = self._script.find("]]", self.offset)
         if end < 0:
-            raise _Unclear("in `[[` that is never closed")
-        text = self._script[self.here : end]
+            raise _ScanStopped("in `[[` that is never closed")
+        text = self._script[self.offset : end]
         self.found.arithmetic = self.found.arithmetic or bool(re.search(r"\s-(eq|ne|lt|le|gt|ge|v|R)\s", text))
-        for start in self._holes:
-            if self.here <= start < end:
-                self.found.refused[start] = "in `[[ … ]]` (use `[ … ]`)"
-        if re.search(r"[\"'`$\\#]", text) and self._later(end):
+        for start in self._placeholders:
+            if self.offset <= start < end:
+                self.found.rejected[start] = "in `[[ … ]]` (use `[ … ]`)"
+        if re.search(r"[\"'`$\\#]", text) and self._has_placeholder_after(end):
             # Quotes could hide the end.
             self._check_brackets(text)
-        self.here = end + 2
+        self.offset = end + 2
 
-    def _later(self, end: int) -> bool:
-        return any(start > end for start in self._holes)
+    def _has_placeholder_after(self, end: int) -> bool:
+        return any(start > end for start in self._placeholders)
 
     def _check_brackets(self, text: str) -> None:
         if re.search(r"[`\\#]|\$[({'\"]", text) or text.count('"') % 2 or text.count("'") % 2:
-            raise _Unclear("after a `[[ … ]]` with substitutions or escapes in it")
+            raise _ScanStopped("after a `[[ … ]]` with substitutions or escapes in it")
 
 
-def holes_in(commands: Iterable[SimpleCommand]) -> Iterator[tuple[SimpleCommand, int, Word]]:
-    """Each placeholder of each command: the command, the index of its word (-1 for a redirection), the word."""
+def words_with_placeholders(commands: Iterable[SimpleCommand]) -> Iterator[tuple[SimpleCommand, int, Word]]:
+    """Yield each placeholder: its command, the index of its word (-1 for a redirection), and the word."""
     for command in commands:
         for index, word in enumerate(command.words):
-            for _ in word.holes:
+            for _ in word.placeholders:
                 yield command, index, word
         for word in command.redirected:
-            for _ in word.holes:
+            for _ in word.placeholders:
                 yield command, -1, word

@@ -1,4 +1,4 @@
-"""Values where a definition speaks of them: `{{NAME}}`, `{{NAME.field.0}}`. Pure."""
+"""Templates: filling `{{NAME}}` and `{{NAME.field.0}}` with values. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from shopfloor.errors import StepFailed
 from shopfloor.limits import ARGUMENT_BYTES
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-"""What a value may be called."""
-_PLACEHOLDER = re.compile(r"(?P<kept>\\?)\{\{[ \t]*(?P<path>[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*)[ \t]*\}\}")
+"""The form of a name."""
+_PLACEHOLDER = re.compile(r"(?P<escape>\\?)\{\{[ \t]*(?P<path>[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*)[ \t]*\}\}")
 
 
-_FIRST_NAME = re.compile(r"(?P<kept>\\?)\{\{[ \t]*(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?P<rest>[^{}\n]*)\}\}")
-"""Text between braces that begins with a name, whatever follows."""
+_FIRST_NAME = re.compile(r"(?P<escape>\\?)\{\{[ \t]*(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?P<rest>[^{}\n]*)\}\}")
+"""A name between braces, followed by any text."""
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:
-    """The template with values in the place of their names; a text that is one name alone becomes the value itself.
+    r"""Replace the placeholders of a template with values. A text that is one placeholder becomes the value itself.
 
-    `\\{{NAME}}` stays as `{{NAME}}`.
+    `\{{NAME}}` is an escape for the text `{{NAME}}`.
     """
     if isinstance(template, str):
-        whole = _PLACEHOLDER.fullmatch(template)
-        if whole and not whole["kept"]:
-            return _looked_up(whole["path"], values)
-        return _PLACEHOLDER.sub(lambda found: _text_for(found, values), template)
+        single = _PLACEHOLDER.fullmatch(template)
+        if single and not single["escape"]:
+            return _look_up(single["path"], values)
+        return _PLACEHOLDER.sub(lambda found: _replacement(found, values), template)
     if isinstance(template, dict):
         return {key: fill(value, values) for key, value in cast("dict[str, Any]", template).items()}
     if isinstance(template, list):
@@ -50,7 +50,7 @@ def fill(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def fill_text(template: str, values: Mapping[str, Any]) -> str:
-    """The same where only text will do, as for a prompt."""
+    """Fill a template that must become text, such as a prompt."""
     return as_text(fill(template, values))
 
 
@@ -62,27 +62,27 @@ class ShellScript(msgspec.Struct, frozen=True):
 
 
 def fill_shell(command: str, values: Mapping[str, Any]) -> ShellScript:
-    """Put values into a shell command. Each stays one word whatever it holds; none becomes text of the script."""
+    """Put values into a shell command. Each value stays one word; no value becomes text of the script."""
     slots = _slots(command)
     variables: dict[str, str] = {}
     names: dict[str, str] = {}
 
-    def put(found: re.Match[str]) -> str:
-        if found["kept"]:
+    def replace(found: re.Match[str]) -> str:
+        if found["escape"]:
             return found[0][1:]
         slot = slots[found.start()]
         if isinstance(slot, Rejection):
-            raise StepFailed(f"`{found[0]}` {slot.why}", hint=slot.hint)
+            raise StepFailed(f"`{found[0]}` {slot.reason}", hint=slot.hint)
         path = found["path"]
         if path not in names:
             names[path] = new_variable_name(path, variables)
-            variables[names[path]] = as_argument(found[0], _looked_up(path, values))
+            variables[names[path]] = as_argument(found[0], _look_up(path, values))
         if slot.is_number and not NUMBER.fullmatch(variables[names[path]]):
             shown = json.dumps(variables[names[path]][:80], ensure_ascii=False)
-            raise StepFailed(f"the value of `{found[0]}` must be a number where it stands, got {shown}")
+            raise StepFailed(f"the value of `{found[0]}` must be a number at this place, got {shown}")
         return variable_reference(names[path], slot.quotes)
 
-    return ShellScript(_PLACEHOLDER.sub(put, command), variables)
+    return ShellScript(_PLACEHOLDER.sub(replace, command), variables)
 
 
 def fill_argv(argv: Sequence[str], values: Mapping[str, Any]) -> list[str]:
@@ -93,46 +93,46 @@ def fill_argv(argv: Sequence[str], values: Mapping[str, Any]) -> list[str]:
 
 
 def as_argument(name: str, value: Any) -> str:
-    """A value as a program can take it. Raises StepFailed for what no program can be given."""
+    """Convert a value to an argument of a program. Raises `StepFailed` if no program can take it."""
     text = as_text(value)
     if "\0" in text:
-        raise StepFailed(f"the value of {name} has a NUL in it, which no command can take")
+        raise StepFailed(f"the value of {name} contains a NUL character, which no command accepts")
     if len(text.encode()) > ARGUMENT_BYTES:
         raise StepFailed(
-            f"the value of {name} is longer than {ARGUMENT_BYTES} bytes, which no command can take",
+            f"the value of {name} is longer than {ARGUMENT_BYTES} bytes, which no command accepts",
             hint="write it to a file, or pass it on standard input",
         )
     return text
 
 
 def argv_problems(argv: Sequence[str]) -> Iterator[str]:
-    """Find the parts of a command without a shell where no value may stand, and say why."""
+    """Yield why a placeholder is not allowed, for each such part of a command without a shell."""
     parts = [(_PLACEHOLDER.sub("", part), any(True for _ in find_placeholders(part))) for part in argv]
-    for at, refused in rejected_arguments(parts).items():
-        yield f"`{argv[at]}` {refused.why}; {refused.hint}"
+    for index, rejection in rejected_arguments(parts).items():
+        yield f"`{argv[index]}` {rejection.reason}; {rejection.hint}"
 
 
 def shell_problems(command: str) -> Iterator[tuple[int, str]]:
-    """Find the places of a command where no value may stand: their offset, and why."""
-    found = {match.start(): match for match in _found(command)}
+    """Yield the offset of each placeholder that is not allowed in a shell command, and why."""
+    matches = {match.start(): match for match in _PLACEHOLDER.finditer(command)}
     for start, slot in sorted(_slots(command).items()):
         if isinstance(slot, Rejection):
-            yield start, f"`{found[start][0]}` {slot.why}; {slot.hint}"
+            yield start, f"`{matches[start][0]}` {slot.reason}; {slot.hint}"
 
 
 def _slots(command: str) -> dict[int, PlaceholderSlot | Rejection]:
     return find_placeholder_slots(
-        command, {found.start(): found.end() for found in _found(command) if not found["kept"]}
+        command, {found.start(): found.end() for found in _PLACEHOLDER.finditer(command) if not found["escape"]}
     )
 
 
 def as_text(value: Any) -> str:
-    """A text as it is, anything else as JSON."""
+    """Return a text unchanged and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def placeholders(template: Any) -> set[str]:
-    """The names that it speaks of, without their fields."""
+    """Return the names that a template refers to, without their fields."""
     if isinstance(template, str):
         return {name for _, name in find_placeholders(template)}
     if isinstance(template, dict):
@@ -143,44 +143,44 @@ def placeholders(template: Any) -> set[str]:
 
 
 def find_placeholders(text: str) -> Iterator[tuple[int, str]]:
-    """The names in a text, each with its offset."""
-    for found in _found(text):
-        if not found["kept"]:
+    """Yield the names in a text, each with its offset."""
+    for found in _PLACEHOLDER.finditer(text):
+        if not found["escape"]:
             yield found.start(), found["path"].partition(".")[0]
 
 
 def is_single_placeholder(template: Any) -> bool:
-    """Whether it is one name alone, so that it becomes the value itself and not text."""
-    whole = _PLACEHOLDER.fullmatch(template) if isinstance(template, str) else None
-    return whole is not None and not whole["kept"]
+    """Return whether a template is a single placeholder, so that it becomes the value itself and not text."""
+    single = _PLACEHOLDER.fullmatch(template) if isinstance(template, str) else None
+    return single is not None and not single["escape"]
 
 
 def invalid_placeholders(text: str, names: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Braces around more than a value: a filter, or an expression on a known name. Their offset, and what is wrong.
+    """Yield the offset of placeholders that are more than a name, and why: a filter, or an expression on a known name.
 
-    Other braces are text, as in the templates of other tools.
+    Other braces are plain text, as in the templates of other tools.
     """
     for found in _FIRST_NAME.finditer(text):
         rest = found["rest"].strip()
-        if found["kept"] or _PLACEHOLDER.fullmatch(found[0]):
+        if found["escape"] or _PLACEHOLDER.fullmatch(found[0]):
             continue
-        write = (
+        advice = (
             f"write `{{{{{found['name']}}}}}` or `{{{{{found['name']}.field}}}}`, or `\\{{{{` for the braces themselves"
         )
         if rest.startswith("|"):
-            yield found.start(), f"`{found[0]}`: there is no filter `{rest[1:].strip()}`, nor any other; {write}"
+            yield found.start(), f"`{found[0]}`: filters such as `{rest[1:].strip()}` are not supported; {advice}"
         elif found["name"] in names:
-            yield found.start(), f"`{found[0]}` is more than the name of a value; {write}"
+            yield found.start(), f"`{found[0]}` is an expression, not the name of a value; {advice}"
 
 
 def evaluate_condition(condition: Condition, values: Mapping[str, Any]) -> bool:
-    """Whether all that is said of the value is so; where nothing is said, whether there is something at all."""
+    """Return whether all comparisons of a condition are true; without comparisons, whether the value is true."""
     value = fill(condition.value, values)
-    said = [
+    tests = [
         (test, fill(expected, values))
         for test, expected in (
-            (_same, condition.is_),
-            (_differs, condition.not_),
+            (_is_equal, condition.is_),
+            (_is_different, condition.not_),
             (_is_less, condition.less),
             (_is_more, condition.more),
             (_contains, condition.contains),
@@ -188,26 +188,22 @@ def evaluate_condition(condition: Condition, values: Mapping[str, Any]) -> bool:
         )
         if expected is not msgspec.UNSET
     ]
-    return all(test(value, expected) for test, expected in said) if said else bool(value)
+    return all(test(value, expected) for test, expected in tests) if tests else bool(value)
 
 
 def output_value(definition: Definition, values: Mapping[str, Any]) -> Any:
-    """What a worker gives: the variable that its output names, or the value that it describes."""
+    """Return the output of a worker: the variable that `output` names, or `output` filled as a template."""
     output = definition.output
     if isinstance(output, str) and output in values:
         return values[output]
     return fill(output, values)
 
 
-def _found(text: str) -> Iterator[re.Match[str]]:
-    return _PLACEHOLDER.finditer(text)
+def _replacement(found: re.Match[str], values: Mapping[str, Any]) -> str:
+    return found[0][1:] if found["escape"] else as_text(_look_up(found["path"], values))
 
 
-def _text_for(found: re.Match[str], values: Mapping[str, Any]) -> str:
-    return found[0][1:] if found["kept"] else as_text(_looked_up(found["path"], values))
-
-
-def _looked_up(path: str, values: Mapping[str, Any]) -> Any:
+def _look_up(path: str, values: Mapping[str, Any]) -> Any:
     name, *fields = path.split(".")
     if name not in values:
         raise StepFailed(f"`{{{{{path}}}}}`: there is no value `{name}`", hint=did_you_mean(name, values))
@@ -229,13 +225,13 @@ def _looked_up(path: str, values: Mapping[str, Any]) -> Any:
     return value
 
 
-def _same(value: Any, expected: Any) -> bool:
-    # To Python, 1 is True.
+def _is_equal(value: Any, expected: Any) -> bool:
+    # In Python, 1 == True.
     return isinstance(value, bool) == isinstance(expected, bool) and value == expected
 
 
-def _differs(value: Any, expected: Any) -> bool:
-    return not _same(value, expected)
+def _is_different(value: Any, expected: Any) -> bool:
+    return not _is_equal(value, expected)
 
 
 def _is_less(value: Any, expected: Any) -> bool:
@@ -252,16 +248,16 @@ def _contains(value: Any, expected: Any) -> bool:
     if isinstance(value, str):
         return as_text(expected) in value
     if isinstance(value, list | dict):
-        return any(_same(item, expected) for item in cast("list[Any] | dict[str, Any]", value))
-    raise StepFailed(f"{as_text(value)[:80]} is no text, list or object that could contain something")
+        return any(_is_equal(item, expected) for item in cast("list[Any] | dict[str, Any]", value))
+    raise StepFailed(f"{as_text(value)[:80]} is not a text, list or object, so `contains` cannot be tested")
 
 
 def _is_within(value: Any, expected: Any) -> bool:
-    return any(_same(value, item) for item in expected)
+    return any(_is_equal(value, item) for item in expected)
 
 
 def _comparable(*pair: Any) -> tuple[Any, Any]:
-    """Both as numbers, where what a command printed is compared with one; or both as texts."""
+    """Return both as texts or both as numbers, so that the output of a command can be compared with a number."""
     if all(isinstance(value, str) for value in pair):
         return pair[0], pair[1]
     try:

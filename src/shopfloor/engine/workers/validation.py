@@ -1,6 +1,7 @@
-"""Whether a `worker.yaml` has the shape of a definition: all problems, and the values as the definition has them.
+"""Validation of the structure of `worker.yaml`: finds all problems, and returns the values for the definition.
 
-What is wrong is left out or read as what was probably meant, so that the rest can still be checked for its meaning.
+An invalid part is left out, or read as the most similar valid one, so that the references of the rest can still be
+checked.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from shopfloor.yaml_document import YamlDocument, YamlPath
 BLOCKS: dict[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(Step) if kind is not Custom
 }
-"""The kinds of step that every worker knows."""
+"""The kinds of steps that are available to every worker."""
 _NOT_IN_YAML = {
     "slug": "the slug is the name of the folder",
     "prompts": "prompts are files: prompts/<name>.md",
@@ -30,8 +31,8 @@ _NOT_IN_YAML = {
     "sourceHash": "a worker in Python is a file worker.py",
     "functions": "a worker in Python is a file worker.py",
 }
-_MAY_BE_NOTHING = (InputField, Variable, ToolDefinition)
-_OF_EVERY_STEP = ("block", "description", "retry")
+_MAY_BE_EMPTY = (InputField, Variable, ToolDefinition)
+_COMMON_STEP_FIELDS = ("block", "description", "retry")
 _WORDS = {
     "str": "text",
     "int": "a whole number",
@@ -41,183 +42,184 @@ _WORDS = {
     "object": "a mapping",
     "null": "nothing",
 }
-_NOT_READ: Any = object()
-"""Stands for a value that has not the shape of one."""
+_INVALID: Any = object()
+"""Marks a value that is invalid."""
 _SECTIONS = (("input",), ("variables",), ("tools",), ("kinds",), ("steps",))
-_DEFINES = ("output", "as", "thread")
-"""Fields by which a step defines what others speak of."""
+_DEFINING_FIELDS = ("output", "as", "thread")
+"""Fields by which a step defines a name that other steps refer to."""
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]+)`(?P<more>[^,-]*)(?:, got `(?P<got>[^`]+)`)?")
 
 
 class StructureValidator:
-    """Collects what is wrong, line by line."""
+    """Validator of one document. Collects all problems with their lines."""
 
     def __init__(self, document: YamlDocument) -> None:
         self._document = document
         self._kinds: Mapping[str, Any] = {}
         self.problems: list[tuple[int, str]] = []
         self.broken: set[YamlPath] = set()
-        """Where something is wrong or missing: nothing further needs to be said of it."""
+        """Places with a problem. Nothing else is reported about them."""
         self.incomplete = bool(document.problems)
-        """Whether names, threads or tools may be defined by what could not be read."""
+        """Whether an invalid part may define names, threads or tools."""
 
     def definition(self) -> dict[str, Any]:
-        """The values as the definition's struct takes them: all that have their shape."""
+        """Return the valid values, as needed to build a `Definition`."""
         value = self._document.value
         if not isinstance(value, dict):
-            self._wrong((), f"a worker is a mapping with `steps`, not {_word_for(value)}")
+            self._report((), f"a worker is a mapping with `steps`, not {_describe_value(value)}")
             return {}
-        given = cast("dict[str, Any]", value)
-        kinds = given.get("kinds")
+        section = cast("dict[str, Any]", value)
+        kinds = section.get("kinds")
         self._kinds = cast("dict[str, Any]", kinds) if isinstance(kinds, dict) else {}
-        for name in _NOT_IN_YAML.keys() & given.keys():
-            self._wrong((name,), f"`{name}` is not said here: {_NOT_IN_YAML[name]}")
+        for name in _NOT_IN_YAML.keys() & section.keys():
+            self._report((name,), f"`{name}` cannot be set here: {_NOT_IN_YAML[name]}")
         known = {field.encode_name: field for field in fields(Definition) if field.encode_name not in _NOT_IN_YAML}
-        rest = {name: value for name, value in given.items() if name not in _NOT_IN_YAML}
-        if not given.get("steps"):
-            self._wrong((), "a worker needs `steps`: a mapping of names and what is done")
+        rest = {name: value for name, value in section.items() if name not in _NOT_IN_YAML}
+        if not section.get("steps"):
+            self._report((), "a worker needs `steps`: a mapping of names to steps")
             self.incomplete = True
         return self._fields(rest, known, (), "a worker")
 
-    def _wrong(self, place: YamlPath, reason: str) -> None:
+    def _report(self, place: YamlPath, reason: str) -> None:
         self.problems.append((self._document.line_of(place), reason))
         self.broken.add(place)
-        if place in _SECTIONS or (len(place) > 1 and place[-1] in _DEFINES):
+        if place in _SECTIONS or (len(place) > 1 and place[-1] in _DEFINING_FIELDS):
             self.incomplete = True
 
     def _fields(
-        self, given: dict[str, Any], known: dict[str, FieldInfo], place: YamlPath, owner: str
+        self, values: dict[str, Any], known: dict[str, FieldInfo], place: YamlPath, owner: str
     ) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for name, value in given.items():
+        valid: dict[str, Any] = {}
+        for name, value in values.items():
             if name in known:
-                made[name] = self._value(value, (*place, name), known[name].type)
+                valid[name] = self._value(value, (*place, name), known[name].type)
             else:
-                self._wrong((*place, name), f"{owner} has no field `{name}`; {_meant(name, known)}")
+                self._report((*place, name), f"{owner} has no field `{name}`; {_suggest_field(name, known)}")
                 meant = closest(name, known)
-                if meant is not None and meant not in given:
-                    # Read as what was meant, so that nothing that follows from the slip has to be said.
-                    made[meant] = self._value(value, (*place, name), known[meant].type)
+                if meant is not None and meant not in values:
+                    # Read the value as that of the intended field, to avoid further problems that follow from the
+                    # misspelling.
+                    valid[meant] = self._value(value, (*place, name), known[meant].type)
         for name, field in known.items():
-            if field.required and made.get(name, _NOT_READ) is _NOT_READ:
-                if name not in made:
-                    self._wrong((*place, name), f"{owner} needs `{name}`: {_expected(field.type)}")
-                made[name] = _stand_in(field.type)
-        return {name: value for name, value in made.items() if value is not _NOT_READ}
+            if field.required and valid.get(name, _INVALID) is _INVALID:
+                if name not in valid:
+                    self._report((*place, name), f"{owner} needs `{name}`: {_describe_type(field.type)}")
+                valid[name] = _placeholder_value(field.type)
+        return {name: value for name, value in valid.items() if value is not _INVALID}
 
     def _value(self, value: Any, place: YamlPath, wanted: Any) -> Any:
-        """The value as this type has it; what is wrong with it is said."""
+        """Return the value converted to this type, or `_INVALID` with a problem added."""
         if _is_steps(wanted):
-            return self._each(value, place, self._step)
-        structs = [part for part in _parts(wanted) if _is_struct(part)]
+            return self._mapping(value, place, self._step)
+        structs = [part for part in _union_members(wanted) if _is_struct(part)]
         if structs:
-            return None if value is None and None in _parts(wanted) else self._struct(value, structs[0], place)
+            return None if value is None and None in _union_members(wanted) else self._struct(value, structs[0], place)
         if get_origin(wanted) is dict and (inside := get_args(wanted)[1]) and (_is_steps(inside) or _is_struct(inside)):
-            return self._each(value, place, partial(self._value, wanted=inside))
+            return self._mapping(value, place, partial(self._value, wanted=inside))
         if place == ("output",) or wanted is Any:
             return value
         return self._plain(value, wanted, place)
 
-    def _each(self, value: Any, place: YamlPath, made: Callable[[Any, YamlPath], Any]) -> dict[str, Any]:
+    def _mapping(self, value: Any, place: YamlPath, read_item: Callable[[Any, YamlPath], Any]) -> dict[str, Any]:
         if not isinstance(value, dict):
-            self._wrong(place, f"`{place[-1]}` is to be a mapping of names, not {_word_for(value)}")
+            self._report(place, f"`{place[-1]}` must be a mapping of names, got {_describe_value(value)}")
             self.incomplete = True
             return {}
-        items = {name: made(item, (*place, name)) for name, item in cast("dict[str, Any]", value).items()}
-        return {name: item for name, item in items.items() if item is not _NOT_READ}
+        items = {name: read_item(item, (*place, name)) for name, item in cast("dict[str, Any]", value).items()}
+        return {name: item for name, item in items.items() if item is not _INVALID}
 
     def _struct(self, value: Any, struct: type[msgspec.Struct], place: YamlPath) -> Any:
-        if value is None and struct in _MAY_BE_NOTHING:
+        if value is None and struct in _MAY_BE_EMPTY:
             value = {}
         if not isinstance(value, dict):
-            self._wrong(place, f"`{place[-1]}` is to be a mapping, not {_word_for(value)}")
-            return _stand_in(struct)
-        given = cast("dict[str, Any]", value)
-        if struct is ToolDefinition and "parameters" in given:
-            given = {**given, "parameters": _parameters(given["parameters"])}
+            self._report(place, f"`{place[-1]}` must be a mapping, got {_describe_value(value)}")
+            return _placeholder_value(struct)
+        values = cast("dict[str, Any]", value)
+        if struct is ToolDefinition and "parameters" in values:
+            values = {**values, "parameters": _parameters_schema(values["parameters"])}
         known = {field.encode_name: field for field in fields(struct)}
-        return self._fields(given, known, place, f"`{place[-1]}`")
+        return self._fields(values, known, place, f"`{place[-1]}`")
 
     def _step(self, value: Any, place: YamlPath) -> Any:
         if not isinstance(value, dict):
-            self._wrong(place, f"the step `{place[-1]}` is to be a mapping with `block`, not {_word_for(value)}")
+            self._report(place, f"the step `{place[-1]}` must be a mapping with `block`, got {_describe_value(value)}")
             self.incomplete = True
-            return _NOT_READ
-        given = cast("dict[str, Any]", value)
-        block = given.get("block")
+            return _INVALID
+        values = cast("dict[str, Any]", value)
+        block = values.get("block")
         if not isinstance(block, str):
-            self._wrong(place, f"the step `{place[-1]}` needs `block`: one of {quoted_list(BLOCKS)}")
+            self._report(place, f"the step `{place[-1]}` needs `block`: one of {quoted_list(BLOCKS)}")
             self.incomplete = True
-            return _NOT_READ
+            return _INVALID
         name = block.replace("_", "-")
         if kind := BLOCKS.get(name):
             known = {field.encode_name: field for field in fields(kind)}
-            rest = {key: part for key, part in given.items() if key != "block"}
+            rest = {key: part for key, part in values.items() if key != "block"}
             return {"block": name, **self._fields(rest, known, place, f"a `{name}` step")}
-        return self._own_kind(block, given, place)
+        return self._custom_step(block, values, place)
 
-    def _own_kind(self, block: str, given: dict[str, Any], place: YamlPath) -> Any:
-        spelled = {kind.replace("_", "-"): kind for kind in self._kinds}
-        own = spelled.get(block.replace("_", "-"))
+    def _custom_step(self, block: str, values: dict[str, Any], place: YamlPath) -> Any:
+        by_spelling = {kind.replace("_", "-"): kind for kind in self._kinds}
+        own = by_spelling.get(block.replace("_", "-"))
         known = {field.encode_name: field for field in fields(Custom)}
         if own is None and block == "custom":
-            kind = given.get("kind")
+            kind = values.get("kind")
             if isinstance(kind, str) and kind not in self._kinds:
-                self._wrong((*place, "kind"), f"`kinds` does not name `{kind}`; {did_you_mean(kind, self._kinds)}")
-            rest = {key: part for key, part in given.items() if key != "block"}
+                self._report((*place, "kind"), f"`kinds` does not name `{kind}`; {did_you_mean(kind, self._kinds)}")
+            rest = {key: part for key, part in values.items() if key != "block"}
             return {"block": "custom", **self._fields(rest, known, place, "a `custom` step")}
         if own is None:
-            close = closest(block.replace("_", "-"), [*BLOCKS, *spelled])
-            meant = f"did you mean `{close}`?" if close else f"there are {quoted_list([*BLOCKS, *spelled])}"
-            self._wrong((*place, "block"), f"there is no block `{block}`; {meant}")
+            close = closest(block.replace("_", "-"), [*BLOCKS, *by_spelling])
+            meant = f"did you mean `{close}`?" if close else f"there are {quoted_list([*BLOCKS, *by_spelling])}"
+            self._report((*place, "block"), f"there is no block `{block}`; {meant}")
             if close is not None:
-                return self._step({**given, "block": close}, place)
+                return self._step({**values, "block": close}, place)
             self.incomplete = True
-            return _NOT_READ
-        common = {key: part for key, part in given.items() if key in (*_OF_EVERY_STEP[1:], "output")}
-        rest = {key: part for key, part in given.items() if key not in (*_OF_EVERY_STEP, "output")}
-        made = {"kind": own, "with": rest, **common}
-        return {"block": "custom", **self._fields(made, known, place, f"a `{block}` step")}
+            return _INVALID
+        common = {key: part for key, part in values.items() if key in (*_COMMON_STEP_FIELDS[1:], "output")}
+        rest = {key: part for key, part in values.items() if key not in (*_COMMON_STEP_FIELDS, "output")}
+        fields_of_custom = {"kind": own, "with": rest, **common}
+        return {"block": "custom", **self._fields(fields_of_custom, known, place, f"a `{block}` step")}
 
     def _plain(self, value: Any, wanted: Any, place: YamlPath) -> Any:
         try:
             convert(value, wanted)
         except msgspec.ValidationError as error:
-            reason, inside = _explained(str(error), wanted, value)
-            self._wrong((*place, *inside), f"`{_name_of((*place, *inside))}` {reason}")
+            reason, inside = _explain_error(str(error), wanted, value)
+            self._report((*place, *inside), f"`{_field_name((*place, *inside))}` {reason}")
             self.broken.add(place)
-            return _NOT_READ
+            return _INVALID
         return value
 
 
-def _parts(wanted: Any) -> list[Any]:
+def _union_members(wanted: Any) -> list[Any]:
     if get_origin(wanted) in (Union, types.UnionType):
         return [None if part is type(None) else part for part in get_args(wanted)]
     return [wanted]
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
-    """The field that was probably meant, and all that there are."""
+def _suggest_field(name: str, known: Iterable[str]) -> str:
+    """Return the field that was probably meant, and all known fields."""
     names = [*known]
     close = closest(name, names)
     return f"did you mean `{close}`? There are {quoted_list(names)}" if close else did_you_mean(name, names)
 
 
-def _stand_in(wanted: Any) -> Any:
-    """A value of the type, in the place of one that is missing or wrong."""
-    part = next(part for part in _parts(wanted) if part is not None)
+def _placeholder_value(wanted: Any) -> Any:
+    """Return a valid value of the type, to replace a missing or invalid one."""
+    part = next(part for part in _union_members(wanted) if part is not None)
     if _is_struct(part):
         known = fields(part)
-        return {field.encode_name: _stand_in(field.type) for field in known if field.required}
+        return {field.encode_name: _placeholder_value(field.type) for field in known if field.required}
     if part is Any:
         return None
-    return "" if part is str else {} if get_origin(part) is dict else _NOT_READ
+    return "" if part is str else {} if get_origin(part) is dict else _INVALID
 
 
-def _expected(wanted: Any) -> str:
-    """The values that a field takes, in words."""
+def _describe_type(wanted: Any) -> str:
+    """Describe the values that a field accepts."""
     words: list[str] = []
-    for part in _parts(wanted):
+    for part in _union_members(wanted):
         if get_origin(part) is Literal:
             words += [f"`{choice}`" for choice in get_args(part)]
         elif _is_struct(part) or get_origin(part) is dict:
@@ -228,7 +230,7 @@ def _expected(wanted: Any) -> str:
             words.append("any value")
         elif isinstance(part, type):
             words.append(_WORDS.get(part.__name__, part.__name__))
-    return _or(words or ["any value"])
+    return _join_or(words or ["any value"])
 
 
 def _is_struct(wanted: Any) -> bool:
@@ -239,11 +241,11 @@ def _is_steps(wanted: Any) -> bool:
     return get_origin(wanted) is dict and get_args(wanted)[1] == Step
 
 
-def _parameters(given: Any) -> Any:
-    """A JSON Schema, also where only the properties are written down; all of them required but the optional ones."""
-    if not isinstance(given, dict):
-        return given
-    schema = cast("dict[str, Any]", given)
+def _parameters_schema(parameters: Any) -> Any:
+    """Return a JSON Schema. If only the properties are given, all are required except those marked optional."""
+    if not isinstance(parameters, dict):
+        return parameters
+    schema = cast("dict[str, Any]", parameters)
     if isinstance(schema.get("type"), str) or not all(isinstance(value, dict) for value in schema.values()):
         return schema
     properties = {
@@ -253,31 +255,31 @@ def _parameters(given: Any) -> Any:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _explained(error: str, wanted: Any, value: Any) -> tuple[str, YamlPath]:
-    """What msgspec says, in plain words, and how far inside of the value it is."""
-    choices = [choice for part in _parts(wanted) if get_origin(part) is Literal for choice in get_args(part)]
+def _explain_error(error: str, wanted: Any, value: Any) -> tuple[str, YamlPath]:
+    """Rephrase an error of msgspec, and return where inside of the value the error is."""
+    choices = [choice for part in _union_members(wanted) if get_origin(part) is Literal for choice in get_args(part)]
     if choices:
-        return f"is to be {_or(map(str, choices))}, not {_word_for(value)}", ()
+        return f"must be {_join_or(map(str, choices))}, got {_describe_value(value)}", ()
     message, _, path = error.partition(" - at `")
     inside = tuple(int(part) for part in re.findall(r"\[(\d+)\]", path))
     if found := _EXPECTED.search(message):
-        wanted_words = _or(_WORDS.get(part.strip(), part.strip()) for part in found["wanted"].split("|"))
-        got = f", not {_WORDS.get(found['got'], found['got'])}" if found["got"] else ""
-        return f"is to be {wanted_words}{found['more'].rstrip()}{got}", inside
+        wanted_words = _join_or(_WORDS.get(part.strip(), part.strip()) for part in found["wanted"].split("|"))
+        got = f", got {_WORDS.get(found['got'], found['got'])}" if found["got"] else ""
+        return f"must be {wanted_words}{found['more'].rstrip()}{got}", inside
     return message, inside
 
 
-def _or(words: Iterable[str]) -> str:
+def _join_or(words: Iterable[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _name_of(place: YamlPath) -> str:
+def _field_name(place: YamlPath) -> str:
     names = [part for part in place if isinstance(part, str)]
     return names[-1] if names else "worker.yaml"
 
 
-def _word_for(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     match value:
         case None:
             return "nothing"

@@ -32,132 +32,132 @@ def python_file(path: Path, slug: str, description: str = "x") -> Path:
     return path
 
 
-def slugs(catalogue: WorkerCatalog) -> list[str]:
-    return [worker.definition.slug for worker in catalogue.all()]
+def slugs(catalog: WorkerCatalog) -> list[str]:
+    return [worker.definition.slug for worker in catalog.all()]
 
 
 def test_the_first_folder_that_has_a_worker_wins(tmp_path):
     yaml_worker(tmp_path / "one", "mine", "first")
     yaml_worker(tmp_path / "two", "mine", "second")
     yaml_worker(tmp_path / "two", "other")
-    catalogue = WorkerCatalog([tmp_path / "none", tmp_path / "one", tmp_path / "two"])
-    assert slugs(catalogue) == ["mine", "other"]
-    found = catalogue.get("mine")
+    catalog = WorkerCatalog([tmp_path / "none", tmp_path / "one", tmp_path / "two"])
+    assert slugs(catalog) == ["mine", "other"]
+    found = catalog.get("mine")
     assert found.definition.description == "first"
     assert found.folder == tmp_path / "one" / "mine"
     assert found.function is None
 
 
 @pytest.mark.req("SDK-30")
-def test_a_worker_that_is_not_there_is_said_with_those_that_are(tmp_path):
+def test_an_unknown_worker_is_reported_with_the_available_ones(tmp_path):
     yaml_worker(tmp_path, "research")
     yaml_worker(tmp_path, "summary")
     with pytest.raises(WorkerNotFound) as caught:
         WorkerCatalog([tmp_path]).get("reserch")
     assert caught.value.code == "not_found_error"
     assert caught.value.message == "there is no worker `reserch`"
-    assert caught.value.hint == "did you mean `research`? there are: research, summary"
+    assert caught.value.hint == "did you mean `research`? available workers: research, summary"
     with pytest.raises(WorkerNotFound):
         WorkerCatalog([tmp_path]).get("../research")
 
 
-def test_a_broken_worker_is_listed_and_fails_only_where_it_is_asked_for(tmp_path):
+def test_a_broken_worker_is_listed_and_fails_only_when_it_is_requested(tmp_path):
     yaml_worker(tmp_path, "fine")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "worker.yaml").write_text("steps: 3")
     python_file(tmp_path / "crash" / "worker.py", "crash").write_text("1 / 0")
     (tmp_path / "no-worker").mkdir()
     (tmp_path / ".hidden").mkdir()
-    catalogue = WorkerCatalog([tmp_path])
-    assert slugs(catalogue) == ["broken", "crash", "fine"]
-    assert catalogue.get("fine").problems == ()
-    for slug, message in (("broken", "worker.yaml:1: `steps` is to be a mapping"), ("crash", "ZeroDivisionError")):
+    catalog = WorkerCatalog([tmp_path])
+    assert slugs(catalog) == ["broken", "crash", "fine"]
+    assert catalog.get("fine").problems == ()
+    for slug, message in (("broken", "worker.yaml:1: `steps` must be a mapping"), ("crash", "ZeroDivisionError")):
         with pytest.raises(InvalidWorker, match=message):
-            catalogue.get(slug)
+            catalog.get(slug)
 
 
-def test_what_changed_is_read_again_and_what_did_not_is_not(tmp_path):
+def test_only_changed_files_are_read_again(tmp_path):
     folder = yaml_worker(tmp_path, "mine", "before")
-    catalogue = WorkerCatalog([tmp_path])
-    first = catalogue.get("mine")
-    assert catalogue.get("mine") is first
+    catalog = WorkerCatalog([tmp_path])
+    first = catalog.get("mine")
+    assert catalog.get("mine") is first
     yaml_worker(tmp_path, "mine", "after it")
-    assert catalogue.get("mine").definition.description == "after it"
+    assert catalog.get("mine").definition.description == "after it"
     (folder / "prompts").mkdir()
     (folder / "prompts" / "hi.md").write_text("one")
-    assert catalogue.get("mine").definition.prompts == {"hi": "one"}
+    assert catalog.get("mine").definition.prompts == {"hi": "one"}
     (folder / "prompts" / "hi.md").write_text("two")
     os.utime(folder / "prompts" / "hi.md", ns=(1, 1))
-    assert catalogue.get("mine").definition.prompts == {"hi": "two"}
+    assert catalog.get("mine").definition.prompts == {"hi": "two"}
     (folder / "worker.yaml").unlink()
     with pytest.raises(WorkerNotFound):
-        catalogue.get("mine")
+        catalog.get("mine")
 
 
 def settle(folder: Path) -> None:
-    """Make all in a folder as old as what has not been touched for long."""
+    """Set the times of everything in a folder to a time long ago."""
     for path in (folder, *folder.rglob("*")):
         os.utime(path, (1_000_000_000, 1_000_000_000), follow_symlinks=False)
 
 
-def test_what_was_left_alone_for_long_is_read_again_once_it_changes(tmp_path):
+def test_files_with_old_times_are_read_again_when_they_change(tmp_path):
     folder = yaml_worker(tmp_path, "mine", "before")
     (folder / "prompts").mkdir()
     (folder / "prompts" / "hi.md").write_text("one")
     settle(folder)
-    catalogue = WorkerCatalog([tmp_path])
-    first = catalogue.get("mine")
-    assert catalogue.get("mine") is first
+    catalog = WorkerCatalog([tmp_path])
+    first = catalog.get("mine")
+    assert catalog.get("mine") is first
     yaml_worker(tmp_path, "mine", "after")
-    assert catalogue.get("mine").definition.description == "after"
+    assert catalog.get("mine").definition.description == "after"
     settle(folder)
-    assert catalogue.get("mine").definition.prompts == {"hi": "one"}
+    assert catalog.get("mine").definition.prompts == {"hi": "one"}
     (folder / "prompts" / "hi.md").write_text("two")
-    assert catalogue.get("mine").definition.prompts == {"hi": "two"}
+    assert catalog.get("mine").definition.prompts == {"hi": "two"}
     settle(folder)
-    assert catalogue.get("mine").definition.prompts == {"hi": "two"}
+    assert catalog.get("mine").definition.prompts == {"hi": "two"}
     (folder / "prompts" / "more.md").write_text("three")
-    assert catalogue.get("mine").definition.prompts == {"hi": "two", "more": "three"}
+    assert catalog.get("mine").definition.prompts == {"hi": "two", "more": "three"}
     settle(folder)
-    assert catalogue.get("mine").definition.prompts == {"hi": "two", "more": "three"}
+    assert catalog.get("mine").definition.prompts == {"hi": "two", "more": "three"}
     (folder / "worker.yaml").unlink()
     with pytest.raises(WorkerNotFound):
-        catalogue.get("mine")
+        catalog.get("mine")
 
 
-def test_a_link_whose_file_comes_later_is_a_worker_then(tmp_path):
+def test_a_link_becomes_a_worker_when_its_target_is_created(tmp_path):
     (tmp_path / "workers" / "mine").mkdir(parents=True)
     (tmp_path / "workers" / "mine" / "worker.yaml").symlink_to(tmp_path / "kept.yaml")
     settle(tmp_path / "workers")
-    catalogue = WorkerCatalog([tmp_path / "workers"])
+    catalog = WorkerCatalog([tmp_path / "workers"])
     for _ in range(2):
         with pytest.raises(InvalidWorker):
-            catalogue.get("mine")
+            catalog.get("mine")
     (tmp_path / "kept.yaml").write_text(YAML.format("here"))
-    assert catalogue.get("mine").definition.description == "here"
+    assert catalog.get("mine").definition.description == "here"
 
 
-def test_a_folder_may_hold_a_worker_in_python(tmp_path):
+def test_a_folder_may_contain_a_worker_in_python(tmp_path):
     python_file(tmp_path / "greet" / "worker.py", "greet", "before")
-    catalogue = WorkerCatalog([tmp_path])
-    first = catalogue.get("greet")
+    catalog = WorkerCatalog([tmp_path])
+    first = catalog.get("greet")
     assert first.function is not None
     assert first.definition.input.keys() == {"NAME"}
     python_file(tmp_path / "greet" / "worker.py", "greet", "after it")
-    again = catalogue.get("greet")
+    again = catalog.get("greet")
     assert again.definition.description == "after it"
     assert again.hash != first.hash
     assert again.definition.function == first.definition.function
 
 
-def test_a_python_file_whose_worker_has_another_name_is_broken(tmp_path):
+def test_a_python_file_whose_worker_has_another_slug_is_broken(tmp_path):
     python_file(tmp_path / "greet" / "worker.py", "other")
     python_file(tmp_path / "empty" / "worker.py", "empty").write_text("x = 1")
-    catalogue = WorkerCatalog([tmp_path])
-    with pytest.raises(InvalidWorker, match="its worker is `other`, its folder `greet`"):
-        catalogue.get("greet")
+    catalog = WorkerCatalog([tmp_path])
+    with pytest.raises(InvalidWorker, match="the slug of the worker is `other`, but its folder is `greet`"):
+        catalog.get("greet")
     with pytest.raises(InvalidWorker, match="there is no function with @worker"):
-        catalogue.get("empty")
+        catalog.get("empty")
 
 
 def test_named_modules_and_files_come_first(tmp_path, monkeypatch):
@@ -165,14 +165,14 @@ def test_named_modules_and_files_come_first(tmp_path, monkeypatch):
     file = python_file(tmp_path / "file.py", "mine", "of the file")
     python_file(tmp_path / "some_module_of_workers.py", "third")
     monkeypatch.syspath_prepend(str(tmp_path))
-    catalogue = WorkerCatalog([tmp_path / "workers"], [str(file), "some_module_of_workers"])
-    assert slugs(catalogue) == ["mine", "third"]
-    assert catalogue.get("mine").definition.description == "of the file"
-    assert catalogue.get("third").origin == "some_module_of_workers"
+    catalog = WorkerCatalog([tmp_path / "workers"], [str(file), "some_module_of_workers"])
+    assert slugs(catalog) == ["mine", "third"]
+    assert catalog.get("mine").definition.description == "of the file"
+    assert catalog.get("third").origin == "some_module_of_workers"
     file.write_text("1 / 0")
-    assert slugs(catalogue) == ["mine", "third"]
+    assert slugs(catalog) == ["mine", "third"]
     with pytest.raises(InvalidWorker, match="ZeroDivisionError"):
-        catalogue.get("mine")
+        catalog.get("mine")
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "no/such/file.py", "json"])
@@ -198,15 +198,15 @@ def test_workers_of_installed_packages_are_found(tmp_path, monkeypatch):
         )
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    catalogue = WorkerCatalog([])
-    assert slugs(catalogue) == ["gone", "packaged", "wrong"]
-    assert catalogue.get("packaged").origin == "package packaged_workers:work"
+    catalog = WorkerCatalog([])
+    assert slugs(catalog) == ["gone", "packaged", "wrong"]
+    assert catalog.get("packaged").origin == "package packaged_workers:work"
     for slug in ("gone", "wrong"):
         with pytest.raises(InvalidWorker):
-            catalogue.get(slug)
+            catalog.get(slug)
 
 
-def test_workers_are_looked_for_here_then_beside_the_storage_then_among_the_examples(tmp_path, monkeypatch):
+def test_workers_are_searched_here_then_beside_the_storage_then_among_the_examples(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     here, beside = tmp_path / "workers", tmp_path / "data" / "workers"
     assert default_folders(tmp_path / "data" / "storage") == [here, beside, EXAMPLE_WORKERS]
@@ -214,6 +214,6 @@ def test_workers_are_looked_for_here_then_beside_the_storage_then_among_the_exam
 
 
 @pytest.mark.parametrize("slug", ["file-report", "hello", "repo-report", "research-assistant"])
-def test_the_packaged_workers_are_fine(slug):
+def test_the_packaged_workers_have_no_problems(slug):
     assert check_worker(EXAMPLE_WORKERS / slug, local_validation_context(WorkerCatalog([EXAMPLE_WORKERS]).all())) == []
     assert WorkerCatalog([EXAMPLE_WORKERS]).get(slug).definition.description
