@@ -67,7 +67,7 @@ async def test_a_cancelled_run_ends_also_where_its_worker_does_not(harness: Engi
         # It is not woken any more: what it waited for comes, and nothing happens.
         go.touch()
         await anyio.sleep(0.2)
-        assert not engine.scheduler.busy
+        assert not engine.scheduler.is_busy
     assert outcome.error is not None
     assert outcome.error.message == "enough"
     ended = [event.payload for event in harness.events(run_id) if isinstance(event.payload, StepCompleted)]

@@ -26,7 +26,7 @@ async def test_a_claimed_run_begins_though_somebody_was_looking_at_its_log_for_l
     fcntl.flock(looking, fcntl.LOCK_SH)
     async with harness.open() as running_engine:
         await running_engine.service.dispatch(RunRequest(worker="says", input={}), RunOrigin(run_id=run_id))
-        await running_engine.wait_until(lambda: running_engine.scheduler.busy, "the claim")
+        await running_engine.wait_until(lambda: running_engine.scheduler.is_busy, "the claim")
         await anyio.sleep(0.3)
         assert harness.events(run_id) == []
         os.close(looking)

@@ -113,7 +113,7 @@ async def test_a_run_whose_worker_has_changed_waits_and_goes_on_when_the_worker_
         # It holds no slot, and nobody is at it.
         harness.worker("other", "steps: {Do: {block: command, command: 'echo hi', output: SAID}}\noutput: SAID\n")
         assert await engine.result("other") == "hi"
-        await engine.wait_until(lambda: not engine.scheduler.busy, "the run to be left")
+        await engine.wait_until(lambda: not engine.scheduler.is_busy, "the run to be left")
         harness.python("asks", ASKS)
         assert (await engine.ended(run_id)).result == DONE
         await engine.row(run_id, "completed")

@@ -108,7 +108,7 @@ async def test_a_step_has_no_steps_inside_it(harness: EngineHarness):
     async with harness.open(slots=1) as engine:
         outcome = await engine.ended(await engine.dispatch("nests"))
     assert outcome.error is not None
-    assert "'outside' cannot have the step 'hello' inside it" in outcome.error.message
+    assert "'hello' cannot be inside the step 'outside'" in outcome.error.message
 
 
 @pytest.mark.storages("memory", "files")
@@ -143,7 +143,7 @@ async def test_a_step_that_gives_what_is_no_json_fails_and_says_so(harness: Engi
     async with harness.open() as engine:
         outcome = await engine.ended(await engine.dispatch("odd"))
     assert outcome.error is not None
-    assert "'look' gave what is no JSON" in outcome.error.message
+    assert "the result of 'look' is not JSON" in outcome.error.message
 
 
 async def test_a_kind_of_its_own_is_a_step_like_any_other(harness: EngineHarness):

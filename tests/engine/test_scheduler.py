@@ -212,7 +212,7 @@ async def test_a_defect_before_the_log_of_a_run_is_there_fails_the_run_and_no_ot
     async with harness.open(wrap_adapters=defective(times=times)) as engine:
         first, second = await engine.dispatch("does"), await engine.dispatch("does")
         outcomes = [await engine.ended(first), await engine.ended(second)]
-        await engine.wait_until(lambda: not engine.scheduler.busy, "the end")
+        await engine.wait_until(lambda: not engine.scheduler.is_busy, "the end")
         assert await engine.backend.queue.claimed() == []
     assert sorted(one.status for one in outcomes) == ["completed", "failed"]
     (failed,) = [one for one in outcomes if one.error is not None]
@@ -230,7 +230,7 @@ async def test_a_database_that_is_busy_for_a_moment_does_not_keep_a_tree_from_be
     async with harness.open(wrap_adapters=busy(puts=[busy_at]), idle_seconds=0.1) as engine:
         parent = await engine.dispatch("calls")
         child = await asked_child(harness, engine, parent)
-        await engine.wait_until(lambda: not engine.scheduler.busy, "both to be suspended")
+        await engine.wait_until(lambda: not engine.scheduler.is_busy, "both to be suspended")
         await engine.cancel(parent, "enough")
         assert (await engine.ended(parent)).status == "cancelled"
         assert (await engine.ended(child)).status == "cancelled"
@@ -249,7 +249,7 @@ async def test_cancelling_a_sub_run_does_not_resume_a_parent_that_must_not_be_re
     async with harness.open(policy=policy) as engine:
         await engine.cancel(child, "only this one")
         assert (await engine.ended(child)).status == "cancelled"
-        await engine.wait_until(lambda: not engine.scheduler.busy, "the end")
+        await engine.wait_until(lambda: not engine.scheduler.is_busy, "the end")
         await anyio.sleep(0.5)
     assert harness.events(parent) == before
 

@@ -71,7 +71,7 @@ async def test_a_run_that_has_waited_long_is_let_go_and_taken_up_with_its_answer
     async with harness.open(idle_seconds=1.0) as engine:
         run_id = await engine.dispatch("searches")
         call_id = await waits(engine, run_id)
-        await engine.wait_until(lambda: not engine.scheduler.busy, "that it is let go")
+        await engine.wait_until(lambda: not engine.scheduler.is_busy, "that it is let go")
         await engine.answer(run_id, call_id, ["an ant"])
         assert (await engine.ended(run_id)).result == ["an ant"]
     assert [event.payload.attempt for event in harness.events(run_id) if isinstance(event.payload, RunStarted)] == [
@@ -148,7 +148,7 @@ async def test_a_run_that_waits_can_be_cancelled(harness: EngineHarness, state: 
         await engine.row(run_id, "waiting")
         if state != "its host is gone":
             if state == "let go":
-                await engine.wait_until(lambda: not engine.scheduler.busy)
+                await engine.wait_until(lambda: not engine.scheduler.is_busy)
             await engine.cancel(run_id, "enough")
             assert (await engine.ended(run_id)).status == "cancelled"
     async with harness.open() as engine:
@@ -218,4 +218,4 @@ async def test_a_worker_that_calls_itself_comes_to_an_end(harness: EngineHarness
     async with harness.open() as engine:
         outcome = await engine.ended(await engine.dispatch("again"))
     assert outcome.error is not None
-    assert "is the most" in outcome.error.message
+    assert "the maximum is" in outcome.error.message

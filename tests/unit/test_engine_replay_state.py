@@ -54,7 +54,7 @@ def journal_of(*payloads: Payload) -> ReplayState:
     replay_state, seqs = ReplayState("r"), count(1)
     for payload in payloads:
         step_key = StepKey("") if isinstance(payload, RunStarted) else PLACE
-        replay_state.take(
+        replay_state.apply(
             Event(
                 seq=next(seqs),
                 run_id="r",
@@ -111,7 +111,7 @@ def test_a_step_that_has_ended_waits_for_no_answer_and_asks_again_when_it_is_tri
         (ended, "answer"),
     ):
         seq = replay_state.last_seq + 1
-        replay_state.take(
+        replay_state.apply(
             Event(
                 seq=seq, run_id=run_id, type=payload.event_type, path=path, iteration=0, timestamp="", payload=payload
             )

@@ -28,13 +28,13 @@ AGAIN = RunStarted(name="w", kind="worker", attempt=2, host="local-2")
         ([start(cwd="/home/ada/team/deep/inside")], None),
         ([start(cwd="/home/ada/team-2")], "its folder is not in a project of the server: /home/ada/team-2"),
         ([start(cwd="/home/ada")], "its folder is not in a project of the server: /home/ada"),
-        ([start(cwd=None)], "its folder is not in a project of the server: none is recorded"),
-        ([start(definition_hash="sha256:2")], "the server does not find its worker as it was when the run began"),
-        ([start(masked=True)], "its record is masked, and a server cannot be told what to mask"),
+        ([start(cwd=None)], "its folder is not in a project of the server: no folder is recorded"),
+        ([start(definition_hash="sha256:2")], "the server does not have the worker as it was when the run started"),
+        ([start(masked=True)], "its record is masked, and a server does not know what to mask"),
         # One of a server, of which a shell masked the second attempt.
         (
             [start(executor=None), start(masked=True)],
-            "its record is masked, and a server cannot be told what to mask",
+            "its record is masked, and a server does not know what to mask",
         ),
         # Resumed by a server: from then on it is the server's.
         ([start(cwd="/elsewhere"), AGAIN], None),

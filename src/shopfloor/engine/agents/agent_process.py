@@ -153,7 +153,7 @@ class AgentProcess:
             case "failed":
                 await self._attempt.end(self._trying, result, self._attempt.failure)
             case None:
-                await self._attempt.end(self._trying, result, self._attempt.stopped(self._trying.step_key))
+                await self._attempt.end(self._trying, result, self._attempt.stop_error(self._trying.step_key))
 
     async def record_interruption(self, result: StepResult) -> None:
         """The session is gone on with later; what it has spent up to here is on record."""

@@ -51,7 +51,7 @@ def stop_once(cancellation: Cancellation, reason: str) -> None:
 
 
 async def _stop_when_left(attempt: Attempt, cancellation: Cancellation) -> None:
-    await attempt.left.wait()
+    await attempt.interrupted.wait()
     stop_once(cancellation, STEP_ABANDONED)
 
 

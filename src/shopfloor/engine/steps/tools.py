@@ -13,7 +13,7 @@ import anyio.to_thread
 import msgspec
 
 from shopfloor.engine.attempt import Attempt
-from shopfloor.engine.awaited_calls import answer
+from shopfloor.engine.awaited_calls import wait_for_answer
 from shopfloor.engine.error_mapping import CANCELLATION_EXCEPTIONS, as_run_failed
 from shopfloor.engine.replay_state import StepKey
 from shopfloor.engine.workers.definition import Definition, ToolDefinition
@@ -118,7 +118,7 @@ class Tools:
             # A result may have come before we asked; its call is closed then.
             known = replay_state.calls.get(use.tool_id)
             awaits = known[1].awaits if known else None
-            await answer(attempt, use.tool_id, awaits or Awaits(kind="client_tool"))
+            await wait_for_answer(attempt, use.tool_id, awaits or Awaits(kind="client_tool"))
 
     async def call(
         self,
@@ -146,7 +146,7 @@ class Tools:
         awaits = (made and made.awaits) or _awaits(attempt, name, timeout_seconds=timeout_seconds)
         if made is None:
             await attempt.append(_call(use, awaits), step_key)
-        return await answer(attempt, call_id, awaits)
+        return await wait_for_answer(attempt, call_id, awaits)
 
     async def _execute(self, attempt: Attempt, step_key: StepKey, use: ToolUseBlock, tool: Tool) -> ToolResult:
         if use.tool_id not in attempt.replay_state.calls:
