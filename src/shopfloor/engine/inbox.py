@@ -148,7 +148,7 @@ class Inbox:
             await self._resumption.notify_parent_of(run_id)
 
     async def _interrupt_host(self, message: ControlMessage, host: str) -> None:
-        """Interrupt, then kill, a host that executes only this run and ignores its cancel: the host may be suspended."""
+        """Interrupt, then kill, a host that executes only this run and ignores its cancel (it may be suspended)."""
         if message.kind != "cancel" or not await self._ports.hosts.is_dedicated(host):
             return
         since = self._interrupted_since.get(message.run_id)

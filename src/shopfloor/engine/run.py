@@ -189,7 +189,7 @@ class Run:
         resume: str | None = None,
         retry: Retry | None = None,
     ) -> AgentResult:
-        """Hand a task to an agent; return its `text`, and the `session_id` that `resume` takes to continue the session."""
+        """Hand a task to an agent; return its `text`, and the `session_id` that `resume` takes to continue."""
         name = name or provider
         fields = {
             "provider": provider,

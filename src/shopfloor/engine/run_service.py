@@ -103,9 +103,7 @@ class RunService:
         if is_provider_worker:
             self._check_agent(worker.worker_type, worker_input)
         if self._ports.logs.headroom_bytes() < 0:
-            raise StorageFull(
-                "the disk is nearly full: new runs are refused", hint="free some disk space, then try again"
-            )
+            raise StorageFull("the disk is nearly full: new runs are refused", hint="free some space, then try again")
         origin = origin or RunOrigin()
         run_id, parent = origin.run_id or new_run_id(), origin.parent_run_id
         started = RunStarted(
@@ -244,9 +242,7 @@ class RunService:
         if run.row.status == "queued" and not await self._ports.reader.page(run_id, limit=1):
             raise RunRunning(f"the run {run_id} is queued", hint="it starts as soon as a slot is free")
         if run_id in self._registry.claims or await self._ports.reader.has_active_host(run_id, None):
-            raise RunRunning(
-                f"a host already executes the run {run_id}", hint="it continues by itself, or waits for an answer"
-            )
+            raise RunRunning(f"a host executes the run {run_id}", hint="it continues by itself, or waits for an answer")
         reason = await self._resumption.refusal_reason(run_id)
         if reason is not None:
             raise ConflictError(

@@ -25,7 +25,7 @@ class _Tree(msgspec.Struct):
 
 
 class TreeLimiter:
-    """The admission of sub-runs to trees. `count` returns the open runs of a tree from their rows, which may lag behind."""
+    """The admission of sub-runs to trees. `count` returns the open runs of a tree; their rows may lag behind."""
 
     def __init__(self, count: Callable[[str], Awaitable[int]], *, limit: int) -> None:
         self._count = count
