@@ -72,7 +72,7 @@ async def test_a_cancelled_run_ends_also_where_its_worker_does_not(harness: Engi
     assert outcome.error.message == "enough"
     ended = [event.payload for event in harness.events(run_id) if isinstance(event.payload, StepCompleted)]
     assert [(step.name, step.error) for step in ended] == [("before", None), ("cling", "enough")]
-    assert f"run {run_id}: its worker did not leave" in caplog.text
+    assert f"run {run_id}: the worker did not stop in time" in caplog.text
 
 
 @pytest.mark.storages("memory", "files")
@@ -87,7 +87,7 @@ async def test_a_host_that_is_stopped_leaves_such_a_run_open_and_the_next_goes_o
         stopped = time.monotonic()
     assert time.monotonic() - stopped < 10
     assert harness.outcome(run_id) is None
-    assert f"run {run_id}: its worker did not leave" in caplog.text
+    assert f"run {run_id}: the worker did not stop in time" in caplog.text
     go.touch()
     async with harness.open(interrupt_grace_seconds=IMPATIENT) as engine:
         assert (await engine.ended(run_id)).result == "once"

@@ -130,7 +130,7 @@ class Attempt:
         self._pending_writes = 0
         self._writes_done = asyncio.Event()
         self.log_failure: BaseException | None = None
-        """The error after which the end of the log is unknown: only the next attempt, which reads the log, may append."""
+        """The error after which the end of the log is unknown. Only the next attempt, which reads it, may append."""
 
     # Events.
 
