@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from shopfloor.engine.abandonable_task import AbandonableTask
-from shopfloor.engine.error_mapping import NON_RETRYABLE, Cancellation, StepResult, as_run_failed, failure_from_record
+from shopfloor.engine.error_mapping import NON_RETRYABLE, Cancellation, as_run_failed, failure_from_record
 from shopfloor.engine.replay_state import ConversationEvent, ReplayState, StepKey, StepRecord
 from shopfloor.engine.slot_usage import Slot, SlotPool, SlotUsage
 from shopfloor.errors import (
@@ -33,15 +33,20 @@ from shopfloor.limits import ABANDON_SECONDS, STORAGE_FULL_TIMEOUT_SECONDS, STOR
 from shopfloor.log import (
     CallCompleted,
     CallStarted,
+    Cost,
+    Covers,
     Delta,
+    EndedProcess,
     Entry,
     Event,
+    Limit,
     Masking,
     Payload,
     Process,
     Session,
     StepCompleted,
     StepStarted,
+    Usage,
 )
 from shopfloor.ports import Log
 
@@ -61,6 +66,22 @@ class Finished(Exception):
         super().__init__(failed or "finished")
         self.output = output
         self.failed = failed
+
+
+class StepResult(msgspec.Struct, frozen=True):
+    """The result of a step, with its usage and cost."""
+
+    value: Any
+    usage: Usage | None = None
+    cost: Cost | None = None
+    session: Session | None = None
+    limits: list[Limit] | None = None
+    sub_usage: Usage | None = None
+    sub_cost: Cost | None = None
+    covers: Covers | None = None
+    ended_processes: list[EndedProcess] | None = None
+    failure_reason: str | None = None
+    """For a command: why its exit is a failure, such as `exit code 3`. Recorded as the error, without a code."""
 
 
 class StepTry(msgspec.Struct):

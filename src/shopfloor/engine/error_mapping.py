@@ -1,4 +1,4 @@
-"""Results and failures of steps and runs: mapping of exceptions to recorded errors, cancellation, temporary errors."""
+"""Errors of steps and runs: exceptions as recorded errors and back, cancellation, and temporary errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -26,7 +26,14 @@ from shopfloor.errors import (
     TurnsExceeded,
     error_class,
 )
-from shopfloor.log import CallCompleted, Cost, Covers, EndedProcess, Limit, RunError, Session, StepCompleted, Usage
+from shopfloor.log import CallCompleted, RunError, StepCompleted
+
+NON_RETRYABLE = (AuthenticationFailed, RequestRejected, OutcomeUnknown, AgentMissing, BudgetExceeded, TurnsExceeded)
+"""Failures that a retry is not expected to fix."""
+CANCELLATION_EXCEPTIONS = (asyncio.CancelledError, GeneratorExit)
+"""Exceptions that stop the code of a worker. Any other one, even `SystemExit`, only ends the run of that worker."""
+_log = logging.getLogger("shopfloor.engine")
+_SHORTAGE_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS})
 
 
 def to_run_error(failure: ShopfloorError) -> RunError:
@@ -59,26 +66,6 @@ class Cancellation:
             self.forced.set()
 
 
-class StepResult(msgspec.Struct, frozen=True):
-    """The result of a step, with its usage and cost."""
-
-    value: Any
-    usage: Usage | None = None
-    cost: Cost | None = None
-    session: Session | None = None
-    limits: list[Limit] | None = None
-    sub_usage: Usage | None = None
-    sub_cost: Cost | None = None
-    covers: Covers | None = None
-    ended_processes: list[EndedProcess] | None = None
-    failure_reason: str | None = None
-    """For a command: why its exit is a failure, such as `exit code 3`. Recorded as the error, without a code."""
-
-
-NON_RETRYABLE = (AuthenticationFailed, RequestRejected, OutcomeUnknown, AgentMissing, BudgetExceeded, TurnsExceeded)
-"""Failures that a retry is not expected to fix."""
-
-
 def failure_from_record(done: StepCompleted | CallCompleted) -> RunFailed:
     """Return the recorded failure of a step as an exception."""
     if done.error is not None and done.error_code is None:
@@ -92,10 +79,6 @@ def failure_from_record(done: StepCompleted | CallCompleted) -> RunFailed:
 def command_failed(failure_reason: str) -> StepFailed:
     """Return the error that a worker gets when its command fails."""
     return StepFailed(f"the command failed: {failure_reason}")
-
-
-CANCELLATION_EXCEPTIONS = (asyncio.CancelledError, GeneratorExit)
-"""Exceptions that stop the code of a worker. Any other one, even `SystemExit`, only ends the run of that worker."""
 
 
 def as_run_failed(error: BaseException) -> RunFailed:
@@ -117,10 +100,6 @@ def _message_of(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - `__str__` of a foreign exception may raise anything
         return ""
-
-
-_log = logging.getLogger("shopfloor.engine")
-_SHORTAGE_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS})
 
 
 def is_shortage(error: BaseException) -> bool:

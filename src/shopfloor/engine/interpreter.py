@@ -51,6 +51,12 @@ from shopfloor.errors import StepFailed
 from shopfloor.limits import LOOP_ITERATIONS, OPEN_BRANCHES
 from shopfloor.log import TextBlock
 
+_TERMINAL = "terminal"
+BEGIN = "Begin."
+"""The prompt for a thread without messages: every provider requires at least one."""
+ROUND = "ROUND"
+"""The variable that has the number of the current round of a loop."""
+
 
 class BlockRun(Run):
     """A run handle for the steps inside one block: their keys are below the key of that block."""
@@ -120,13 +126,6 @@ class BlockRun(Run):
     ) -> Any:
         """Let the model answer in a thread, after `prompt` if set. Return its text, or with `schema` its value."""
         return await self._reply(thread, name=name, schema=schema, prompt=prompt, retry=retry)
-
-
-_TERMINAL = "terminal"
-BEGIN = "Begin."
-"""The prompt for a thread without messages: every provider requires at least one."""
-ROUND = "ROUND"
-"""The variable that has the number of the current round of a loop."""
 
 
 class Scope(msgspec.Struct, frozen=True):

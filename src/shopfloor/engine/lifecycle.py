@@ -44,6 +44,10 @@ from shopfloor.limits import ABANDON_SECONDS, IDLE_RUNS, IDLE_SECONDS, POISON_AT
 from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, Status, Usage, now
 from shopfloor.ports import Logs, QueuedRun
 
+_log = logging.getLogger("shopfloor.engine")
+_RESUMABLE = ("suspended", "stopped")
+"""Interruptions after which a run has no outcome and can be resumed."""
+
 
 def build_run_started(
     replay_state: ReplayState, queued: QueuedRun | None, *, host: str, is_caller: bool = False, masked: bool = False
@@ -56,11 +60,6 @@ def build_run_started(
         started = RunStarted(name=first.name if first else "", kind=first.kind if first else "", attempt=0, host="")
     executor = "caller" if is_caller else None
     return replace(started, attempt=replay_state.attempt + 1, host=host, executor=executor, masked=masked)
-
-
-_log = logging.getLogger("shopfloor.engine")
-_RESUMABLE = ("suspended", "stopped")
-"""Interruptions after which a run has no outcome and can be resumed."""
 
 
 class _WorkerResult(msgspec.Struct, frozen=True):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.resumption import Resumption
     from shopfloor.engine.scheduler import Scheduler
 
-
+_log = logging.getLogger("shopfloor.engine")
 HOST_LOST = "host_lost"
 """The error code of a run whose host is gone."""
 
@@ -104,9 +104,6 @@ def _outcome(run: Outline, open_steps: list[Step], failure: RunError | None) -> 
     during = f" during {', '.join(step.path for step in open_steps)}" if open_steps else ""
     error = RunError(code=HOST_LOST, message=f"the host of the run was lost{during}", retryable=True)
     return RunCompleted(name=run.name, kind=run.kind, status="failed", error=failure or error)
-
-
-_log = logging.getLogger("shopfloor.engine")
 
 
 async def finish_deletions(ports: StoragePorts) -> int:

@@ -61,7 +61,7 @@ class Run:
         """Return the key of the next step with this name. The same name again is the next iteration."""
         if (outer := _current_step.get()) is not None:
             raise StepFailed(
-                f"the step {name!r} cannot be inside the step {outer!r}", hint="await the steps one after another"
+                f"the step {name!r} cannot be inside the step {outer!r}", hint=f"call {name!r} outside of {outer!r}"
             )
         segment = path_segment(name)
         path = f"{self._outer_key.path}.{segment}" if self._outer_key.path else segment
@@ -273,7 +273,7 @@ class Run:
         name: str = ASK,
     ) -> Any:
         """Ask a person and wait for the answer, for days if need be. Raises `AnswerTimeout` after `timeout` seconds."""
-        step_key, arguments = self._next_step_key(name, "ask"), _question(question, options)
+        arguments, step_key = _question(question, options), self._next_step_key(name, "ask")
         result = await Tools({}).call(self._attempt, step_key, ASK, arguments, timeout_seconds=timeout)
         if result.error is not None:
             raise ToolFailed(f"the question got no answer: {result.error}")
