@@ -12,4 +12,6 @@ POLL_INTERVAL_SECONDS = 0.05
 
 def create_ingest(storage: Storage, store: Store, *, forget_at: int = 1024 * 1024) -> Ingest:
     """It looks at the logs often, since nobody tells it of events."""
-    return Ingest(LocalLogFeed(storage), store, LocalBus(), forget_at=forget_at, poll_seconds=POLL_INTERVAL_SECONDS)
+    return Ingest(
+        LocalLogFeed(storage), store, LocalBus(), forget_after_bytes=forget_at, poll_seconds=POLL_INTERVAL_SECONDS
+    )

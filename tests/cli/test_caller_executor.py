@@ -343,7 +343,7 @@ def test_a_run_whose_worker_the_server_finds_changed_waits_until_it_is_back(serv
     go.touch()
     wait_until(lambda: server_shell.detail(run_id)["interrupted"], "it to be shown so")
     refused = server_shell.post(f"/api/runs/{run_id}/resume")
-    assert "does not find its worker as it was" in refused.json()["error"]["message"]
+    assert "does not have the worker as it was" in refused.json()["error"]["message"]
     assert executors(server_shell.attempts(run_id)) == ["caller"]
     file.write_text(GATE)
     assert server_shell.ended(run_id)["status"] == "done"
@@ -357,7 +357,7 @@ def test_a_masked_run_is_not_resumed_by_a_server_and_stays_masked_in_a_shell(ser
     wait_until(lambda: server_shell.detail(run_id)["interrupted"], "it to be shown so")
     assert "its record is masked" in server_shell.post(f"/api/runs/{run_id}/resume").json()["error"]["message"]
     unmasked = shell("resume", run_id)
-    assert (unmasked.returncode, "say what to mask" in unmasked.stderr) == (5, True)
+    assert (unmasked.returncode, "set what to mask" in unmasked.stderr) == (5, True)
     time.sleep(2.5 * HOST_CHECK_SECONDS)
     resumed = shell("resume", run_id, "--mask-env", "WHO")
     assert resumed.returncode == 0, resumed.stderr

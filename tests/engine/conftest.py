@@ -1,4 +1,4 @@
-"""What tests of the engine can ask for."""
+"""Fixtures for the tests of the engine."""
 
 import importlib
 import os
@@ -17,17 +17,17 @@ HARNESSES: Final = {"memory": MemoryEngineHarness, "files": FileEngineHarness}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What is recorded is kept in memory, and where `@pytest.mark.storages` says so, in files.
+    """Run tests on storages in memory, and on files if `@pytest.mark.storages` names them.
 
-    In `make test-long` every test runs on both, but for those that are about files.
+    In `make test-long` every test runs on both, except the tests that are only about files.
     """
     if "harness" not in metafunc.fixturenames:
         return
     mark = metafunc.definition.get_closest_marker("storages")
-    named = mark.args if mark else ("memory",)
-    if "memory" in named and os.environ.get("SHOPFLOOR_TEST_LONG") == "1":
-        named = tuple(HARNESSES)
-    metafunc.parametrize("harness", named, indirect=True)
+    storages = mark.args if mark else ("memory",)
+    if "memory" in storages and os.environ.get("SHOPFLOOR_TEST_LONG") == "1":
+        storages = tuple(HARNESSES)
+    metafunc.parametrize("harness", storages, indirect=True)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def load_models(request: pytest.FixtureRequest) -> None:
-    """Load the libraries of model providers before a test waits for an answer: a busy machine takes long for it."""
+    """Import the libraries of model providers before a test waits for an answer: the import may take long."""
     if "model_server" in request.fixturenames:
         importlib.import_module("shopfloor.adapters.models.pydantic_ai_models")
 
@@ -46,6 +46,6 @@ def load_models(request: pytest.FixtureRequest) -> None:
 def harness(
     request: pytest.FixtureRequest, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> EngineHarness:
-    """An empty shop floor. Scripted models do not dawdle on it."""
+    """An empty harness. Scripted models answer without a delay."""
     monkeypatch.setenv("SHOPFLOOR_SCRIPT_DELAY_MS", "0")
     return HARNESSES[request.param](storage, tmp_path / "workers")

@@ -1,6 +1,6 @@
-"""A shop floor for tests: real workers in files, real processes, and a host that can be stopped and started again.
+"""A harness for tests of the engine: real workers in files, real processes, and a host that can be restarted.
 
-What it records is kept in memory or in files: the engine cannot tell them apart, and memory is faster.
+The storage is in memory or in files: the engine sees no difference, and memory is faster.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ TIMEOUT_SECONDS = 30.0
 
 
 class EngineHarness(ABC):
-    """Where the tests' workers live, and what their runs left."""
+    """The workers of a test, the logs of their runs, and a way to run an engine on both."""
 
     def __init__(self, storage: Storage, folder: Path) -> None:
         self.storage = storage
-        """Where workers and processes are looked for. Whether the logs are in it is up to the kind of floor."""
+        """The storage of workers and processes. Only `FileEngineHarness` has its logs there too."""
         self.folder = folder
 
-    def worker(self, slug: str, yaml: str, **prompts: str) -> str:
-        """Writes a worker; gives its slug."""
+    def add_worker(self, slug: str, yaml: str, **prompts: str) -> str:
+        """Write a YAML worker; return its slug."""
         home = self.folder / slug
         (home / "prompts").mkdir(parents=True, exist_ok=True)
         (home / "worker.yaml").write_text(textwrap.dedent(yaml))
@@ -61,40 +61,40 @@ class EngineHarness(ABC):
             (home / "prompts" / f"{name}.md").write_text(text)
         return slug
 
-    def python(self, slug: str, source: str) -> str:
-        """Writes a worker in Python; gives its slug."""
+    def add_python_worker(self, slug: str, source: str) -> str:
+        """Write a Python worker; return its slug."""
         home = self.folder / slug
         home.mkdir(parents=True, exist_ok=True)
         (home / "worker.py").write_text(textwrap.dedent(source))
         return slug
 
-    # What is kept.
+    # The storage.
 
     @abstractmethod
     def run_ids(self) -> list[str]:
-        """The runs that have a log."""
+        """Return the runs that have a log."""
 
     @abstractmethod
     def lines(self, run_id: str) -> list[bytes]:
-        """The lines of a log, with their ends."""
+        """Return the lines of a log, with their line ends."""
 
     @abstractmethod
-    def replace(self, run_id: str, lines: Sequence[bytes]) -> None:
-        """Have a log that nobody writes hold these lines, and no others."""
+    def replace_log(self, run_id: str, lines: Sequence[bytes]) -> None:
+        """Replace the lines of a log that has no writer."""
 
     @abstractmethod
     def delete_log(self, run_id: str) -> None:
-        """Have a log be gone, and nobody told."""
+        """Delete a log without announcing it."""
 
     @abstractmethod
     def drop_database(self) -> None:
-        """Have all be gone that is not a log, as after the loss of a database."""
+        """Delete everything except the logs, as after the loss of the database."""
 
     def events(self, run_id: str) -> list[Event]:
         return [decode(line) for line in self.lines(run_id)]
 
-    def verified(self, run_id: str) -> list[Event]:
-        """The events of a log that keeps the rules of the format."""
+    def verified_events(self, run_id: str) -> list[Event]:
+        """Return the events of a log, after checking that it follows the rules of the format."""
         verifier = Verifier(run_id)
         assert [problem for line in self.lines(run_id) for problem in verifier.line(line)] == []
         return self.events(run_id)
@@ -106,14 +106,14 @@ class EngineHarness(ABC):
         assert not ended or events[-1].payload is ended[0]
         return ended[0] if ended else None
 
-    # Who works on it.
+    # The engine.
 
     @abstractmethod
     def backend(self, *, mask: Masking | None = None) -> AbstractAsyncContextManager[StorageBackend]:
-        """Adapters to what is kept."""
+        """Open the adapters to the storage."""
 
     def host(self) -> AbstractContextManager[LocalHost]:
-        """A host, alive until the context is left."""
+        """Return a host that is alive inside the context."""
         return LocalHost(self.storage, dedicated=False)
 
     @asynccontextmanager
@@ -125,7 +125,7 @@ class EngineHarness(ABC):
         mask: Masking | None = None,
         **options: Any,
     ) -> AsyncGenerator[RunningEngine]:
-        """A host at work, until the context is left; `wrap_adapters` puts adapters of a test around ours."""
+        """Run a host inside the context. `wrap_adapters` may replace adapters by those of a test."""
         workers = WorkerSettings(folders=(self.folder,), slots=slots)
         async with AsyncExitStack() as opened:
             backend = wrap_adapters(await opened.enter_async_context(self.backend(mask=mask)))
@@ -151,7 +151,7 @@ class FileEngineHarness(EngineHarness):
         path = self.storage.log_path(run_id)
         return [entry.raw + b"\n" for entry in read(path, on_problem=_no_problem)] if path.exists() else []
 
-    def replace(self, run_id: str, lines: Sequence[bytes]) -> None:
+    def replace_log(self, run_id: str, lines: Sequence[bytes]) -> None:
         self.storage.log_path(run_id).write_bytes(b"".join(lines))
 
     def delete_log(self, run_id: str) -> None:
@@ -166,26 +166,26 @@ class FileEngineHarness(EngineHarness):
 
 
 class MemoryEngineHarness(EngineHarness):
-    """All in memory, but for workers and processes."""
+    """Everything in memory, except workers and processes."""
 
     def __init__(self, storage: Storage, folder: Path) -> None:
         super().__init__(storage, folder)
-        self._kept = MemoryStorage()
+        self._memory = MemoryStorage()
         self.drop_database()
 
     def run_ids(self) -> list[str]:
-        return list(self._kept.logs)
+        return list(self._memory.logs)
 
     def lines(self, run_id: str) -> list[bytes]:
-        stored = self._kept.logs.get(run_id)
+        stored = self._memory.logs.get(run_id)
         return [entry.raw + b"\n" for entry in stored.entries] if stored else []
 
-    def replace(self, run_id: str, lines: Sequence[bytes]) -> None:
+    def replace_log(self, run_id: str, lines: Sequence[bytes]) -> None:
         events = [(decode(line), line) for line in lines]
-        self._kept.logs[run_id].entries = [Entry(event.seq, event.type, line[:-1]) for event, line in events]
+        self._memory.logs[run_id].entries = [Entry(event.seq, event.type, line[:-1]) for event, line in events]
 
     def delete_log(self, run_id: str) -> None:
-        del self._kept.logs[run_id]
+        del self._memory.logs[run_id]
 
     def drop_database(self) -> None:
         self._store = MemoryStore()
@@ -198,25 +198,25 @@ class MemoryEngineHarness(EngineHarness):
             storage=self.storage,
             store=self._store,
             queue=self._queue,
-            hosts=MemoryHosts(self._kept),
-            logs=MemoryLogs(self._kept, bus, mask=mask),
-            reader=MemoryLogReader(self._kept, bus),
+            hosts=MemoryHosts(self._memory),
+            logs=MemoryLogs(self._memory, bus, mask=mask),
+            reader=MemoryLogReader(self._memory, bus),
             bus=bus,
             audit=MemoryAudit(),
             tokens=MemoryTokens(),
             watchers=MemoryWatchers(),
-            ingest=Ingest(MemoryLogFeed(self._kept), self._store, bus),
+            ingest=Ingest(MemoryLogFeed(self._memory), self._store, bus),
         )
 
     @contextmanager
     def host(self) -> Generator[LocalHost]:
-        # Of the host only its processes are real; whether it is alive is asked of memory, too.
-        with super().host() as host, MemoryHosts(self._kept).register(host.id):
+        # Only the processes of the host are real; its liveness is registered in memory.
+        with super().host() as host, MemoryHosts(self._memory).register(host.id):
             yield host
 
 
 class RunningEngine:
-    """A host at work, and what can be asked of it."""
+    """A running host, with helpers to use it."""
 
     def __init__(self, harness: EngineHarness, backend: StorageBackend, engine: RunEngine) -> None:
         self.harness = harness
@@ -224,34 +224,34 @@ class RunningEngine:
         self.scheduler = engine.scheduler
         self.service = engine.service
 
-    async def dispatch(self, worker: str, **given: Any) -> str:
-        return await self.service.dispatch(RunRequest(worker=worker, input=given))
+    async def dispatch(self, worker: str, **worker_input: Any) -> str:
+        return await self.service.dispatch(RunRequest(worker=worker, input=worker_input))
 
     async def answer(self, run_id: str, call_id: str, result: Any) -> None:
         await self.service.answer(run_id, [CallResult(call_id=call_id, result=result)])
 
-    async def cancel(self, run_id: str, reason: str = "told to") -> None:
+    async def cancel(self, run_id: str, reason: str = "no longer needed") -> None:
         await self.service.cancel(run_id, reason=reason)
 
-    async def wait_until(self, true: Callable[[], Any], what: str = "it") -> Any:
-        """Waits until `true` gives something; that."""
+    async def wait_until(self, condition: Callable[[], Any], description: str = "the condition") -> Any:
+        """Wait until `condition` returns a true value, and return it."""
         with anyio.move_on_after(TIMEOUT_SECONDS):
-            while not (found := true()):
+            while not (value := condition()):
                 await anyio.sleep(0.01)
-            return found
-        raise AssertionError(f"{what} did not happen in {TIMEOUT_SECONDS:g} s")
+            return value
+        raise AssertionError(f"{description} did not happen in {TIMEOUT_SECONDS:g} s")
 
-    async def ended(self, run_id: str) -> RunCompleted:
+    async def wait_for_outcome(self, run_id: str) -> RunCompleted:
         return await self.wait_until(lambda: self.harness.outcome(run_id), f"the end of {run_id}")
 
-    async def result(self, worker: str, **given: Any) -> Any:
-        """Runs a worker to its end; what it gave."""
-        outcome = await self.ended(await self.dispatch(worker, **given))
+    async def run_worker(self, worker: str, **worker_input: Any) -> Any:
+        """Run a worker to its end; return its output."""
+        outcome = await self.wait_for_outcome(await self.dispatch(worker, **worker_input))
         assert outcome.status == "completed", msgspec.to_builtins(outcome)
         return outcome.result
 
-    async def row(self, run_id: str, status: str) -> RunItem:
-        """The run as lists show it, once it has that status."""
+    async def wait_for_status(self, run_id: str, status: str) -> RunItem:
+        """Wait until the row of a run has this status, and return the row."""
         item: RunItem | None = None
         with anyio.move_on_after(TIMEOUT_SECONDS):
             while True:
@@ -263,4 +263,4 @@ class RunningEngine:
 
 
 def _no_problem(problem: Problem) -> None:
-    raise AssertionError(f"the log is not whole: {problem}")
+    raise AssertionError(f"the log has a problem: {problem}")

@@ -1,4 +1,4 @@
-"""Workers that do not leave when they are told to: the run ends, or stays open, without them."""
+"""Workers that ignore their cancellation: the run ends, or stays open, without them."""
 
 import gc
 import logging
@@ -24,7 +24,7 @@ CLINGS = """
             try:
                 await asyncio.sleep(0.005)
             except asyncio.CancelledError:
-                Path(go).with_name("told").touch()
+                Path(go).with_name("cancelled").touch()
 
     @worker
     async def clings(run: Run, GO: str):
@@ -34,12 +34,12 @@ CLINGS = """
 
     @worker
     async def gathers(run: Run, GO: str):
-        async def go_on():
+        async def continue_late():
             await cling(GO)
-            Path(GO).with_name("went-on").touch()
+            Path(GO).with_name("continued").touch()
             await run.step("after", lambda: "too late")
 
-        await asyncio.gather(go_on())
+        await asyncio.gather(continue_late())
 
     @worker
     async def cancels_itself(run: Run):
@@ -50,77 +50,79 @@ CLINGS = """
 """
 
 
-IMPATIENT = 0.3
-"""Seconds that a worker has to leave."""
+GRACE_SECONDS = 0.3
+"""How long a worker may take to stop."""
 
 
-async def test_a_cancelled_run_ends_also_where_its_worker_does_not(harness: EngineHarness, tmp_path, caplog):
-    harness.python("clings", CLINGS)
+async def test_a_cancelled_run_ends_even_if_its_worker_does_not(harness: EngineHarness, tmp_path, caplog):
+    harness.add_python_worker("clings", CLINGS)
     go = tmp_path / "go"
-    async with harness.open(interrupt_grace_seconds=IMPATIENT) as engine:
+    async with harness.open(interrupt_grace_seconds=GRACE_SECONDS) as engine:
         run_id = await engine.dispatch("clings", GO=str(go))
         await engine.wait_until((tmp_path / "clings").exists)
         await engine.cancel(run_id, "enough")
-        outcome = await engine.ended(run_id)
-        await engine.row(run_id, "cancelled")
-        assert (tmp_path / "told").exists()
-        # It is not woken any more: what it waited for comes, and nothing happens.
+        outcome = await engine.wait_for_outcome(run_id)
+        await engine.wait_for_status(run_id, "cancelled")
+        assert (tmp_path / "cancelled").exists()
+        # The abandoned worker is not resumed, even when the file that it waits for appears.
         go.touch()
         await anyio.sleep(0.2)
-        assert not engine.scheduler.busy
+        assert not engine.scheduler.is_busy
     assert outcome.error is not None
     assert outcome.error.message == "enough"
     ended = [event.payload for event in harness.events(run_id) if isinstance(event.payload, StepCompleted)]
     assert [(step.name, step.error) for step in ended] == [("before", None), ("cling", "enough")]
-    assert f"run {run_id}: its worker did not leave" in caplog.text
+    assert f"run {run_id}: the worker did not stop in time" in caplog.text
 
 
 @pytest.mark.storages("memory", "files")
-async def test_a_host_that_is_stopped_leaves_such_a_run_open_and_the_next_goes_on(
+async def test_a_stopped_host_leaves_such_a_run_open_and_the_next_host_resumes_it(
     harness: EngineHarness, tmp_path, caplog
 ):
-    harness.python("clings", CLINGS)
+    harness.add_python_worker("clings", CLINGS)
     go = tmp_path / "go"
-    async with harness.open(interrupt_grace_seconds=IMPATIENT) as engine:
+    async with harness.open(interrupt_grace_seconds=GRACE_SECONDS) as engine:
         run_id = await engine.dispatch("clings", GO=str(go))
         await engine.wait_until((tmp_path / "clings").exists)
         stopped = time.monotonic()
     assert time.monotonic() - stopped < 10
     assert harness.outcome(run_id) is None
-    assert f"run {run_id}: its worker did not leave" in caplog.text
+    assert f"run {run_id}: the worker did not stop in time" in caplog.text
     go.touch()
-    async with harness.open(interrupt_grace_seconds=IMPATIENT) as engine:
-        assert (await engine.ended(run_id)).result == "once"
+    async with harness.open(interrupt_grace_seconds=GRACE_SECONDS) as engine:
+        assert (await engine.wait_for_outcome(run_id)).result == "once"
     events = harness.events(run_id)
     assert [event.payload.attempt for event in events if isinstance(event.payload, RunStarted)] == [1, 2]
 
 
-async def test_what_a_worker_left_running_can_write_nothing_after_the_outcome(harness: EngineHarness, tmp_path, caplog):
+async def test_tasks_that_a_worker_left_running_write_nothing_after_the_outcome(
+    harness: EngineHarness, tmp_path, caplog
+):
     caplog.set_level(logging.CRITICAL, "asyncio")
-    harness.python("gathers", CLINGS)
+    harness.add_python_worker("gathers", CLINGS)
     go = tmp_path / "go"
-    async with harness.open(interrupt_grace_seconds=IMPATIENT) as engine:
+    async with harness.open(interrupt_grace_seconds=GRACE_SECONDS) as engine:
         run_id = await engine.dispatch("gathers", GO=str(go))
         await engine.wait_until((tmp_path / "clings").exists)
         await engine.cancel(run_id, "enough")
-        assert (await engine.ended(run_id)).status == "cancelled"
+        assert (await engine.wait_for_outcome(run_id)).status == "cancelled"
         count = len(harness.events(run_id))
         go.touch()
-        await engine.wait_until((tmp_path / "went-on").exists)
+        await engine.wait_until((tmp_path / "continued").exists)
         await anyio.sleep(0.1)
         assert len(harness.events(run_id)) == count
 
 
-async def test_a_cancellation_of_a_workers_own_making_fails_its_run(harness: EngineHarness):
-    harness.python("cancels-itself", CLINGS)
-    async with harness.open(interrupt_grace_seconds=IMPATIENT) as engine:
-        outcome = await engine.ended(await engine.dispatch("cancels-itself"))
+async def test_a_worker_that_cancels_its_own_task_fails_its_run(harness: EngineHarness):
+    harness.add_python_worker("cancels-itself", CLINGS)
+    async with harness.open(interrupt_grace_seconds=GRACE_SECONDS) as engine:
+        outcome = await engine.wait_for_outcome(await engine.dispatch("cancels-itself"))
     assert outcome.status == "failed"
     assert outcome.error is not None
     assert "CancelledError" in outcome.error.message
 
 
-async def test_work_that_sleeps_behind_a_shield_is_left_behind_too_and_its_files_are_closed():
+async def test_work_that_sleeps_inside_a_shield_is_abandoned_too_and_its_files_are_closed():
     closed: list[str] = []
 
     async def sleep() -> None:
@@ -145,7 +147,7 @@ async def test_work_that_sleeps_behind_a_shield_is_left_behind_too_and_its_files
     assert closed == ["file"]
 
 
-async def test_work_that_leaves_when_it_is_told_to_is_not_cut_short():
+async def test_work_that_stops_in_time_can_clean_up():
     done: list[str] = []
 
     async def work() -> str:
@@ -154,7 +156,7 @@ async def test_work_that_leaves_when_it_is_told_to_is_not_cut_short():
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.sleep(0.05)
-            done.append("tidied up")
+            done.append("cleaned up")
         return "never"
 
     abandonable_task: AbandonableTask[str] = AbandonableTask(grace_seconds=5)
@@ -167,37 +169,37 @@ async def test_work_that_leaves_when_it_is_told_to_is_not_cut_short():
         tasks.start_soon(run)
         await anyio.sleep(0.02)
         abandonable_task.cancel()
-    assert (results, done, abandonable_task.is_abandoned) == ([None], ["tidied up"], False)
+    assert (results, done, abandonable_task.is_abandoned) == ([None], ["cleaned up"], False)
 
 
 GATHERS = """
     import asyncio
     from shopfloor import Run, worker
 
-    async def rest():
+    async def pause():
         await asyncio.sleep(0.002)
 
     @worker
     async def gathers(run: Run):
         async def branch(number):
             for step in range(40):
-                await run.step(f"s{number}-{step}", rest, safe=True)
+                await run.step(f"s{number}-{step}", pause, safe=True)
             return number
         return await asyncio.gather(*(branch(number) for number in range(8)))
 """
 
 
 @pytest.mark.storages("memory", "files")
-async def test_branches_of_its_own_making_are_left_with_the_run_and_gone_on_with(
+async def test_tasks_of_a_worker_are_stopped_with_the_run_and_resumed(
     harness: EngineHarness, caplog: pytest.LogCaptureFixture
 ):
-    harness.python("gathers", GATHERS)
+    harness.add_python_worker("gathers", GATHERS)
     async with harness.open() as engine:
         run_id = await engine.dispatch("gathers")
         await engine.wait_until(lambda: len(harness.events(run_id)) > 60, "some steps")
     async with harness.open() as engine:
-        assert (await engine.ended(run_id)).result == list(range(8))
-    # What nobody fetches of a task or a future is said when it is thrown away.
+        assert (await engine.wait_for_outcome(run_id)).result == list(range(8))
+    # asyncio logs the exceptions of tasks and futures that were never retrieved when these are collected.
     gc.collect()
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
     steps = [event.path for event in harness.events(run_id) if isinstance(event.payload, StepCompleted)]

@@ -1,4 +1,4 @@
-"""Workers in Python, and kinds of step in Python, on a real host."""
+"""Python workers, and custom kinds of steps, on a real host."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from shopfloor.log import StepStarted, ToolCall
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_function_is_a_worker_and_its_steps_are_on_record(harness: EngineHarness):
-    harness.python(
+async def test_a_function_is_a_worker_and_its_steps_are_recorded(harness: EngineHarness):
+    harness.add_python_worker(
         "adds",
         """
         import asyncio
@@ -44,19 +44,19 @@ async def test_a_function_is_a_worker_and_its_steps_are_on_record(harness: Engin
     )
     async with harness.open() as engine:
         run_id = await engine.dispatch("adds", NUMBERS=[1, 2, 3])
-        result = (await engine.ended(run_id)).result
+        result = (await engine.wait_for_outcome(run_id)).result
     assert (result["total"], result["printed"], result["exit"], result["doubled"]) == (6, "here\n", 0, 12)
     assert result["said"].startswith("hello")
     assert result["other"].startswith("Hello, Ada!")
     events = harness.events(run_id)
-    begun = [(event.path, event.iteration) for event in events if isinstance(event.payload, StepStarted)]
-    assert begun[:4] == [("add", 0), ("add", 1), ("add", 2), ("print", 0)]
+    started = [(event.path, event.iteration) for event in events if isinstance(event.payload, StepStarted)]
+    assert started[:4] == [("add", 0), ("add", 1), ("add", 2), ("print", 0)]
     called = [event.payload.name for event in events if isinstance(event.payload, ToolCall)]
     assert called == ["update_summary", "log_question", "double"]
 
 
-async def test_what_a_worker_raises_is_why_its_run_failed(harness: EngineHarness):
-    harness.python(
+async def test_the_exception_of_a_worker_is_the_error_of_its_run(harness: EngineHarness):
+    harness.add_python_worker(
         "raises",
         """
         from shopfloor import Run, worker
@@ -67,33 +67,33 @@ async def test_what_a_worker_raises_is_why_its_run_failed(harness: EngineHarness
         """,
     )
     async with harness.open() as engine:
-        outcome = await engine.ended(await engine.dispatch("raises"))
+        outcome = await engine.wait_for_outcome(await engine.dispatch("raises"))
     assert outcome.error is not None
     assert outcome.error.code == "execution_error"
     assert outcome.error.message == "KeyError: 'nothing there' (worker.py:6)"
 
 
-@pytest.mark.parametrize("what", ["sys.exit(3)", "raise KeyboardInterrupt", "await run.step('leave', sys.exit, 3)"])
-async def test_what_would_end_a_program_ends_only_its_run(harness: EngineHarness, what: str):
-    harness.python(
-        "leaves",
+@pytest.mark.parametrize("statement", ["sys.exit(3)", "raise KeyboardInterrupt", "await run.step('exit', sys.exit, 3)"])
+async def test_an_exit_of_a_worker_ends_only_its_run(harness: EngineHarness, statement: str):
+    harness.add_python_worker(
+        "exits",
         f"""
         import sys
         from shopfloor import Run, worker
 
         @worker
-        async def leaves(run: Run):
-            {what}
+        async def exits(run: Run):
+            {statement}
         """,
     )
     async with harness.open() as engine:
-        outcome = await engine.ended(await engine.dispatch("leaves"))
+        outcome = await engine.wait_for_outcome(await engine.dispatch("exits"))
         assert outcome.status == "failed"
-        assert (await engine.ended(await engine.dispatch("hello", NAME="Ada"))).status == "completed"
+        assert (await engine.wait_for_outcome(await engine.dispatch("hello", NAME="Ada"))).status == "completed"
 
 
 async def test_a_step_has_no_steps_inside_it(harness: EngineHarness):
-    harness.python(
+    harness.add_python_worker(
         "nests",
         """
         from shopfloor import Run, worker
@@ -106,14 +106,14 @@ async def test_a_step_has_no_steps_inside_it(harness: EngineHarness):
         """,
     )
     async with harness.open(slots=1) as engine:
-        outcome = await engine.ended(await engine.dispatch("nests"))
+        outcome = await engine.wait_for_outcome(await engine.dispatch("nests"))
     assert outcome.error is not None
-    assert "'outside' cannot have the step 'hello' inside it" in outcome.error.message
+    assert "'hello' cannot be inside the step 'outside'" in outcome.error.message
 
 
 @pytest.mark.storages("memory", "files")
-async def test_what_is_too_large_to_be_recorded_fails_the_run(harness: EngineHarness):
-    harness.python(
+async def test_a_result_that_is_too_large_to_be_recorded_fails_the_run(harness: EngineHarness):
+    harness.add_python_worker(
         "large",
         """
         from shopfloor import Run, worker
@@ -124,13 +124,13 @@ async def test_what_is_too_large_to_be_recorded_fails_the_run(harness: EngineHar
         """,
     )
     async with harness.open() as engine:
-        outcome = await engine.ended(await engine.dispatch("large"))
+        outcome = await engine.wait_for_outcome(await engine.dispatch("large"))
     assert outcome.error is not None
     assert "cannot be recorded" in outcome.error.message
 
 
-async def test_a_step_that_gives_what_is_no_json_fails_and_says_so(harness: EngineHarness):
-    harness.python(
+async def test_a_step_whose_result_is_not_json_fails_with_that_message(harness: EngineHarness):
+    harness.add_python_worker(
         "odd",
         """
         from shopfloor import Run, worker
@@ -141,12 +141,12 @@ async def test_a_step_that_gives_what_is_no_json_fails_and_says_so(harness: Engi
         """,
     )
     async with harness.open() as engine:
-        outcome = await engine.ended(await engine.dispatch("odd"))
+        outcome = await engine.wait_for_outcome(await engine.dispatch("odd"))
     assert outcome.error is not None
-    assert "'look' gave what is no JSON" in outcome.error.message
+    assert "the result of 'look' is not JSON" in outcome.error.message
 
 
-async def test_a_kind_of_its_own_is_a_step_like_any_other(harness: EngineHarness):
+async def test_a_custom_kind_of_step_is_a_step_like_any_other(harness: EngineHarness):
     home = harness.folder / "scores"
     home.mkdir(parents=True)
     (home / "kinds.py").write_text(
@@ -154,7 +154,7 @@ async def test_a_kind_of_its_own_is_a_step_like_any_other(harness: EngineHarness
         "    size = await run.step('measure', lambda: len(text))\n"
         "    return {'score': size + bonus}\n"
     )
-    harness.worker(
+    harness.add_worker(
         "scores",
         """
         input: {TEXT: {type: string}}
@@ -165,14 +165,14 @@ async def test_a_kind_of_its_own_is_a_step_like_any_other(harness: EngineHarness
     )
     async with harness.open() as engine:
         run_id = await engine.dispatch("scores", TEXT="abc")
-        assert (await engine.ended(run_id)).result == {"score": 13}
+        assert (await engine.wait_for_outcome(run_id)).result == {"score": 13}
     steps = [
         (event.path, event.payload.kind) for event in harness.events(run_id) if isinstance(event.payload, StepStarted)
     ]
     assert steps == [("rate", "score"), ("rate.measure", "step")]
 
 
-async def test_a_further_try_of_such_a_step_does_not_repeat_what_is_done_in_it(harness: EngineHarness, tmp_path):
+async def test_a_retry_of_a_custom_step_does_not_repeat_its_completed_inner_steps(harness: EngineHarness, tmp_path):
     home = harness.folder / "charges"
     home.mkdir(parents=True)
     (home / "kinds.py").write_text(
@@ -184,7 +184,7 @@ async def test_a_further_try_of_such_a_step_does_not_repeat_what_is_done_in_it(h
         f"    await run.step('charge', charge)\n"
         f"    await run.step('confirm', lambda: 1 / 0)\n"
     )
-    harness.worker(
+    harness.add_worker(
         "charges",
         """
         kinds: {pay: 'kinds.py:pay'}
@@ -192,7 +192,7 @@ async def test_a_further_try_of_such_a_step_does_not_repeat_what_is_done_in_it(h
         """,
     )
     async with harness.open() as engine:
-        outcome = await engine.ended(await engine.dispatch("charges"))
+        outcome = await engine.wait_for_outcome(await engine.dispatch("charges"))
     assert outcome.status == "failed"
     assert (tmp_path / "charged").read_text() == "x"
 
@@ -222,7 +222,7 @@ PANICS = """
             await run.step("boom", boom)
         elif HOW == "tool":
             await run.tool("breaks", {})
-        elif HOW == "leaves":
+        elif HOW == "generator_exit":
             raise GeneratorExit
         elif HOW == "mute":
             raise Mute
@@ -230,19 +230,19 @@ PANICS = """
 """
 
 
-@pytest.mark.parametrize("how", ["here", "step", "tool", "leaves", "mute"])
-async def test_whatever_a_worker_raises_ends_its_run_and_nothing_else(harness: EngineHarness, how: str):
-    harness.python("panics", PANICS)
+@pytest.mark.parametrize("how", ["here", "step", "tool", "generator_exit", "mute"])
+async def test_any_exception_of_a_worker_ends_its_run_and_nothing_else(harness: EngineHarness, how: str):
+    harness.add_python_worker("panics", PANICS)
     async with harness.open() as engine:
-        outcome = await engine.ended(await engine.dispatch("panics", HOW=how))
+        outcome = await engine.wait_for_outcome(await engine.dispatch("panics", HOW=how))
         code = "tool_error" if how == "tool" else "execution_error"
         assert (outcome.status, outcome.error and outcome.error.code) == ("failed", code)
-        hello = await engine.ended(await engine.dispatch("hello", NAME="Ada"))
+        hello = await engine.wait_for_outcome(await engine.dispatch("hello", NAME="Ada"))
     assert hello.status == "completed"
 
 
 async def test_a_worker_that_panics_when_it_is_loaded_hides_no_other(harness: EngineHarness):
-    harness.python("panics", "class Panic(BaseException): ...\nraise Panic('at once')\n")
+    harness.add_python_worker("panics", "class Panic(BaseException): ...\nraise Panic('at once')\n")
     async with harness.open() as engine:
         assert "hello" in [worker.slug for worker in engine.service.workers()]
         with pytest.raises(InvalidWorker, match="Panic: at once"):
@@ -250,17 +250,19 @@ async def test_a_worker_that_panics_when_it_is_loaded_hides_no_other(harness: En
 
 
 @pytest.mark.storages("memory", "files")
-async def test_a_run_whose_log_is_lost_is_not_begun_a_second_time(
+async def test_a_run_whose_log_is_lost_does_not_start_a_second_time(
     harness: EngineHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    # No room is made on this disk: nobody has to wait for it.
+    # The deleted log never comes back: do not wait long for the storage.
     monkeypatch.setattr(attempt, "STORAGE_FULL_TIMEOUT_SECONDS", 0.5)
     ran = tmp_path / "ran"
-    harness.worker("effect", f"steps: {{One: {{block: command, command: 'echo ran >> {ran}; sleep 1', output: A}}}}")
+    harness.add_worker(
+        "effect", f"steps: {{One: {{block: command, command: 'echo ran >> {ran}; sleep 1', output: A}}}}"
+    )
     async with harness.open() as engine:
         run_id = await engine.dispatch("effect")
         await engine.wait_until(ran.exists, "the command")
         harness.delete_log(run_id)
-        outcome = await engine.ended(run_id)
+        outcome = await engine.wait_for_outcome(run_id)
     assert (outcome.status, outcome.error and outcome.error.code) == ("failed", "outcome_unknown")
     assert ran.read_text() == "ran\n"

@@ -1,4 +1,4 @@
-"""What a further try does: it really tries again."""
+"""Retries of steps: tools are called again, models are asked again."""
 
 import pytest
 from tests.engine.harness import EngineHarness
@@ -23,7 +23,7 @@ def flaky(given):
     return "at last"
 """
     )
-    harness.worker(
+    harness.add_worker(
         "flaky",
         f"""
         tools: {{flaky: {{description: '', handler: '{tools}:flaky'}}}}
@@ -33,19 +33,19 @@ def flaky(given):
     )
     async with harness.open() as engine:
         run_id = await engine.dispatch("flaky")
-        assert (await engine.ended(run_id)).result == "at last"
+        assert (await engine.wait_for_outcome(run_id)).result == "at last"
     payloads = [event.payload for event in harness.events(run_id)]
-    assert len({one.call_id for one in payloads if isinstance(one, ToolCall)}) == 3
-    assert [one.try_ for one in payloads if isinstance(one, StepStarted)] == [1, 2, 3]
+    assert len({payload.call_id for payload in payloads if isinstance(payload, ToolCall)}) == 3
+    assert [payload.try_ for payload in payloads if isinstance(payload, StepStarted)] == [1, 2, 3]
 
 
-async def test_a_model_whose_answer_has_the_wrong_shape_is_told_and_asked_again(
+async def test_a_model_whose_answer_does_not_match_the_schema_is_informed_and_asked_again(
     harness: EngineHarness, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ):
     for key, value in model_server.env.items():
         monkeypatch.setenv(key, value)
     model_server.say(Turn(say=[Text(text='{"n": "no"}')]), Turn(say=[Text(text='{"n": 7}')]))
-    harness.worker(
+    harness.add_worker(
         "shaped",
         """
         steps:
@@ -61,7 +61,7 @@ async def test_a_model_whose_answer_has_the_wrong_shape_is_told_and_asked_again(
     )
     async with harness.open() as engine:
         run_id = await engine.dispatch("shaped")
-        assert (await engine.ended(run_id)).result == {"n": 7}
+        assert (await engine.wait_for_outcome(run_id)).result == {"n": 7}
     assert len(model_server.requests()) == 2
-    said = [event.payload for event in harness.events(run_id) if isinstance(event.payload, UserMessage)]
-    assert len(said) == 2
+    messages = [event.payload for event in harness.events(run_id) if isinstance(event.payload, UserMessage)]
+    assert len(messages) == 2

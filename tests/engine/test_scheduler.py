@@ -1,4 +1,4 @@
-"""What a host does where an attempt fails by a defect, by the database, or before it could begin."""
+"""The scheduler when an attempt fails because of a defect, the database, or before its start."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ DOES = "steps: {Do: {block: command, command: 'true'}}"
 
 
 class DefectiveLogs:
-    """Logs that raise what nobody expects: when the log of the first run is opened, or when a worker's step begins."""
+    """Logs that raise an unexpected error: when the log of the first run is opened, or when a step of a worker starts."""
 
     def __init__(self, logs: Logs, *, worker: str | None = None, times: int = 1) -> None:
         self._logs = logs
         self._worker = worker
-        self._left = times
+        self._remaining = times
         self._first: str | None = None
 
     @asynccontextmanager
@@ -61,15 +61,15 @@ class DefectiveLogs:
     def headroom_bytes(self) -> int:
         return self._logs.headroom_bytes()
 
-    def look_at(self, payload: Any) -> None:
+    def check(self, payload: Any) -> None:
         if isinstance(payload, RunStarted):
             self._armed = payload.name == self._worker
         elif self._worker is not None and self._armed:
             self._raise()
 
     def _raise(self) -> None:
-        if self._left:
-            self._left -= 1
+        if self._remaining:
+            self._remaining -= 1
             raise KeyError("a defect")
 
 
@@ -82,12 +82,12 @@ class _DefectiveLog:
         return getattr(self._log, name)
 
     async def append(self, payload: Any, **where: Any) -> Any:
-        self._logs.look_at(payload)
+        self._logs.check(payload)
         return await self._log.append(payload, **where)
 
 
 class TakenOverLogs:
-    """Logs of which one is taken over by another host: from the end of a step of that name on, appends are refused."""
+    """Logs that another host takes over at the end of a step with this name: from then on, appends are refused."""
 
     def __init__(self, logs: Logs, step: str) -> None:
         self._logs = logs
@@ -102,7 +102,7 @@ class TakenOverLogs:
         async with self._logs.open(run_id, parent_run_id=parent_run_id) as log:
             yield _TakenOverLog(log, self)
 
-    def look_at(self, run_id: str, payload: Any) -> None:
+    def check(self, run_id: str, payload: Any) -> None:
         if isinstance(payload, StepCompleted) and payload.name == self._step:
             self.taken_over.add(run_id)
         if run_id in self.taken_over:
@@ -118,29 +118,29 @@ class _TakenOverLog:
         return getattr(self._log, name)
 
     async def append(self, payload: Any, **where: Any) -> Any:
-        self._logs.look_at(self._log.run_id, payload)
+        self._logs.check(self._log.run_id, payload)
         return await self._log.append(payload, **where)
 
 
 class BusyQueue:
-    """A queue whose database is held by another process at some of its calls."""
+    """A queue whose database is locked by another process during some of its calls."""
 
     def __init__(self, queue: Queue, *, puts: Sequence[int] = (), deletions: Sequence[int] = ()) -> None:
         self._queue = queue
         self._busy = {"put": set(puts), "started": set(deletions)}
         self._calls = {"put": 0, "started": 0}
 
-    def _count(self, what: str) -> None:
-        self._calls[what] += 1
-        if self._calls[what] in self._busy[what]:
-            raise DatabaseBusy("the database is held by another process")
+    def _count(self, method: str) -> None:
+        self._calls[method] += 1
+        if self._calls[method] in self._busy[method]:
+            raise DatabaseBusy("the database is locked by another process")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    async def put_control_message(self, order: ControlMessage) -> bool:
+    async def put(self, message: ControlMessage) -> bool:
         self._count("put")
-        return await self._queue.put_control_message(order)
+        return await self._queue.put_control_message(message)
 
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         if run_ids:
@@ -148,48 +148,48 @@ class BusyQueue:
         await self._queue.mark_started(run_ids)
 
 
-def busy(**when: Sequence[int]):
+def with_busy_queue(**when: Sequence[int]):
     def wrap_adapters(backend: StorageBackend) -> StorageBackend:
         return msgspec.structs.replace(backend, queue=BusyQueue(backend.queue, **when))
 
     return wrap_adapters
 
 
-def defective(**where: Any):
+def with_defective_logs(**where: Any):
     def wrap_adapters(backend: StorageBackend) -> StorageBackend:
         return msgspec.structs.replace(backend, logs=DefectiveLogs(backend.logs, **where))
 
     return wrap_adapters
 
 
-async def asked_child(harness: EngineHarness, engine: RunningEngine, parent: str) -> str:
-    """The sub-run of `parent`, once it waits for its answer."""
+async def wait_for_asking_child(harness: EngineHarness, engine: RunningEngine, parent: str) -> str:
+    """Wait until the sub-run of `parent` waits for an answer; return its id."""
 
     def find() -> str | None:
         children = [event.child_run_id for event in harness.events(parent) if event.child_run_id]
-        asked = children and any(isinstance(event.payload, ToolCall) for event in harness.events(children[0]))
-        return children[0] if asked else None
+        has_asked = children and any(isinstance(event.payload, ToolCall) for event in harness.events(children[0]))
+        return children[0] if has_asked else None
 
     return await engine.wait_until(find, "the question")
 
 
-async def test_a_defect_while_a_sub_run_is_executed_ends_it_and_its_parent_goes_on(harness: EngineHarness):
-    harness.worker("does", DOES)
-    harness.worker("calls", "steps: {Call: {block: run-worker, worker: does}}")
-    async with harness.open(wrap_adapters=defective(worker="does")) as engine:
-        outcome = await engine.ended(await engine.dispatch("calls"))
+async def test_a_defect_in_a_sub_run_ends_it_and_its_parent_continues(harness: EngineHarness):
+    harness.add_worker("does", DOES)
+    harness.add_worker("calls", "steps: {Call: {block: run-worker, worker: does}}")
+    async with harness.open(wrap_adapters=with_defective_logs(worker="does")) as engine:
+        outcome = await engine.wait_for_outcome(await engine.dispatch("calls"))
     assert outcome.error is not None
     assert "a defect of Shopfloor: KeyError" in outcome.error.message
 
 
 async def test_a_host_whose_run_was_taken_over_leaves_its_sub_runs_alone(harness: EngineHarness):
-    harness.python("asks", ASKS)
+    harness.add_python_worker("asks", ASKS)
     go = harness.folder / "go"
     wait = f"while [ ! -e {go} ]; do sleep 0.05; done"
     both = (
         f"{{Ask: {{Call: {{block: run-worker, worker: asks}}}}, Wait: {{Last: {{block: command, command: '{wait}'}}}}}}"
     )
-    harness.worker("calls", f"steps: {{Both: {{block: parallel, branches: {both}}}}}")
+    harness.add_worker("calls", f"steps: {{Both: {{block: parallel, branches: {both}}}}}")
     taken: list[TakenOverLogs] = []
 
     def wrap_adapters(backend: StorageBackend) -> StorageBackend:
@@ -198,7 +198,7 @@ async def test_a_host_whose_run_was_taken_over_leaves_its_sub_runs_alone(harness
 
     async with harness.open(wrap_adapters=wrap_adapters) as engine:
         run_id = await engine.dispatch("calls")
-        child = await asked_child(harness, engine, run_id)
+        child = await wait_for_asking_child(harness, engine, run_id)
         go.touch()
         await engine.wait_until(lambda: taken[0].taken_over, "the refused append")
         await anyio.sleep(0.5)
@@ -206,13 +206,13 @@ async def test_a_host_whose_run_was_taken_over_leaves_its_sub_runs_alone(harness
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_a_defect_before_the_log_of_a_run_is_there_fails_the_run_and_no_other(harness: EngineHarness, times: int):
-    harness.worker("does", DOES)
-    # The second defect is in the way of the end itself, and of the next attempt.
-    async with harness.open(wrap_adapters=defective(times=times)) as engine:
+async def test_a_defect_before_a_run_has_a_log_fails_the_run_and_no_other(harness: EngineHarness, times: int):
+    harness.add_worker("does", DOES)
+    # The second defect prevents the recording of the failure, the third one the next attempt.
+    async with harness.open(wrap_adapters=with_defective_logs(times=times)) as engine:
         first, second = await engine.dispatch("does"), await engine.dispatch("does")
-        outcomes = [await engine.ended(first), await engine.ended(second)]
-        await engine.wait_until(lambda: not engine.scheduler.busy, "the end")
+        outcomes = [await engine.wait_for_outcome(first), await engine.wait_for_outcome(second)]
+        await engine.wait_until(lambda: not engine.scheduler.is_busy, "the end")
         assert await engine.backend.queue.claimed() == []
     assert sorted(one.status for one in outcomes) == ["completed", "failed"]
     (failed,) = [one for one in outcomes if one.error is not None]
@@ -225,51 +225,51 @@ async def test_a_defect_before_the_log_of_a_run_is_there_fails_the_run_and_no_ot
 async def test_a_database_that_is_busy_for_a_moment_does_not_keep_a_tree_from_being_cancelled(
     harness: EngineHarness, busy_at: int
 ):
-    harness.python("asks", ASKS)
-    harness.worker("calls", CALLS_ASKS)
-    async with harness.open(wrap_adapters=busy(puts=[busy_at]), idle_seconds=0.1) as engine:
+    harness.add_python_worker("asks", ASKS)
+    harness.add_worker("calls", CALLS_ASKS)
+    async with harness.open(wrap_adapters=with_busy_queue(puts=[busy_at]), idle_seconds=0.1) as engine:
         parent = await engine.dispatch("calls")
-        child = await asked_child(harness, engine, parent)
-        await engine.wait_until(lambda: not engine.scheduler.busy, "both to be suspended")
+        child = await wait_for_asking_child(harness, engine, parent)
+        await engine.wait_until(lambda: not engine.scheduler.is_busy, "both to be suspended")
         await engine.cancel(parent, "enough")
-        assert (await engine.ended(parent)).status == "cancelled"
-        assert (await engine.ended(child)).status == "cancelled"
+        assert (await engine.wait_for_outcome(parent)).status == "cancelled"
+        assert (await engine.wait_for_outcome(child)).status == "cancelled"
 
 
 @pytest.mark.parametrize("policy", [ClaimPolicy.QUEUED, ClaimPolicy.CANCELLED])
 async def test_cancelling_a_sub_run_does_not_resume_a_parent_that_must_not_be_resumed(
     harness: EngineHarness, policy: ClaimPolicy
 ):
-    harness.python("asks", ASKS)
-    harness.worker("calls", CALLS_ASKS)
+    harness.add_python_worker("asks", ASKS)
+    harness.add_worker("calls", CALLS_ASKS)
     async with harness.open(policy=ClaimPolicy.OWN, mask=Masking(["hunter2hunter2"])) as engine:
         parent = await engine.dispatch("calls")
-        child = await asked_child(harness, engine, parent)
+        child = await wait_for_asking_child(harness, engine, parent)
     before = harness.events(parent)
     async with harness.open(policy=policy) as engine:
         await engine.cancel(child, "only this one")
-        assert (await engine.ended(child)).status == "cancelled"
-        await engine.wait_until(lambda: not engine.scheduler.busy, "the end")
+        assert (await engine.wait_for_outcome(child)).status == "cancelled"
+        await engine.wait_until(lambda: not engine.scheduler.is_busy, "the end")
         await anyio.sleep(0.5)
     assert harness.events(parent) == before
 
 
 @pytest.mark.storages("memory", "files")
 async def test_a_run_starts_although_a_word_of_its_first_event_is_masked(harness: EngineHarness):
-    harness.worker("does", DOES)
+    harness.add_worker("does", DOES)
     async with harness.open(policy=ClaimPolicy.OWN, mask=Masking(["caller"])) as engine:
-        assert (await engine.ended(await engine.dispatch("does"))).status == "completed"
+        assert (await engine.wait_for_outcome(await engine.dispatch("does"))).status == "completed"
 
 
-def test_a_host_is_not_killed_while_a_worker_may_still_be_leaving():
+def test_a_host_is_not_killed_while_a_worker_may_still_stop():
     assert CANCEL_KILL_SECONDS > ABANDON_SECONDS + STORAGE_FULL_TIMEOUT_SECONDS
 
 
 @pytest.mark.storages("memory", "files")
-async def test_what_the_queue_could_not_delete_is_deleted_later(harness: EngineHarness):
-    harness.worker("does", DOES)
-    async with harness.open(wrap_adapters=busy(deletions=[1])) as engine:
-        await engine.ended(await engine.dispatch("does"))
+async def test_started_runs_that_the_queue_could_not_delete_are_deleted_later(harness: EngineHarness):
+    harness.add_worker("does", DOES)
+    async with harness.open(wrap_adapters=with_busy_queue(deletions=[1])) as engine:
+        await engine.wait_for_outcome(await engine.dispatch("does"))
         with anyio.fail_after(30):
             while await engine.backend.queue.claimed():
                 await anyio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Branches that go on at the same time: one fails, and the others are stopped for that and for nothing else."""
+"""Concurrent branches: if one fails, the others are stopped with that reason and no other."""
 
 from collections import Counter
 
@@ -63,81 +63,83 @@ SIBLING = {"parallel": "both.bad.inner.deep.fail", "gathers": "bad", "groups": "
 
 
 @pytest.fixture
-def family(harness: EngineHarness) -> EngineHarness:
-    harness.python("asks", ASKS)
-    harness.worker("middle", MIDDLE)
-    harness.worker("fails", FAILS)
-    harness.worker("parallel", PARALLEL)
-    harness.python("gathers", GATHER)
-    harness.python("groups", GROUP)
-    harness.python("raises", WITHOUT_STEP)
+def tree(harness: EngineHarness) -> EngineHarness:
+    harness.add_python_worker("asks", ASKS)
+    harness.add_worker("middle", MIDDLE)
+    harness.add_worker("fails", FAILS)
+    harness.add_worker("parallel", PARALLEL)
+    harness.add_python_worker("gathers", GATHER)
+    harness.add_python_worker("groups", GROUP)
+    harness.add_python_worker("raises", WITHOUT_STEP)
     return harness
 
 
 def runs(harness: EngineHarness) -> dict[str, str]:
-    """The runs that there are, by their workers."""
-    begun = {run_id: events for run_id in harness.run_ids() if (events := harness.events(run_id))}
-    return {events[0].payload.name: run_id for run_id, events in begun.items()}  # pyright: ignore[reportAttributeAccessIssue]
+    """Return the started runs by the name of their worker."""
+    started = {run_id: events for run_id in harness.run_ids() if (events := harness.events(run_id))}
+    return {events[0].payload.name: run_id for run_id, events in started.items()}  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def ends(harness: EngineHarness, run_id: str) -> dict[str, StepCompleted | CallCompleted]:
-    """How each step ended, which is to be once; the log is whole."""
-    ended = [event for event in harness.verified(run_id) if isinstance(event.payload, StepCompleted | CallCompleted)]
-    assert [place for place, count in Counter((one.path, one.iteration) for one in ended).items() if count > 1] == []
-    return {one.path: one.payload for one in ended if isinstance(one.payload, StepCompleted | CallCompleted)}
+    """Return the end of each step. Checks that each step ended once, and that the log is valid."""
+    ended = [
+        event for event in harness.verified_events(run_id) if isinstance(event.payload, StepCompleted | CallCompleted)
+    ]
+    assert [key for key, count in Counter((event.path, event.iteration) for event in ended).items() if count > 1] == []
+    return {event.path: event.payload for event in ended if isinstance(event.payload, StepCompleted | CallCompleted)}
 
 
 async def fail(engine: RunningEngine, worker: str) -> dict[str, str]:
-    """Runs a worker whose sub-runs all wait, and has one of them fail."""
+    """Run a worker whose sub-runs all wait, let one of them fail, and return all runs when they have ended."""
     harness = engine.harness
     run_id = await engine.dispatch(worker, GO=str(harness.folder / "go"))
     await engine.wait_until(
         lambda: "asks" in runs(harness) and ("fails" in runs(harness) or worker == "raises"), "the sub-runs"
     )
-    await engine.row(runs(harness)["asks"], "waiting")
+    await engine.wait_for_status(runs(harness)["asks"], "waiting")
     (harness.folder / "go").touch()
-    await engine.ended(run_id)
-    family = runs(harness)
-    for one in family.values():
-        await engine.ended(one)
-    return family
+    await engine.wait_for_outcome(run_id)
+    run_ids = runs(harness)
+    for child in run_ids.values():
+        await engine.wait_for_outcome(child)
+    return run_ids
 
 
 @pytest.mark.req("TR-74")
 @pytest.mark.parametrize("worker", SIBLING)
-async def test_what_a_sibling_that_failed_stops_is_cancelled_with_that_reason(family: EngineHarness, worker: str):
-    async with family.open(slots=8) as engine:
+async def test_runs_stopped_by_a_failed_sibling_are_cancelled_with_that_reason(tree: EngineHarness, worker: str):
+    async with tree.open(slots=8) as engine:
         ids = await fail(engine, worker)
         reason = f"stopped because the sibling `{SIBLING[worker]}` (run {ids['fails']}) failed"
         for slug in ("middle", "asks"):
-            outcome = await engine.ended(ids[slug])
+            outcome = await engine.wait_for_outcome(ids[slug])
             assert (outcome.status, outcome.error and outcome.error.code) == ("cancelled", "cancelled")
             assert outcome.error is not None
             assert outcome.error.message == reason
-            assert {end.error for end in ends(family, ids[slug]).values()} <= {None, reason}
-        assert (await engine.ended(ids["fails"])).status == "failed"
-        top = await engine.ended(ids[worker])
+            assert {end.error for end in ends(tree, ids[slug]).values()} <= {None, reason}
+        assert (await engine.wait_for_outcome(ids["fails"])).status == "failed"
+        top = await engine.wait_for_outcome(ids[worker])
         assert top.status == "failed"
         assert top.error is not None
         assert "exit code 3" in top.error.message
-        steps = ends(family, ids[worker])
-        stopped = [one for path, one in steps.items() if path.endswith(("idle", "sleep", "middle", "good.call"))]
-        assert [(one.error, one.error_code) for one in stopped] == [(reason, "cancelled")] * 2
-        # Nor does what they started go on.
+        steps = ends(tree, ids[worker])
+        stopped = [step for path, step in steps.items() if path.endswith(("idle", "sleep", "middle", "good.call"))]
+        assert [(step.error, step.error_code) for step in stopped] == [(reason, "cancelled")] * 2
+        # Their processes are stopped too.
         await engine.wait_until(lambda: not processes_with("sleep 61.25"), "the command to be stopped")
 
 
 @pytest.mark.req("TR-74")
-async def test_what_the_worker_itself_fails_with_is_not_the_error_of_its_sub_runs(family: EngineHarness):
-    async with family.open() as engine:
+async def test_the_error_of_a_worker_is_not_the_error_of_its_sub_runs(tree: EngineHarness):
+    async with tree.open() as engine:
         ids = await fail(engine, "raises")
         reason = "stopped because the run failed: ValueError: of the sibling alone (worker.py:10)"
         for slug in ("middle", "asks"):
-            outcome = await engine.ended(ids[slug])
+            outcome = await engine.wait_for_outcome(ids[slug])
             assert (outcome.status, outcome.error and outcome.error.message) == ("cancelled", reason)
-        (call,) = ends(family, ids["raises"]).values()
+        (call,) = ends(tree, ids["raises"]).values()
         assert (call.error, call.error_code) == (reason, "cancelled")
-        top = await engine.ended(ids["raises"])
+        top = await engine.wait_for_outcome(ids["raises"])
         assert top.error is not None
         assert "of the sibling alone" in top.error.message
 
@@ -146,23 +148,23 @@ async def test_what_the_worker_itself_fails_with_is_not_the_error_of_its_sub_run
 @pytest.mark.req("TR-74")
 @pytest.mark.parametrize("worker", SIBLING)
 async def test_a_run_cut_off_after_its_branches_were_stopped_fails_with_the_same_error(
-    family: EngineHarness, worker: str
+    tree: EngineHarness, worker: str
 ):
-    async with family.open(slots=8) as engine:
+    async with tree.open(slots=8) as engine:
         ids = await fail(engine, worker)
-    before = family.outcome(ids[worker])
-    lines = family.lines(ids[worker])
+    before = tree.outcome(ids[worker])
+    lines = tree.lines(ids[worker])
     cut = len(lines) - 1
     while b'"error_code":"cancelled"' not in lines[cut - 1]:
         cut -= 1
-    family.replace(ids[worker], lines[:cut])
-    # As after a crash: no row tells of the outcome.
-    family.drop_database()
-    async with family.open(slots=8) as engine:
-        again = await engine.ended(ids[worker])
+    tree.replace_log(ids[worker], lines[:cut])
+    # As after a crash: no row has the outcome.
+    tree.drop_database()
+    async with tree.open(slots=8) as engine:
+        again = await engine.wait_for_outcome(ids[worker])
     assert before is not None
     assert (again.status, again.error) == ("failed", before.error)
-    ends(family, ids[worker])
+    ends(tree, ids[worker])
 
 
 BRANCHES = """
@@ -188,7 +190,7 @@ BRANCHES = """
 async def test_each_branch_of_a_gather_has_one_end_whether_one_fails_or_the_run_is_cancelled(
     harness: EngineHarness, fails: bool
 ):
-    harness.python("branches", BRANCHES)
+    harness.add_python_worker("branches", BRANCHES)
     async with harness.open() as engine:
         run_ids = [await engine.dispatch("branches", FAIL=fails) for _ in range(5)]
         if not fails:
@@ -196,8 +198,8 @@ async def test_each_branch_of_a_gather_has_one_end_whether_one_fails_or_the_run_
                 await engine.wait_until(lambda run_id=run_id: len(harness.events(run_id)) > 80, "some branches to end")
                 await engine.cancel(run_id)
         for run_id in run_ids:
-            assert (await engine.ended(run_id)).status == ("failed" if fails else "cancelled")
-        # What is left of the branches would be written by now.
+            assert (await engine.wait_for_outcome(run_id)).status == ("failed" if fails else "cancelled")
+        # Remaining branches would have written their events by now.
         await anyio.sleep(0.3)
     for run_id in run_ids:
         started = {event.path for event in harness.events(run_id) if event.type == "step.started"}

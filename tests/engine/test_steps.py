@@ -1,21 +1,23 @@
-"""Workers in YAML, on a real host: what each kind of step does."""
+"""YAML workers on a real host: the behavior of each kind of step."""
 
 import pytest
 from tests.engine.harness import EngineHarness
-from tests.engine.test_waiting_runs import waits
+from tests.engine.test_waiting_runs import wait_for_pending_call
 
 from shopfloor.log import AssistantMessage, StepCompleted, StepStarted, UserMessage
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_failure_keeps_its_hint_also_where_a_sub_run_failed(harness: EngineHarness):
+async def test_a_failure_keeps_its_hint_even_if_a_sub_run_failed(harness: EngineHarness):
     forever = "block: while, while: {value: 1, not: 2}, maxRounds: 1, steps: {Do: {block: command, command: 'true'}}"
-    harness.worker("lost", f"steps:\n  Round: {{{forever}}}")
-    harness.worker("caller", "steps:\n  Call: {block: run-worker, worker: lost}")
-    harness.worker("plain", "steps:\n  Fail: {block: command, command: exit 3}")
+    harness.add_worker("lost", f"steps:\n  Round: {{{forever}}}")
+    harness.add_worker("caller", "steps:\n  Call: {block: run-worker, worker: lost}")
+    harness.add_worker("plain", "steps:\n  Fail: {block: command, command: exit 3}")
     async with harness.open() as engine:
-        outcomes = {slug: await engine.ended(await engine.dispatch(slug)) for slug in ("lost", "caller", "plain")}
+        outcomes = {
+            slug: await engine.wait_for_outcome(await engine.dispatch(slug)) for slug in ("lost", "caller", "plain")
+        }
     errors = {slug: outcome.error for slug, outcome in outcomes.items() if outcome.error}
     assert {slug: error.hint or None for slug, error in errors.items()} == {
         "lost": "raise `maxRounds`",
@@ -24,8 +26,8 @@ async def test_a_failure_keeps_its_hint_also_where_a_sub_run_failed(harness: Eng
     }
 
 
-async def test_a_failed_step_has_its_hint_again_when_the_run_is_gone_on_with(harness: EngineHarness):
-    harness.python(
+async def test_a_failed_step_keeps_its_hint_when_the_run_is_resumed(harness: EngineHarness):
+    harness.add_python_worker(
         "stubborn",
         """
         from shopfloor import Run, worker
@@ -39,17 +41,17 @@ async def test_a_failed_step_has_its_hint_again_when_the_run_is_gone_on_with(har
             try:
                 await run.step("try", fail)
             except StepFailed as failed:
-                said = failed.hint
-            await run.ask("Shall we go on?")
-            return said
+                hint = failed.hint
+            await run.ask("Shall we continue?")
+            return hint
         """,
     )
     async with harness.open() as engine:
         run_id = await engine.dispatch("stubborn")
-        call_id = await waits(engine, run_id)
+        call_id = await wait_for_pending_call(engine, run_id)
     async with harness.open() as engine:
         await engine.answer(run_id, call_id, "yes")
-        assert (await engine.ended(run_id)).result == "open it first"
+        assert (await engine.wait_for_outcome(run_id)).result == "open it first"
     (ended,) = [
         event.payload
         for event in harness.events(run_id)
@@ -59,8 +61,8 @@ async def test_a_failed_step_has_its_hint_again_when_the_run_is_gone_on_with(har
 
 
 @pytest.mark.req("SDK-4")
-async def test_steps_are_done_one_after_another_and_the_output_is_given(harness: EngineHarness):
-    harness.worker(
+async def test_steps_are_executed_in_order_and_the_output_is_returned(harness: EngineHarness):
+    harness.add_worker(
         "two",
         """
         input: {NAME: {type: string}}
@@ -72,7 +74,7 @@ async def test_steps_are_done_one_after_another_and_the_output_is_given(harness:
     )
     async with harness.open() as engine:
         run_id = await engine.dispatch("two", NAME="Ada; rm -rf /")
-        outcome = await engine.ended(run_id)
+        outcome = await engine.wait_for_outcome(run_id)
     assert outcome.result == {"one": "one Ada; rm -rf /", "two": "two\nafter one Ada; rm -rf /"}
     steps = [(type(event.payload).__name__, event.path) for event in harness.events(run_id) if event.path]
     assert [path for kind, path in steps if kind in ("StepStarted", "StepCompleted")] == [
@@ -83,8 +85,8 @@ async def test_steps_are_done_one_after_another_and_the_output_is_given(harness:
     ]
 
 
-async def test_a_thread_is_told_its_prompts_and_the_model_answers(harness: EngineHarness):
-    harness.worker(
+async def test_a_thread_gets_its_prompts_and_the_model_answers(harness: EngineHarness):
+    harness.add_worker(
         "talk",
         """
         input: {NAME: {type: string}}
@@ -100,13 +102,13 @@ async def test_a_thread_is_told_its_prompts_and_the_model_answers(harness: Engin
     )
     async with harness.open() as engine:
         run_id = await engine.dispatch("talk", NAME="Ada")
-        outcome = await engine.ended(run_id)
+        outcome = await engine.wait_for_outcome(run_id)
     assert "Hello Ada" in outcome.result["answer"]
     assert outcome.result["whole"].startswith("## system\n\nYou repeat Ada.\n\n## user\n\nHello Ada\n\n## assistant")
-    said = [
+    messages = [
         event.payload for event in harness.events(run_id) if isinstance(event.payload, UserMessage | AssistantMessage)
     ]
-    first = said[0]
+    first = messages[0]
     assert isinstance(first, UserMessage)
     assert first.system_prompt == "You repeat Ada."
     assert outcome.usage is not None
@@ -114,24 +116,24 @@ async def test_a_thread_is_told_its_prompts_and_the_model_answers(harness: Engin
 
 
 @pytest.mark.storages("memory", "files")
-async def test_branches_go_on_at_the_same_time_and_write_one_whole_log(harness: EngineHarness):
+async def test_branches_run_concurrently_and_write_one_valid_log(harness: EngineHarness):
     branches = "\n".join(
         f"      b{n}: {{Do: {{block: command, command: 'sleep 0.1; echo {n}', output: R{n}}}}}" for n in range(8)
     )
-    harness.worker("wide", f"steps:\n  Wide:\n    block: parallel\n    branches:\n{branches}\noutput: '{{{{R7}}}}'")
+    harness.add_worker("wide", f"steps:\n  Wide:\n    block: parallel\n    branches:\n{branches}\noutput: '{{{{R7}}}}'")
     async with harness.open() as engine:
         run_id = await engine.dispatch("wide")
-        assert (await engine.ended(run_id)).result == "7"
+        assert (await engine.wait_for_outcome(run_id)).result == "7"
     events = harness.events(run_id)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    begun = [event.seq for event in events if isinstance(event.payload, StepStarted) and event.path.endswith(".do")]
+    started = [event.seq for event in events if isinstance(event.payload, StepStarted) and event.path.endswith(".do")]
     done = [event.seq for event in events if isinstance(event.payload, StepCompleted) and event.path.endswith(".do")]
-    assert len(begun) == len(done) == 8
-    assert max(begun[:2]) < min(done), "at least two were at it together"
+    assert len(started) == len(done) == 8
+    assert max(started[:2]) < min(done), "at least two ran at the same time"
 
 
-async def test_loops_name_their_rounds_and_collect_what_each_made(harness: EngineHarness):
-    harness.worker(
+async def test_loops_number_their_rounds_and_collect_the_results(harness: EngineHarness):
+    harness.add_worker(
         "loops",
         """
         variables: {COUNT: {type: any, default: '0'}}
@@ -160,12 +162,10 @@ async def test_loops_name_their_rounds_and_collect_what_each_made(harness: Engin
     )
     async with harness.open() as engine:
         run_id = await engine.dispatch("loops")
-        outcome = await engine.ended(run_id)
+        outcome = await engine.wait_for_outcome(run_id)
     assert outcome.result == {"rows": [["a1", "a2"], ["b1", "b2"]], "count": "3"}
-    places = {
-        (event.path, event.iteration) for event in harness.events(run_id) if event.path.endswith(("join", "count"))
-    }
-    assert places == {
+    keys = {(event.path, event.iteration) for event in harness.events(run_id) if event.path.endswith(("join", "count"))}
+    assert keys == {
         ("each.0.inner.0.join", 0),
         ("each.0.inner.1.join", 1),
         ("each.1.inner.0.join", 0),
@@ -176,8 +176,8 @@ async def test_loops_name_their_rounds_and_collect_what_each_made(harness: Engin
     }
 
 
-async def test_a_terminal_step_ends_the_run_where_its_condition_holds(harness: EngineHarness):
-    harness.worker(
+async def test_a_terminal_step_ends_the_run_if_its_condition_holds(harness: EngineHarness):
+    harness.add_worker(
         "stops",
         """
         input: {HOW: {type: string}}
@@ -192,33 +192,33 @@ async def test_a_terminal_step_ends_the_run_where_its_condition_holds(harness: E
         """,
     )
     async with harness.open() as engine:
-        assert await engine.result("stops", HOW="early") == "stopped early"
-        assert await engine.result("stops", HOW="no") == "all the way"
-        failed = await engine.ended(await engine.dispatch("stops", HOW="badly"))
+        assert await engine.run_worker("stops", HOW="early") == "stopped early"
+        assert await engine.run_worker("stops", HOW="no") == "all the way"
+        failed = await engine.wait_for_outcome(await engine.dispatch("stops", HOW="badly"))
     assert failed.status == "failed"
     assert failed.error is not None
     assert failed.error.message == "at 1"
 
 
-async def test_a_sub_run_is_linked_both_ways_and_gives_its_output_to_its_parent(harness: EngineHarness):
-    harness.worker(
+async def test_a_sub_run_is_linked_both_ways_and_returns_its_output_to_its_parent(harness: EngineHarness):
+    harness.add_worker(
         "child",
         "input: {X: {type: string}}\nsteps: {Do: {block: command, command: 'echo got {{X}}', output: Y}}\noutput: Y",
     )
-    harness.worker(
+    harness.add_worker(
         "parent",
         "steps: {Call: {block: run-worker, worker: child, input: {X: seven}, output: Z}}\noutput: 'child {{Z}}'",
     )
     async with harness.open(slots=1) as engine:
         run_id = await engine.dispatch("parent")
-        assert (await engine.ended(run_id)).result == "child got seven"
+        assert (await engine.wait_for_outcome(run_id)).result == "child got seven"
     call = next(event for event in harness.events(run_id) if event.child_run_id is not None)
     child = harness.events(call.child_run_id or "")
     assert {event.parent_run_id for event in child} == {run_id}
 
 
-async def test_a_failed_step_is_tried_again_as_its_rule_says(harness: EngineHarness, tmp_path):
-    harness.worker(
+async def test_a_failed_step_is_retried_by_its_policy(harness: EngineHarness, tmp_path):
+    harness.add_worker(
         "flaky",
         f"""
         steps:
@@ -231,6 +231,6 @@ async def test_a_failed_step_is_tried_again_as_its_rule_says(harness: EngineHarn
     )
     async with harness.open() as engine:
         run_id = await engine.dispatch("flaky")
-        assert (await engine.ended(run_id)).result == "all done"
+        assert (await engine.wait_for_outcome(run_id)).result == "all done"
     tries = [event.payload.try_ for event in harness.events(run_id) if isinstance(event.payload, StepStarted)]
     assert tries == [1, 2, 3]

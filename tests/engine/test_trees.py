@@ -1,4 +1,4 @@
-"""Trees of runs: how large they may become, and that they end together."""
+"""Trees of runs: their maximum size, and their common end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAN = """
         except RunFailed as error:
             await run.step(f"refused-{number}", str, error.code)
 """
-LEAF = "steps: {Ask: {block: tool-call, tool: ask, input: {question: 'Go on?'}}}"
+LEAF = "steps: {Ask: {block: tool-call, tool: ask, input: {question: 'Continue?'}}}"
 CALLS_ITSELF = "steps: {Again: {block: run-worker, worker: calls-itself}}"
 ONE_BY_ONE = """
     steps:
@@ -41,21 +41,21 @@ SHORT = "steps: {Say: {block: terminal, output: done}}"
 
 
 @pytest.mark.req("SF-6")
-async def test_a_tree_has_so_many_open_runs_and_no_more(harness: EngineHarness, monkeypatch: pytest.MonkeyPatch):
+async def test_a_tree_has_a_maximum_number_of_open_runs(harness: EngineHarness, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(subruns, "TREE_OPEN_RUNS", 20)
-    # None of the runs ends meanwhile, so waiting for room is of no use.
+    # None of the runs ends meanwhile: do not wait for room.
     monkeypatch.setattr(tree_limit, "TREE_FULL_TIMEOUT_SECONDS", 0.5)
-    harness.python("fan", FAN)
-    harness.worker("leaf", LEAF)
+    harness.add_python_worker("fan", FAN)
+    harness.add_worker("leaf", LEAF)
     async with harness.open() as engine:
         root = await engine.dispatch("fan", WIDTH=30)
         refused = await engine.wait_until(lambda: _refusals(harness, root, 11), "the refusals")
         assert set(refused) == {"tree_limit"}
         assert len(harness.run_ids()) == 20
-        # The whole tree ends with its root, also those runs that are in no process's memory.
+        # The whole tree ends with its root, including suspended runs.
         await engine.cancel(root)
         for run_id in harness.run_ids():
-            assert (await engine.ended(run_id)).status == "cancelled"
+            assert (await engine.wait_for_outcome(run_id)).status == "cancelled"
 
 
 @pytest.mark.storages("memory", "files")
@@ -64,15 +64,15 @@ async def test_a_tree_ends_with_its_root_and_leaves_no_message_whether_its_runs_
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(lifecycle, "IDLE_RUNS", 4)
-    harness.python("fan", FAN)
-    harness.worker("leaf", LEAF)
+    harness.add_python_worker("fan", FAN)
+    harness.add_worker("leaf", LEAF)
     async with harness.open() as engine:
         root = await engine.dispatch("fan", WIDTH=12)
         await engine.wait_until(lambda: len(_questions(harness)) == 12, "the questions")
         await engine.cancel(root)
         runs = harness.run_ids()
-        assert [(await engine.ended(run_id)).status for run_id in runs] == ["cancelled"] * 13
-        await engine.row(root, "cancelled")
+        assert [(await engine.wait_for_outcome(run_id)).status for run_id in runs] == ["cancelled"] * 13
+        await engine.wait_for_status(root, "cancelled")
         with anyio.fail_after(TIMEOUT_SECONDS):
             while await engine.backend.queue.control_messages():
                 await anyio.sleep(0.01)
@@ -84,7 +84,7 @@ def _questions(harness: EngineHarness) -> list[ToolCall]:
 
 
 def _refusals(harness: EngineHarness, run_id: str, count: int) -> list[str]:
-    """The codes that the calls were refused with, when there are so many."""
+    """Return the error codes of the refused calls when there are `count` of them, else none."""
     ends = [event.payload for event in harness.events(run_id) if event.path.startswith("refused")]
     codes = [one.result for one in ends if isinstance(one, StepCompleted)]
     return codes if len(codes) == count else []
@@ -93,17 +93,17 @@ def _refusals(harness: EngineHarness, run_id: str, count: int) -> list[str]:
 @pytest.mark.req("SF-6")
 async def test_runs_that_have_ended_make_room_for_others(harness: EngineHarness, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(subruns, "TREE_OPEN_RUNS", 3)
-    harness.worker("one-by-one", ONE_BY_ONE)
-    harness.worker("short", SHORT)
+    harness.add_worker("one-by-one", ONE_BY_ONE)
+    harness.add_worker("short", SHORT)
     async with harness.open() as engine:
-        assert (await engine.ended(await engine.dispatch("one-by-one"))).status == "completed"
+        assert (await engine.wait_for_outcome(await engine.dispatch("one-by-one"))).status == "completed"
 
 
 @pytest.mark.req("SF-6")
-async def test_a_worker_that_calls_itself_is_told_that_it_is_too_deep(harness: EngineHarness):
-    harness.worker("calls-itself", CALLS_ITSELF)
+async def test_a_worker_that_calls_itself_fails_at_the_maximum_depth(harness: EngineHarness):
+    harness.add_worker("calls-itself", CALLS_ITSELF)
     async with harness.open() as engine:
-        outcome = await engine.ended(await engine.dispatch("calls-itself"))
+        outcome = await engine.wait_for_outcome(await engine.dispatch("calls-itself"))
         assert outcome.status == "failed"
         assert len(harness.run_ids()) == SUB_RUN_DEPTH + 1
         codes = [one.error.code for run_id in harness.run_ids() if (one := harness.outcome(run_id)) and one.error]

@@ -57,7 +57,7 @@ def test_a_server_stops_though_its_workers_do_not_and_the_next_goes_on_with_them
         assert server.process.returncode == 0
         assert time.monotonic() - began > ABANDON_SECONDS - 1
     for run_id in (runs["mulish"], runs["gathers"], cancelled):
-        assert f"run {run_id}: its worker did not leave" in said.decode()
+        assert f"run {run_id}: the worker did not stop in time" in said.decode()
     assert all(deployment.outcome(run_id) is None for run_id in (runs["mulish"], runs["gathers"]))
     ended = deployment.outcome(cancelled)
     assert ended is not None

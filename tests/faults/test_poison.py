@@ -90,7 +90,7 @@ def test_a_run_that_blocks_the_event_loop_is_named_stopped_and_fails_in_the_end(
         assert ended[run_id].status == "failed"
         error = ended[run_id].error
         assert error is not None
-        assert (error.code, "its log says where" in (error.hint or "")) == ("poisoned", True)
+        assert (error.code, "the log names the line" in (error.hint or "")) == ("poisoned", True)
         assert ended[child].status == "failed"
         assert server.stop() == 0
 

@@ -287,7 +287,7 @@ def test_the_time_for_a_client_tool_goes_on_while_the_server_is_down(folder: Pat
         detail = wait_for_status(second, run_id, "cancelled")
     finally:
         ended(second)
-    assert detail["error"]["message"].startswith("its client did not continue it: 'look-up' waited until ")
+    assert detail["error"]["message"].startswith("the client did not answer 'look-up' by ")
 
 
 def test_a_time_that_is_none_is_refused_at_the_start(folder: Path) -> None:

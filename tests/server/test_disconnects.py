@@ -132,7 +132,7 @@ def test_a_run_that_its_client_does_not_continue_is_cancelled_and_says_why(clien
     run_id, _ = waiting_call(execute(client, worker, start()))
     wait_for_status(client, run_id, "cancelled")
     [until] = {one["payload"]["awaits"]["until"] for one in calls_of(client, run_id)}
-    said = f"its client did not continue it: 'look-up' waited until {until}"
+    said = f"the client did not answer 'look-up' by {until}"
     assert detail(client, run_id)["error"]["message"] == said
 
 

@@ -1,4 +1,4 @@
-"""A process that is short of something is told from a defect."""
+"""The distinction between a shortage of resources, a temporary error and a defect."""
 
 import errno
 
@@ -7,7 +7,7 @@ import pytest
 from shopfloor.engine.error_mapping import is_shortage, is_temporary
 from shopfloor.errors import StepFailed
 
-SHORT = [
+SHORTAGES = [
     MemoryError(),
     OSError(errno.EMFILE, "Too many open files"),
     RuntimeError("can't start new thread"),
@@ -17,7 +17,7 @@ DEFECTS = [RuntimeError("another"), ValueError(), ExceptionGroup("", [MemoryErro
 OTHERS = [OSError(errno.EIO, "I/O error"), StepFailed("x")]
 
 
-@pytest.mark.parametrize("error", SHORT, ids=repr)
+@pytest.mark.parametrize("error", SHORTAGES, ids=repr)
 def test_a_shortage_is_temporary(error: Exception):
     assert is_shortage(error)
     assert is_temporary(error)
@@ -30,6 +30,6 @@ def test_a_defect_is_neither(error: Exception):
 
 
 @pytest.mark.parametrize("error", OTHERS, ids=repr)
-def test_what_the_storage_or_we_say_is_temporary_and_no_shortage(error: Exception):
+def test_an_error_of_the_storage_or_of_shopfloor_is_temporary_and_no_shortage(error: Exception):
     assert not is_shortage(error)
     assert is_temporary(error)

@@ -1,4 +1,4 @@
-"""When pieces of messages are written: by a clock of ours, so that nobody has to wait for it."""
+"""The times at which pieces of messages are written, with a fake clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def anyio_backend() -> str:
 
 
 class Clock:
-    """Time passes when somebody sleeps, and only then."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -31,20 +31,22 @@ class Clock:
 
 
 class Typist:
-    """Types a message and notes when its pieces are written."""
+    """A source of text that notes when its pieces are written."""
 
     def __init__(self, clock: Clock, writer: PartialMessageWriter) -> None:
         self.written: list[tuple[float, str]] = []
-        self.fails: list[Exception] = []
+        self.errors: list[Exception] = []
         self._clock = clock
         self._writer = writer
 
     async def write(self, piece: AssistantMessage) -> None:
-        if self.fails:
-            raise self.fails.pop()
-        self.written.append((round(self._clock.now - 100, 3), "".join(one.chunk for one, *_ in chunk_blocks(piece))))
+        if self.errors:
+            raise self.errors.pop()
+        self.written.append(
+            (round(self._clock.now - 100, 3), "".join(block.chunk for block, *_ in chunk_blocks(piece)))
+        )
 
-    def types(self, message: PartialMessage, text: str) -> None:
+    def type(self, message: PartialMessage, text: str) -> None:
         message.grow(0, "text", text)
         self._writer.schedule_write(message, self.write)
 
@@ -57,11 +59,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def pass_(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Awaitable[None]]:
-    """Lets seconds pass, and whoever sleeps wake up in time."""
+def advance(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Awaitable[None]]:
+    """Return a function that advances the clock and wakes up sleeping tasks in time."""
     sleep = anyio.sleep
 
-    async def slept(seconds: float) -> None:
+    async def fake_sleep(seconds: float) -> None:
         until = clock.now + seconds
         while clock.now < until:
             await sleep(0)
@@ -70,76 +72,76 @@ def pass_(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Aw
         for _ in range(20):
             await sleep(0)
 
-    async def passed(seconds: float) -> None:
+    async def advance_by(seconds: float) -> None:
         await settle()
         for _ in range(round(seconds * 100)):
             clock.now = round(clock.now + 0.01, 3)
             await settle()
 
-    monkeypatch.setattr(partial_message_writer.anyio, "sleep", slept)
-    return passed
+    monkeypatch.setattr(partial_message_writer.anyio, "sleep", fake_sleep)
+    return advance_by
 
 
 async def test_text_is_written_a_second_after_its_first_character_and_then_once_a_second(
-    clock: Clock, pass_: Callable[[float], Awaitable[None]]
+    clock: Clock, advance: Callable[[float], Awaitable[None]]
 ) -> None:
     writer = PartialMessageWriter(None)
     typist, message = Typist(clock, writer), PartialMessage("m")
     async with writer.running():
         for word in range(14):
-            typist.types(message, f"{word} ")
-            await pass_(0.25)
+            typist.type(message, f"{word} ")
+            await advance(0.25)
         assert typist.written == [(1.0, "0 1 2 3 "), (2.0, "4 5 6 7 "), (3.0, "8 9 10 11 ")]
-        # It came to a halt: what is left is written all the same.
-        await pass_(2)
+        # The rest is written although no more text follows.
+        await advance(2)
         assert typist.written[3:] == [(4.0, "12 13 ")]
-        typist.types(message, "later")
-        await pass_(1)
+        typist.type(message, "later")
+        await advance(1)
         assert typist.written[4:] == [(6.5, "later")]
 
 
-async def test_a_message_that_is_whole_within_a_second_leaves_no_piece_whatever_came_before(
-    clock: Clock, pass_: Callable[[float], Awaitable[None]]
+async def test_a_message_that_completes_within_a_second_leaves_no_piece(
+    clock: Clock, advance: Callable[[float], Awaitable[None]]
 ) -> None:
     writer = PartialMessageWriter(None)
     typist, first, second = Typist(clock, writer), PartialMessage("m1"), PartialMessage("m2")
     async with writer.running():
-        typist.types(first, "first")
-        await pass_(0.6)
+        typist.type(first, "first")
+        await advance(0.6)
         first.clear()
-        typist.types(second, "second")
-        await pass_(0.9)
+        typist.type(second, "second")
+        await advance(0.9)
         second.clear()
-        await pass_(3)
+        await advance(3)
     assert typist.written == []
 
 
-async def test_a_piece_that_finds_no_room_is_written_with_the_next(
-    clock: Clock, pass_: Callable[[float], Awaitable[None]]
+async def test_a_piece_that_does_not_fit_on_the_disk_is_written_with_the_next(
+    clock: Clock, advance: Callable[[float], Awaitable[None]]
 ) -> None:
     writer = PartialMessageWriter(None)
     typist, message = Typist(clock, writer), PartialMessage("m")
-    typist.fails = [StorageError("no room")]
+    typist.errors = [StorageError("no room")]
     async with writer.running():
-        typist.types(message, "a")
-        await pass_(1.5)
+        typist.type(message, "a")
+        await advance(1.5)
         assert typist.written == []
-        typist.types(message, "b")
-        await pass_(1)
+        typist.type(message, "b")
+        await advance(1)
     assert typist.written == [(2.0, "ab")]
 
 
 async def test_an_error_of_the_step_is_raised_as_it_is_and_a_closed_log_ends_only_the_pieces(
-    clock: Clock, pass_: Callable[[float], Awaitable[None]]
+    clock: Clock, advance: Callable[[float], Awaitable[None]]
 ) -> None:
     writer = PartialMessageWriter(None)
     typist, message = Typist(clock, writer), PartialMessage("m")
-    typist.fails = [LogClosed("closed")]
+    typist.errors = [LogClosed("closed")]
 
     async def step() -> None:
         async with writer.running():
-            typist.types(message, "a")
-            await pass_(2)
+            typist.type(message, "a")
+            await advance(2)
             raise ValueError("of the step")
 
     with pytest.raises(ValueError, match="of the step"):

@@ -1,4 +1,4 @@
-"""What a run has spent, as its log tells it: parts while an agent works, and totals that take their place."""
+"""The replay state: the spending of a run (interim reports that a total replaces), and its stale calls."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from shopfloor.log import (
     new_run_id,
 )
 
-PLACE = StepKey("fix")
-BEGUN = StepStarted(name="fix", kind="agent", try_=1, session=Session(provider="claude-code", session_id="s"))
+STEP_KEY = StepKey("fix")
+STARTED = StepStarted(name="fix", kind="agent", try_=1, session=Session(provider="claude-code", session_id="s"))
 
 
 def cost(tokens: int) -> Cost:
     return Cost(usd=tokens / 100, source="agent")
 
 
-def told(tokens: int) -> AssistantMessage:
+def report(tokens: int) -> AssistantMessage:
     return AssistantMessage(session_id="s", usage=Usage(output=tokens), cost=cost(tokens), blocks=[])
 
 
-def left(tokens: int) -> AssistantMessage:
+def leave(tokens: int) -> AssistantMessage:
     return AssistantMessage(usage=Usage(output=tokens), cost=cost(tokens), note=Note(kind="left"), blocks=[])
 
 
 def ended(tokens: int | None) -> StepCompleted:
     if tokens is None:
-        return StepCompleted(name="fix", kind="agent", try_=1, error="it was cut off")
+        return StepCompleted(name="fix", kind="agent", try_=1, error="interrupted")
     return StepCompleted(name="fix", kind="agent", try_=1, usage=Usage(output=tokens), cost=cost(tokens))
 
 
@@ -50,11 +50,11 @@ def attempt(number: int) -> RunStarted:
     return RunStarted(name="w", kind="worker", attempt=number, host="h")
 
 
-def journal_of(*payloads: Payload) -> ReplayState:
+def replay(*payloads: Payload) -> ReplayState:
     replay_state, seqs = ReplayState("r"), count(1)
     for payload in payloads:
-        step_key = StepKey("") if isinstance(payload, RunStarted) else PLACE
-        replay_state.take(
+        step_key = StepKey("") if isinstance(payload, RunStarted) else STEP_KEY
+        replay_state.apply(
             Event(
                 seq=next(seqs),
                 run_id="r",
@@ -73,32 +73,30 @@ def journal_of(*payloads: Payload) -> ReplayState:
 @pytest.mark.parametrize(
     ("payloads", "spent"),
     [
-        ([told(3), told(4)], 7),
-        ([told(3), told(4), ended(9)], 9),
-        ([told(3), told(4), ended(None)], 7),
-        ([told(3), left(5), told(2)], 7),
-        ([told(3), left(5), told(2), ended(4)], 9),
-        ([told(3), attempt(2), told(2)], 5),
-        ([told(3), attempt(2), told(2), ended(4)], 7),
-        ([told(3), attempt(2), attempt(3), ended(None)], 3),
-        ([told(3), ended(4), attempt(2)], 4),
+        ([report(3), report(4)], 7),
+        ([report(3), report(4), ended(9)], 9),
+        ([report(3), report(4), ended(None)], 7),
+        ([report(3), leave(5), report(2)], 7),
+        ([report(3), leave(5), report(2), ended(4)], 9),
+        ([report(3), attempt(2), report(2)], 5),
+        ([report(3), attempt(2), report(2), ended(4)], 7),
+        ([report(3), attempt(2), attempt(3), ended(None)], 3),
+        ([report(3), ended(4), attempt(2)], 4),
     ],
 )
-def test_a_total_takes_the_place_of_what_was_told_in_its_sitting_and_of_nothing_else(
-    payloads: list[Payload], spent: int
-) -> None:
-    replay_state = journal_of(attempt(1), BEGUN, *payloads)
+def test_a_total_replaces_the_reports_of_its_session_and_nothing_else(payloads: list[Payload], spent: int) -> None:
+    replay_state = replay(attempt(1), STARTED, *payloads)
     assert replay_state.spending.own.usage == Usage(output=spent)
     assert replay_state.spending.own.cost_usd == pytest.approx(spent / 100)
 
 
-def test_a_budget_is_held_against_what_earlier_sittings_of_the_step_have_spent() -> None:
-    replay_state = journal_of(attempt(1), BEGUN, told(3), left(5), told(2), attempt(2), told(1))
-    assert replay_state.prior_usage(PLACE).usage == Usage(output=7)
-    assert replay_state.prior_usage(PLACE).cost_usd == pytest.approx(0.07)
+def test_the_prior_usage_is_what_earlier_sessions_of_the_step_have_spent() -> None:
+    replay_state = replay(attempt(1), STARTED, report(3), leave(5), report(2), attempt(2), report(1))
+    assert replay_state.prior_usage(STEP_KEY).usage == Usage(output=7)
+    assert replay_state.prior_usage(STEP_KEY).cost_usd == pytest.approx(0.07)
 
 
-def test_a_step_that_has_ended_waits_for_no_answer_and_asks_again_when_it_is_tried_again() -> None:
+def test_a_step_that_has_ended_waits_for_no_answer_and_asks_again_in_its_next_try() -> None:
     run_id = new_run_id()
     replay_state = ReplayState(run_id)
     call = ToolCall(name="ask", call_id="c1", input={}, output=None, fidelity="router", awaits=Awaits(kind="question"))
@@ -111,11 +109,11 @@ def test_a_step_that_has_ended_waits_for_no_answer_and_asks_again_when_it_is_tri
         (ended, "answer"),
     ):
         seq = replay_state.last_seq + 1
-        replay_state.take(
+        replay_state.apply(
             Event(
                 seq=seq, run_id=run_id, type=payload.event_type, path=path, iteration=0, timestamp="", payload=payload
             )
         )
     assert [*replay_state.calls] == ["c1", "c2"]
-    # A call that was being executed is not asked for again: whether it was done is not known.
+    # A call that was being executed is not made again: its outcome is unknown.
     assert replay_state.stale_calls == {"c1"}

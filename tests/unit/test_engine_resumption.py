@@ -1,4 +1,4 @@
-"""Whether a server may resume a run: one pure function."""
+"""The rules by which a server may resume a run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ FOLDERS = ["/home/ada/billing", "/home/ada/team"]
 HASHES = {"sha256:1"}
 
 
-def start(**facts: object) -> RunStarted:
-    given = {"cwd": "/home/ada/team", "definition_hash": "sha256:1", "executor": "caller", **facts}
-    return RunStarted(name="w", kind="worker", attempt=1, host="local-1", **given)  # type: ignore[arg-type]
+def start(**changes: object) -> RunStarted:
+    fields = {"cwd": "/home/ada/team", "definition_hash": "sha256:1", "executor": "caller", **changes}
+    return RunStarted(name="w", kind="worker", attempt=1, host="local-1", **fields)  # type: ignore[arg-type]
 
 
-AGAIN = RunStarted(name="w", kind="worker", attempt=2, host="local-2")
+SECOND = RunStarted(name="w", kind="worker", attempt=2, host="local-2")
 
 
 @pytest.mark.req("SF-31")
@@ -28,20 +28,20 @@ AGAIN = RunStarted(name="w", kind="worker", attempt=2, host="local-2")
         ([start(cwd="/home/ada/team/deep/inside")], None),
         ([start(cwd="/home/ada/team-2")], "its folder is not in a project of the server: /home/ada/team-2"),
         ([start(cwd="/home/ada")], "its folder is not in a project of the server: /home/ada"),
-        ([start(cwd=None)], "its folder is not in a project of the server: none is recorded"),
-        ([start(definition_hash="sha256:2")], "the server does not find its worker as it was when the run began"),
-        ([start(masked=True)], "its record is masked, and a server cannot be told what to mask"),
-        # One of a server, of which a shell masked the second attempt.
+        ([start(cwd=None)], "its folder is not in a project of the server: no folder is recorded"),
+        ([start(definition_hash="sha256:2")], "the server does not have the worker as it was when the run started"),
+        ([start(masked=True)], "its record is masked, and a server does not know what to mask"),
+        # A run of a server, whose second attempt a shell has masked.
         (
             [start(executor=None), start(masked=True)],
-            "its record is masked, and a server cannot be told what to mask",
+            "its record is masked, and a server does not know what to mask",
         ),
-        # Resumed by a server: from then on it is the server's.
-        ([start(cwd="/elsewhere"), AGAIN], None),
+        # After a server has resumed the run, the run belongs to the server.
+        ([start(cwd="/elsewhere"), SECOND], None),
         ([start(executor=None, cwd="/elsewhere", definition_hash="sha256:2")], None),
     ],
 )
-def test_a_run_of_a_caller_is_resumed_by_a_server_only_where_it_may(
+def test_a_server_resumes_a_run_of_a_caller_only_if_that_is_allowed(
     starts: list[RunStarted], reason: str | None
 ) -> None:
     assert refusal_reason(starts, FOLDERS, HASHES) == reason

@@ -1,4 +1,4 @@
-"""What agents type, as events: in which log it stands, and what is left of it when it breaks off."""
+"""The transcriber of agent reports: in which log a message is written, and what remains of an incomplete one."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def transcriber() -> Transcriber:
     )
 
 
-def typed(text: str, message_id: str = "m", **fields: str) -> MessageDelta:
+def delta(text: str, message_id: str = "m", **fields: str) -> MessageDelta:
     return MessageDelta(message_id=message_id, block=0, kind="text", text=text, **fields)
 
 
-def said(writes: list[PendingEvent]) -> list[tuple[str, str, str | None]]:
-    """In which run something was said, and why it stopped."""
-    messages = [(write.run_id, write.payload) for write in writes if isinstance(write.payload, AssistantMessage)]
+def texts(events: list[PendingEvent]) -> list[tuple[str, str, str | None]]:
+    """Return the run, the text and the stop reason of each message."""
+    messages = [(event.run_id, event.payload) for event in events if isinstance(event.payload, AssistantMessage)]
     return [
         (run_id, block.text, message.stop_reason)
         for run_id, message in messages
@@ -39,47 +39,51 @@ def said(writes: list[PendingEvent]) -> list[tuple[str, str, str | None]]:
     ]
 
 
-def taken(transcriber: Transcriber, *reports: AgentReport) -> list[PendingEvent]:
+def transcribe_all(transcriber: Transcriber, *reports: AgentReport) -> list[PendingEvent]:
     return [write for report in reports for write in transcriber.process_report(report)]
 
 
-def test_what_a_sub_agent_types_stands_in_its_own_log(transcriber: Transcriber) -> None:
-    taken(transcriber, SubAgentStarted(agent="a", name="looker"))
-    partial, offset = transcriber.add_delta(typed("Hello", agent="a"))
+def test_the_messages_of_a_sub_agent_are_in_its_own_log(transcriber: Transcriber) -> None:
+    transcribe_all(transcriber, SubAgentStarted(agent="a", name="looker"))
+    partial, offset = transcriber.add_delta(delta("Hello", agent="a"))
     piece = partial.piece()
     assert offset == 0
     assert piece is not None
     (write,) = transcriber.process_report(TranscriptItem(agent="a", payload=piece))
     assert isinstance(write.payload, AssistantMessage)
     assert (write.run_id, write.path, is_message_chunk(write.payload)) == (CHILD_ID, "looker", True)
-    # A piece is not the whole: when the sub-agent ends, what it was saying is cut off.
+    # A piece is not a complete message: when the sub-agent ends, the message is recorded as interrupted.
     ended = SubAgentEnded(agent="a", status="failed", usage=Usage())
-    assert said(taken(transcriber, ended)) == [(CHILD_ID, "Hello", "interrupted")]
+    assert texts(transcribe_all(transcriber, ended)) == [(CHILD_ID, "Hello", "interrupted")]
 
 
-def test_what_is_told_whole_is_not_told_as_cut_off(transcriber: Transcriber) -> None:
+def test_a_complete_message_is_not_recorded_as_interrupted(transcriber: Transcriber) -> None:
     whole = AssistantMessage(message_id="m", blocks=[TextBlock(fidelity="agent_emitted", text="Hello")])
-    assert said(taken(transcriber, typed("Hello"), TranscriptItem(payload=whole))) == [(RUN_ID, "Hello", None)]
+    assert texts(transcribe_all(transcriber, delta("Hello"), TranscriptItem(payload=whole))) == [
+        (RUN_ID, "Hello", None)
+    ]
     writes, _ = transcriber.end(SessionEnded(status="completed"), None)
-    assert said(writes) == []
+    assert texts(writes) == []
 
 
-def test_a_call_of_the_model_that_is_made_again_cuts_off_what_it_had_said(transcriber: Transcriber) -> None:
+def test_a_retried_model_call_interrupts_its_message(transcriber: Transcriber) -> None:
     retry = TranscriptItem(payload=AssistantMessage(note=Note(kind="retry", code="overloaded"), blocks=[]))
-    writes = taken(transcriber, typed("Hel"), retry, typed("Hello", "m2"))
-    assert said(writes) == [(RUN_ID, "Hel", "interrupted")]
-    # Before the note that says so.
+    writes = transcribe_all(transcriber, delta("Hel"), retry, delta("Hello", "m2"))
+    assert texts(writes) == [(RUN_ID, "Hel", "interrupted")]
+    # Before the note of the retry.
     assert [isinstance(write.payload, AssistantMessage) and write.payload.note is not None for write in writes] == [
         False,
         True,
     ]
     writes, _ = transcriber.end(SessionEnded(status="failed"), None)
-    assert said(writes) == [(RUN_ID, "Hello", "interrupted")]
+    assert texts(writes) == [(RUN_ID, "Hello", "interrupted")]
 
 
-def test_two_messages_that_are_typed_at_once_are_both_kept_until_their_wholes_come(transcriber: Transcriber) -> None:
+def test_two_concurrent_messages_are_both_kept_until_they_are_complete(transcriber: Transcriber) -> None:
     second = AssistantMessage(message_id="m2", blocks=[TextBlock(fidelity="agent_emitted", text="two")])
-    writes = taken(transcriber, typed("one", "m1"), typed("tw", "m2"), typed("o", "m2"), TranscriptItem(payload=second))
-    assert said(writes) == [(RUN_ID, "two", None)]
+    writes = transcribe_all(
+        transcriber, delta("one", "m1"), delta("tw", "m2"), delta("o", "m2"), TranscriptItem(payload=second)
+    )
+    assert texts(writes) == [(RUN_ID, "two", None)]
     writes, _ = transcriber.end(SessionEnded(status="failed"), None)
-    assert said(writes) == [(RUN_ID, "one", "interrupted")]
+    assert texts(writes) == [(RUN_ID, "one", "interrupted")]

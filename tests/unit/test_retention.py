@@ -170,7 +170,7 @@ def test_an_orphan_gets_one_outcome_that_says_where_it_was(storage: Storage):
     assert isinstance(outcome, RunCompleted)
     assert outcome.error is not None
     assert outcome.error.code == "host_lost"
-    assert outcome.error.message.endswith("while it was at sub, each.3.build")
+    assert outcome.error.message.endswith("during sub, each.3.build")
     verifier = Verifier(run_id)
     with storage.log_path(run_id).open("rb") as file:
         assert [problem for line in file for problem in verifier.line(line)] == []

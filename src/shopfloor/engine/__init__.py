@@ -1,4 +1,4 @@
-"""What makes runs happen. The only room that decides what is written to a log."""
+"""The engine: executes runs. The only package that decides which events a log gets."""
 
 from __future__ import annotations
 
@@ -132,7 +132,6 @@ __getattr__ = _lazy_getattr(
             "is_orphan",
             "maintain_until_lost",
             "reconcile",
-            "recover",
             "requeue_abandoned",
             "run_maintenance",
         ),

@@ -1,4 +1,4 @@
-"""An engine, assembled from its parts."""
+"""Construction of an engine from its parts."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from shopfloor.ports import Models
 
 
 class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
-    """An engine. It executes runs while `scheduler.run` goes on."""
+    """An assembled engine. It executes runs while `scheduler.run` is running."""
 
     service: RunService
     scheduler: Scheduler
     resumption: Resumption
     ports: StoragePorts
-    catalogue: WorkerCatalog
+    catalog: WorkerCatalog
     warm_up: Callable[[], None]
-    """Loads what is slow to load. Blocks."""
+    """Imports the modules that are slow to load. Blocks."""
 
 
 def assemble(
     host_id: str,
     ports: StoragePorts,
-    catalogue: WorkerCatalog,
+    catalog: WorkerCatalog,
     models: Models,
     agents: AgentRuntime,
     *,
@@ -46,15 +46,17 @@ def assemble(
     slots: int = HOST_SLOTS,
     **limits: float,
 ) -> RunEngine:
-    """Construct an engine: each part gets those before it, and none after it. `limits` are those of `Lifecycle`."""
+    """Construct an engine. Each part receives only parts constructed before it. `limits` are passed to `Lifecycle`."""
     registry = RunRegistry(host_id, policy or ClaimPolicy.QUEUED)
-    definitions = Definitions(catalogue)
-    resumption = Resumption(registry, ports, catalogue, definitions)
-    service = RunService(registry, ports, catalogue, resumption, agents.check)
+    definitions = Definitions(catalog)
+    resumption = Resumption(registry, ports, catalog, definitions)
+    service = RunService(registry, ports, catalog, resumption, agents.check)
     sub_runs = SubRuns(registry, ports, service)
-    workshop = StepContext(models=models, processes=agents.processes, agents=agents, call_worker=sub_runs.call, cwd=cwd)
+    step_context = StepContext(
+        models=models, processes=agents.processes, agents=agents, call_worker=sub_runs.call, cwd=cwd
+    )
     inbox = Inbox(registry, ports, resumption)
-    lifecycle = Lifecycle(registry, ports, definitions, sub_runs, workshop, resumption=resumption, **limits)
+    lifecycle = Lifecycle(registry, ports, definitions, sub_runs, step_context, resumption=resumption, **limits)
     scheduler = Scheduler(registry, ports, inbox, lifecycle, slots=slots)
 
     def warm_up() -> None:
@@ -66,6 +68,6 @@ def assemble(
         scheduler=scheduler,
         resumption=resumption,
         ports=ports,
-        catalogue=catalogue,
+        catalog=catalog,
         warm_up=warm_up,
     )

@@ -1,4 +1,4 @@
-"""One attempt at a run: what is written, what is waited for, and how it is left. Steps are built on this."""
+"""One attempt at a run: appends events, executes and retries steps, and stops when it is interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from shopfloor.engine.abandonable_task import AbandonableTask
-from shopfloor.engine.error_mapping import NON_RETRYABLE, Cancellation, StepResult, as_run_failed, failure_from_record
+from shopfloor.engine.error_mapping import NON_RETRYABLE, Cancellation, as_run_failed, failure_from_record
 from shopfloor.engine.replay_state import ConversationEvent, ReplayState, StepKey, StepRecord
 from shopfloor.engine.slot_usage import Slot, SlotPool, SlotUsage
 from shopfloor.errors import (
@@ -33,15 +33,20 @@ from shopfloor.limits import ABANDON_SECONDS, STORAGE_FULL_TIMEOUT_SECONDS, STOR
 from shopfloor.log import (
     CallCompleted,
     CallStarted,
+    Cost,
+    Covers,
     Delta,
+    EndedProcess,
     Entry,
     Event,
+    Limit,
     Masking,
     Payload,
     Process,
     Session,
     StepCompleted,
     StepStarted,
+    Usage,
 )
 from shopfloor.ports import Log
 
@@ -49,12 +54,13 @@ if TYPE_CHECKING:
     from shopfloor.engine.workers.definition import Retry
 
 ROOT_KEY: Final = StepKey("")
-"""The run itself."""
+"""The key of events that belong to the run itself, not to a step."""
 Interruption = Literal["cancelled", "suspended", "stopped", "failed"]
+"""Why an attempt stops early. A suspended or stopped run has no outcome and is resumed later."""
 
 
 class Finished(Exception):
-    """A worker says that the run ends here."""
+    """Raised by a worker to end its run, with an output or as failed."""
 
     def __init__(self, output: Any = None, *, failed: str | None = None) -> None:
         super().__init__(failed or "finished")
@@ -62,8 +68,24 @@ class Finished(Exception):
         self.failed = failed
 
 
+class StepResult(msgspec.Struct, frozen=True):
+    """The result of a step, with its usage and cost."""
+
+    value: Any
+    usage: Usage | None = None
+    cost: Cost | None = None
+    session: Session | None = None
+    limits: list[Limit] | None = None
+    sub_usage: Usage | None = None
+    sub_cost: Cost | None = None
+    covers: Covers | None = None
+    ended_processes: list[EndedProcess] | None = None
+    failure_reason: str | None = None
+    """For a command: why its exit is a failure, such as `exit code 3`. Recorded as the error, without a code."""
+
+
 class StepTry(msgspec.Struct):
-    """A step that is being tried."""
+    """One try of a step that is being executed."""
 
     step_key: StepKey
     name: str
@@ -72,21 +94,22 @@ class StepTry(msgspec.Struct):
     started_monotonic: float
     branches: list[str] | None = None
     resumed: bool = False
-    """True where the log has a beginning of it from an earlier attempt."""
+    """Whether an earlier attempt has started this try, according to the log."""
     result: StepResult | None = None
-    """What is known of its result, for the record of a step that is left or fails."""
+    """The result so far, recorded if the step fails or is interrupted."""
 
 
 StepFunction = Callable[[StepTry], Awaitable[StepResult]]
+"""The work of a step. Called once per try."""
 
 
 async def _cancel_alone(attempt: Attempt, reason: str) -> None:
-    """Cancel a run that is its whole tree."""
+    """Cancel a run that has neither a parent nor sub-runs."""
     attempt.cancel(reason)
 
 
 class Attempt:
-    """Holds the log of a run as long as it goes on."""
+    """One attempt at a run, the only writer of the log of that run."""
 
     def __init__(
         self,
@@ -105,10 +128,10 @@ class Attempt:
         self.abandonable_task: AbandonableTask[Any] = AbandonableTask(grace_seconds=interrupt_grace_seconds)
         self.interruption: Interruption | None = None
         self.failure: RunFailed | StorageError | None = None
-        self.left = asyncio.Event()
-        """Set when it is to be left, whatever for."""
-        # No reference back to the attempt: it would keep the input and the results in memory until a full collection.
-        self.slot_usage = SlotUsage(slot or SlotPool(1).slot(), on_idle=on_idle, left=self.left.is_set)
+        self.interrupted = asyncio.Event()
+        """Set when the attempt is interrupted, for any reason."""
+        # No reference back to the attempt: the cycle would keep input and results in memory until a full collection.
+        self.slot_usage = SlotUsage(slot or SlotPool(1).slot(), on_idle=on_idle, is_interrupted=self.interrupted.is_set)
         self.hold_slot, self.yield_slot, self.pause = (
             self.slot_usage.hold_slot,
             self.slot_usage.yield_slot,
@@ -117,46 +140,49 @@ class Attempt:
         self._log = log
         self.cancel_tree = cancel_tree
         self.answer_lock = asyncio.Lock()
-        """An answer may come at the moment when nobody waits for it any more: one of the two is on record."""
-        self._awaited: dict[str, anyio.Event] = {}
+        """Held while a result is recorded: of an answer and a time-out that coincide, only one may be recorded."""
+        self._notifications: dict[str, anyio.Event] = {}
         self._last_seq = replay_state.last_seq
         self._has_worker_ended = False
         self._worker_failure: ShopfloorError | None = None
-        """What the worker raised at its end, if anything."""
-        self._branches: list[asyncio.Task[Any]] = []
-        """The tasks that are in the middle of a step or wait for an answer."""
-        self._writing = 0
-        """How many events are being written."""
-        self._written = asyncio.Event()
+        """The error that ended the worker, if any."""
+        self._branch_tasks: list[asyncio.Task[Any]] = []
+        """The tasks that execute a step or wait for an answer."""
+        self._pending_writes = 0
+        self._writes_done = asyncio.Event()
         self.log_failure: BaseException | None = None
-        """Why it is not known what the log has: nothing more is written; another attempt reads the log."""
+        """The error after which the end of the log is unknown. Only the next attempt, which reads it, may append."""
 
-    # Writing.
+    # Events.
 
     async def append(
         self, payload: Payload, step_key: StepKey = ROOT_KEY, *, child_run_id: str | None = None, at: str | None = None
     ) -> Entry:
-        """Waits for room where there is none. What is written is in the journal too."""
+        """Append an event to the log and apply it to the replay state.
+
+        Waits while the disk is full. Raises `LogClosed` if the attempt was abandoned or its log has failed.
+        """
         if self.abandonable_task.is_abandoned or self.log_failure is not None:
-            raise LogClosed(f"the run {self.run_id} goes on without this worker, or has ended")
-        self._writing += 1
+            raise LogClosed(f"the run {self.run_id} no longer accepts events from this worker")
+        self._pending_writes += 1
         try:
             return await self._append(payload, step_key, child_run_id=child_run_id, at=at)
         except BaseException as error:
             if isinstance(error, LogBusy) or not isinstance(error, ShopfloorError | asyncio.CancelledError):
-                # The log belongs to another host, or may have the event (as without memory): nothing may follow it.
+                # Another host owns the log, or the event may have been written (for example when memory ran out):
+                # no event may follow.
                 self.log_failure = error
                 self.interrupt("stopped")
             raise
         finally:
-            self._writing -= 1
-            if not self._writing:
-                self._written.set()
+            self._pending_writes -= 1
+            if not self._pending_writes:
+                self._writes_done.set()
 
     async def _retry_storage(self, deadline: float) -> None:
-        """Wait a moment before the storage is asked again; raise its error where there is no time left for that."""
+        """Sleep before the next try to write. Re-raise the current error if it is too late for another try."""
         if time.monotonic() > deadline or self.cancellation.forced.is_set() or self.abandonable_task.is_abandoned:
-            raise  # noqa: PLE0704 - called while the error is handled
+            raise  # noqa: PLE0704 - called while an error is handled
         await anyio.sleep(STORAGE_RETRY_SECONDS)
 
     async def _append(self, payload: Payload, step_key: StepKey, *, child_run_id: str | None, at: str | None) -> Entry:
@@ -171,7 +197,7 @@ class Attempt:
             else:
                 self._last_seq = max(self._last_seq, entry.seq)
                 self.slot_usage.note_activity()
-                self.replay_state.take(
+                self.replay_state.apply(
                     Event(
                         seq=entry.seq,
                         run_id=self.run_id,
@@ -187,12 +213,12 @@ class Attempt:
                 return entry
 
     def append_now(self, payload: Payload) -> None:
-        """Append from another thread, while the loop is blocked. The journal of this attempt does not get it."""
+        """Append from another thread, while the loop is blocked. The replay state is not updated."""
         if not self.abandonable_task.is_abandoned:
             self._log.append_now(payload)
 
     def publish_delta(self, step_try: StepTry, message_id: str, **piece: Any) -> None:
-        """Passes on a piece of a message that is being made."""
+        """Send new text of a partial message to live viewers. Not written to the log."""
         self._log.publish_delta(
             Delta(
                 after=self._last_seq,
@@ -205,15 +231,16 @@ class Attempt:
 
     @property
     def mask(self) -> Masking | None:
+        """The masking of secrets in this log, if there is any."""
         return self._log.mask
 
     @property
     def is_durable(self) -> bool:
-        """Whether a power cut would take nothing of what is written."""
+        """Whether every appended event would survive a power cut."""
         return self._log.is_durable
 
     async def make_durable(self) -> None:
-        """Return when every event that was appended is durable. Waits for a disk that refuses, as `append` does."""
+        """Return when every appended event is durable. Waits while the disk is full, as `append` does."""
         deadline = time.monotonic() + STORAGE_FULL_TIMEOUT_SECONDS
         while True:
             try:
@@ -222,6 +249,7 @@ class Attempt:
                 await self._retry_storage(deadline)
 
     def conversation(self, step_key: StepKey) -> list[ConversationEvent]:
+        """Return the messages and tool calls of a step, oldest first."""
         return self.replay_state.conversation.get(step_key, [])
 
     # Steps.
@@ -238,10 +266,10 @@ class Attempt:
         starts_itself: bool = False,
         branches: list[str] | None = None,
     ) -> Any:
-        """Does a step once, whatever dies: what the log has is not done again.
+        """Execute a step and return its result. A step that the log has as completed is not executed again.
 
-        `repeatable` says that one which a crash cut off can be gone on with. `starts_itself` says that the work calls
-        `begin`, when it knows what to put into it.
+        `repeatable`: the step can be resumed after a crash interrupted it. `starts_itself`: the work appends its own
+        start event, once it knows the content.
         """
         record = self.replay_state.steps.get(step_key)
         if record is not None and record.done is not None and record.done.error is None:
@@ -253,31 +281,33 @@ class Attempt:
             if not resumed and not starts_itself:
                 await self.begin(step_try)
             try:
-                with self._branch():
+                with self._track_branch():
                     result = await work(step_try)
             except anyio.get_cancelled_exc_class():
                 with anyio.CancelScope(shield=True):
-                    await self._leave(step_try, repeatable=repeatable)
+                    await self._end_interrupted(step_try, repeatable=repeatable)
                 raise
             except Finished:
                 await self.end(step_try, StepResult(None))
                 raise
             except (StorageError, DatabaseDamaged, DatabaseLost) as error:
-                # The run as a whole has to see to it. Without the database, the next host does: the log is sound.
+                # Not a failure of this step. The run handles a storage error; without the database the run stops,
+                # and the next host resumes it from the log, which is intact.
                 if not isinstance(error, StorageError):
                     self.interrupt("stopped")
                 raise
             except GeneratorExit:
-                raise  # It is being closed: nothing can be awaited any more.
-            except BaseException as error:  # noqa: BLE001 - whatever its code raises ends this run, and no other
+                raise  # The coroutine is being closed: nothing can be awaited.
+            except BaseException as error:  # noqa: BLE001 - any error of a worker ends only its own run
                 failure = as_run_failed(error)
                 await self.end(step_try, error=failure)
-                try_, resumed = await self._again(retry, try_, failure), False
+                try_, resumed = await self._wait_for_retry(retry, try_, failure), False
             else:
                 await self.end(step_try, result)
                 return result.value
 
     async def begin(self, step_try: StepTry, process: Process | None = None, session: Session | None = None) -> None:
+        """Append `step.started` for this try."""
         name, kind, try_, branches = step_try.name, step_try.kind, step_try.try_, step_try.branches
         started = StepStarted(name=name, kind=kind, try_=try_, process=process, session=session, branches=branches)
         await self.append(started, step_try.step_key)
@@ -285,6 +315,7 @@ class Attempt:
     async def end(
         self, step_try: StepTry, result: StepResult | None = None, error: ShopfloorError | None = None
     ) -> None:
+        """Append the end of this try. Does nothing if the try has ended already or the attempt is abandoned."""
         record = self.replay_state.steps.get(step_try.step_key)
         if (
             record is None
@@ -294,157 +325,167 @@ class Attempt:
         ):
             return
         ended = CallCompleted if record.child_run_id else StepCompleted
-        gave = result or step_try.result or StepResult(None)
-        coded = error if gave.failure_reason is None else None
+        step_result = result or step_try.result or StepResult(None)
+        coded = error if step_result.failure_reason is None else None
         payload = ended(
             name=step_try.name,
             kind=step_try.kind,
             try_=step_try.try_,
-            error=gave.failure_reason or (error.message if error else None),
+            error=step_result.failure_reason or (error.message if error else None),
             error_code=coded.code if coded else None,
             error_hint=coded.hint if coded else None,
             retryable=coded.retryable if isinstance(coded, RunFailed) else None,
-            result=gave.value,
-            usage=gave.usage,
-            cost=gave.cost,
-            sub_usage=gave.sub_usage,
-            sub_cost=gave.sub_cost,
-            covers=gave.covers,
-            session=gave.session,
-            rate_limits=gave.limits,
-            ended_processes=gave.ended_processes or None,
+            result=step_result.value,
+            usage=step_result.usage,
+            cost=step_result.cost,
+            sub_usage=step_result.sub_usage,
+            sub_cost=step_result.sub_cost,
+            covers=step_result.covers,
+            session=step_result.session,
+            rate_limits=step_result.limits,
+            ended_processes=step_result.ended_processes or None,
             duration_ms=round((time.monotonic() - step_try.started_monotonic) * 1000),
         )
-        # What is done is on record, also where the run is being left just now.
+        # Record the end even if the attempt is being interrupted.
         with anyio.CancelScope(shield=True):
             await self.append(payload, step_try.step_key, child_run_id=record.child_run_id)
 
     async def _next_try(self, step_key: StepKey, record: StepRecord | None, retry: Retry | None) -> int:
+        """Return the number of the next try of a step that has not completed. Raises if there must be none."""
         if record is None:
             return 1
         if record.done is None:
-            return await self._after_cut(step_key, record, retry)
+            return await self._retry_interrupted(step_key, record, retry)
         if record.stopped_by is not None:
-            # An earlier attempt stopped it for a failure, which is what the worker is told again.
+            # An earlier attempt stopped this step because another step failed: raise that failure again.
             raise failure_from_record(record.stopped_by)
-        return await self._again(retry, record.try_, failure_from_record(record.done))
+        return await self._wait_for_retry(retry, record.try_, failure_from_record(record.done))
 
-    async def _after_cut(self, step_key: StepKey, record: StepRecord, retry: Retry | None) -> int:
-        """A step that a crash cut off, and that must not be done twice unless its rule says so."""
+    async def _retry_interrupted(self, step_key: StepKey, record: StepRecord, retry: Retry | None) -> int:
+        """End a try that a crash interrupted, and return the number of the next one.
+
+        Raises `OutcomeUnknown` unless the retry policy allows the step to be executed twice.
+        """
         step_try = StepTry(step_key, record.name, record.kind, record.try_, time.monotonic())
         unknown = OutcomeUnknown(
-            f"a crash cut off the step {step_key.path or record.name!r}: whether it was done is not known",
-            hint="look at what it did; `retry: {always: true}` lets such a step be done again",
+            f"a crash interrupted the step {step_key.path or record.name!r}: its outcome is unknown",
+            hint="check the effects of the step; `retry: {always: true}` repeats interrupted steps",
         )
         await self.end(step_try, error=unknown)
         if retry is None or not retry.always or record.try_ > retry.limit:
             raise unknown
         return record.try_ + 1
 
-    async def _again(self, retry: Retry | None, try_: int, failure: RunFailed) -> int:
-        """The number of the next try, when it is time for it; raises the failure where there is to be none."""
+    async def _wait_for_retry(self, retry: Retry | None, try_: int, failure: RunFailed) -> int:
+        """Wait for the backoff and return the number of the next try. Raises `failure` if there is no retry left."""
         if retry is None or try_ > retry.limit or (isinstance(failure, NON_RETRYABLE) and not retry.always):
             raise failure
         await self.pause(min(retry.delay * retry.factor ** (try_ - 1), retry.max_delay))
         return try_ + 1
 
-    async def _leave(self, step_try: StepTry, *, repeatable: bool) -> None:
-        """What is left in the middle: a cancelled step is over; another one is gone on with, if that can be."""
+    async def _end_interrupted(self, step_try: StepTry, *, repeatable: bool) -> None:
+        """Record the end of an interrupted step, unless the step stays open to be resumed by another attempt."""
         match self.interruption:
             case "cancelled":
                 await self.end(step_try, error=StepFailed(self.cancellation.reason or "cancelled"))
             case "failed":
                 await self.end(step_try, error=self.failure)
             case "stopped" if not repeatable:
-                await self.end(step_try, error=HostStopped("the host was stopped in the middle of this step"))
+                await self.end(step_try, error=HostStopped("the host was stopped during this step"))
             case None:
-                await self.end(step_try, error=self.stopped(step_try.step_key))
+                await self.end(step_try, error=self.stop_error(step_try.step_key))
             case _:
                 pass
 
-    def stopped(self, step_key: StepKey) -> RunFailed:
-        """Why a step is over that the run as a whole is not left for: it never has the error of another."""
+    def stop_error(self, step_key: StepKey) -> RunFailed:
+        """Return the error for a step that was stopped while the run was not interrupted.
+
+        The step never gets the error of another step as its own.
+        """
         if self._has_worker_ended and self._worker_failure is None:
-            return StepFailed("the worker went on without it")
+            return StepFailed("the worker ended without waiting for this step")
         reason = self.stop_reason(step_key)
-        # Else the worker itself has left it, as for a time limit.
-        return ExecutionCancelled(reason) if reason else StepFailed("it was left in the middle")
+        # Without a reason, the worker itself has cancelled the step, for example because of a time limit.
+        return ExecutionCancelled(reason) if reason else StepFailed("the worker cancelled this step")
 
     def stop_reason(self, step_key: StepKey) -> str | None:
-        """Say what stopped this step: a cancel, the failure of a sibling or of the worker; None if nothing."""
+        """Return what stopped this step: a cancel, the failure of a sibling or of the worker. None if nothing did."""
         failure = self._worker_failure
         of_worker = f"stopped because the run failed: {failure.message}" if failure is not None else None
         return self.cancellation.reason or self.replay_state.stop_reason(step_key) or of_worker
 
-    # Leaving.
+    # Interruption.
 
-    def interrupt(self, why: Interruption) -> None:
-        """Has the run unwind: its steps see a cancellation."""
+    def interrupt(self, reason: Interruption) -> None:
+        """Cancel the steps of this attempt. Only the first call counts."""
         if self.interruption is None:
-            self.interruption = why
-            self.left.set()
+            self.interruption = reason
+            self.interrupted.set()
             self.abandonable_task.cancel()
 
     async def close(self, failure: ShopfloorError | None) -> Attempt:
-        """Stop what the worker did not wait for, close the log to it, and give the attempt that alone ends the run.
+        """Cancel the tasks that the worker left running and close the log to them.
 
-        `failure` is what the worker raised.
+        `failure` is the error that ended the worker. Return a copy of this attempt: only the copy can still append, to
+        end the run.
         """
         self._has_worker_ended, self._worker_failure = True, failure
-        for task in self._branches:
+        for task in self._branch_tasks:
             task.cancel()
-        if self._branches and not self.abandonable_task.is_abandoned:
-            await asyncio.wait(list(self._branches), timeout=self.abandonable_task.grace_seconds)
+        if self._branch_tasks and not self.abandonable_task.is_abandoned:
+            await asyncio.wait(list(self._branch_tasks), timeout=self.abandonable_task.grace_seconds)
         self.abandonable_task.is_abandoned = True
-        while self._writing:
-            # What was begun to be written is in the journal before anybody looks what is open.
-            self._written = asyncio.Event()
-            await self._written.wait()
-        heir = copy.copy(self)
-        heir.abandonable_task = AbandonableTask(grace_seconds=self.abandonable_task.grace_seconds)
-        return heir
+        while self._pending_writes:
+            # The replay state must have every event that is being written before the open steps are listed.
+            self._writes_done = asyncio.Event()
+            await self._writes_done.wait()
+        closing_attempt = copy.copy(self)
+        closing_attempt.abandonable_task = AbandonableTask(grace_seconds=self.abandonable_task.grace_seconds)
+        return closing_attempt
 
     @contextmanager
-    def _branch(self) -> Generator[None]:
-        """Around what a task of the worker is at: the worker may end without waiting for it."""
+    def _track_branch(self) -> Generator[None]:
+        """Track the current task while it executes a step or waits: the worker may end without awaiting the task."""
         task = asyncio.current_task()
         if task is not None:
-            self._branches.append(task)
+            self._branch_tasks.append(task)
         try:
             yield
         finally:
             if task is not None:
-                self._branches.remove(task)
+                self._branch_tasks.remove(task)
 
     def cancel(self, reason: str) -> None:
+        """Cancel the run."""
         self.cancellation.request(reason)
         self.interrupt("cancelled")
 
     def fail(self, error: RunFailed | StorageError) -> None:
+        """End the run as failed with this error."""
         self.failure = error
         self.interrupt("failed")
 
-    # Sub-runs.
-
-    async def append_call_started(self, step_try: StepTry, child_run_id: str, worker: str, given: Any) -> None:
-        started = CallStarted(name=step_try.name, kind=step_try.kind, try_=step_try.try_, worker=worker, input=given)
+    async def append_call_started(self, step_try: StepTry, child_run_id: str, worker: str, worker_input: Any) -> None:
+        """Append `call.started`: the start of a step that is a sub-run."""
+        name, kind, try_ = step_try.name, step_try.kind, step_try.try_
+        started = CallStarted(name=name, kind=kind, try_=try_, worker=worker, input=worker_input)
         await self.append(started, step_try.step_key, child_run_id=child_run_id)
 
-    # What is waited for.
+    # Notifications.
 
     @contextmanager
     def notification(self, key: str) -> Generator[anyio.Event]:
-        """An event that `notify` sets: for the answer to a call, or for the end of a sub-run, by its id."""
-        event = self._awaited.setdefault(key, anyio.Event())
+        """Yield an event that `notify(key)` sets. The key is the id of a call or of a sub-run."""
+        event = self._notifications.setdefault(key, anyio.Event())
         try:
-            with self._branch():
+            with self._track_branch():
                 yield event
         finally:
-            self._awaited.pop(key, None)
+            self._notifications.pop(key, None)
 
     def notify(self, key: str) -> bool:
-        """Wake whoever waits here for this call or sub-run; False where nobody does."""
-        event = self._awaited.get(key)
+        """Set the event for this call or sub-run. Return whether any task waits for it."""
+        event = self._notifications.get(key)
         if event is not None:
             event.set()
             self.slot_usage.note_activity()

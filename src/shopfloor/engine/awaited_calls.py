@@ -1,4 +1,4 @@
-"""Calls that a run waits for: answered from outside, or by themselves when their time has come."""
+"""Calls that a run waits for: questions answered from outside, and durable timers that end by themselves."""
 
 from __future__ import annotations
 
@@ -16,25 +16,28 @@ from shopfloor.log import Awaits, ToolCall, ToolResult, format_timestamp, now
 from shopfloor.ports import ControlMessage
 
 
-async def answer(attempt: Attempt, call_id: str, awaits: Awaits) -> ToolResult:
-    """Wait for the result of a call, however long that takes. Raises `AnswerTimeout` where its time has passed."""
+async def wait_for_answer(attempt: Attempt, call_id: str, awaits: Awaits) -> ToolResult:
+    """Wait for the result of a call and return it. Raises `AnswerTimeout` after `awaits.until`.
+
+    If `awaits.cancels` is set, a time-out cancels the whole tree of the run instead.
+    """
     await _wait(attempt, call_id, awaits.until)
     async with attempt.answer_lock:
         if call_id in attempt.replay_state.results:
             return attempt.replay_state.results[call_id]
         step_key, call = attempt.replay_state.calls[call_id]
-        late = AnswerTimeout(f"nobody answered {call.name!r} until {awaits.until}")
+        timeout = AnswerTimeout(f"no answer to {call.name!r} by {awaits.until}")
         if not awaits.cancels:
-            await attempt.append(_result(call, error=late.message), step_key)
-            raise late
-    await attempt.cancel_tree(attempt, f"its client did not continue it: {call.name!r} waited until {awaits.until}")
+            await attempt.append(_result(call, error=timeout.message), step_key)
+            raise timeout
+    await attempt.cancel_tree(attempt, f"the client did not answer {call.name!r} by {awaits.until}")
     async with attempt.yield_slot():
         await anyio.sleep_forever()
-    raise late
+    raise timeout
 
 
 async def durable_sleep(attempt: Attempt, step_key: StepKey, reason: str, seconds: float) -> None:
-    """Wait by a call that answers itself: everybody sees it, and no restart cuts it short."""
+    """Sleep, recorded as a call that ends by itself, so that viewers see the wait and it survives restarts."""
     until = format_timestamp(round((time.time() + seconds) * 1000))
     call = ToolCall(
         name=reason,
@@ -49,7 +52,7 @@ async def durable_sleep(attempt: Attempt, step_key: StepKey, reason: str, second
 
 
 async def finish_durable_sleeps(attempt: Attempt, step_key: StepKey, reason: str) -> None:
-    """Wait out what is left of such calls; an earlier attempt may have begun them."""
+    """Wait for the end of the open durable sleeps of a step, which an earlier attempt may have started."""
     for call in [call for at, call in attempt.replay_state.calls.values() if at == step_key and call.name == reason]:
         await _wait(attempt, call.call_id, call.awaits.until if call.awaits else None)
         async with attempt.answer_lock:
@@ -57,23 +60,23 @@ async def finish_durable_sleeps(attempt: Attempt, step_key: StepKey, reason: str
                 await attempt.append(_result(call), step_key)
 
 
-async def deliver(attempt: Attempt, order: ControlMessage) -> None:
-    """Take up an order: when this returns the log has it, or it means nothing here."""
-    if order.kind == "cancel":
+async def deliver(attempt: Attempt, message: ControlMessage) -> None:
+    """Apply a control message. On return the log has the message, or the message does not concern this attempt."""
+    if message.kind == "cancel":
         if attempt.interruption != "cancelled":
-            attempt.cancel(str(order.body.get("reason") or "cancelled"))
+            attempt.cancel(str(message.body.get("reason") or "cancelled"))
         return
-    call_id = str(order.body.get("call_id"))
+    call_id = str(message.body.get("call_id"))
     async with attempt.answer_lock:
-        if order.kind != "answer" or call_id not in attempt.replay_state.pending_call_ids:
+        if message.kind != "answer" or call_id not in attempt.replay_state.pending_call_ids:
             return
         step_key, call = attempt.replay_state.calls[call_id]
-        await attempt.append(_result(call, order.body.get("result"), error=order.body.get("error")), step_key)
+        await attempt.append(_result(call, message.body.get("result"), error=message.body.get("error")), step_key)
     attempt.notify(call_id)
 
 
 async def _wait(attempt: Attempt, call_id: str, until: str | None) -> None:
-    """Return when the call has its result, or its time has come."""
+    """Return when the call has a result, or at the time `until`."""
     with attempt.notification(call_id) as notification:
         if call_id not in attempt.replay_state.results:
             async with attempt.yield_slot():

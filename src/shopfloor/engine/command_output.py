@@ -1,4 +1,4 @@
-"""A command's output on its way into the log: pieces joined, text decoded, a tail kept. Sans I/O."""
+"""Buffers for the output of a command: join chunks into blocks for the log, and keep the tail. No I/O."""
 
 from __future__ import annotations
 
@@ -12,27 +12,33 @@ from shopfloor.ports import OutputChunk, StreamName
 
 
 class OutputBuffer:
-    """Joins pieces into blocks. What is torn between two pieces, a character or a secret, waits for its other half."""
+    """A buffer that joins chunks into text blocks.
+
+    An incomplete character or secret at the end of a chunk is held back until its rest arrives.
+    """
 
     def __init__(self, mask: Masking | None = None) -> None:
         self._mask = mask
         self._pieces: list[tuple[StreamName, bytearray]] = []
-        self._held: dict[StreamName, bytes] = {"stdout": b"", "stderr": b""}
+        self._incomplete: dict[StreamName, bytes] = {"stdout": b"", "stderr": b""}
         self._tail = bytearray()
         self.size = 0
+        """The number of bytes that `drain` would return."""
 
     @property
     def is_full(self) -> bool:
+        """Whether the joined output is long enough to be written."""
         return self.size >= OUTPUT_JOIN_BYTES
 
     def add(self, piece: OutputChunk) -> None:
-        data = self._held[piece.stream] + piece.data
-        torn = _torn_character(data)
+        """Add a chunk of output."""
+        data = self._incomplete[piece.stream] + piece.data
+        incomplete = _incomplete_character_bytes(data)
         if self._mask is not None:
-            torn = max(torn, self._mask.pending_secret_bytes(data))
-        whole = len(data) - torn
-        self._held[piece.stream] = data[whole:]
-        self._join(piece.stream, data[:whole])
+            incomplete = max(incomplete, self._mask.pending_secret_bytes(data))
+        complete = len(data) - incomplete
+        self._incomplete[piece.stream] = data[complete:]
+        self._join(piece.stream, data[:complete])
 
     def _join(self, stream: StreamName, data: bytes) -> None:
         if not data:
@@ -44,13 +50,13 @@ class OutputBuffer:
             self._pieces.append((stream, bytearray(data)))
 
     def finish(self) -> None:
-        """No more will come: what waits for its other half waits in vain."""
-        for stream, data in self._held.items():
+        """Release the bytes that were held back: no more output follows."""
+        for stream, data in self._incomplete.items():
             self._join(stream, data)
-        self._held = {"stdout": b"", "stderr": b""}
+        self._incomplete = {"stdout": b"", "stderr": b""}
 
     def drain(self) -> tuple[list[TextBlock], list[OutputChunk]]:
-        """What has been joined so far, as blocks for the log and as the bytes they stand for."""
+        """Remove and return the joined output, as blocks for the log and as the bytes of these blocks."""
         pieces = [OutputChunk(stream, bytes(data)) for stream, data in self._pieces]
         self._pieces = []
         self.size = 0
@@ -60,22 +66,22 @@ class OutputBuffer:
 
     def _block(self, piece: OutputChunk) -> TextBlock:
         text = piece.data.decode("utf-8", "replace")
-        # With masking on, the exact bytes would carry what the text must not.
+        # With masking, the raw bytes would contain the secrets that the text must not.
         lossy = self._mask is None and text.encode() != piece.data
         raw = base64.b64encode(piece.data).decode() if lossy else None
         return TextBlock(fidelity="router", text=text, stream=piece.stream, raw=raw)
 
     def tail(self) -> str:
-        """The end of the output, cut on a character's boundary."""
+        """Return the end of the output, truncated at a character boundary."""
         text = self._tail.decode("utf-8", "replace")
         if self._mask is not None:
-            # Before the cut, which could leave the half of a secret that no longer looks like one.
+            # Mask before truncating: half a secret would no longer be recognized.
             text = self._mask.text(text)
         return text.encode()[-RESULT_TAIL_BYTES:].decode("utf-8", "ignore")
 
 
 class TextTail:
-    """The end of a text that comes in pieces, at most `limit_chars` long."""
+    """The last `limit_chars` characters of a text that arrives in pieces."""
 
     def __init__(self, limit_chars: int) -> None:
         self._limit_chars = limit_chars
@@ -85,6 +91,7 @@ class TextTail:
         """Whether text was dropped from the beginning."""
 
     def add(self, text: str) -> None:
+        """Append a piece of text."""
         self._pieces.append(text)
         self._size += len(text)
         self.is_truncated = self.is_truncated or self._size > self._limit_chars
@@ -92,11 +99,12 @@ class TextTail:
             self._size -= len(self._pieces.popleft())
 
     def text(self) -> str:
+        """Return the end of the text."""
         return "".join(self._pieces)[-self._limit_chars :]
 
 
-def _torn_character(data: bytes) -> int:
-    """How many bytes at the end are the beginning of a character whose rest may still come."""
+def _incomplete_character_bytes(data: bytes) -> int:
+    """Return the number of bytes at the end that begin a character whose rest may follow."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data[-4:])
     return len(decoder.getstate()[0])

@@ -1,4 +1,4 @@
-"""A bare command as a run: its body is one command step, executed like those of workers."""
+"""Runs of a plain command: one command step without a worker, executed and recorded like the steps of workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.error_mapping import Cancellation
-from shopfloor.engine.lifecycle import conduct, end_if_disk_is_low
+from shopfloor.engine.lifecycle import end_if_disk_is_low, run_to_outcome
 from shopfloor.engine.replay_state import COMMAND, ReplayState, StepKey
 from shopfloor.engine.steps.command import CommandStepRunner
 from shopfloor.engine.steps.shell_process import Echo, StepCommand
@@ -18,11 +18,11 @@ from shopfloor.limits import DISK_CHECK_SECONDS
 from shopfloor.log import FORMAT, CallCompleted, RunCompleted, RunError, RunStarted, StepCompleted, now
 from shopfloor.ports import Logs, Processes
 
-_PLACE = StepKey(COMMAND)
+_STEP_KEY = StepKey(COMMAND)
 
 
 class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The command of a run, and on whose behalf it is executed."""
+    """A command to run, and its owner."""
 
     run_id: str
     command: StepCommand
@@ -33,46 +33,47 @@ class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandOutcome(msgspec.Struct, frozen=True):
-    """How the run ended, as its log says."""
+    """The end of a command run, as recorded in its log."""
 
     run: RunCompleted
     step: StepCompleted | CallCompleted | None
-    """The end of its one step; None where the command could not be started."""
+    """The end of the only step; None if the command could not be started."""
     events: int
+    """The number of events in the log."""
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the command where that decided the outcome."""
+        """The exit code of the command if the exit code made the run fail, else None."""
         return int(self.step.result["exit_code"]) if self.step is not None and _is_bad_exit(self.step) else None
 
 
 async def run_command(
     request: CommandRequest, *, logs: Logs, processes: Processes, cancellation: Cancellation, echo: Echo | None = None
 ) -> CommandOutcome:
-    """Execute a command and record it. Raises only where no outcome could be written."""
+    """Execute a command as a run and record it. Raises only if no outcome could be recorded."""
     if logs.headroom_bytes() < 0:
-        raise StorageFull("the disk is nearly full: no new runs", hint="free some space, then try again")
+        raise StorageFull("the disk is nearly full: new runs are refused", hint="free some space, then try again")
     async with logs.open(request.run_id) as log:
-        # The step itself ends its command, after the grace that the request asks for.
+        # The step stops its command itself, after the grace period of the request: never abandon the step.
         attempt = Attempt(ReplayState(request.run_id), log, cancellation=cancellation, interrupt_grace_seconds=math.inf)
-        work = CommandStepRunner(attempt, processes, request.command, echo=echo)
-        # An error leaves the task group as what it is, not wrapped in a group of one.
+        step = CommandStepRunner(attempt, processes, request.command, echo=echo)
+        # Errors are raised after the task group, which would wrap them in an exception group.
         ended: RunCompleted | ShopfloorError | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_leave_when_cancelled, attempt)
+            tasks.start_soon(_interrupt_when_cancelled, attempt)
             tasks.start_soon(_watch_disk, attempt, logs)
             try:
                 await attempt.append(_run_started(request))
-                ended = await conduct(
+                ended = await run_to_outcome(
                     attempt,
-                    lambda: work.run(_PLACE, name=COMMAND),
-                    finish=lambda outcome: _finish(outcome, attempt.replay_state, work.output_tail()),
+                    lambda: step.run(_STEP_KEY, name=COMMAND),
+                    finish=lambda outcome: _finish(outcome, attempt.replay_state, step.output_tail()),
                 )
             except ShopfloorError as error:
                 ended = error
             tasks.cancel_scope.cancel()
     if not isinstance(ended, RunCompleted):
-        raise ended or UnexpectedError("the run was left before it had ended")
+        raise ended or UnexpectedError("the run stopped without an outcome")
     return CommandOutcome(ended, _end_of_step(attempt.replay_state), attempt.replay_state.last_seq)
 
 
@@ -96,7 +97,7 @@ def _run_started(request: CommandRequest) -> RunStarted:
 
 
 def _finish(outcome: RunCompleted, replay_state: ReplayState, output_tail: str) -> RunCompleted:
-    """The run is its command: the result is the end of the output, and a bad exit is the run's own failure."""
+    """Give the run the end of the output as its result, and a failed exit of the command as its own error."""
     step = _end_of_step(replay_state)
     error = outcome.error
     if outcome.status == "failed" and step is not None and _is_bad_exit(step):
@@ -105,16 +106,16 @@ def _finish(outcome: RunCompleted, replay_state: ReplayState, output_tail: str) 
 
 
 def _is_bad_exit(step: StepCompleted | CallCompleted) -> bool:
-    """Whether the command failed by itself: any other error of a step has a code."""
+    """Return whether the command itself failed: every other error of a step has a code."""
     return step.error is not None and step.error_code is None
 
 
 def _end_of_step(replay_state: ReplayState) -> StepCompleted | CallCompleted | None:
-    step = replay_state.steps.get(_PLACE)
+    step = replay_state.steps.get(_STEP_KEY)
     return step.done if step is not None else None
 
 
-async def _leave_when_cancelled(attempt: Attempt) -> None:
+async def _interrupt_when_cancelled(attempt: Attempt) -> None:
     await attempt.cancellation.requested.wait()
     attempt.interrupt("cancelled")
 

@@ -1,4 +1,4 @@
-"""The ports that the parts of an engine find and record runs by."""
+"""The ports of an engine: its storage, and what the steps of a run use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shopfloor.ports import Audit, Hosts, LogReader, Logs, Models, Processes, Qu
 
 
 class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
-    """The ports to a storage: all that the engine knows of it."""
+    """The ports to a storage."""
 
     store: Store
     queue: Queue
@@ -23,14 +23,19 @@ class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallWorker(Protocol):
-    """Makes a sub-run, or goes on waiting for the one that the log tells of; gives its output, and what it cost."""
+    """A function that dispatches a sub-run, or waits for the one that the log has; returns its output and cost."""
 
-    async def __call__(self, attempt: Attempt, step_try: StepTry, worker: str, given: dict[str, Any]) -> StepResult: ...
+    async def __call__(
+        self, attempt: Attempt, step_try: StepTry, worker: str, worker_input: dict[str, Any]
+    ) -> StepResult: ...
 
 
 class StepContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The ports that the steps of a run use."""
+
     models: Models
     processes: Processes
     call_worker: CallWorker
     agents: AgentRuntime
     cwd: str
+    """The working directory of the run."""

@@ -1,4 +1,4 @@
-"""Why a run failed, as its outcome tells it."""
+"""Errors of steps and runs: exceptions as recorded errors and back, cancellation, and temporary errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -26,10 +26,18 @@ from shopfloor.errors import (
     TurnsExceeded,
     error_class,
 )
-from shopfloor.log import CallCompleted, Cost, Covers, EndedProcess, Limit, RunError, Session, StepCompleted, Usage
+from shopfloor.log import CallCompleted, RunError, StepCompleted
+
+NON_RETRYABLE = (AuthenticationFailed, RequestRejected, OutcomeUnknown, AgentMissing, BudgetExceeded, TurnsExceeded)
+"""Failures that a retry is not expected to fix."""
+CANCELLATION_EXCEPTIONS = (asyncio.CancelledError, GeneratorExit)
+"""Exceptions that stop the code of a worker. Any other one, even `SystemExit`, only ends the run of that worker."""
+_log = logging.getLogger("shopfloor.engine")
+_SHORTAGE_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS})
 
 
 def to_run_error(failure: ShopfloorError) -> RunError:
+    """Return an error as the outcome of a run records it."""
     retryable = failure.retryable if isinstance(failure, RunFailed) else isinstance(failure, StorageError)
     after = failure.retry_after if isinstance(failure, RunFailed) else None
     return RunError(
@@ -42,13 +50,15 @@ def to_run_error(failure: ShopfloorError) -> RunError:
 
 
 class Cancellation:
+    """The requests to cancel a run. The first one cancels gracefully, a second one forces the end."""
+
     def __init__(self) -> None:
         self.reason: str | None = None
         self.requested = asyncio.Event()
         self.forced = asyncio.Event()
 
     def request(self, reason: str) -> None:
-        """The first time asks for a clean end; from the second time on it is to end at once."""
+        """Request a graceful end; from the second call on, an immediate one. The first reason is kept."""
         if self.reason is None:
             self.reason = reason
             self.requested.set()
@@ -56,28 +66,8 @@ class Cancellation:
             self.forced.set()
 
 
-class StepResult(msgspec.Struct, frozen=True):
-    """What a step gave, with what it cost."""
-
-    value: Any
-    usage: Usage | None = None
-    cost: Cost | None = None
-    session: Session | None = None
-    limits: list[Limit] | None = None
-    sub_usage: Usage | None = None
-    sub_cost: Cost | None = None
-    covers: Covers | None = None
-    ended_processes: list[EndedProcess] | None = None
-    failure_reason: str | None = None
-    """For a command: what is wrong with its exit, such as `exit code 3`. The step's error is this, without a code."""
-
-
-NON_RETRYABLE = (AuthenticationFailed, RequestRejected, OutcomeUnknown, AgentMissing, BudgetExceeded, TurnsExceeded)
-"""What no further try can mend, as far as we know."""
-
-
 def failure_from_record(done: StepCompleted | CallCompleted) -> RunFailed:
-    """The failure that a step ended with, as an error again."""
+    """Return the recorded failure of a step as an exception."""
     if done.error is not None and done.error_code is None:
         return command_failed(done.error)
     kind = error_class(done.error_code or StepFailed.code)
@@ -87,65 +77,57 @@ def failure_from_record(done: StepCompleted | CallCompleted) -> RunFailed:
 
 
 def command_failed(failure_reason: str) -> StepFailed:
-    """The failure that a worker gets for a bad exit of its command."""
+    """Return the error that a worker gets when its command fails."""
     return StepFailed(f"the command failed: {failure_reason}")
 
 
-CANCELLATION_EXCEPTIONS = (asyncio.CancelledError, GeneratorExit)
-"""By what a worker's code is told to leave. All else it raises, even what would end a program, ends its run alone."""
-
-
 def as_run_failed(error: BaseException) -> RunFailed:
-    """What went wrong in a step, as an error of ours."""
+    """Return the failure of a step as a `RunFailed`, with the place in the code of a foreign exception."""
     if isinstance(error, RunFailed):
         return error
     if isinstance(error, BaseExceptionGroup):
         return as_run_failed(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, ShopfloorError):
         return StepFailed(error.message, hint=error.hint)
-    text = _text_of(error)
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    *_, where = [None, *traceback.extract_tb(error.__traceback__)]
-    return StepFailed(f"{said} ({Path(where.filename).name}:{where.lineno})" if where else said)
+    text = _message_of(error)
+    description = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    *_, frame = [None, *traceback.extract_tb(error.__traceback__)]
+    return StepFailed(f"{description} ({Path(frame.filename).name}:{frame.lineno})" if frame else description)
 
 
-def _text_of(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - it is somebody else's, too
+    except Exception:  # noqa: BLE001 - `__str__` of a foreign exception may raise anything
         return ""
 
 
-_log = logging.getLogger("shopfloor.engine")
-_SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS})
-
-
 def is_shortage(error: BaseException) -> bool:
-    """Whether the process had too little memory, threads or descriptors; of a group, whether all are that."""
+    """Return whether the process ran out of memory, threads or descriptors. A group counts if all its errors do."""
     match error:
         case BaseExceptionGroup():
-            return all(is_shortage(one) for one in error.exceptions)
+            return all(map(is_shortage, error.exceptions))
         case MemoryError():
             return True
         case OSError():
-            return error.errno in _SHORT
+            return error.errno in _SHORTAGE_ERRNOS
         case RuntimeError():
-            # Python has no class for it.
+            # Python has no exception class for this error.
             return str(error) == "can't start new thread"
         case _:
             return False
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Whether the next look may go better, so that an endless loop goes on; of a group, whether all are that."""
+    """Return whether a retry may succeed, so that a background loop continues. A group counts if all its errors do."""
     if isinstance(error, BaseExceptionGroup):
-        return all(is_temporary(one) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions)
+        return all(map(is_temporary, cast("BaseExceptionGroup[BaseException]", error).exceptions))
     return isinstance(error, ShopfloorError | OSError) or is_shortage(error)
 
 
 @contextmanager
 def tolerate_temporary_errors(failed: str) -> Generator[None]:
-    """Log a temporary error, with what failed, and go on; raise any other."""
+    """Log a temporary error and suppress it. `failed` is the beginning of the log line. Other errors are raised."""
     try:
         yield
     except Exception as error:

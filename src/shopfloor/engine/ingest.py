@@ -1,4 +1,4 @@
-"""From logs to rows: every log's events are folded into the views, in batches, and never at a run's cost."""
+"""Ingest: folds the events of every log into the views of the store, in batches, without slowing down runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _OUTCOME = RunCompleted.event_type
 
 
 class _FoldState(msgspec.Struct, frozen=True):
-    """The states of the folds that a row does not hold itself."""
+    """The states of the folds that are not part of the row."""
 
     timeline: Timeline
     search: SearchState
@@ -54,19 +54,19 @@ _NEW = _FoldState(Timeline(), SearchState())
 _decode_state = json_decoder(_FoldState).decode
 
 
-class _Followed:
-    """A log that has not ended, and how far its views are."""
+class _FollowedLog:
+    """A log that has not ended, and the state of its views."""
 
     def __init__(self, row: RunRow, state: _FoldState = _NEW) -> None:
         self.row = row
         self.state = state
         self.seq = row.last_seq
-        """Of the last event that was understood. Lines after it are read again: a repair may take them away."""
+        """The `seq` of the last event that could be decoded. Later lines are read again: a repair may remove them."""
         self.short: list[Entry] | None = None if self.seq else []
-        """All of the log so far, as long as it is short."""
+        """All entries so far, as long as the log is short; else None."""
 
     def fold(self, entries: list[Entry], archived: Callable[[], bytes | None]) -> ViewUpdate | None:
-        """What these entries change. `archived` gives the archive of a long log that has ended."""
+        """Fold entries into the views and return the update. `archived` returns the archive of a long, ended log."""
         events = list(_events(entries))
         if not events:
             return None
@@ -78,13 +78,13 @@ class _Followed:
         self.seq, self.row, waits = events[-1].seq, row, self.row.waits
         is_short = short is not None and sum(len(entry.raw) for entry in short) <= INGEST_CACHED_LOG_BYTES
         self.short = short if is_short and not row.ended else None
-        timeline, told = timeline_fold(self.state.timeline, events, waits)
+        timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
         search, pieces = search_fold(self.state.search, row, events)
         self.state = _FoldState(timeline, search)
         return ViewUpdate(
             row=row,
             state=b"" if row.ended else _encode(self.state),
-            timeline=told,
+            timeline=timeline_rows,
             archive=packed,
             search=pieces,
             search_stopped_at=search.stopped_at,
@@ -92,23 +92,23 @@ class _Followed:
 
 
 def pack(entries: list[ArchiveEntry]) -> bytes | None:
-    """Compress an archive; None where it has no entries."""
-    # A fixed time, so that the same log gives the same bytes.
+    """Compress an archive; return None if it has no entries."""
+    # A fixed time, so that the same log always produces the same bytes.
     return gzip.compress(_encode(entries), 6, mtime=0) if entries else None
 
 
-def _archive_in(archives: Mapping[str, bytes | None], run_id: str) -> bytes | None:
+def _require_archive(archives: Mapping[str, bytes | None], run_id: str) -> bytes | None:
     if run_id not in archives:
         raise _Unreadable
     return archives[run_id]
 
 
 class _Unreadable(Exception):
-    """A log is gone since it was looked at, or cannot be read just now."""
+    """A log was deleted meanwhile, or cannot be read at the moment."""
 
 
 class Ingest:
-    """Keeps the views of every log up to date, whoever writes the logs."""
+    """The updater of the views of every log, whichever process writes the log."""
 
     def __init__(
         self,
@@ -116,103 +116,104 @@ class Ingest:
         store: Store,
         bus: Bus,
         *,
-        forget_at: int = ANNOUNCEMENT_BYTES,
+        forget_after_bytes: int = ANNOUNCEMENT_BYTES,
         poll_seconds: float = INGEST_POLL_SECONDS,
     ) -> None:
         self._feed = feed
         self._store = store
         self._bus = bus
-        self._forget_at = forget_at
-        """From which mark on the feed is told to forget which logs were opened."""
-        self._look_seconds = poll_seconds
-        """How often all logs that have not ended are looked at."""
-        self._followed: dict[str, _Followed] = {}
+        self._forget_after_bytes = forget_after_bytes
+        """After how many bytes of announcements the feed may forget which logs were opened."""
+        self._poll_seconds = poll_seconds
+        """How often all logs that have not ended are read."""
+        self._followed: dict[str, _FollowedLog] = {}
         self._feed_position = 0
-        self._forgotten_at = 0
-        """The mark when the feed forgot last."""
+        self._forgotten_position = 0
+        """The feed position at the last `forget_opened_logs`."""
         self._is_behind = False
-        """Whether logs had more events than there was time for."""
-        self._gone: set[str] = set()
-        """Runs whose deletion was reported lately."""
-        self._listeners: list[_Listener] = []
+        """Whether the last pass left events unread for lack of time."""
+        self._reported_deletions: set[str] = set()
+        """Runs whose deletion was reported recently."""
+        self._subscribers: list[_Subscriber] = []
 
     async def catch_up(self, *, everything: bool = False) -> int:
-        """Takes up all that the logs hold now; gives the number of events. `everything` looks at every log."""
-        await self._begin(everything=everything)
+        """Ingest all events that the logs have now; return their number. `everything` reads every log."""
+        await self._load_followed(everything=everything)
         events = 0
-        while taken := await self.step():
-            events += taken
+        while ingested := await self.step():
+            events += ingested
         return events
 
     async def run(self) -> None:
-        """Goes on until it is cancelled. A store that cannot be written is waited for: the logs have it all."""
+        """Ingest until cancelled. Retries while the store cannot be written; nothing is lost, the logs have it all."""
         with self._bus.subscribe_all() as live:
             while True:
                 try:
-                    await self._begin(everything=True)
+                    await self._load_followed(everything=True)
                     while True:
                         if not await self.step():
                             await self._forget_opened()
-                        await self._take_published_for(live, 0.0 if self._is_behind else self._look_seconds)
+                        await self._ingest_published_for(live, 0.0 if self._is_behind else self._poll_seconds)
                 except Exception as error:
                     if not is_temporary(error):
                         raise
                     await anyio.sleep(INGEST_RETRY_SECONDS)
 
-    async def _take_published_for(self, live: RunsSubscription, seconds: float) -> None:
-        """Take up what is published, once at least, until it is time to look at all logs that have not ended."""
+    async def _ingest_published_for(self, live: RunsSubscription, seconds: float) -> None:
+        """Ingest published events for this time, at least once."""
         until = anyio.current_time() + seconds
         while True:
             await live.wait(max(until - anyio.current_time(), 0.0))
-            # What comes together shares a transaction, and the first does not wait for long.
+            # Wait a little, so that events that are published together share a transaction.
             await anyio.sleep(INGEST_BATCH_SECONDS)
             if published := live.drain():
-                await self._take_published(published)
+                await self._ingest_published(published)
                 await anyio.sleep(INGEST_INTERVAL_SECONDS)
             if anyio.current_time() >= until:
                 return
 
     async def _forget_opened(self) -> None:
-        """Have the feed forget which logs were opened when they have become many."""
-        if self._feed_position - self._forgotten_at < self._forget_at:
+        """Tell the feed to forget which logs were opened, once there are many."""
+        if self._feed_position - self._forgotten_position < self._forget_after_bytes:
             return
-        # First in the store: should this process end in between, all of them are looked at once more.
+        # The store first: if this process dies in between, all logs are read once more.
         await self._store.apply([], feed_position=0)
         feed_position = await self._feed.forget_opened_logs(self._feed_position)
         if feed_position == self._feed_position:
             await self._store.apply([], feed_position=feed_position)
-        self._feed_position = self._forgotten_at = feed_position
+        self._feed_position = self._forgotten_position = feed_position
 
-    async def _begin(self, *, everything: bool) -> None:
-        # From what the store has: where this was cancelled before, it may have folded events that were not stored.
+    async def _load_followed(self, *, everything: bool) -> None:
+        """Load the open runs from the store, and with `everything` all runs that the store does not know."""
+        # Drop the states in memory: an earlier cancellation may have left events folded but not stored.
         followed = [*self._followed]
         self._followed.clear()
         self._feed_position = await self._store.feed_position()
-        await self._take_up([*await self._store.open_runs(), *followed])
-        # A store that has taken up nothing is new: the feed tells only of the logs that were opened last.
+        await self._follow_stored([*await self._store.open_runs(), *followed])
+        # Without a feed position the store is new, and the feed only lists the logs that were opened recently.
         if everything or not self._feed_position:
             known = await self._store.known_runs() | await self._store.deleted_run_ids()
-            # Rows are numbered in the order in which runs began.
+            # Rows are numbered in the order in which the runs started.
             for run_id in await self._feed.run_ids(known):
                 self._follow(run_id, RunRow(id=run_id))
 
     async def step(self) -> int:
-        """Look at the logs that were opened, and at all that have not ended. Gives the number of events."""
+        """Read the logs that were opened and all that have not ended. Return the number of events."""
         opened_logs, feed_position = await self._feed.opened_logs(self._feed_position)
-        await self._take_up(opened_logs)
-        taken = await self._look([*self._followed], named=frozenset(opened_logs))
+        await self._follow_stored(opened_logs)
+        event_count = await self._read_logs([*self._followed], announced=frozenset(opened_logs))
         if feed_position != self._feed_position:
             await self._store.apply([], feed_position=feed_position)
             self._feed_position = feed_position
-        return taken
+        return event_count
 
-    async def _take_published(self, published: Mapping[str, list[Entry]]) -> int:
-        """Take up published events that continue a row; look at the logs of the others."""
-        # Of a run that begins here nothing is stored yet.
+    async def _ingest_published(self, published: Mapping[str, list[Entry]]) -> int:
+        """Ingest published events that directly follow a row; read the other logs. Return the number of events."""
+        # The store has nothing yet of a run that starts now.
         for run_id, entries in published.items():
             if entries and entries[0].seq == 1:
                 self._follow(run_id, RunRow(id=run_id))
-        await self._take_up([*published])
+        await self._follow_stored([*published])
         found: dict[str, list[Entry]] = {}
         behind: list[str] = []
         for run_id, entries in published.items():
@@ -223,57 +224,64 @@ class Ingest:
                 found[run_id] = new
             elif new or not entries:
                 behind.append(run_id)
-        await self._keep(await self._fold(found))
-        return sum(map(len, found.values())) + await self._look(behind, named=frozenset(behind))
+        await self._store_updates(await self._fold(found))
+        return sum(map(len, found.values())) + await self._read_logs(behind, announced=frozenset(behind))
 
-    async def _look(self, run_ids: Sequence[str], *, named: Collection[str]) -> int:
-        """Take up what the logs of these runs have; give the number of events. Those `named` may be deleted."""
-        changes, events, left = await self._batch(run_ids, named)
-        taken = events
-        # A log that is written all the time would hold back the rows of every other run.
+    async def _read_logs(self, run_ids: Sequence[str], *, announced: Collection[str]) -> int:
+        """Ingest new events from the logs of these runs; return their number.
+
+        A missing log is reported as deleted only for `announced` runs, which the feed or the bus has named.
+        """
+        changes, events, remaining = await self._read_batch(run_ids, announced)
+        event_count = events
+        # With a time limit: a log that is written all the time must not delay the rows of the other runs.
         until = anyio.current_time() + INGEST_TURN_SECONDS
-        while left and anyio.current_time() < until:
+        while remaining and anyio.current_time() < until:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._keep, changes)
-                # There is more: it is read and folded while this is stored.
-                changes, events, left = await self._batch(left, named)
-            taken += events
-        await self._keep(changes)
-        self._is_behind = bool(left)
-        return taken
+                tasks.start_soon(self._store_updates, changes)
+                # Read and fold the next batch while this one is stored.
+                changes, events, remaining = await self._read_batch(remaining, announced)
+            event_count += events
+        await self._store_updates(changes)
+        self._is_behind = bool(remaining)
+        return event_count
 
-    async def _batch(self, run_ids: Sequence[str], named: Collection[str]) -> tuple[list[ViewUpdate], int, list[str]]:
-        """About as much as goes into one transaction, the number of events, and the runs that are left."""
-        places = {run_id: one.seq for run_id in run_ids if (one := self._followed.get(run_id)) is not None}
-        updates = await self._feed.updates(places, limit=INGEST_EVENTS) if places else {}
-        found = {run_id: one.entries for run_id, one in updates.items() if one.entries}
+    async def _read_batch(
+        self, run_ids: Sequence[str], announced: Collection[str]
+    ) -> tuple[list[ViewUpdate], int, list[str]]:
+        """Return the updates of about one transaction, the number of events, and the runs that remain to be read."""
+        positions = {run_id: log.seq for run_id in run_ids if (log := self._followed.get(run_id)) is not None}
+        updates = await self._feed.updates(positions, limit=INGEST_EVENTS) if positions else {}
+        found = {run_id: update.entries for run_id, update in updates.items() if update.entries}
         again = {
-            run_id for run_id, one in updates.items() if not one.entries and await self._is_cut(run_id, one, named)
+            run_id
+            for run_id, update in updates.items()
+            if not update.entries and await self._handle_no_entries(run_id, update, announced)
         }
         changes = await self._fold(found)
-        # A log of which nothing was understood, or whose whole could not be read, is left to the next look.
+        # A log that did not advance (undecodable lines, or an unreadable archive) waits for the next pass.
         done = {run_id for run_id in found if run_id not in self._followed}
-        again |= {run_id for run_id in found.keys() - done if self._followed[run_id].seq > places[run_id]}
+        again |= {run_id for run_id in found.keys() - done if self._followed[run_id].seq > positions[run_id]}
         events = sum(len(entries) for run_id, entries in found.items() if run_id in done or run_id in again)
-        # With fewer than were asked for, all logs were looked at that can be read.
-        more = places.keys() - updates.keys() if events >= INGEST_EVENTS else set[str]()
-        return changes, events, [run_id for run_id in places if run_id in again or run_id in more]
+        # With fewer events than the limit, the feed has read every readable log.
+        more = positions.keys() - updates.keys() if events >= INGEST_EVENTS else set[str]()
+        return changes, events, [run_id for run_id in positions if run_id in again or run_id in more]
 
-    async def _is_cut(self, run_id: str, updates: LogUpdate, named: Collection[str]) -> bool:
-        """See to a log that has no more events; tell whether it has lost its end, so that its views are made anew."""
+    async def _handle_no_entries(self, run_id: str, update: LogUpdate, announced: Collection[str]) -> bool:
+        """Handle a log without new events. Return whether the log was truncated, so that its views are rebuilt."""
         followed = self._followed[run_id]
-        if updates.reset is not None:
-            # A power cut, or a disk that took no more, may have taken events that the views have.
-            await self._store.truncate_views(run_id, updates.reset.last)
-            self._followed[run_id] = _Followed(RunRow(id=run_id))
+        if update.reset is not None:
+            # A power cut or a full disk may have removed events that the views already have.
+            await self._store.truncate_views(run_id, update.reset.last)
+            self._followed[run_id] = _FollowedLog(RunRow(id=run_id))
             return True
-        if updates.is_missing:
+        if update.is_missing:
             if not followed.seq:
                 del self._followed[run_id]
-            if run_id in named:
-                await self._tell_gone(run_id)
-        elif followed.row.outside and not updates.has_writer:
-            # It waits, and no process writes it. Whoever opens it announces that.
+            if run_id in announced:
+                await self._report_deleted(run_id)
+        elif followed.row.outside and not update.has_writer:
+            # The run waits and no process writes the log. The next process that opens the log announces that.
             del self._followed[run_id]
         return False
 
@@ -282,107 +290,109 @@ class Ingest:
         for run_id, entries in found.items():
             if self._followed[run_id].short is None and any(entry.type == _OUTCOME for entry in entries):
                 with suppress(_Unreadable):
-                    archives[run_id] = await self._archive_of(run_id, entries[-1].seq)
+                    archives[run_id] = await self._build_archive(run_id, entries[-1].seq)
         return await anyio.to_thread.run_sync(self._fold_all, found, archives) if found else []
 
     def _fold_all(self, found: Mapping[str, list[Entry]], archives: Mapping[str, bytes | None]) -> list[ViewUpdate]:
         changes: list[ViewUpdate] = []
         for run_id, entries in found.items():
             followed = self._followed[run_id]
-            # A long log that cannot be read as a whole just now is left to the next look.
+            # A long log that cannot be read completely now waits for the next pass.
             with suppress(_Unreadable):
-                if change := followed.fold(entries, partial(_archive_in, archives, run_id)):
+                if change := followed.fold(entries, partial(_require_archive, archives, run_id)):
                     changes.append(change)
             if followed.row.ended:
                 del self._followed[run_id]
         return changes
 
-    async def _archive_of(self, run_id: str, last: int) -> bytes | None:
-        """The archive of a long log, up to the event `last`. It is read in parts: it may not fit into memory."""
+    async def _build_archive(self, run_id: str, last_seq: int) -> bytes | None:
+        """Return the archive of a long log, up to `last_seq`. Reads in parts: the log may not fit into memory."""
         made, seq = Archive(), 0
-        while seq < last:
-            updates = (await self._feed.updates({run_id: seq}, limit=INGEST_EVENTS)).get(run_id)
-            if updates is None or not updates.entries:
+        while seq < last_seq:
+            update = (await self._feed.updates({run_id: seq}, limit=INGEST_EVENTS)).get(run_id)
+            if update is None or not update.entries:
                 raise _Unreadable
-            await anyio.to_thread.run_sync(lambda entries: made.take(_events(entries)), updates.entries)
-            seq = updates.entries[-1].seq
+            await anyio.to_thread.run_sync(lambda entries: made.take(_events(entries)), update.entries)
+            seq = update.entries[-1].seq
         return await anyio.to_thread.run_sync(lambda: pack(made.finish()))
 
-    async def _keep(self, changes: list[ViewUpdate]) -> None:
+    async def _store_updates(self, changes: list[ViewUpdate]) -> None:
         if changes:
             await self._store.apply(changes)
             await self.publish_rows(*(change.row.id for change in changes))
 
     def _follow(self, run_id: str, row: RunRow, state: _FoldState = _NEW) -> None:
         if run_id not in self._followed:
-            self._followed[run_id] = _Followed(row, state)
+            self._followed[run_id] = _FollowedLog(row, state)
 
-    async def _take_up(self, run_ids: Sequence[str]) -> None:
-        """Follows the logs of runs from where their views are, those that have not ended."""
-        new = [one for one in run_ids if one not in self._followed]
+    async def _follow_stored(self, run_ids: Sequence[str]) -> None:
+        """Follow the logs of these runs from where their stored views end, unless the runs have ended."""
+        new = [run_id for run_id in run_ids if run_id not in self._followed]
         for first in range(0, len(new), INGEST_RUNS):
-            some = new[first : first + INGEST_RUNS]
-            known = await self._store.view_states(some)
-            for run_id in some:
+            batch = new[first : first + INGEST_RUNS]
+            known = await self._store.view_states(batch)
+            for run_id in batch:
                 folded = known.get(run_id)
                 if folded is None:
                     self._follow(run_id, RunRow(id=run_id))
                 elif not folded.row.ended:
-                    await self._go_on(folded)
+                    await self._follow_from(folded)
 
-    async def _go_on(self, folded: ViewState) -> None:
+    async def _follow_from(self, folded: ViewState) -> None:
         row = folded.row
         try:
             self._follow(row.id, row, _decode_state(folded.state) if folded.state else _NEW)
         except msgspec.MsgspecError:
-            # An older version kept this state, without the fold of search: the views are made anew.
+            # An older version stored this state, without the search fold: rebuild the views.
             await self._store.truncate_views(row.id, 0)
             self._follow(row.id, RunRow(id=row.id))
 
-    # For whoever shows lists.
+    # Subscriptions to rows.
 
     @asynccontextmanager
     async def subscribe(self) -> AsyncGenerator[AsyncIterator[list[RunItem | RunDeleted]]]:
-        listener = _Listener()
-        self._listeners.append(listener)
+        """Yield an iterator over batches of changed rows and deletions."""
+        subscriber = _Subscriber()
+        self._subscribers.append(subscriber)
         try:
-            yield listener.items()
+            yield subscriber.items()
         finally:
-            self._listeners.remove(listener)
+            self._subscribers.remove(subscriber)
 
     async def publish_rows(self, *run_ids: str) -> None:
-        # Only for those who listen: a row is not read back otherwise, and all that were written are read at once.
-        for item in await self._store.get_runs(run_ids) if self._listeners else ():
-            self._put(item.row.id, item)
+        """Send the current rows of these runs to the subscribers."""
+        # Without subscribers no row is read back; with them, all rows are read in one query.
+        for item in await self._store.get_runs(run_ids) if self._subscribers else ():
+            self._publish(item.row.id, item)
 
-    async def _tell_gone(self, run_id: str) -> None:
-        """Report once that a run is deleted: it has neither a log nor a row. The bus and the feed both name it."""
-        if self._listeners and run_id not in self._gone and await self._store.get_run(run_id) is None:
-            if len(self._gone) >= INGEST_RUNS:
-                self._gone.clear()
-            self._gone.add(run_id)
-            self._put(run_id, RunDeleted(run_id))
+    async def _report_deleted(self, run_id: str) -> None:
+        """Report a run without log and row as deleted. Only once, although both the bus and the feed name the run."""
+        if self._subscribers and run_id not in self._reported_deletions and await self._store.get_run(run_id) is None:
+            if len(self._reported_deletions) >= INGEST_RUNS:
+                self._reported_deletions.clear()
+            self._reported_deletions.add(run_id)
+            self._publish(run_id, RunDeleted(run_id))
 
-    def _put(self, run_id: str, updates: RunItem | RunDeleted) -> None:
-        for listener in self._listeners:
-            listener.put(run_id, updates)
+    def _publish(self, run_id: str, item: RunItem | RunDeleted) -> None:
+        for subscriber in self._subscribers:
+            subscriber.put(run_id, item)
 
 
-class _Listener:
-    """Changes that one subscriber has not seen yet: of each run the newest state only, so that they stay few."""
+class _Subscriber:
+    """The changes that one subscriber has not received yet: only the newest of each run, which bounds their number."""
 
     def __init__(self) -> None:
         self._pending: dict[str, RunItem | RunDeleted] = {}
-        self._news = anyio.Event()
+        self._has_items = anyio.Event()
 
-    def put(self, run_id: str, updates: RunItem | RunDeleted) -> None:
-        self._pending[run_id] = updates
-        self._news.set()
+    def put(self, run_id: str, item: RunItem | RunDeleted) -> None:
+        self._pending[run_id] = item
+        self._has_items.set()
 
     async def items(self) -> AsyncIterator[list[RunItem | RunDeleted]]:
         while True:
-            await self._news.wait()
-            self._news = anyio.Event()
+            await self._has_items.wait()
+            self._has_items = anyio.Event()
             items, self._pending = list(self._pending.values()), {}
             yield items
 
@@ -392,5 +402,5 @@ def _events(entries: Iterable[Entry]) -> Iterable[Event]:
         try:
             yield decode(entry.raw, entry.type)
         except InvalidEvent:
-            # No envelope to be read; the file has it, and `verify` names it.
+            # The envelope cannot be decoded. The line stays in the file, and `verify` reports it.
             continue

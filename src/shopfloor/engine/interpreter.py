@@ -1,4 +1,4 @@
-"""Workers in YAML: their steps, one after another, on what the log has of them."""
+"""The interpreter of YAML workers: executes their blocks in order through a `BlockRun`, replaying what the log has."""
 
 from __future__ import annotations
 
@@ -51,120 +51,124 @@ from shopfloor.errors import StepFailed
 from shopfloor.limits import LOOP_ITERATIONS, OPEN_BRANCHES
 from shopfloor.log import TextBlock
 
+_TERMINAL = "terminal"
+BEGIN = "Begin."
+"""The prompt for a thread without messages: every provider requires at least one."""
+ROUND = "ROUND"
+"""The variable that has the number of the current round of a loop."""
+
 
 class BlockRun(Run):
-    """A run as one of its blocks sees it: what the handle does is done at a place inside of that block."""
+    """A run handle for the steps inside one block: their keys are below the key of that block."""
 
     def branch(self, segment: str) -> BlockRun:
-        """The handle for the steps of a branch of this block."""
-        return self._at(StepKey(f"{self._outer.path}.{segment}", self._outer.iteration))
+        """Return the handle for the steps of a branch of this block."""
+        return self._at(StepKey(f"{self._outer_key.path}.{segment}", self._outer_key.iteration))
 
     def round(self, number: int) -> BlockRun:
-        """The handle for the steps of one round of this block, which is a loop."""
-        return self._at(StepKey(f"{self._outer.path}.{number}", number))
+        """Return the handle for the steps of one round of this block, which is a loop."""
+        return self._at(StepKey(f"{self._outer_key.path}.{number}", number))
 
-    def _at(self, step_key: StepKey, given: Mapping[str, Any] | None = None) -> BlockRun:
-        given = self.input if given is None else given
-        return BlockRun(self._attempt, self._workshop, given=given, tools=self._tools, step_key=step_key)
+    def _at(self, step_key: StepKey, arguments: Mapping[str, Any] | None = None) -> BlockRun:
+        worker_input = self.input if arguments is None else arguments
+        return BlockRun(
+            self._attempt, self._step_context, worker_input=worker_input, tools=self._tools, step_key=step_key
+        )
 
     async def block(
         self, name: str, kind: str, work: Callable[[BlockRun], Awaitable[Any]], *, branches: Sequence[str] = ()
     ) -> Any:
-        """Do a step that has no effects but those of the steps inside it, so that it can be resumed at any time.
+        """Execute a step whose only effects are those of the steps inside it, so that it can be resumed at any time.
 
-        One that is done is walked again, for what its steps set: the results of all of them are known.
+        A completed block is executed again for the values that its steps set: the log has all their results.
         """
-        step_key = self._place(name, kind)
+        step_key = self._next_step_key(name, kind)
         known = self._attempt.replay_state.steps.get(step_key)
         if known is not None and known.done is not None and known.done.error is None:
             return await work(self._at(step_key))
 
-        async def walked(step_try: StepTry) -> StepResult:
+        async def execute(step_try: StepTry) -> StepResult:
             return StepResult(await work(self._at(step_key)))
 
-        begun = [*branches[:OPEN_BRANCHES]] or None
-        return await self._attempt.step(step_key, walked, name=name, kind=kind, repeatable=True, branches=begun)
+        recorded = [*branches[:OPEN_BRANCHES]] or None
+        return await self._attempt.step(step_key, execute, name=name, kind=kind, repeatable=True, branches=recorded)
 
     async def custom(
         self,
         name: str,
         kind: str,
         work: Callable[..., Awaitable[Any]],
-        given: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         *,
         retry: Retry | None = None,
     ) -> Any:
-        """Do a step of a kind that the worker defines: `work` gets a handle for steps inside it, and `given`."""
-        step_key = self._place(name, kind)
+        """Execute a step of a kind that the worker defines. `work` gets a handle for inner steps, and the arguments."""
+        step_key = self._next_step_key(name, kind)
 
-        async def called(step_try: StepTry) -> StepResult:
-            # The handle is made anew for each try: it counts its steps from the first again.
-            return StepResult(await work(self._at(step_key, given), **given))
+        async def execute(step_try: StepTry) -> StepResult:
+            # A new handle for each try: it counts its steps from the first again.
+            return StepResult(await work(self._at(step_key, arguments), **arguments))
 
-        return await self._attempt.step(step_key, called, name=name, kind=kind, retry=retry, repeatable=True)
+        return await self._attempt.step(step_key, execute, name=name, kind=kind, retry=retry, repeatable=True)
 
     def results(self, kind: str) -> Iterator[Any]:
-        """The results of the steps of this kind that are done, anywhere in the run."""
+        """Yield the results of the completed steps of this kind, anywhere in the run."""
         for step in self._attempt.replay_state.steps.values():
             if step.kind == kind and step.done is not None and step.done.error is None:
                 yield step.done.result
 
     async def add_message(self, thread: Thread, text: str, *, role: str) -> None:
-        """Add a message to a thread, on record at the place of this block."""
-        await add_message(self._attempt, thread, self._outer, [TextBlock(fidelity="router", text=text)], role=role)
+        """Add a message to a thread, recorded under the key of this block."""
+        await add_message(self._attempt, thread, self._outer_key, [TextBlock(fidelity="router", text=text)], role=role)
 
     async def reply(
         self, thread: Thread, *, name: str, schema: dict[str, Any] | None, prompt: str | None, retry: Retry | None
     ) -> Any:
-        """Have the model answer in a thread; `prompt` is said first. Return its text, or with `schema` its value."""
+        """Let the model answer in a thread, after `prompt` if set. Return its text, or with `schema` its value."""
         return await self._reply(thread, name=name, schema=schema, prompt=prompt, retry=retry)
 
 
-_TERMINAL = "terminal"
-BEGIN = "Begin."
-"""What a model is told in a thread in which nobody has said anything: every provider wants something."""
-
-
-ROUND = "ROUND"
-
-
 class Scope(msgspec.Struct, frozen=True):
-    """Where steps are: the handle for their places, and the values and threads that they see."""
+    """The handle, the variables and the threads that the steps of a block use."""
 
     run: BlockRun
     values: MutableMapping[str, Any]
     threads: MutableMapping[str, Thread]
 
     def at(self, run: BlockRun) -> Scope:
+        """Return the same scope with another handle."""
         return Scope(run, self.values, self.threads)
 
-    def counted(self, loop: BlockRun, number: int) -> Scope:
-        """A round of a loop on a condition."""
-        return Scope(loop.round(number), _Counted({ROUND: number}, self.values), self.threads)
+    def while_round(self, loop: BlockRun, number: int) -> Scope:
+        """Return the scope of a round of a `while` loop: its steps set the variables of the outer scope."""
+        return Scope(loop.round(number), _WhileValues({ROUND: number}, self.values), self.threads)
 
-    def round(self, loop: BlockRun, number: int, values: dict[str, Any]) -> Scope:
-        """A round of a loop over items: what it sets is its own."""
+    def item_round(self, loop: BlockRun, number: int, values: dict[str, Any]) -> Scope:
+        """Return the scope of a round of a `for_each` loop: the variables that its steps set are local."""
         return Scope(loop.round(number), ChainMap(values, self.values), ChainMap({}, self.threads))
 
 
-class _Counted(ChainMap[str, Any]):
-    """The number of the round is the round's own; what its steps set is everybody's."""
+class _WhileValues(ChainMap[str, Any]):
+    """The variables of a `while` round. The round number is local; all others are set in the outer scope."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.maps[1][key] = value
 
 
 class Interpreter:
-    """One run of a worker in YAML."""
+    """One run of a YAML worker."""
 
-    def __init__(self, attempt: Attempt, workshop: StepContext, definition: Definition, given: dict[str, Any]) -> None:
-        self._run = BlockRun(attempt, workshop, given=given, tools=build_tools(definition))
+    def __init__(
+        self, attempt: Attempt, step_context: StepContext, definition: Definition, worker_input: dict[str, Any]
+    ) -> None:
+        self._run = BlockRun(attempt, step_context, worker_input=worker_input, tools=build_tools(definition))
         self._definition = definition
 
     async def run(self) -> Any:
+        """Execute the steps and return the output. Raises `Finished` at a `terminal` step."""
         definition = self._definition
         for result in self._run.results(_TERMINAL):
-            # A run that has come to its end ends there, whatever other branches were at.
+            # A run that has reached a `terminal` step ends there, even if other branches were still open.
             raise finished(result)
         values = {name: variable.default for name, variable in definition.variables.items()} | self._run.input
         await self._steps(definition.steps, Scope(self._run, values, {}))
@@ -172,7 +176,7 @@ class Interpreter:
 
     async def _steps(self, steps: dict[str, Step], scope: Scope) -> None:
         for name, step in steps.items():
-            await self._DOERS[type(step)](self, name, step, scope)
+            await self._STEP_HANDLERS[type(step)](self, name, step, scope)
 
     # Threads.
 
@@ -188,7 +192,7 @@ class Interpreter:
             backup_model=None if step.backup_model is None else str(fill(step.backup_model, scope.values)),
             messages=[],
         )
-        await scope.run.block(name, "start-thread", _nothing)
+        await scope.run.block(name, "start-thread", _do_nothing)
 
     async def _add_message(self, name: str, step: AddMessage, scope: Scope) -> None:
         thread = self._thread(step.thread, scope)
@@ -206,29 +210,29 @@ class Interpreter:
         value: Any = as_markdown(thread)
         if step.format == "json":
             value = msgspec.to_builtins(thread.messages)
-        await scope.run.block(name, "serialize-thread", _nothing)
+        await scope.run.block(name, "serialize-thread", _do_nothing)
         self._set(step.output, value, scope)
 
     def _thread(self, name: str, scope: Scope) -> Thread:
         thread = scope.threads.get(name)
         if thread is None:
-            raise StepFailed(f"there is no thread {name!r} yet", hint="begin it with a `start-thread` step")
+            raise StepFailed(f"the thread {name!r} has not been started", hint="start it with a `start-thread` step")
         return thread
 
     def _prompt(self, name: str, names: list[str], scope: Scope) -> str:
         text = self._definition.prompts.get(name)
         if text is None:
-            raise StepFailed(f"there is no prompt {name!r}", hint=f"it belongs into prompts/{name}.md")
-        seen = {one: scope.values.get(one) for one in names} if names else scope.values
-        return str(fill(text, seen))
+            raise StepFailed(f"the worker has no prompt {name!r}", hint=f"add the file prompts/{name}.md")
+        visible = {variable: scope.values.get(variable) for variable in names} if names else scope.values
+        return str(fill(text, visible))
 
     def _text(self, step: AddMessage | Agent, scope: Scope) -> Any:
-        """What a step says: the text of a prompt, or its own."""
+        """Return the text of a step: that of its prompt file, or its inline text."""
         if step.prompt is not None:
             return self._prompt(step.prompt, step.input, scope)
         return fill(step.text, scope.values)
 
-    # What has effects.
+    # Steps with effects.
 
     async def _call_tool(self, name: str, step: CallTool, scope: Scope) -> None:
         value = await scope.run.tool(step.tool, lambda: fill(step.input, scope.values), name=name, retry=step.retry)
@@ -252,7 +256,7 @@ class Interpreter:
             allow_failure=step.allow_failure,
             retry=step.retry,
         )
-        # As a shell's `$(…)` gives it.
+        # Without trailing newlines, like `$(…)` in a shell.
         self._set(step.output, ended.stdout.rstrip("\n"), scope)
 
     async def _agent(self, name: str, step: Agent, scope: Scope) -> None:
@@ -264,7 +268,7 @@ class Interpreter:
             system=self._prompt(step.system, step.input, scope) if step.system is not None else None,
             model=fill(step.model, values),
             tools=fill(step.tools, values),
-            own_tools=[own_tool_spec(one, self._definition.tools.get(one)) for one in step.own_tools],
+            own_tools=[own_tool_spec(tool, self._definition.tools.get(tool)) for tool in step.own_tools],
             read_only=fill(step.read_only, values) or False,
             sandbox=fill(step.sandbox, values) or False,
             max_turns=fill(step.max_turns, values),
@@ -276,58 +280,64 @@ class Interpreter:
         self._set(step.output, result.data if result.data is not None else result.text, scope)
 
     async def _run_worker(self, name: str, step: RunWorker, scope: Scope) -> None:
-        given = fill(step.input, scope.values)
-        self._set(step.output, await scope.run.worker(step.worker, given, name=name, retry=step.retry), scope)
+        worker_input = fill(step.input, scope.values)
+        self._set(step.output, await scope.run.worker(step.worker, worker_input, name=name, retry=step.retry), scope)
 
     async def _custom(self, name: str, step: Custom, scope: Scope) -> None:
         function = load_object(self._definition.kinds[step.kind])
-        given = fill(step.with_, scope.values)
-        self._set(step.output, await scope.run.custom(name, step.kind, function, given, retry=step.retry), scope)
+        arguments = fill(step.with_, scope.values)
+        self._set(step.output, await scope.run.custom(name, step.kind, function, arguments, retry=step.retry), scope)
 
-    # Composites.
+    # Steps with inner steps.
 
     async def _parallel(self, name: str, step: Parallel, scope: Scope) -> None:
         async def all_branches(block: BlockRun) -> None:
             async def branch(branch_name: str) -> None:
                 await self._steps(step.branches[branch_name], scope.at(block.branch(path_segment(branch_name))))
 
-            await run_concurrently(branch, list(step.branches), at_once)
+            await run_concurrently(branch, list(step.branches), concurrency)
 
-        at_once = step.concurrency or len(step.branches)
-        begun = [path_segment(one) for one, steps in [*step.branches.items()][:at_once] if _is_told_of(steps)]
-        await scope.run.block(name, "parallel", all_branches, branches=begun)
+        concurrency = step.concurrency or len(step.branches)
+        first_branches = [
+            path_segment(branch_name)
+            for branch_name, steps in [*step.branches.items()][:concurrency]
+            if _has_recorded_start(steps)
+        ]
+        await scope.run.block(name, "parallel", all_branches, branches=first_branches)
 
     async def _for_each(self, name: str, step: ForEach, scope: Scope) -> None:
-        items: Any = fill(step.each, scope.values)
-        if not isinstance(items, list):
-            raise StepFailed(f"{name!r} goes over a list, and {step.each!r} is {type(items).__name__}")
-        todo = cast("list[Any]", items)
-        if len(todo) > LOOP_ITERATIONS:
-            raise StepFailed(f"{name!r} has {len(todo):,} items, and {LOOP_ITERATIONS:,} is the most")
+        value: Any = fill(step.each, scope.values)
+        if not isinstance(value, list):
+            raise StepFailed(f"{name!r} needs a list to iterate over, but {step.each!r} is {type(value).__name__}")
+        items = cast("list[Any]", value)
+        if len(items) > LOOP_ITERATIONS:
+            raise StepFailed(f"{name!r} has {len(items):,} items, but the maximum is {LOOP_ITERATIONS:,}")
 
         async def each(block: BlockRun) -> list[Any] | None:
-            kept: list[Any] = [None] * len(todo)
+            collected: list[Any] = [None] * len(items)
 
-            async def one(number: int) -> None:
-                inner = scope.round(block, number, {step.as_: todo[number], ROUND: number})
+            async def execute_round(number: int) -> None:
+                inner = scope.item_round(block, number, {step.as_: items[number], ROUND: number})
                 await self._steps(step.steps, inner)
-                kept[number] = inner.values.get(step.collect) if step.collect else None
+                collected[number] = inner.values.get(step.collect) if step.collect else None
 
             if step.concurrency > 1:
-                await run_concurrently(one, list(range(len(todo))), step.concurrency)
+                await run_concurrently(execute_round, list(range(len(items))), step.concurrency)
             else:
-                for number in range(len(todo)):
-                    await one(number)
+                for number in range(len(items)):
+                    await execute_round(number)
                     await anyio.lowlevel.checkpoint()
-            return kept if step.output else None
+            return collected if step.output else None
 
-        begun = [str(number) for number in range(min(step.concurrency, len(todo)))] if _is_told_of(step.steps) else []
-        self._set(step.output, await scope.run.block(name, "for_each", each, branches=begun), scope)
+        first_branches: list[str] = []
+        if _has_recorded_start(step.steps):
+            first_branches = [str(number) for number in range(min(step.concurrency, len(items)))]
+        self._set(step.output, await scope.run.block(name, "for_each", each, branches=first_branches), scope)
 
     async def _while(self, name: str, step: While, scope: Scope) -> None:
         async def rounds(block: BlockRun) -> None:
             for number in range(min(step.max_rounds, LOOP_ITERATIONS)):
-                inner = scope.counted(block, number)
+                inner = scope.while_round(block, number)
                 if not evaluate_condition(step.condition, inner.values):
                     return
                 await self._steps(step.steps, inner)
@@ -356,9 +366,8 @@ class Interpreter:
         if name is not None:
             scope.values[name] = value
 
-    # By functions, not by bound methods: a reference of the interpreter to itself would keep its values in memory until
-    # a full collection.
-    _DOERS: ClassVar[dict[type[Step], Callable[[Interpreter, str, Any, Scope], Awaitable[None]]]] = {
+    # Functions, not bound methods: a reference cycle would keep the values in memory until a full collection.
+    _STEP_HANDLERS: ClassVar[dict[type[Step], Callable[[Interpreter, str, Any, Scope], Awaitable[None]]]] = {
         StartThread: _start_thread,
         AddMessage: _add_message,
         NextMessage: _next_message,
@@ -376,26 +385,27 @@ class Interpreter:
 
 
 def finished(result: dict[str, Any]) -> Finished:
+    """Return the exception that ends a run with the result of a `terminal` step."""
     return Finished(result["output"], failed=result["failed"])
 
 
-def _is_told_of(steps: dict[str, Step]) -> bool:
-    """Whether the log sees these begin, whatever their values are."""
+def _has_recorded_start(steps: dict[str, Step]) -> bool:
+    """Return whether starting these steps always appends an event: a conditional `terminal` step may append none."""
     first = next(iter(steps.values()), None)
     return first is not None and not (isinstance(first, Terminal) and first.when is not None)
 
 
-async def _nothing(block: BlockRun) -> None:
-    """What is to be on record, and has no effect."""
+async def _do_nothing(block: BlockRun) -> None:
+    """Do nothing: the step is only recorded."""
 
 
-async def run_concurrently(work: Callable[[Any], Awaitable[None]], todo: list[Any], at_once: int) -> None:
-    """All of them, at most so many at a time. The first that fails ends the others, and is raised."""
-    limiter = anyio.CapacityLimiter(max(1, at_once))
+async def run_concurrently(work: Callable[[Any], Awaitable[None]], items: list[Any], concurrency: int) -> None:
+    """Call `work` for every item, at most `concurrency` at a time. The first error cancels the others and is raised."""
+    limiter = anyio.CapacityLimiter(max(1, concurrency))
     raised: list[BaseException] = []
     async with anyio.create_task_group() as tasks:
 
-        async def one(item: Any) -> None:
+        async def execute(item: Any) -> None:
             try:
                 async with limiter:
                     await work(item)
@@ -405,7 +415,7 @@ async def run_concurrently(work: Callable[[Any], Awaitable[None]], todo: list[An
                 raised.append(error)
                 tasks.cancel_scope.cancel()
 
-        for item in todo:
-            tasks.start_soon(one, item)
+        for item in items:
+            tasks.start_soon(execute, item)
     if raised:
         raise raised[0]

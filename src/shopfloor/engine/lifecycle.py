@@ -1,4 +1,4 @@
-"""One run, from its start or resumption to its outcome, or to where it is left for now."""
+"""The lifecycle of a run in this process: from claim to outcome, or until the run is suspended or stopped."""
 
 from __future__ import annotations
 
@@ -44,11 +44,15 @@ from shopfloor.limits import ABANDON_SECONDS, IDLE_RUNS, IDLE_SECONDS, POISON_AT
 from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, Status, Usage, now
 from shopfloor.ports import Logs, QueuedRun
 
+_log = logging.getLogger("shopfloor.engine")
+_RESUMABLE = ("suspended", "stopped")
+"""Interruptions after which a run has no outcome and can be resumed."""
+
 
 def build_run_started(
     replay_state: ReplayState, queued: QueuedRun | None, *, host: str, is_caller: bool = False, masked: bool = False
 ) -> RunStarted:
-    """Make the first event of an attempt: that of the first attempt is the queued one, with its host."""
+    """Build the first event of an attempt. For the first attempt that is the queued event, completed with the host."""
     if replay_state.first is None and queued is not None:
         started = replace(queued.started, format=FORMAT)
     else:
@@ -58,98 +62,98 @@ def build_run_started(
     return replace(started, attempt=replay_state.attempt + 1, host=host, executor=executor, masked=masked)
 
 
-_log = logging.getLogger("shopfloor.engine")
-_OPEN = ("suspended", "stopped")
-"""How a run is left that has not ended."""
+class _WorkerResult(msgspec.Struct, frozen=True):
+    """The output of a worker, or why it failed."""
 
-
-class _Ended(msgspec.Struct, frozen=True):
     result: Any = None
     failure: ShopfloorError | None = None
 
 
-async def conduct(
+async def run_to_outcome(
     attempt: Attempt,
     body: Callable[[], Awaitable[Any]],
     *,
     before_end: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
     finish: Callable[[RunCompleted], RunCompleted] = lambda outcome: outcome,
 ) -> RunCompleted | None:
-    """The outcome, once the log has it; None where the run is left to be gone on with later.
+    """Execute a worker and append the outcome; return None if the run stays open to be resumed later.
 
-    `before_end` is called when the steps that are still open are about to be ended; `finish` may add to the outcome.
+    `before_end` is called before the steps that are still open are ended; `finish` may add to the outcome. Raises the
+    error of the log if the end of the log is unknown.
     """
-    began = time.monotonic()
-    ended: _Ended | None = None
+    started_monotonic = time.monotonic()
+    worker_result: _WorkerResult | None = None
     try:
-        ended = await attempt.abandonable_task.run(lambda: _end_of(attempt, body))
+        worker_result = await attempt.abandonable_task.run(lambda: _run_worker(attempt, body))
     except TaskAbandoned:
-        then = "it stays open, to be gone on with" if attempt.interruption in _OPEN else "it ended without it"
-        _log.warning("run %s: its worker did not leave when it was told to; %s", attempt.run_id, then)
-    result, failure = (ended.result, ended.failure) if ended is not None else (None, None)
+        then = "the run can be resumed" if attempt.interruption in _RESUMABLE else "the run ends without it"
+        _log.warning("run %s: the worker did not stop in time and was abandoned; %s", attempt.run_id, then)
+    result, failure = (worker_result.result, worker_result.failure) if worker_result is not None else (None, None)
     with anyio.CancelScope(shield=True):
         attempt = await attempt.close(failure)
         if attempt.log_failure is not None:
             raise attempt.log_failure
-        # A worker may make an error of its own out of being left; that is no reason of the run's.
-        left = attempt.interruption if ended is None or failure is not None else None
-        if left in _OPEN:
+        # A worker may turn its cancellation into another error: then the interruption, not that error, decides.
+        interruption = attempt.interruption if worker_result is None or failure is not None else None
+        if interruption in _RESUMABLE:
             return None
         status: Status = "completed" if failure is None else "failed"
         error = failure and to_run_error(failure)
-        if left == "cancelled":
+        if interruption == "cancelled":
             status, error = "cancelled", RunError(code="cancelled", message=attempt.cancellation.reason or "cancelled")
-        elif left == "failed" and attempt.failure is not None:
+        elif interruption == "failed" and attempt.failure is not None:
             status, error = "failed", to_run_error(attempt.failure)
-        outcome = finish(_outcome(attempt, status, error, result, began))
+        outcome = finish(_outcome(attempt, status, error, result, started_monotonic))
         await before_end()
-        await end_open_steps(attempt, StepFailed(error.message) if left and error else None)
+        await end_open_steps(attempt, StepFailed(error.message) if interruption and error else None)
         try:
             await attempt.append(outcome)
-        except InvalidEvent as wrong:
-            error = to_run_error(StepFailed(f"what it gave cannot be recorded: {wrong.message}", hint=wrong.hint))
-            outcome = _outcome(attempt, "failed", error, None, began)
+        except InvalidEvent as invalid:
+            error = to_run_error(StepFailed(f"the result cannot be recorded: {invalid.message}", hint=invalid.hint))
+            outcome = _outcome(attempt, "failed", error, None, started_monotonic)
             await attempt.append(outcome)
         return outcome
 
 
 def end_if_disk_is_low(logs: Logs, attempts: Iterable[Attempt]) -> None:
-    """Fail these runs where the disk is nearly full, while their outcomes can still be recorded."""
+    """Fail these runs if the disk is nearly full, while their outcomes can still be recorded."""
     if logs.headroom_bytes() < 0:
         for attempt in attempts:
-            attempt.fail(StorageFull("the disk is nearly full: the run was ended while it can still be recorded"))
+            attempt.fail(StorageFull("the disk is nearly full: the run was ended while that could still be recorded"))
 
 
-async def _end_of(attempt: Attempt, body: Callable[[], Awaitable[Any]]) -> _Ended:
-    """What the worker gave, or why it failed; to leave when it is told to is neither."""
+async def _run_worker(attempt: Attempt, body: Callable[[], Awaitable[Any]]) -> _WorkerResult:
+    """Return the result of the worker. Raises the cancellation of an interrupted attempt."""
     try:
-        # A run that is cancelled before it has begun does not begin.
+        # A run that was cancelled before its start does not start.
         await anyio.lowlevel.checkpoint_if_cancelled()
-        return _Ended(await body())
+        return _WorkerResult(await body())
     except Finished as finished:
-        return _Ended(finished.output, StepFailed(finished.failed) if finished.failed is not None else None)
+        return _WorkerResult(finished.output, StepFailed(finished.failed) if finished.failed is not None else None)
     except StorageError as error:
-        return _Ended(failure=error)
+        return _WorkerResult(failure=error)
     except anyio.get_cancelled_exc_class() as error:
         if attempt.interruption is not None:
             raise
-        # Of its own making: a task of its that it cancelled, and then awaited.
-        return _Ended(failure=as_run_failed(error))
-    except BaseException as error:  # noqa: BLE001 - whatever its code raises ends this run, and no other
-        return _Ended(failure=as_run_failed(error))
+        # The worker itself cancelled a task and then awaited that task.
+        return _WorkerResult(failure=as_run_failed(error))
+    except BaseException as error:  # noqa: BLE001 - any error of a worker ends only its own run
+        return _WorkerResult(failure=as_run_failed(error))
 
 
-async def end_open_steps(attempt: Attempt, why: ShopfloorError | None) -> None:
-    """Nothing stays open when a run has ended: what an earlier attempt left is ended too.
+async def end_open_steps(attempt: Attempt, error: ShopfloorError | None) -> None:
+    """End all open steps of a run that is about to end, including those of earlier attempts.
 
-    `why` is for all of them, where the run as a whole was left.
+    `error` is the error of all these steps, if the run as a whole was interrupted.
     """
     for step_key, record in reversed(attempt.replay_state.open_steps()):
         step_try = StepTry(step_key, record.name, record.kind, record.try_, time.monotonic())
-        await attempt.end(step_try, error=why or attempt.stopped(step_key))
+        await attempt.end(step_try, error=error or attempt.stop_error(step_key))
 
 
-def _outcome(attempt: Attempt, status: Status, error: RunError | None, result: Any, began: float) -> RunCompleted:
+def _outcome(
+    attempt: Attempt, status: Status, error: RunError | None, result: Any, started_monotonic: float
+) -> RunCompleted:
     replay_state = attempt.replay_state
     first, own, sub = replay_state.first, replay_state.spending.own, replay_state.spending.sub
     return RunCompleted(
@@ -163,21 +167,21 @@ def _outcome(attempt: Attempt, status: Status, error: RunError | None, result: A
         sub_usage=sub.usage if sub.usage != Usage() else None,
         sub_cost=sub.cost,
         covers=replay_state.covers,
-        duration_ms=_duration_ms(replay_state, began),
+        duration_ms=_duration_ms(replay_state, started_monotonic),
     )
 
 
-def _duration_ms(replay_state: ReplayState, began: float) -> int:
-    """From the first attempt on; what lay between attempts only the calendar knows."""
-    here = round((time.monotonic() - began) * 1000)
+def _duration_ms(replay_state: ReplayState, started_monotonic: float) -> int:
+    """Return the time since the first attempt started. Across attempts only the wall clock can measure it."""
+    this_attempt = round((time.monotonic() - started_monotonic) * 1000)
     if not replay_state.started_at:
-        return here
+        return this_attempt
     since = datetime.fromisoformat(now()) - datetime.fromisoformat(replay_state.started_at)
-    return max(here, round(since.total_seconds() * 1000))
+    return max(this_attempt, round(since.total_seconds() * 1000))
 
 
 class Lifecycle:
-    """Makes attempts at runs."""
+    """The start, resumption and end of the runs of this process."""
 
     def __init__(
         self,
@@ -185,7 +189,7 @@ class Lifecycle:
         ports: StoragePorts,
         definitions: Definitions,
         sub_runs: SubRuns,
-        workshop: StepContext,
+        step_context: StepContext,
         *,
         resumption: Resumption,
         idle_seconds: float = IDLE_SECONDS,
@@ -195,13 +199,13 @@ class Lifecycle:
         self._ports = ports
         self._definitions = definitions
         self._sub_runs = sub_runs
-        self._workshop = workshop
+        self._step_context = step_context
         self._resumption = resumption
         self._idle_seconds = idle_seconds
-        self._leaving_seconds = interrupt_grace_seconds
+        self._interrupt_grace_seconds = interrupt_grace_seconds
 
     def is_waiting_for_definition(self, claim: Claim) -> bool:
-        """Whether a run waits for its definition, so that an attempt would do nothing."""
+        """Return whether the claimed run waits for its definition, so that an attempt would do nothing."""
         return (
             claim.queued is None
             and claim.cancel_reason is None
@@ -209,7 +213,7 @@ class Lifecycle:
         )
 
     async def attempt(self, claim: Claim, slot: Slot) -> bool:
-        """Start or resume a run; True where the log has the outcome then. Raises `LogBusy`, `RunEnded`."""
+        """Start or resume a run. Return whether the log has the outcome afterwards. Raises `LogBusy`, `RunEnded`."""
         run_id, queued = claim.run_id, claim.queued
         replay_state = ReplayState(run_id) if queued else await read_replay_state(self._ports.reader, run_id)
         if queued is None and not replay_state.last_seq:
@@ -218,7 +222,7 @@ class Lifecycle:
         parent = queued.parent_run_id if queued else replay_state.parent_run_id
         async with self._ports.logs.open(run_id, parent_run_id=parent) as log:
             if log.seq != replay_state.last_seq:
-                # The run has been started before, or somebody has resumed it meanwhile.
+                # The run was started before, or another process has resumed it meanwhile.
                 replay_state = await read_replay_state(self._ports.reader, run_id)
             if replay_state.outcome is not None:
                 # The attempt that wrote the outcome may have failed before it notified the parent.
@@ -236,10 +240,10 @@ class Lifecycle:
             self._definitions.forget(run_id)
             worker = None
             if definition is not None and claim.cancel_reason is None:
-                ordered = started.definition_hash if replay_state.first is None else None
-                worker = self._definitions.look_up(definition, ordered=ordered)
+                dispatched_hash = started.definition_hash if replay_state.first is None else None
+                worker = self._definitions.look_up(definition, dispatched_hash=dispatched_hash)
                 if isinstance(worker, DefinitionChange) and replay_state.definition_wait_calls:
-                    # The log tells of the wait already: another attempt would do nothing.
+                    # The log already has the wait: another attempt would do nothing.
                     self._definitions.add_waiting(run_id, definition)
                     return False
             attempt = Attempt(
@@ -248,7 +252,7 @@ class Lifecycle:
                 slot=slot,
                 on_idle=self._note_idle,
                 cancel_tree=self._sub_runs.cancel_tree,
-                interrupt_grace_seconds=self._leaving_seconds,
+                interrupt_grace_seconds=self._interrupt_grace_seconds,
             )
             self._registry.live_attempts[run_id] = attempt
             current_run.set(run_id)
@@ -260,7 +264,7 @@ class Lifecycle:
                     return False
                 for call_id in replay_state.definition_wait_calls if claim.cancel_reason is None else ():
                     await attempt.append(definition_wait_result(call_id))
-                outcome = await conduct(
+                outcome = await run_to_outcome(
                     attempt,
                     lambda: self._execute(attempt, definition, worker),
                     before_end=lambda: self._sub_runs.cancel_open(attempt),
@@ -272,25 +276,26 @@ class Lifecycle:
         elif attempt.interruption == "suspended" and (
             attempt.slot_usage.has_activity or not replay_state.waits.waiting
         ):
-            # What the run waited for came while the run was being left.
+            # The run got what it waited for while it was being suspended.
             claim.is_resumed_again = True
         return outcome is not None
 
     async def _start(self, attempt: Attempt, started: RunStarted, claim: Claim) -> None:
+        """Append the start of the attempt, and interrupt an attempt that must not execute."""
         await attempt.append(started)
         await end_partial_messages(attempt)
         if attempt.replay_state.attempt == 1 and claim.has_started:
             attempt.fail(
                 OutcomeUnknown(
-                    "its log was lost while it was worked on: what it had done is not known",
-                    hint="look at what it did before you start it again",
+                    "the log was lost during the run: the effects of the run are unknown",
+                    hint="check what the run has done before you start it again",
                 )
             )
         if attempt.replay_state.blocked_attempts >= POISON_ATTEMPTS:
             attempt.fail(
                 Poisoned(
-                    f"its code blocked the event loop of {POISON_ATTEMPTS} hosts in a row, until they were stopped",
-                    hint="its log says where; `await` something there, or make it a plain function and a `run.step`",
+                    f"the worker blocked the event loop of {POISON_ATTEMPTS} hosts in a row, until they were stopped",
+                    hint="the log names the line; `await` there, or move the code to a plain function for `run.step`",
                 )
             )
         claim.has_started = True
@@ -304,25 +309,25 @@ class Lifecycle:
         self, attempt: Attempt, definition: Definition | None, worker: Worker | DefinitionChange | None
     ) -> Any:
         """Execute the steps of a worker, and return its output."""
-        # Not at the top: a server answers before it executes anything. Its warm-up loads them.
+        # Imported late: a server answers requests before it executes a run, and its warm-up imports these modules.
         from shopfloor.engine.interpreter import Interpreter
         from shopfloor.engine.run import Run, as_json
         from shopfloor.engine.steps.tools import build_tools
 
         first = attempt.replay_state.first
         if first is not None and first.definition is None and first.kind == AGENT:
-            raise AgentFailed("the agent that it worked for was cut off")
+            raise AgentFailed("the parent agent of this sub-agent was interrupted")
         if first is None or definition is None:
-            raise StepFailed("the log does not say what was to be done: it cannot be gone on with")
-        workshop = msgspec.structs.replace(self._workshop, cwd=first.cwd or self._workshop.cwd)
-        given = first.input or {}
+            raise StepFailed("the log has no readable definition: the run cannot be resumed")
+        step_context = msgspec.structs.replace(self._step_context, cwd=first.cwd or self._step_context.cwd)
+        worker_input = first.input or {}
         if not isinstance(worker, Worker) or worker.function is None:
-            return await Interpreter(attempt, workshop, definition, given).run()
-        run = Run(attempt, workshop, given=given, tools=build_tools(worker.definition))
-        return as_json(definition.slug, await worker.function(run, **accepted_arguments(worker.function, given)))
+            return await Interpreter(attempt, step_context, definition, worker_input).run()
+        run = Run(attempt, step_context, worker_input=worker_input, tools=build_tools(worker.definition))
+        return as_json(definition.slug, await worker.function(run, **accepted_arguments(worker.function, worker_input)))
 
     async def end_failed(self, claim: Claim, failure: RunError) -> bool:
-        """End a run whose attempt could not go on; False where there is nothing to end, or another process has it."""
+        """End a run whose attempt failed. Return False if there is nothing to end, or another process has the run."""
         run_id, queued = claim.run_id, claim.queued
         if await last_event(self._ports.reader, run_id) is not None:
             return await end_orphan(self._ports, run_id, failure=failure)
@@ -338,31 +343,31 @@ class Lifecycle:
     # Checks of all runs of this process.
 
     async def check_runs(self) -> None:
-        """Resume runs whose definition is back, suspend those that have waited long, end all where the disk is full."""
+        """Resume runs whose definition is back, suspend runs that are idle for long, fail all if the disk is full."""
         for run_id in self._definitions.pop_restored():
             self._registry.resume(run_id)
-        before = time.monotonic() - self._idle_seconds
+        idle_before = time.monotonic() - self._idle_seconds
         for attempt in self._suspendable():
-            if (attempt.slot_usage.idle_since or before) < before:
+            if (attempt.slot_usage.idle_since or idle_before) < idle_before:
                 attempt.interrupt("suspended")
         if self._registry.live_attempts:
             end_if_disk_is_low(self._ports.logs, self._registry.live_attempts.values())
 
     def _note_idle(self) -> None:
-        """Have the free slot used, and suspend the runs that have waited longest where too many of them wait."""
+        """Let the scheduler use the free slot. If too many runs are idle, suspend those that are idle longest."""
         self._registry.wake_up.set()
-        waiting = self._suspendable()
-        for attempt in waiting[: max(0, len(waiting) - IDLE_RUNS)]:
+        idle = self._suspendable()
+        for attempt in idle[: max(0, len(idle) - IDLE_RUNS)]:
             attempt.interrupt("suspended")
 
     def _suspendable(self) -> list[Attempt]:
-        """Return the attempts that only wait, those that have waited longest first."""
+        """Return the attempts that only wait, the longest idle first."""
         if self._registry.is_caller_process:
             # No other process would resume them.
             return []
         waiting = [
-            one
-            for one in self._registry.live_attempts.values()
-            if one.slot_usage.is_suspendable and one.interruption is None
+            attempt
+            for attempt in self._registry.live_attempts.values()
+            if attempt.slot_usage.is_suspendable and attempt.interruption is None
         ]
-        return sorted(waiting, key=lambda one: one.slot_usage.idle_since or 0.0)
+        return sorted(waiting, key=lambda attempt: attempt.slot_usage.idle_since or 0.0)

@@ -1,4 +1,7 @@
-"""Runs whose host is gone: nobody will ever write their outcome, so somebody else has to."""
+"""Maintenance of a storage: keep rows up to date, end or resume orphaned runs, finish deletions, apply retention.
+
+A run is orphaned when its host is gone: no process will ever write its outcome.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.engine.error_mapping import tolerate_temporary_errors
 from shopfloor.engine.ingest import Ingest
 from shopfloor.engine.replay_state import events_of
-from shopfloor.engine.retention import erase, prune
+from shopfloor.engine.retention import delete_one, prune
 from shopfloor.errors import InvalidEvent, LogBusy, RunEnded, ShopfloorError, StorageLost, TranscriptBroken
 from shopfloor.limits import HOST_CHECK_SECONDS, INTAKE_IDLE_SECONDS, RETENTION_CHECK_SECONDS, STORAGE_CHECK_SECONDS
 from shopfloor.log import (
@@ -35,17 +38,18 @@ if TYPE_CHECKING:
     from shopfloor.engine.resumption import Resumption
     from shopfloor.engine.scheduler import Scheduler
 
-
+_log = logging.getLogger("shopfloor.engine")
 HOST_LOST = "host_lost"
+"""The error code of a run whose host is gone."""
 
 
 async def is_orphan(reader: LogReader, run_id: str, host: str | None) -> bool:
-    """Whether nobody is left to go on with this run: its host is gone, and nobody writes its log."""
+    """Return whether the run has a log, but its host is gone and no process writes the log."""
     return await reader.has_log(run_id) and not await reader.has_active_host(run_id, host)
 
 
 async def is_resumable(reader: LogReader, run_id: str) -> bool:
-    """Whether its log says what was to be done, so that another attempt can do the rest."""
+    """Return whether the log has a readable definition, so that another attempt can continue the run."""
     first = await reader.page(run_id, limit=1)
     with contextlib.suppress(InvalidEvent):
         payload = decode(first[0].raw).payload if first else None
@@ -56,9 +60,9 @@ async def is_resumable(reader: LogReader, run_id: str) -> bool:
 async def end_orphan(
     ports: StoragePorts, run_id: str, *, cancelled: str | None = None, failure: RunError | None = None
 ) -> bool:
-    """Writes the outcome that the host can no longer write; False where there is one, or somebody at it, after all.
+    """Write the outcome that the lost host cannot write. Return False if the run has ended or has a writer after all.
 
-    `cancelled` is the reason, where somebody asked for its end; `failure` why it failed, where it is not the host.
+    `cancelled` is the reason of a requested cancel; `failure` is the error if the run did not fail because of the host.
     """
     run, partial = Outline(), PartialMessages()
     async for event in events_of(ports.reader, run_id):
@@ -67,9 +71,9 @@ async def end_orphan(
     if not run.events or run.is_ended:
         return False
     if not run.attempt:
-        broken = "the beginning of its log cannot be read: nobody can go on with it"
+        broken = "the beginning of the log cannot be read: the run cannot be resumed"
         failure = failure or RunError(code=TranscriptBroken.code, message=broken)
-    # A log has one writer, and a run one outcome: whoever else is ending this run keeps us out, or has kept us out.
+    # A log has one writer and a run one outcome: if another process ends this run too, one of the two gets an error.
     with contextlib.suppress(LogBusy, RunEnded):
         async with ports.logs.open(run_id) as log:
             for event in partial.rest():
@@ -87,7 +91,7 @@ async def end_orphan(
 
 async def _end_step(log: Log, step: Step) -> None:
     ended = CallCompleted if step.child_run_id else StepCompleted
-    payload = ended(name=step.name, kind=step.kind, try_=step.try_, error="the host is gone")
+    payload = ended(name=step.name, kind=step.kind, try_=step.try_, error="the host was lost")
     await log.append(payload, path=step.path, iteration=step.iteration, child_run_id=step.child_run_id)
 
 
@@ -97,56 +101,53 @@ def _cancelled(run: Outline, reason: str) -> RunCompleted:
 
 
 def _outcome(run: Outline, open_steps: list[Step], failure: RunError | None) -> RunCompleted:
-    at = f", while it was at {', '.join(step.path for step in open_steps)}" if open_steps else ""
-    error = RunError(code=HOST_LOST, message=f"the process that ran this is gone{at}", retryable=True)
+    during = f" during {', '.join(step.path for step in open_steps)}" if open_steps else ""
+    error = RunError(code=HOST_LOST, message=f"the host of the run was lost{during}", retryable=True)
     return RunCompleted(name=run.name, kind=run.kind, status="failed", error=failure or error)
 
 
-_log = logging.getLogger("shopfloor.engine")
-
-
 async def finish_deletions(ports: StoragePorts) -> int:
-    """Delete what is left of runs whose deletion was cut off; give how many those are."""
-    left = await ports.store.partially_deleted_runs()
-    for run_id in left:
-        await erase(ports, run_id)
-    await ports.queue.forget(left)
-    return len(left)
+    """Finish the deletions that a crash interrupted; return the number of runs."""
+    run_ids = await ports.store.partially_deleted_runs()
+    for run_id in run_ids:
+        await delete_one(ports, run_id)
+    await ports.queue.forget(run_ids)
+    return len(run_ids)
 
 
 async def maintain_until_lost(
-    store: Store, scheduler: Scheduler, upkeep: Callable[[], Awaitable[None]]
+    store: Store, scheduler: Scheduler, maintenance: Callable[[], Awaitable[None]]
 ) -> ShopfloorError:
-    """Keep a storage up until its store is lost; give the reason when the scheduler has nothing more to execute.
+    """Run the maintenance until the store is lost, then return the failure once the scheduler executes no run.
 
-    The logs of the runs that are being executed are sound, so these runs go on to their end. Where the whole folder is
-    gone nothing can be recorded any more, and nobody is waited for.
+    The logs of the executing runs are intact, so these runs continue to their end. If the whole storage folder is gone,
+    nothing can be recorded, and the runs are not waited for.
     """
     failures: list[ShopfloorError] = []
 
     async def watch() -> None:
-        while (failure := store.failure()) is None:  # noqa: ASYNC110 - a store tells nobody that it is lost
+        while (failure := store.failure()) is None:  # noqa: ASYNC110 - a store has no event for its loss
             await anyio.sleep(STORAGE_CHECK_SECONDS)
         failures.append(failure)
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
-        await upkeep()
+        await maintenance()
     failure = failures[0]
     scheduler.stop_claiming()
     if not isinstance(failure, StorageLost):
-        _log.error("%s; no new runs, and the server stops when those that are being executed have ended", failure)
-        while scheduler.is_executing:  # noqa: ASYNC110 - a scheduler tells nobody of its last run
+        _log.error("%s; new runs are refused, and the server stops when the executing runs have ended", failure)
+        while scheduler.is_executing:  # noqa: ASYNC110 - a scheduler has no event for its last run
             await anyio.sleep(STORAGE_CHECK_SECONDS)
     return failure
 
 
 async def reconcile(ports: StoragePorts, resumption: Resumption | None = None) -> int:
-    """Sees to every open run whose host is gone; gives how many have changed by that.
+    """Resume or end every open run whose host is gone; return how many runs changed.
 
-    One that can be resumed is, by `resumption`; without that, it is left for who comes. The others are ended. What
-    waits for somebody outside needs no host.
+    Resumable runs are resumed by `resumption`; without it they stay as they are. The others are ended. Runs that wait
+    for an answer from outside need no host, and are resumed here only when their time-out is due.
     """
     changed = 0
     for run in await ports.store.runs_needing_host():
@@ -166,34 +167,34 @@ async def reconcile(ports: StoragePorts, resumption: Resumption | None = None) -
 
 
 async def requeue_abandoned(ports: StoragePorts, resumption: Resumption | None = None) -> None:
-    """Queue again what hosts that are gone had claimed and not begun, unless a server must not execute it."""
+    """Requeue the runs that lost hosts had claimed but not started, unless a server must not execute them."""
     queue = ports.queue
     claimed = [claim for claim in await queue.claimed() if not await ports.hosts.is_alive(claim[1])]
-    # A log with nothing in it is of a host that died before it could write what was asked for.
-    begun = [run_id for run_id, _ in claimed if await is_resumable(ports.reader, run_id)]
-    await queue.mark_started(begun)
-    left = [(run_id, host) for run_id, host in claimed if run_id not in begun]
+    # A log without a definition is from a host that died before it could write the first event.
+    started_ids = [run_id for run_id, _ in claimed if await is_resumable(ports.reader, run_id)]
+    await queue.mark_started(started_ids)
+    unstarted = [(run_id, host) for run_id, host in claimed if run_id not in started_ids]
     await queue.release(
-        [claim for claim in left if resumption is None or await resumption.refusal_reason(claim[0]) is None]
+        [claim for claim in unstarted if resumption is None or await resumption.refusal_reason(claim[0]) is None]
     )
 
 
 async def run_maintenance(
     ports: StoragePorts, ingest: Ingest, resumption: Resumption, *, retention_seconds: float | None = None
 ) -> None:
-    """Goes on until it is cancelled."""
+    """Run all maintenance tasks until cancelled. Runs older than `retention_seconds` are deleted; None keeps all."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ingest.run)
-        tasks.start_soon(_reconcile_for_ever, ports, resumption)
+        tasks.start_soon(_reconcile_forever, ports, resumption)
         if retention_seconds is not None:
-            tasks.start_soon(_prune_for_ever, ports, retention_seconds)
+            tasks.start_soon(_prune_forever, ports, retention_seconds)
 
 
-async def _reconcile_for_ever(ports: StoragePorts, resumption: Resumption) -> None:
+async def _reconcile_forever(ports: StoragePorts, resumption: Resumption) -> None:
     idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
     while True:
         await anyio.sleep(HOST_CHECK_SECONDS)
-        # The next look may go better; a run that cannot be ended must not stop the others' rows.
+        # Retried at the next check: a run that cannot be ended must not stop the ingest of the others.
         with tolerate_temporary_errors("cannot reconcile"):
             is_idle = time.monotonic() > idle_at
             await ports.queue.recover(is_idle=is_idle)
@@ -203,10 +204,10 @@ async def _reconcile_for_ever(ports: StoragePorts, resumption: Resumption) -> No
             await reconcile(ports, resumption)
 
 
-async def _prune_for_ever(ports: StoragePorts, retention_seconds: float) -> None:
+async def _prune_forever(ports: StoragePorts, retention_seconds: float) -> None:
     while True:
         before = format_timestamp(int((time.time() - retention_seconds) * 1000))
-        # Whoever set the time has said that nothing is to be kept longer, failed or not.
+        # `force`: the configured retention applies to failed runs too.
         with tolerate_temporary_errors("cannot prune"):
             await prune(ports, before=before, by="retention", force=True)
         await anyio.sleep(RETENTION_CHECK_SECONDS)

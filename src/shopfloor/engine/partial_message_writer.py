@@ -1,4 +1,4 @@
-"""Writing messages that are not complete: their new text as pieces, at most one per second and message."""
+"""A writer of incomplete messages: appends their new text as pieces, at most one per second and message."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from shopfloor.limits import CHUNK_FLUSH_SECONDS
 from shopfloor.log import AssistantMessage, Masking, PartialMessage
 
 WritePartial = Callable[[AssistantMessage], Awaitable[object]]
+"""Appends a piece of a message to the log."""
 
 
 class PartialMessageWriter:
-    """Writes the text of partial messages that has waited for a second.
+    """A background writer that appends the new text of partial messages after a second.
 
-    Hold `lock` while a whole message is written, so that no piece of it comes later.
+    Hold `lock` while writing a complete message, so that no piece of it follows.
     """
 
     def __init__(self, mask: Masking | None) -> None:
         self.lock = asyncio.Lock()
-        self._settle = mask.mask_stable_prefix if mask is not None else None
-        self._waiting: dict[PartialMessage, tuple[float, WritePartial]] = {}
-        """Messages with text that is in no piece, since when they have it, and how they are written."""
-        self._grown = asyncio.Event()
+        self._mask_stable = mask.mask_stable_prefix if mask is not None else None
+        self._pending: dict[PartialMessage, tuple[float, WritePartial]] = {}
+        """Messages with unwritten text: since when they have it, and the function that writes them."""
+        self._has_new_text = asyncio.Event()
 
     def schedule_write(self, message: PartialMessage, write: WritePartial) -> None:
-        """A message has new text."""
-        if message not in self._waiting:
-            self._waiting[message] = (time.monotonic(), write)
-            self._grown.set()
+        """Schedule the new text of a message to be written."""
+        if message not in self._pending:
+            self._pending[message] = (time.monotonic(), write)
+            self._has_new_text.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Write pieces until the block ends. An error of the block is raised as it is, not in a group."""
+        """Write pieces until the block ends. An error of the block is raised without an exception group."""
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.run)
@@ -52,39 +53,40 @@ class PartialMessageWriter:
             raise failure
 
     async def run(self) -> None:
-        """Write pieces until cancelled, or until nothing can be written to the log any more."""
+        """Write pieces until cancelled, or until the log refuses them."""
         try:
             while True:
-                await self._grown.wait()
-                self._grown.clear()
-                while self._waiting:
-                    first = min(since for since, _ in self._waiting.values())
+                await self._has_new_text.wait()
+                self._has_new_text.clear()
+                while self._pending:
+                    first = min(since for since, _ in self._pending.values())
                     await anyio.sleep(max(0.0, first + CHUNK_FLUSH_SECONDS - time.monotonic()))
                     await self._write_due()
         except ShopfloorError:
-            # The log is closed, or takes no pieces. That is no reason for the step to fail: it meets its own errors.
+            # The log is closed or refuses pieces. The step does not fail for that: its own writes raise errors.
             return
 
     async def _write_due(self) -> None:
+        """Write the messages whose text has waited long enough."""
         latest = time.monotonic() - CHUNK_FLUSH_SECONDS
-        for message, (since, write) in list(self._waiting.items()):
+        for message, (since, write) in list(self._pending.items()):
             if since > latest:
                 continue
             async with self.lock:
-                del self._waiting[message]
-                piece = message.piece(self._settle)
+                del self._pending[message]
+                piece = message.piece(self._mask_stable)
                 if piece is None:
                     continue
                 try:
                     await write(piece)
                 except StorageError:
-                    # There may be room in a second. The step itself fails if there is none for long.
+                    # Retry in a second. The step itself fails if the disk stays full.
                     message.unmark_written(piece)
                     self.schedule_write(message, write)
 
 
 async def end_partial_messages(attempt: Attempt) -> None:
-    """Write the messages that an earlier attempt was cut off in, from their pieces."""
+    """Write the messages that an earlier attempt left incomplete, assembled from their pieces."""
     for event in attempt.replay_state.partial.rest():
         if isinstance(event.payload, AssistantMessage):
             await attempt.append(event.payload, StepKey(event.path, event.iteration))

@@ -1,4 +1,4 @@
-"""The runs of this process: those it has claimed, those it executes, and the signals that there is something to do."""
+"""The runs that this process has claimed and executes, with the events that wake the scheduler."""
 
 from __future__ import annotations
 
@@ -26,46 +26,48 @@ class ClaimPolicy(Enum):
 
 
 class Claim(msgspec.Struct):
-    """A run that this process executes, or is about to."""
+    """A run that this process executes or is about to execute."""
 
     run_id: str
     queued: QueuedRun | None = None
-    """What was requested; None where the log of the run has it."""
+    """The run as it was queued; None if the run has a log."""
     cancel_reason: str | None = None
-    """Why the run is to be cancelled instead of executed."""
+    """Set if the run is to be cancelled instead of executed."""
     has_started: bool = False
-    """Whether the run has started here: whatever becomes of its log, it does not start a second time."""
+    """Whether the run has started here: even if its log is lost, the run must not start a second time."""
     is_resumed_again: bool = False
-    """Whether the run is to be resumed once more after this."""
+    """Whether to resume the run once more after the current attempt."""
     wait: anyio.CancelScope | None = None
+    """The scope of the wait for a slot."""
 
     async def acquire(self, slot: Slot) -> None:
-        """Wait for the slot. A run that is to be cancelled needs none, and stops waiting."""
+        """Wait for the slot. Returns without the slot if the run is to be cancelled, which needs none."""
         if self.cancel_reason is None and not slot.is_acquired:
             with anyio.CancelScope() as self.wait:
                 await slot.acquire()
 
     def cancel(self, reason: str) -> None:
-        """Cancel the run before it starts. Changes nothing after that."""
+        """Cancel the run before its start. Has no effect afterwards."""
         self.cancel_reason = self.cancel_reason or reason
         if self.wait is not None:
             self.wait.cancel()
 
 
 class RunRegistry:
-    """What this process has claimed and executes.
+    """The claims and live attempts of this process.
 
-    Whoever has a run for this process adds a claim; the scheduler takes the claims in that order.
+    Other parts add claims; the scheduler takes them in the same order.
     """
 
     def __init__(self, host_id: str, policy: ClaimPolicy) -> None:
         self.host_id = host_id
         self.policy = policy
         self.wake_up = asyncio.Event()
-        """Set where the queue has something new, or a slot may be free."""
+        """Set when the queue has something new, or a slot may be free."""
         self.live_attempts: dict[str, Attempt] = {}
+        """The attempts that are being executed, by run id."""
         self.started: list[Attempt] = []
-        """Runs that have started and that the queue still has."""
+        """Attempts of started runs that are still in the queue."""
         self._claims: dict[str, Claim] = {}
         self._ready: list[Claim] = []
         self._has_ready = asyncio.Event()
@@ -73,22 +75,23 @@ class RunRegistry:
 
     @property
     def is_caller_process(self) -> bool:
-        """Whether this process is that of the caller, and executes nothing but what it was asked for."""
+        """Whether this is the process of the caller, which executes only the runs requested of it."""
         return self.policy is ClaimPolicy.OWN
 
     @property
     def claims(self) -> Mapping[str, Claim]:
+        """All claims of this process, by run id."""
         return self._claims
 
     def register(self, claim: Claim) -> bool:
-        """Note a claim that the scheduler is about to start; False where the run is claimed already."""
+        """Note a claim that the scheduler is about to start. Return False if the run is claimed already."""
         is_new = not self._is_closed and claim.run_id not in self._claims
         if is_new:
             self._claims[claim.run_id] = claim
         return is_new
 
     def add(self, claim: Claim) -> bool:
-        """Have a run executed here; False where it is claimed already."""
+        """Queue a claim for the scheduler. Return False if the run is claimed already."""
         is_new = self.register(claim)
         if is_new:
             self._ready.append(claim)
@@ -96,13 +99,14 @@ class RunRegistry:
         return is_new
 
     def resume(self, run_id: str) -> None:
-        """Have a run executed here that has a log: now, or once more when it is left."""
+        """Resume a run that has a log: now, or after its current attempt."""
         if run_id in self._claims:
             self._claims[run_id].is_resumed_again = True
         else:
             self.add(Claim(run_id))
 
     def remove(self, claim: Claim) -> None:
+        """Remove a claim whose run this process no longer executes."""
         del self._claims[claim.run_id]
 
     async def take_ready(self) -> list[Claim]:
@@ -113,7 +117,7 @@ class RunRegistry:
         return ready
 
     def recorded(self) -> list[str]:
-        """Return the started runs whose logs have got to the disk: the queue may delete them."""
+        """Return the started runs whose logs are durable: the queue may delete them."""
         return [attempt.run_id for attempt in self.started if attempt.is_durable]
 
     def forget_started(self, run_ids: Sequence[str]) -> None:
@@ -123,7 +127,7 @@ class RunRegistry:
             self.started = [attempt for attempt in self.started if attempt.run_id not in deleted]
 
     def close(self) -> None:
-        """Take no more claims, and drop those that nobody has taken."""
+        """Refuse new claims, and drop those that the scheduler has not taken."""
         self._is_closed = True
         for claim in self._ready:
             self.remove(claim)

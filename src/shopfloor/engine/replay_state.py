@@ -1,4 +1,4 @@
-"""What a run's log says so far: the checkpoint that its next attempt goes on from."""
+"""Replay state: the state of a run rebuilt from its log, from which the next attempt continues."""
 
 from __future__ import annotations
 
@@ -42,25 +42,26 @@ from shopfloor.views import (
 )
 
 AGENT = "agent"
-"""The kind of a step that an agent does."""
+"""The kind of a step that an agent executes."""
 COMMAND = "command"
 """The kind of a step that runs a command."""
-_FAR = 2**53
-"""After any event."""
+_AFTER_ALL = 2**53
+"""Greater than the `seq` of any event."""
 
 
 class StepKey(NamedTuple):
-    """Where in a run something happens: the step's path, and which round of the innermost loop."""
+    """The identity of a step in a run: its path, and the iteration of the innermost loop."""
 
     path: str
     iteration: int = 0
 
 
 ConversationEvent = UserMessage | AssistantMessage | ToolCall | ToolResult
+"""An event of the conversation of a step with a model."""
 
 
 class StepRecord(msgspec.Struct):
-    """A step as the log has it: its newest try."""
+    """The newest try of a step, as recorded in the log."""
 
     name: str
     kind: str
@@ -68,55 +69,56 @@ class StepRecord(msgspec.Struct):
     done: StepCompleted | CallCompleted | None = None
     child_run_id: str | None = None
     started_seq: int = 0
-    """The `seq` at which that try began."""
+    """The `seq` of the start of this try."""
     stopped_by: StepCompleted | CallCompleted | None = None
     """The end of the step whose failure stopped this one."""
     session: Session | None = None
-    """For an agent: the session that can be gone on in."""
+    """For an agent: the session that can be resumed."""
     has_reported: bool = False
-    """For an agent: whether it has said anything, were it only that it is ready."""
+    """For an agent: whether it has reported anything yet, even if only that it is ready."""
     open_calls: dict[str, None] = {}
-    """For an agent: its calls of tools without a result."""
+    """For an agent: its tool calls without a result."""
     stdout: TextTail = msgspec.field(default_factory=lambda: TextTail(COMMAND_OUTPUT_CHARS))
     """For a command: the end of its standard output."""
 
 
 class ReplayState(msgspec.Struct):
-    """The whole of a log, as far as going on needs it."""
+    """The state that the next attempt needs, built by applying every event of the log in order."""
 
     run_id: str
     parent_run_id: str | None = None
     first: RunStarted | None = None
     started_at: str = ""
-    """When the first attempt began; empty where that is this one."""
+    """When the first attempt started; empty if this is the first attempt."""
     attempt: int = 0
     last_seq: int = 0
     steps: dict[StepKey, StepRecord] = {}
     conversation: dict[StepKey, list[ConversationEvent]] = {}
-    """Messages and tool calls by the place they belong to, in order."""
+    """The messages and tool calls of each step, oldest first."""
     calls: dict[str, tuple[StepKey, ToolCall]] = {}
     """The calls that have no result yet."""
     stale_calls: set[str] = set()
-    """Those of them that somebody outside was asked for by a step that has ended."""
+    """Open calls to the outside whose step has ended. Another try of the step makes them again."""
     results: dict[str, ToolResult] = {}
     failed: tuple[StepKey, int] | None = None
-    """The step that failed last, and the `seq` of that; of steps inside each other the innermost."""
+    """The step that failed last, and the `seq` of its end; of nested steps the innermost."""
     waits: WaitState = WaitState()
     outcome: RunCompleted | None = None
     spending: Spending = Spending()
     partial: PartialMessages = msgspec.field(default_factory=PartialMessages)
-    """Messages of which the log has pieces, but not the whole."""
+    """Messages of which the log has pieces, but not the complete message."""
     covers: Covers | None = None
-    """What the usage and the cost of its agents' steps are of."""
+    """What the usage and cost of the agent steps cover: only the agents themselves, or their sub-agents too."""
 
     blocked_attempts: int = 0
     """How many attempts in a row, up to the newest, were lost while the run blocked the event loop."""
     is_blocked: bool = False
     """Whether the last event says that the run blocks the event loop."""
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
+        """Update the state with the next event of the log."""
         self.last_seq = event.seq
-        # Whatever follows the note shows that the loop went on: then the run is not what ended the host.
+        # Any event after the note shows that the loop continued: then the run did not end the host.
         was_blocked, self.is_blocked = self.is_blocked, is_loop_blocked(event.payload)
         self.waits = wait_state_step(self.waits, event)
         self.spending = spending_step(self.spending, event)
@@ -142,10 +144,10 @@ class ReplayState(msgspec.Struct):
                 )
             case StepCompleted() | CallCompleted() as step:
                 self._end(step_key, step)
-            case (UserMessage() | AssistantMessage() | ToolCall() | ToolResult()) as conversation if self._is_agents(
-                step_key, conversation
+            case (UserMessage() | AssistantMessage() | ToolCall() | ToolResult()) as payload if self._is_agent_event(
+                step_key, payload
             ):
-                self._note_session(step_key, conversation)
+                self._note_session(step_key, payload)
             case (UserMessage() | AssistantMessage()) as message:
                 self._note_message(step_key, message)
             case ToolCall() as call:
@@ -163,15 +165,15 @@ class ReplayState(msgspec.Struct):
         if step_key in self.steps:
             self.steps[step_key].done = step
             self._note_failure(step_key, step)
-        # A step that has ended waits for nothing: another try of it asks again, so that the question is seen.
+        # A step that has ended waits for nothing. Another try makes its calls again, so that viewers see them.
         self.stale_calls |= {
-            one for one, (at, call) in self.calls.items() if at == step_key and call.awaits is not None
+            call_id for call_id, (key, call) in self.calls.items() if key == step_key and call.awaits is not None
         }
         if isinstance(step, StepCompleted) and step.kind == AGENT:
             self.covers = self.covers if step.covers in (None, "own") and self.covers else step.covers
             if step.session is not None and step_key in self.steps:
-                begun = self.steps[step_key].session
-                process = step.session.process or (begun and begun.process)
+                started = self.steps[step_key].session
+                process = step.session.process or (started and started.process)
                 self.steps[step_key].session = msgspec.structs.replace(step.session, process=process)
 
     def _note_failure(self, step_key: StepKey, step: StepCompleted | CallCompleted) -> None:
@@ -182,7 +184,7 @@ class ReplayState(msgspec.Struct):
             self.failed = step_key, self.last_seq
 
     def failed_sibling(self, step_key: StepKey) -> StepKey | None:
-        """Give the step that failed while this one, which is not around it, was going on; None where none did."""
+        """Return the step outside this one that failed while this one was open, if any."""
         step = self.steps.get(step_key)
         if step is None or self.failed is None or self.failed[1] < step.started_seq:
             return None
@@ -192,69 +194,70 @@ class ReplayState(msgspec.Struct):
         return failed if is_failure and not _is_inside(failed, step_key) else None
 
     def stop_reason(self, step_key: StepKey) -> str | None:
-        """Say which step's failure stopped this one; None where none is known to have."""
+        """Return which failed sibling stopped this step, as a sentence; None if none is known."""
         failed = self.failed_sibling(step_key)
         if failed is None:
             return None
         child = self.steps[failed].child_run_id
         return f"stopped because the sibling `{format_step_key(*failed)}`{f' (run {child})' if child else ''} failed"
 
-    def _is_agents(self, step_key: StepKey, conversation: ConversationEvent) -> bool:
-        """What an agent said and did need not be known to go on: it knows it itself, and it may be very much."""
-        if isinstance(conversation, ToolCall | ToolResult) and conversation.fidelity == "router":
+    def _is_agent_event(self, step_key: StepKey, payload: ConversationEvent) -> bool:
+        """Return whether an agent reported this event.
+
+        Such events are not kept: the agent has its own history, and they may be very many.
+        """
+        if isinstance(payload, ToolCall | ToolResult) and payload.fidelity == "router":
             return False
         return step_key in self.steps and self.steps[step_key].kind == AGENT
 
     def _note_message(self, step_key: StepKey, message: UserMessage | AssistantMessage) -> None:
         step = self.steps.get(step_key)
         if step is not None and step.kind == COMMAND:
-            # Of a command's output only the end: later steps get no more, and the whole may be gigabytes.
+            # Keep only the end of the output: later steps get no more, and the output may be gigabytes.
             texts = (block for block in message.blocks if isinstance(block, TextBlock))
             for text in (block.text for block in texts if block.stream == "stdout"):
                 step.stdout.add(text)
             return
         if isinstance(message, AssistantMessage) and is_message_chunk(message):
-            # No part of the thread: the whole message is, if it follows.
+            # A piece is not part of the conversation; the complete message is, if it follows.
             return
         self.conversation.setdefault(step_key, []).append(message)
 
-    def _note_session(self, step_key: StepKey, conversation: ConversationEvent) -> None:
-        """An agent may tell only late in which session it is."""
-        match conversation:
+    def _note_session(self, step_key: StepKey, payload: ConversationEvent) -> None:
+        """Update the session and the open calls of an agent, which may report its session id late."""
+        match payload:
             case ToolCall(call_id=call_id):
                 self.steps[step_key].open_calls[call_id] = None
             case ToolResult(call_id=call_id):
                 self.steps[step_key].open_calls.pop(call_id, None)
             case _:
                 pass
-        if not isinstance(conversation, AssistantMessage):
+        if not isinstance(payload, AssistantMessage):
             return
-        told = conversation.session_id or (
-            conversation.note and conversation.note.ready and conversation.note.ready.session_id
-        )
+        session_id = payload.session_id or (payload.note and payload.note.ready and payload.note.ready.session_id)
         step = self.steps[step_key]
         step.has_reported = True
-        if told and step.session is not None and step.session.session_id != told:
-            step.session = msgspec.structs.replace(step.session, session_id=told)
+        if session_id and step.session is not None and step.session.session_id != session_id:
+            step.session = msgspec.structs.replace(step.session, session_id=session_id)
 
     def prior_usage(self, step_key: StepKey) -> UsageTotal:
-        """What earlier sessions of a step that goes on have spent."""
+        """Return what earlier sessions of a resumed step have spent."""
         return self.spending.of_step(format_step_key(*step_key)).before
 
     @property
     def pending_call_ids(self) -> set[str]:
-        """The open calls that somebody outside has to answer."""
+        """The open calls that need an answer from outside."""
         waiting = {call_id for call_id, (_, call) in self.calls.items() if call.awaits is not None}
         return waiting - set(self.definition_wait_calls)
 
     @property
     def definition_wait_calls(self) -> list[str]:
-        """The open calls by which the whole run waits for its definition: nobody can answer them."""
+        """The open calls by which the run waits for its definition. They cannot be answered."""
         calls = [call for _, call in self.calls.values() if call.awaits is not None]
         return [call.call_id for call in calls if call.awaits and call.awaits.kind == DEFINITION_CHANGED]
 
     def open_steps(self) -> list[tuple[StepKey, StepRecord]]:
-        """The innermost last."""
+        """Return the steps without an end, inner steps after outer ones."""
         return [(step_key, step) for step_key, step in self.steps.items() if step.done is None]
 
 
@@ -263,32 +266,34 @@ def _is_inside(step_key: StepKey, outer: StepKey) -> bool:
 
 
 async def read_replay_state(reader: LogReader, run_id: str) -> ReplayState:
-    """The journal of a run; one with no `first` where there is no log, or nothing in it."""
+    """Rebuild the replay state of a run from its log. `first` is None if the log is missing or empty."""
     replay_state = ReplayState(run_id)
     async for event in events_of(reader, run_id):
-        replay_state.take(event)
+        replay_state.apply(event)
     return replay_state
 
 
 async def last_event(reader: LogReader, run_id: str) -> Event | None:
-    entries = await reader.page(run_id, before=_FAR, limit=1)
+    """Return the last event of a log; None if the log is missing or empty."""
+    entries = await reader.page(run_id, before=_AFTER_ALL, limit=1)
     return decode(entries[-1].raw) if entries else None
 
 
 async def outcome_of(reader: LogReader, run_id: str) -> RunCompleted | None:
-    """The outcome of a run; None where it has none, or not yet."""
+    """Return the outcome of a run; None if it has not ended."""
     event = await last_event(reader, run_id)
     return event.payload if event is not None and isinstance(event.payload, RunCompleted) else None
 
 
 async def events_of(reader: LogReader, run_id: str) -> AsyncIterator[Event]:
+    """Yield the readable events of a log, oldest first."""
     entries = await reader.page(run_id, limit=REPLAY_PAGE_EVENTS)
     while entries:
         for entry in entries:
             try:
                 yield decode(entry.raw)
             except InvalidEvent:
-                # No envelope to be read; the file has it, and `verify` names it.
+                # The envelope cannot be decoded. The line stays in the file, and `verify` reports it.
                 continue
         if len(entries) < REPLAY_PAGE_EVENTS:
             return

@@ -1,4 +1,4 @@
-"""Deleting runs: only what has ended, tombstone first, so that a rebuild does not bring it back."""
+"""Deletion of ended runs and their archives. The tombstone comes first, so that a rebuild cannot restore a run."""
 
 from __future__ import annotations
 
@@ -12,83 +12,86 @@ _BATCH = 500
 
 
 async def delete_run(ports: StoragePorts, run_id: str, *, force: bool = False) -> list[str]:
-    """Deletes a run and its sub-runs; a failed one only by `force`. Gives the ids of what is gone."""
+    """Delete a run and its sub-runs; return their ids.
+
+    Raises `RunRunning` if one of them has not ended, `NeedsForce` if the run failed and `force` is not set.
+    """
     root = await ports.store.get_run(run_id)
     if root is None:
         raise RunNotFound(f"there is no run {run_id}")
-    family = await _family(ports.store, root)
-    for item in family:
+    subtree = await _subtree(ports.store, root)
+    for item in subtree:
         if not item.row.ended:
             raise RunRunning(f"the run {item.row.id} has not ended", hint="cancel it first")
-    if family[0].row.status == "failed" and not force:
+    if subtree[0].row.status == "failed" and not force:
         raise NeedsForce(
-            f"the run {run_id} failed, and may yet be looked into",
-            hint="`shopfloor delete --force` deletes it all the same; over HTTP, force=true",
+            f"the run {run_id} failed, and its log may still be needed",
+            hint="delete it anyway with `shopfloor delete --force`; over HTTP with force=true",
         )
-    return await _erase_all(ports, family)
+    return await _delete_all(ports, subtree)
 
 
-async def _family(store: Store, root: RunItem) -> list[RunItem]:
-    """A run and all below it, parents before children."""
-    family = [root]
-    for member in family:
+async def _subtree(store: Store, root: RunItem) -> list[RunItem]:
+    """Return a run and all runs below it, parents before children."""
+    subtree = [root]
+    for member in subtree:
         cursor: str | None = None
         while True:
             page = await store.list_runs(RunFilter(parent_run_id=member.row.id), limit=_BATCH, cursor=cursor)
-            known = {item.row.id for item in family}
-            family += [item for item in page.items if item.row.id not in known]
+            known = {item.row.id for item in subtree}
+            subtree += [item for item in page.items if item.row.id not in known]
             cursor = page.next
             if cursor is None:
                 break
-    return family
+    return subtree
 
 
-async def _erase_all(ports: StoragePorts, family: list[RunItem]) -> list[str]:
-    # The children first: what is left after a crash is a family without some of its members, not orphans.
-    gone = [item.row.id for item in reversed(family)]
-    for run_id in gone:
-        await erase(ports, run_id)
-    await ports.queue.forget(gone)
-    return gone
+async def _delete_all(ports: StoragePorts, subtree: list[RunItem]) -> list[str]:
+    # Children first: after a crash no child is left without its parent.
+    deleted_ids = [item.row.id for item in reversed(subtree)]
+    for run_id in deleted_ids:
+        await delete_one(ports, run_id)
+    await ports.queue.forget(deleted_ids)
+    return deleted_ids
 
 
-async def erase(ports: StoragePorts, run_id: str) -> None:
-    """Delete one run. Once the tombstone is written, a restart finishes what a crash cut off."""
+async def delete_one(ports: StoragePorts, run_id: str) -> None:
+    """Delete one run. If a crash interrupts the deletion after the tombstone, the next start finishes it."""
     await ports.store.add_tombstone(run_id)
     await ports.logs.delete(run_id)
     await ports.store.delete(run_id)
-    # After the row: a process that hears of the deletion looks for the row at once.
+    # After the row: a process that gets the announcement reads the row at once.
     await ports.logs.announce_deletion(run_id)
 
 
 async def prune(ports: StoragePorts, *, before: str, by: str, force: bool = False) -> int:
-    """Delete what `prunable` gives; return how many runs that were. The audit trail says that `by` did it."""
+    """Delete the runs that `prunable` yields; return their number. The audit trail names `by` as the actor."""
     pruned = 0
     async for tree in prunable(ports.store, before=before, force=force):
-        gone = await _erase_all(ports, tree)
-        for run_id in gone:
+        deleted_ids = await _delete_all(ports, tree)
+        for run_id in deleted_ids:
             await ports.audit.write(audit_entry("run.deleted", by=by, run_id=run_id, detail=f"ended before {before}"))
-        pruned += len(gone)
+        pruned += len(deleted_ids)
     if pruned:
         await ports.store.compact()
     return pruned
 
 
 async def prunable(store: Store, *, before: str, force: bool = False) -> AsyncIterator[list[RunItem]]:
-    """Yield the trees of runs that ended before that time and are not pinned, parents before children.
+    """Yield the trees of unpinned runs that ended before this time, parents before children.
 
-    A run goes with its whole tree or not at all: nobody could read the rest. A tree with a run that failed stays unless
-    `force` is set: it may yet be looked into.
+    A tree is deleted completely or not at all: its parts are not readable alone. A tree with a failed run is kept
+    unless `force` is set: its log may still be needed.
     """
     async for run_id, done in _expired(store, before):
         tree = await _tree(store, run_id)
         done |= {item.row.id for item in tree}
-        if tree and all(_may_go(item, before, force=force) for item in tree):
+        if tree and all(_is_prunable(item, before, force=force) for item in tree):
             yield tree
 
 
 async def prune_archives(store: Store, *, before: str) -> int:
-    """Drop the archives that `prunable_archives` gives; return how many those were."""
+    """Delete the archives that `prunable_archives` yields; return their number."""
     pruned = 0
     async for item in prunable_archives(store, before=before):
         await store.drop_archive(item.row.id)
@@ -99,7 +102,7 @@ async def prune_archives(store: Store, *, before: str) -> int:
 
 
 async def prunable_archives(store: Store, *, before: str) -> AsyncIterator[RunItem]:
-    """Yield the runs with an archive that ended before that time and are not pinned, each by itself."""
+    """Yield the unpinned runs with an archive that ended before this time, independently of their trees."""
     async for run_id, _ in _expired(store, before):
         item = await store.get_run(run_id)
         if item is not None and item.has_transcript:
@@ -107,7 +110,7 @@ async def prunable_archives(store: Store, *, before: str) -> AsyncIterator[RunIt
 
 
 async def _expired(store: Store, before: str) -> AsyncIterator[tuple[str, set[str]]]:
-    """Yield the runs that have expired, and those that are done with: whoever looks at more of them adds to these."""
+    """Yield every expired run, with the set of runs that are done. Runs that the caller adds to the set are skipped."""
     done: set[str] = set()
     since, at_since = "", 0
     while True:
@@ -124,7 +127,7 @@ async def _expired(store: Store, before: str) -> AsyncIterator[tuple[str, set[st
 
 
 async def _tree(store: Store, run_id: str) -> list[RunItem]:
-    """All that belongs together with a run, the one that nobody called first."""
+    """Return all runs of the tree of a run, the root first."""
     top, seen = await store.get_run(run_id), {run_id}
     while top is not None and top.row.parent_run_id is not None and top.row.parent_run_id not in seen:
         seen.add(top.row.parent_run_id)
@@ -132,10 +135,10 @@ async def _tree(store: Store, run_id: str) -> list[RunItem]:
         if above is None:
             break
         top = above
-    return await _family(store, top) if top is not None else []
+    return await _subtree(store, top) if top is not None else []
 
 
-def _may_go(item: RunItem, before: str, *, force: bool) -> bool:
+def _is_prunable(item: RunItem, before: str, *, force: bool) -> bool:
     row = item.row
     is_old = row.completed_at is not None and row.completed_at < before
     return is_old and not item.pinned and (force or row.status != "failed")

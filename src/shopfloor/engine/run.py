@@ -1,4 +1,4 @@
-"""The handle that a worker in Python works with. What it awaits is done once, whatever dies."""
+"""`Run`, the handle of a Python worker: each step it awaits is executed once, even across crashes and restarts."""
 
 from __future__ import annotations
 
@@ -26,73 +26,74 @@ from shopfloor.engine.workers.python import PythonTool
 from shopfloor.errors import DefinitionChanged, StepFailed, ToolFailed
 from shopfloor.ports import OwnTool
 
-_inside: ContextVar[str | None] = ContextVar("inside", default=None)
-"""The step of a worker's own that is being done."""
+_current_step: ContextVar[str | None] = ContextVar("current_step", default=None)
+"""The name of the `Run.step` whose function is being executed."""
 
 
 class Run:
     """One run, as its worker sees it.
 
-    The function is called anew in every attempt; what these methods did before is given back from the log. So what
-    has an effect goes into a step, and the same steps are asked for in the same order.
+    The function of the worker is called again in every attempt, and steps that were completed before return their
+    results from the log. So every effect belongs into a step, and each attempt must call the same steps in the same
+    order.
     """
 
     def __init__(
         self,
         attempt: Attempt,
-        workshop: StepContext,
+        step_context: StepContext,
         *,
-        given: Mapping[str, Any],
+        worker_input: Mapping[str, Any],
         tools: Mapping[str, Tool] | None = None,
         step_key: StepKey = ROOT_KEY,
     ) -> None:
-        """`step_key` is that of the step that the steps of this handle are inside of."""
+        """Create a handle whose steps are inside the step `step_key`."""
         self.id = attempt.run_id
-        self.input = dict(given)
+        self.input = dict(worker_input)
         self.attempt = attempt.replay_state.attempt
         self._attempt = attempt
-        self._workshop = workshop
+        self._step_context = step_context
         self._tools = dict(tools or {})
-        self._outer = step_key
-        self._used: Counter[str] = Counter()
+        self._outer_key = step_key
+        self._step_counts: Counter[str] = Counter()
 
-    def _place(self, name: str, kind: str) -> StepKey:
-        """Where the next step of that name is: the same name again is the next round."""
-        if (outer := _inside.get()) is not None:
+    def _next_step_key(self, name: str, kind: str) -> StepKey:
+        """Return the key of the next step with this name. The same name again is the next iteration."""
+        if (outer := _current_step.get()) is not None:
             raise StepFailed(
-                f"the step {outer!r} cannot have the step {name!r} inside it", hint="a step is done as a whole"
+                f"the step {name!r} cannot be inside the step {outer!r}", hint=f"call {name!r} outside of {outer!r}"
             )
         segment = path_segment(name)
-        path = f"{self._outer.path}.{segment}" if self._outer.path else segment
-        step_key = StepKey(path, self._outer.iteration + self._used[path])
-        self._used[path] += 1
+        path = f"{self._outer_key.path}.{segment}" if self._outer_key.path else segment
+        step_key = StepKey(path, self._outer_key.iteration + self._step_counts[path])
+        self._step_counts[path] += 1
         known = self._attempt.replay_state.steps.get(step_key)
         if known is not None and known.kind != kind:
             raise DefinitionChanged(
-                f"the log has a step {path!r} of kind {known.kind}, and the worker now asks for one of kind {kind}",
-                hint="a worker has to ask for the same steps in the same order each time",
+                f"the step {path!r} is of kind {kind}, but the log has it as kind {known.kind}",
+                hint="a worker must call the same steps in the same order in every attempt",
             )
         return step_key
 
     async def step(
         self, name: str, work: Callable[..., Any], *args: Any, retry: Retry | None = None, safe: bool = False
     ) -> Any:
-        """Calls `work(*args)`, async or not, and keeps what it gives (as JSON).
+        """Call `work(*args)`, async or not, and return its result, which is recorded as JSON.
 
-        `safe` says that doing it twice does no harm: then a crash in the middle is no reason to fail.
+        With `safe`, calling it twice does no harm: then the step is repeated after a crash, instead of failing.
         """
 
-        async def done(step_try: StepTry) -> StepResult:
+        async def execute(step_try: StepTry) -> StepResult:
             async with self._attempt.hold_slot():
-                token = _inside.set(name)
+                token = _current_step.set(name)
                 try:
                     value = await call_function(work, *args)
                 finally:
-                    _inside.reset(token)
+                    _current_step.reset(token)
             return StepResult(as_json(name, value))
 
         return await self._attempt.step(
-            self._place(name, "step"), done, name=name, kind="step", retry=retry, repeatable=safe
+            self._next_step_key(name, "step"), execute, name=name, kind="step", retry=retry, repeatable=safe
         )
 
     async def model(
@@ -110,22 +111,24 @@ class Run:
         backup_model: str | None = None,
         retry: Retry | None = None,
     ) -> Any:
-        """Asks a model; gives its text, or with `schema` the value it made. Tools are called as it asks for them.
+        """Ask a model; return its text, or with `schema` its value. The tools that the model calls are executed.
 
-        A tool is a function with `@tool`, or the name of one that the worker was defined with.
+        A tool is a function with `@tool`, or the name of a tool of the worker.
         """
-        given = {one.name: build_tool(one.name, one.definition, one) for one in tools if not isinstance(one, str)}
+        functions = {
+            tool.name: build_tool(tool.name, tool.definition, tool) for tool in tools if not isinstance(tool, str)
+        }
         thread = Thread(
             model=model,
             system=system,
-            tools=[one if isinstance(one, str) else one.name for one in tools],
+            tools=[tool if isinstance(tool, str) else tool.name for tool in tools],
             max_steps=max_steps,
             thinking=thinking,
             temperature=temperature,
             backup_model=backup_model,
             messages=[],
         )
-        return await self._reply(thread, name=name, tools=given, schema=schema, prompt=prompt, retry=retry)
+        return await self._reply(thread, name=name, tools=functions, schema=schema, prompt=prompt, retry=retry)
 
     async def _reply(
         self,
@@ -137,10 +140,10 @@ class Run:
         prompt: str | None = None,
         retry: Retry | None = None,
     ) -> Any:
-        """Have the model answer in a thread. `prompt` is said first; `tools` are added to those of the worker."""
+        """Let the model answer in a thread, after `prompt` if set. `tools` are added to those of the worker."""
         known = Tools({**self._tools, **(tools or {})})
-        step = ModelStepRunner(self._attempt, self._workshop.models, known, thread, schema=schema, prompt=prompt)
-        return await step.run(self._place(name, "next-message"), name=name, retry=retry)
+        step = ModelStepRunner(self._attempt, self._step_context.models, known, thread, schema=schema, prompt=prompt)
+        return await step.run(self._next_step_key(name, "next-message"), name=name, retry=retry)
 
     async def command(
         self,
@@ -154,9 +157,9 @@ class Run:
         allow_failure: bool = False,
         retry: Retry | None = None,
     ) -> CommandResult:
-        """Run a shell script, or a program with its arguments given as a list; return its `stdout` and `exit_code`.
+        """Run a shell script, or a program with a list of arguments; return its `stdout` and `exit_code`.
 
-        `variables` are environment variables that are on record with the command; those in `env` are not.
+        `variables` are environment variables that are recorded with the command; those in `env` are not.
         """
         command = StepCommand(
             argv=shell_argv(line) if isinstance(line, str) else list(line),
@@ -164,9 +167,9 @@ class Run:
             env=dict(env or {}),
             variables=dict(variables or {}),
         )
-        processes = self._workshop.processes
-        work = CommandStepRunner(self._attempt, processes, command, timeout=timeout, allow_failure=allow_failure)
-        return await work.run(self._place(name, "command"), name=name, retry=retry)
+        processes = self._step_context.processes
+        step = CommandStepRunner(self._attempt, processes, command, timeout=timeout, allow_failure=allow_failure)
+        return await step.run(self._next_step_key(name, "command"), name=name, retry=retry)
 
     async def agent(
         self,
@@ -186,9 +189,9 @@ class Run:
         resume: str | None = None,
         retry: Retry | None = None,
     ) -> AgentResult:
-        """Hands a task to an agent; gives its `text`, and the `session_id` by which it can be gone on with."""
+        """Hand a task to an agent; return its `text`, and the `session_id` that `resume` takes to continue."""
         name = name or provider
-        asked = {
+        fields = {
             "provider": provider,
             "prompt": prompt,
             "system": system,
@@ -203,11 +206,11 @@ class Run:
             "resume": resume,
         }
         try:
-            order = convert(asked, AgentOptions)
+            options = convert(fields, AgentOptions)
         except msgspec.ValidationError as error:
             raise StepFailed(f"invalid options for the agent step {name!r}: {error}") from error
-        work = AgentStepRunner(self._attempt, self._workshop.agents, order)
-        return await work.run(self._place(name, "agent"), name=name, retry=retry)
+        step = AgentStepRunner(self._attempt, self._step_context.agents, options)
+        return await step.run(self._next_step_key(name, "agent"), name=name, retry=retry)
 
     async def worker(
         self,
@@ -217,14 +220,14 @@ class Run:
         name: str | None = None,
         retry: Retry | None = None,
     ) -> Any:
-        """A sub-run of another worker; gives its output."""
+        """Run another worker as a sub-run; return its output."""
         name = name or slug
 
         async def call(step_try: StepTry) -> StepResult:
-            return await self._workshop.call_worker(self._attempt, step_try, slug, dict(given or {}))
+            return await self._step_context.call_worker(self._attempt, step_try, slug, dict(given or {}))
 
         return await self._attempt.step(
-            self._place(name, "call_workflow"),
+            self._next_step_key(name, "call_workflow"),
             call,
             name=name,
             kind="call_workflow",
@@ -242,14 +245,14 @@ class Run:
         timeout: float | None = None,  # noqa: ASYNC109 - it lasts over restarts
         retry: Retry | None = None,
     ) -> Any:
-        """Calls a tool of the worker; one that nobody here executes is waited for.
+        """Call a tool of the worker; wait for the result if the tool is executed by the client.
 
-        `given` may be a function that makes the arguments: then it is called when the step has begun.
+        `given` has the arguments, or is a function that returns them, which is called after the start of the step.
         """
         name = name or tool
-        step_key = self._place(name, "tool-call")
+        step_key = self._next_step_key(name, "tool-call")
 
-        async def answered(step_try: StepTry) -> StepResult:
+        async def execute(step_try: StepTry) -> StepResult:
             arguments = given() if callable(given) else given
             tools = Tools(self._tools)
             result = await tools.call(
@@ -259,7 +262,7 @@ class Run:
                 raise ToolFailed(f"the tool {tool!r} failed: {result.error}")
             return StepResult(result.output)
 
-        return await self._attempt.step(step_key, answered, name=name, kind="tool-call", retry=retry, repeatable=True)
+        return await self._attempt.step(step_key, execute, name=name, kind="tool-call", retry=retry, repeatable=True)
 
     async def ask(
         self,
@@ -269,26 +272,26 @@ class Run:
         timeout: float | None = None,  # noqa: ASYNC109 - it lasts over restarts
         name: str = ASK,
     ) -> Any:
-        """Asks a person and waits, for days if need be. Raises `AnswerTimeout` where nobody answers in time."""
-        given = _question(question, options)
-        result = await Tools({}).call(self._attempt, self._place(name, "ask"), ASK, given, timeout_seconds=timeout)
+        """Ask a person and wait for the answer, for days if need be. Raises `AnswerTimeout` after `timeout` seconds."""
+        arguments, step_key = _question(question, options), self._next_step_key(name, "ask")
+        result = await Tools({}).call(self._attempt, step_key, ASK, arguments, timeout_seconds=timeout)
         if result.error is not None:
             raise ToolFailed(f"the question got no answer: {result.error}")
         return result.output
 
     async def log_question(self, question: str, *, options: Sequence[str] | None = None) -> None:
-        """Notes a question for whoever looks, and goes on."""
-        step_key = self._place(LOG_QUESTION, "log_question")
+        """Record a question for viewers, without waiting for an answer."""
+        step_key = self._next_step_key(LOG_QUESTION, "log_question")
         await Tools({}).call(self._attempt, step_key, LOG_QUESTION, _question(question, options))
 
     async def summary(self, text: str) -> None:
-        """Says in a line what is being done: the timeline shows it."""
-        step_key = self._place(UPDATE_SUMMARY, "summary")
+        """Record in one line what the worker is doing, for the timeline."""
+        step_key = self._next_step_key(UPDATE_SUMMARY, "summary")
         await Tools({}).call(self._attempt, step_key, UPDATE_SUMMARY, {"summary": text})
 
     def _folder(self, cwd: str | None) -> str:
-        """A folder as the worker names it: relative to that of the run."""
-        return str(Path(self._workshop.cwd) / cwd) if cwd else self._workshop.cwd
+        """Resolve a folder relative to the folder of the run."""
+        return str(Path(self._step_context.cwd) / cwd) if cwd else self._step_context.cwd
 
 
 def _question(question: str, options: Sequence[str] | None) -> dict[str, Any]:
@@ -296,8 +299,8 @@ def _question(question: str, options: Sequence[str] | None) -> dict[str, Any]:
 
 
 def as_json(name: str, value: Any) -> Any:
-    """What a step or a worker gave, as the log will give it back."""
+    """Return the result of a step or worker as the log will return it. Raises `StepFailed` if it is not JSON."""
     try:
         return msgspec.json.decode(msgspec.json.encode(value))
     except (TypeError, msgspec.MsgspecError) as error:
-        raise StepFailed(f"{name!r} gave what is no JSON: {error}") from error
+        raise StepFailed(f"the result of {name!r} is not JSON: {error}") from error

@@ -1,4 +1,4 @@
-"""What callers may request: a new run, the answer to a call, a cancel, a resume. Stored first, then done."""
+"""The requests of callers: new runs, answers, cancels, resumes. Each is stored before it is executed."""
 
 from __future__ import annotations
 
@@ -40,34 +40,37 @@ from shopfloor.views import as_text, join_call_id, split_call_id
 
 
 class RunService:
-    """Store requests and control messages, then signal the scheduler."""
+    """The requests that callers can make. Each is stored, then the scheduler is woken up."""
 
     def __init__(
         self,
         registry: RunRegistry,
         ports: StoragePorts,
-        catalogue: WorkerCatalog,
+        catalog: WorkerCatalog,
         resumption: Resumption,
         check_agent: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        """`check_agent` raises where an agent that needs no worker does not support the input."""
+        """Create the service. `check_agent` raises if the agent of a provider worker does not support the input."""
         self._registry = registry
         self._ports = ports
-        self._catalogue = catalogue
+        self._catalog = catalog
         self._resumption = resumption
         self._check_agent = check_agent
 
     def workers(self) -> list[WorkerInfo]:
-        return [_info(worker) for worker in self._catalogue.all() if not worker.problems]
+        """Return the workers of the catalog that have no problems."""
+        return [_worker_info(worker) for worker in self._catalog.all() if not worker.problems]
 
     def provider_workers(self) -> list[WorkerInfo]:
-        return [_info(worker) for worker in self._catalogue.provider_workers()]
+        """Return the workers that hand their prompt to one provider."""
+        return [_worker_info(worker) for worker in self._catalog.provider_workers()]
 
     async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
+        """Validate and store a new run; return its id."""
         return await self.enqueue(self.build_queued_run(request, origin))
 
     async def enqueue(self, queued: QueuedRun) -> str:
-        """Store a run for any host, or in the caller's process for this one alone. Return its id."""
+        """Store a run, for any host or, in the process of the caller, for this host only. Return its id."""
         host = self._registry.host_id if self._registry.is_caller_process else None
         if host is not None:
             started = msgspec.structs.replace(queued.started, executor="caller", masked=self._ports.logs.masks)
@@ -85,7 +88,7 @@ class RunService:
         return run_id
 
     async def enqueue_if_missing(self, queued: QueuedRun) -> None:
-        """Store a run that an earlier attempt of its parent may have stored, and that may still be queued."""
+        """Store a sub-run that an earlier attempt of its parent may have stored already."""
         try:
             await self.enqueue(queued)
         except ConflictError:
@@ -93,23 +96,23 @@ class RunService:
                 await self._resumption.claim_abandoned(queued.run_id)
 
     def build_queued_run(self, request: RunRequest, origin: RunOrigin | None = None) -> QueuedRun:
-        """Make the run to be queued. Raises where there is no such worker or it cannot take that input."""
-        worker = self._catalogue.get(request.worker, preferred_folder=request.cwd)
-        given = validate_input(worker.definition, request.input)
-        is_bare = worker.worker_type != BUILTIN
-        if is_bare:
-            self._check_agent(worker.worker_type, given)
+        """Build the run to be queued. Raises if the worker is unknown or the input is invalid."""
+        worker = self._catalog.get(request.worker, preferred_folder=request.cwd)
+        worker_input = validate_input(worker.definition, request.input)
+        is_provider_worker = worker.worker_type != BUILTIN
+        if is_provider_worker:
+            self._check_agent(worker.worker_type, worker_input)
         if self._ports.logs.headroom_bytes() < 0:
-            raise StorageFull("the disk is nearly full: no new runs", hint="free some space, then try again")
+            raise StorageFull("the disk is nearly full: new runs are refused", hint="free some space, then try again")
         origin = origin or RunOrigin()
         run_id, parent = origin.run_id or new_run_id(), origin.parent_run_id
         started = RunStarted(
             name=worker.definition.slug,
-            kind="agent" if is_bare else "worker",
+            kind="agent" if is_provider_worker else "worker",
             attempt=0,
             host="",
-            task=request.task or _task(worker, given),
-            input=given,
+            task=request.task or _describe_task(worker, worker_input),
+            input=worker_input,
             worker_type=worker.worker_type,
             agent_id=request.owner or worker.definition.slug,
             channel_id=request.channel_id or "api",
@@ -126,115 +129,120 @@ class RunService:
         return QueuedRun(run_id=run_id, started=started)
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
+        """Store the results of calls of a run or of its descendants.
+
+        Raises if a call is unknown or has another result already. Repeating the same result is fine.
+        """
         by_run: dict[str, list[CallResult]] = {}
-        for one in results:
-            below, call_id = split_call_id(one.call_id)
-            if below is not None and await child_on_path_to(self._ports.reader, run_id, below) is not None:
-                by_run.setdefault(below, []).append(msgspec.structs.replace(one, call_id=call_id))
+        for result in results:
+            descendant, call_id = split_call_id(result.call_id)
+            if descendant is not None and await child_on_path_to(self._ports.reader, run_id, descendant) is not None:
+                by_run.setdefault(descendant, []).append(msgspec.structs.replace(result, call_id=call_id))
             else:
-                by_run.setdefault(run_id, []).append(one)
-        orders = [order for whose, some in by_run.items() for order in await self._answers(whose, some)]
-        for order in orders:
-            if await self._ports.queue.put_control_message(order):
+                by_run.setdefault(run_id, []).append(result)
+        messages = [message for target, group in by_run.items() for message in await self._build_answers(target, group)]
+        for message in messages:
+            if await self._ports.queue.put_control_message(message):
                 continue
-            kept = [
-                one
-                for _, one in await self._ports.queue.control_messages()
-                if (one.run_id, one.id) == (order.run_id, order.id)
+            stored = [
+                other
+                for _, other in await self._ports.queue.control_messages()
+                if (other.run_id, other.id) == (message.run_id, message.id)
             ]
-            if any(one.body != order.body for one in kept):
-                raise _answered(order.run_id, str(order.body["call_id"]))
+            if any(other.body != message.body for other in stored):
+                raise _already_answered(message.run_id, str(message.body["call_id"]))
         self._registry.wake_up.set()
 
-    async def _answers(self, run_id: str, results: list[CallResult]) -> list[ControlMessage]:
-        """The orders that hand these results to the run which made the calls; none for those it has already."""
+    async def _build_answers(self, run_id: str, results: list[CallResult]) -> list[ControlMessage]:
+        """Return the control messages for these results, without those that the log of the run already has."""
         replay_state = await read_replay_state(self._ports.reader, run_id)
         if replay_state.first is None and replay_state.calls:
             raise TranscriptBroken(
-                f"the log of the run {run_id} has no readable beginning: it cannot be gone on with",
+                f"the beginning of the log of the run {run_id} cannot be read: the run cannot continue",
                 hint=f"`shopfloor verify {run_id}` names the line; `shopfloor cancel {run_id}` ends the run",
             )
         if replay_state.first is None:
-            raise RunNotFound(f"there is no run {run_id} that waits for anything")
-        for one in results:
-            if one.call_id in replay_state.definition_wait_calls:
+            raise RunNotFound(f"there is no run {run_id} that waits for an answer")
+        for result in results:
+            call_id = result.call_id
+            if call_id in replay_state.definition_wait_calls:
                 raise ConflictError(
-                    f"the run {run_id} waits for its definition, which no answer can give",
-                    hint="put the worker back as it was, or cancel the run",
+                    f"the run {run_id} waits for its worker definition, not for an answer",
+                    hint="restore the worker, or cancel the run",
                 )
-            if one.call_id not in replay_state.pending_call_ids and one.call_id not in replay_state.results:
-                known = ", ".join(await self._waiting_calls(replay_state)) or "none"
-                raise UnknownCall(
-                    f"the run {run_id} made no call {one.call_id!r}", hint=f"the calls that wait are: {known}"
-                )
-            if one.call_id in replay_state.results and _differs(replay_state.results[one.call_id], one):
-                raise _answered(run_id, one.call_id)
-        fresh = [one for one in results if one.call_id in replay_state.pending_call_ids]
-        if replay_state.outcome is not None and fresh:
-            raise RunEnded(f"the run {run_id} has ended: nothing waits for an answer any more")
+            if call_id not in replay_state.pending_call_ids and call_id not in replay_state.results:
+                known = ", ".join(await self._list_pending_calls(replay_state)) or "none"
+                raise UnknownCall(f"the run {run_id} has no call {call_id!r}", hint=f"the pending calls are: {known}")
+            if call_id in replay_state.results and _is_different(replay_state.results[call_id], result):
+                raise _already_answered(run_id, call_id)
+        new = [result for result in results if result.call_id in replay_state.pending_call_ids]
+        if replay_state.outcome is not None and new:
+            raise RunEnded(f"the run {run_id} has ended and takes no more answers")
         return [
             ControlMessage(
-                id=f"{ANSWER_ID_PREFIX}{one.call_id}",
+                id=f"{ANSWER_ID_PREFIX}{result.call_id}",
                 run_id=run_id,
                 kind="answer",
-                body={"call_id": one.call_id, "result": one.result, "error": one.error},
+                body={"call_id": result.call_id, "result": result.result, "error": result.error},
                 created_at=now(),
             )
-            for one in fresh
+            for result in new
         ]
 
-    async def _waiting_calls(self, replay_state: ReplayState) -> list[str]:
-        """The calls that a run and the runs below it wait for, by the ids under which that run takes their results."""
+    async def _list_pending_calls(self, replay_state: ReplayState) -> list[str]:
+        """Return the ids of the pending calls of a run and the runs below it, as `answer` of that run takes them."""
         found = sorted(replay_state.pending_call_ids)
-        below = _children(replay_state)
-        for child in below:
+        descendants = _open_children(replay_state)
+        for child in descendants:
             if len(found) >= OPEN_BRANCHES:
                 break
             replay_state = await read_replay_state(self._ports.reader, child)
             found += [join_call_id(child, call_id) for call_id in sorted(replay_state.pending_call_ids)]
-            below += _children(replay_state)
+            descendants += _open_children(replay_state)
         return found
 
-    async def _refuse_sub_agent(self, run_id: str, parent: str) -> None:
-        """A sub-agent is a part of its agent's own session, which nobody but the agent can end."""
+    async def _reject_sub_agent(self, run_id: str, parent: str) -> None:
+        """Raise if the run is a sub-agent: it is part of the session of its agent, and only the agent can end it."""
         entries = await self._ports.reader.page(run_id, limit=1)
         first = decode(entries[0].raw).payload if entries else None
         if isinstance(first, RunStarted) and first.definition is None:
             raise ConflictError(
-                f"the run {run_id} is of a sub-agent, which ends with its agent", hint=f"cancel {parent} instead"
+                f"the run {run_id} is a sub-agent and ends with its agent", hint=f"cancel {parent} instead"
             )
 
     async def cancel(self, run_id: str, *, reason: str) -> None:
+        """Store a cancel of a run. Raises `RunNotFound`, `RunEnded`, or `ConflictError` for a sub-agent."""
         run = await self._ports.store.get_run(run_id)
         if run is None:
             raise RunNotFound(f"there is no run {run_id}")
         if run.row.ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})")
         if run.row.kind == AGENT and run.row.parent_run_id is not None:
-            await self._refuse_sub_agent(run_id, run.row.parent_run_id)
+            await self._reject_sub_agent(run_id, run.row.parent_run_id)
         await self.request_cancel(run_id, reason)
 
     async def request_cancel(self, run_id: str, reason: str) -> None:
-        """Store a cancel without looking whether there is such a run."""
+        """Store a cancel without checking whether the run exists."""
         await self._ports.queue.put_control_message(
             ControlMessage(id="cancel", run_id=run_id, kind="cancel", body={"reason": reason}, created_at=now())
         )
         self._registry.wake_up.set()
 
     async def resume(self, run_id: str) -> None:
+        """Resume a run that has no host. Raises if the run has ended, has a host, or must not be resumed here."""
         run = await self._ports.store.get_run(run_id)
         if run is None:
             raise RunNotFound(f"there is no run {run_id}")
         if run.row.ended:
-            raise RunEnded(f"the run {run_id} has ended already ({run.row.status})", hint="make a new one")
+            raise RunEnded(f"the run {run_id} has ended already ({run.row.status})", hint="start a new run")
         if self._registry.is_caller_process:
             await self._resumption.resume_here(run_id)
             return
         # The row may lag behind the log, for example after a restart.
         if run.row.status == "queued" and not await self._ports.reader.page(run_id, limit=1):
-            raise RunRunning(f"the run {run_id} is queued", hint="it begins by itself, as soon as there is a slot")
+            raise RunRunning(f"the run {run_id} is queued", hint="it starts as soon as a slot is free")
         if run_id in self._registry.claims or await self._ports.reader.has_active_host(run_id, None):
-            raise RunRunning(f"somebody is at the run {run_id}", hint="it goes on by itself, or waits for an answer")
+            raise RunRunning(f"a host executes the run {run_id}", hint="it continues by itself, or waits for an answer")
         reason = await self._resumption.refusal_reason(run_id)
         if reason is not None:
             raise ConflictError(
@@ -247,38 +255,38 @@ class RunService:
         self._registry.wake_up.set()
 
 
-def _children(replay_state: ReplayState) -> list[str]:
-    """The sub-runs that have not ended."""
+def _open_children(replay_state: ReplayState) -> list[str]:
+    """Return the sub-runs that have not ended."""
     return [step.child_run_id for _, step in replay_state.open_steps() if step.child_run_id is not None]
 
 
-def _differs(kept: ToolResult, given: CallResult) -> bool:
-    """Whether a call got another result than this one. Secrets are masked in the log, so no such text tells."""
-    same = (kept.output, kept.error) == (given.result, given.error)
-    return not same and MASK not in as_text([kept.output, kept.error])
+def _is_different(recorded: ToolResult, result: CallResult) -> bool:
+    """Return whether a call has another result than this one. A masked result cannot be compared: then False."""
+    same = (recorded.output, recorded.error) == (result.result, result.error)
+    return not same and MASK not in as_text([recorded.output, recorded.error])
 
 
-def _answered(run_id: str, call_id: str) -> ConflictError:
+def _already_answered(run_id: str, call_id: str) -> ConflictError:
     return ConflictError(
         f"the call {call_id!r} of run {run_id} has been answered already, with another result",
         hint="the first answer counts",
     )
 
 
-def _task(worker: Worker, given: dict[str, Any]) -> str:
-    """What is to be done, for lists: the worker, and what it was given."""
+def _describe_task(worker: Worker, worker_input: dict[str, Any]) -> str:
+    """Describe the run in one line, for lists: the worker and its input."""
     if worker.worker_type != BUILTIN:
-        return str(given[PROMPT])
-    said = ", ".join(f"{name}={as_text(value)}" for name, value in given.items() if value is not None)
+        return str(worker_input[PROMPT])
+    inputs = ", ".join(f"{name}={as_text(value)}" for name, value in worker_input.items() if value is not None)
     line = (
-        f"{worker.definition.name or worker.definition.slug}: {said}"
-        if said
+        f"{worker.definition.name or worker.definition.slug}: {inputs}"
+        if inputs
         else (worker.definition.description or worker.definition.slug)
     )
     return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
 
 
-def _info(worker: Worker) -> WorkerInfo:
+def _worker_info(worker: Worker) -> WorkerInfo:
     definition = worker.definition
     return WorkerInfo(
         slug=worker.reference,

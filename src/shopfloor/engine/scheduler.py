@@ -1,4 +1,4 @@
-"""Which runs this process executes, and when: it claims as many as it has slots."""
+"""The scheduler: claims as many queued runs as there are free slots, and executes every claimed run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger("shopfloor.engine")
 
 
 class Scheduler:
-    """Starts the runs that this process claims, and those that are handed to it by the registry."""
+    """The executor of the runs that it claims from the queue, and of those that other parts add to the registry."""
 
     def __init__(
         self, registry: RunRegistry, ports: StoragePorts, inbox: Inbox, lifecycle: Lifecycle, *, slots: int = HOST_SLOTS
@@ -35,61 +35,63 @@ class Scheduler:
         self._inbox = inbox
         self._lifecycle = lifecycle
         self._slots = SlotPool(slots)
-        self._is_retired = False
+        self._is_claiming_stopped = False
         self._executions: set[asyncio.Task[None]] = set()
         self._interruptible: set[asyncio.Task[None]] = set()
-        """The executions that only wait, for a slot or for their next attempt."""
+        """The executions that wait for a slot or for their next attempt: they can be cancelled directly."""
         self.watchdog = Watchdog(registry.append_note)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
+        """Whether this process has claimed any run."""
         return bool(self._registry.claims)
 
     @property
     def is_executing(self) -> bool:
-        """Whether a run is being executed: one that only waits does not count."""
+        """Whether a run is being executed. Runs that only wait do not count."""
         return any(not attempt.slot_usage.is_suspendable for attempt in self._registry.live_attempts.values())
 
     def stop_claiming(self) -> None:
-        """Claim no more runs, since the queue is lost. Those that are being executed go on."""
-        self._is_retired = True
+        """Claim no more runs, because the queue is lost. Runs that are being executed continue."""
+        self._is_claiming_stopped = True
         self._registry.close()
 
     async def run(self) -> None:
-        """Execute runs until this is cancelled, then leave every run so that it can be resumed."""
+        """Execute runs until cancelled, then stop every run so that it can be resumed."""
         with self.watchdog.running():
             async with anyio.create_task_group() as tasks:
                 try:
                     tasks.start_soon(self._start_ready)
                     while True:
-                        # Cleared before the look, so that a concurrent wake-up is not lost.
+                        # Clear the event before polling, so that a concurrent wake-up is not lost.
                         self._registry.wake_up.clear()
-                        if not self._is_retired:
-                            await self._look()
+                        if not self._is_claiming_stopped:
+                            await self._poll()
                         with anyio.move_on_after(INBOX_POLL_SECONDS):
                             await self._registry.wake_up.wait()
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await self._leave_all()
+                        await self._interrupt_all()
 
-    async def _leave_all(self) -> None:
+    async def _interrupt_all(self) -> None:
+        """Stop all attempts and wait until every claim is removed."""
         self._registry.close()
-        # Also those that are about to be live.
+        # Repeated: claimed runs may still become live.
         while self._registry.claims:
             for attempt in list(self._registry.live_attempts.values()):
                 attempt.interrupt("stopped")
             for task in self._interruptible:
                 task.cancel()
             await anyio.sleep(0.005)
-        if not self._is_retired:
-            # What stays in the queue is deleted by the next host.
-            with tolerate_temporary_errors("cannot delete what logs have"):
+        if not self._is_claiming_stopped:
+            # If this fails, the next host deletes these rows from the queue.
+            with tolerate_temporary_errors("cannot delete recorded runs and messages from the queue"):
                 await self._delete_started()
                 await self._inbox.delete_recorded()
 
-    async def _look(self) -> None:
-        # After an error the next look may go better. Runs that are being executed go on.
-        with tolerate_temporary_errors("cannot look for work"):
+    async def _poll(self) -> None:
+        # Retried at the next poll. Runs that are being executed continue.
+        with tolerate_temporary_errors("cannot poll the queue"):
             await self._delete_started()
             await self._inbox.deliver_all()
             if self._registry.policy is ClaimPolicy.QUEUED:
@@ -97,13 +99,13 @@ class Scheduler:
             await self._lifecycle.check_runs()
 
     async def _delete_started(self) -> None:
-        """Delete the dispatches of runs whose logs are on disk, many at once."""
+        """Delete started runs with durable logs from the queue, in one batch."""
         recorded = self._registry.recorded()
         await self._ports.queue.mark_started(recorded)
         self._registry.forget_started(recorded)
 
     async def _start_ready(self) -> None:
-        """Start the runs that this process has claimed already."""
+        """Start the claims that other parts have added to the registry."""
         while True:
             for claim in await self._registry.take_ready():
                 if self._lifecycle.is_waiting_for_definition(claim):
@@ -112,6 +114,7 @@ class Scheduler:
                     self._start(claim, self._slots.slot())
 
     async def _claim_queued(self) -> None:
+        """Claim queued runs while there are free slots."""
         while slots := self._slots.acquire_free():
             claimed: list[QueuedRun] = []
             try:
@@ -129,16 +132,18 @@ class Scheduler:
                 break
 
     def _start(self, claim: Claim, slot: Slot) -> None:
-        # Not in a task group: only the attempt itself decides when it is left, and `_leave_all` waits for every claim.
+        # Not in a task group, which would cancel the task: only the attempt decides when it stops, and
+        # `_interrupt_all` waits for every claim.
         task = asyncio.create_task(self._execute(claim, slot))
         self._executions.add(task)
         task.add_done_callback(self._executions.discard)
 
     @contextmanager
     def _may_be_interrupted(self) -> Generator[None]:
+        """Let `_interrupt_all` cancel the current task inside the block."""
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("a run is executed by a task")
+            raise RuntimeError("not called in a task")
         self._interruptible.add(task)
         try:
             yield
@@ -146,7 +151,7 @@ class Scheduler:
             self._interruptible.discard(task)
 
     async def _execute(self, claim: Claim, slot: Slot) -> None:
-        """Make an attempt at a claimed run when there is a slot; and again, for as long as it cannot be recorded."""
+        """Wait for a slot and make an attempt at a claimed run. Retries while the storage is not available."""
         is_over = False
         try:
             while not is_over:
@@ -155,16 +160,16 @@ class Scheduler:
                         await claim.acquire(slot)
                 try:
                     if claim.queued is None and claim.cancel_reason is None:
-                        # A run that was cut off is not resumed only to be cancelled then.
+                        # Do not resume an interrupted run only to cancel it afterwards.
                         claim.cancel_reason = await self._inbox.claim_cancel(claim.run_id) or claim.cancel_reason
                     if await self._lifecycle.attempt(claim, slot):
                         self._inbox.mark_cancels_recorded(claim.run_id)
                     is_over = True
-                except Exception as error:  # noqa: BLE001 - a defect of ours in one run must not take the others with it
+                except Exception as error:  # noqa: BLE001 - a defect in one run must not end the others
                     is_over = await self._is_over(claim, error)
                 if not is_over:
                     slot.release()
-                    # The next attempt gets the messages that this one could not record.
+                    # The next attempt gets the cancels that this one could not record.
                     self._inbox.forget(claim.run_id)
                     with self._may_be_interrupted():
                         await asyncio.sleep(RUN_RETRY_SECONDS)
@@ -177,19 +182,19 @@ class Scheduler:
             self._registry.resume(claim.run_id)
 
     async def _is_over(self, claim: Claim, error: Exception) -> bool:
-        """Whether this process is done with a run whose attempt raised this; False where it has to try again."""
+        """Handle the error of an attempt. Return whether this process is done with the run; False means: retry."""
         match error:
             case RunEnded():
                 return True
             case LogBusy():
-                # Another process has the run; or it only looks whether one has, and then the run is still for this one.
+                # Another process has the run, or holds the lock only for a check: then this process retries.
                 return claim.queued is None and await self._ports.reader.has_writer(claim.run_id)
             case StorageError() | StoreError():
                 _log.warning("run %s waits for the storage: %s", claim.run_id, error.message)
                 return False
             case _ if is_shortage(error):
-                short = "the process is short of memory, threads or descriptors"
-                _log.warning("run %s waits: %s: %s", claim.run_id, short, error)
+                shortage = "the process is out of memory, threads or descriptors"
+                _log.warning("run %s waits: %s: %s", claim.run_id, shortage, error)
                 return False
             case ExceptionGroup() if is_temporary(error):
                 _log.warning("run %s waits: %s", claim.run_id, "; ".join(map(str, error.exceptions)))
@@ -199,8 +204,8 @@ class Scheduler:
                 return True
             case _:
                 _log.error("run %s cannot be executed", claim.run_id, exc_info=error)
-                # No other process ends the run as long as this one lives. The next attempt finds the outcome, and
-                # notifies the parent.
+                # No other process ends the run while this one lives. The next attempt finds the outcome and notifies
+                # the parent.
                 try:
                     return not await self._lifecycle.end_failed(claim, _failure_of(error))
                 except Exception as failed:  # noqa: BLE001 - see above

@@ -1,4 +1,4 @@
-"""Slots, and how much of them a run takes: it works, it waits, or it pauses for a moment."""
+"""Slots limit how many runs a process works on at once. A run that only waits releases its slot."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import anyio
 
 
 class SlotPool:
-    """How many runs a process works on at once."""
+    """The slots of a process: one for each run that may work at the same time."""
 
     def __init__(self, count: int) -> None:
         self._free = anyio.Semaphore(count)
 
     def slot(self) -> Slot:
+        """Return a slot of this pool that is not acquired yet."""
         return Slot(self._free)
 
     def acquire_free(self) -> list[Slot]:
-        """Take all that are free."""
+        """Acquire and return all free slots."""
         slots: list[Slot] = []
         while self._free.value:
             self._free.acquire_nowait()
@@ -29,91 +30,99 @@ class SlotPool:
 
 
 class Slot:
-    """The place of one run among them: a run that waits gives it to others."""
+    """The slot of one run. Acquiring or releasing it twice has no effect."""
 
     def __init__(self, free: anyio.Semaphore, *, is_acquired: bool = False) -> None:
         self._free = free
         self.is_acquired = is_acquired
 
     async def acquire(self) -> None:
+        """Wait until the pool has a free slot."""
         if not self.is_acquired:
             await self._free.acquire()
             self.is_acquired = True
 
     def release(self) -> None:
+        """Return the slot to the pool."""
         if self.is_acquired:
             self.is_acquired = False
             self._free.release()
 
 
 class SlotUsage:
-    """Counts what a run's branches are at. A run all of whose branches wait gives its slot to others."""
+    """The use of the slot of one run, which is released while all branches of the run wait.
 
-    def __init__(self, slot: Slot, *, on_idle: Callable[[], None], left: Callable[[], bool]) -> None:
+    A branch works, waits for something that the log records, or pauses for a moment. `on_idle` is called when the run
+    becomes idle; `is_interrupted` returns whether the attempt is being interrupted.
+    """
+
+    def __init__(self, slot: Slot, *, on_idle: Callable[[], None], is_interrupted: Callable[[], bool]) -> None:
         self.idle_since: float | None = None
+        """Since when the run has no slot because all its branches wait (monotonic seconds)."""
         self.has_activity = False
-        """Whether something was written since: then a branch may be on its way, though the others wait."""
+        """Whether an event was written while idle: then a branch may be about to work again."""
         self._slot = slot
         self._slot_lock = asyncio.Lock()
         self._on_idle = on_idle
-        self._left = left
-        self._working = 0
-        self._waiting = 0
-        self._pausing = 0
+        self._is_interrupted = is_interrupted
+        self._working_count = 0
+        self._waiting_count = 0
+        self._pausing_count = 0
 
     @asynccontextmanager
     async def hold_slot(self) -> AsyncGenerator[None]:
-        """Around what keeps the host busy."""
-        # Counted before there is a slot for it: a step that has begun is no wait that can be left.
-        self._working += 1
+        """Hold the slot during work that keeps the host busy."""
+        # Count before acquiring the slot: a run with a started step must not be suspended.
+        self._working_count += 1
         try:
-            await self._need_slot()
+            await self._reacquire_slot()
             yield
         finally:
-            self._working -= 1
-            self._look_idle()
+            self._working_count -= 1
+            self._update_idle()
 
     @asynccontextmanager
     async def yield_slot(self) -> AsyncGenerator[None]:
-        """Around a wait for something that the log tells of: it can be gone on with after any time."""
-        self._waiting += 1
-        self._look_idle()
+        """Release the slot during a wait that the log records, so that the run can be suspended and resumed later."""
+        self._waiting_count += 1
+        self._update_idle()
         try:
             yield
         finally:
-            self._waiting -= 1
+            self._waiting_count -= 1
             # While other branches wait, this one needs a slot only when it works.
-            if not self._left() and not self._waiting:
-                # Counted as work: a run that is on its way must not be let go while it waits for its slot.
+            if not self._is_interrupted() and not self._waiting_count:
+                # Count as work: a run that continues must not be suspended while it waits for its slot.
                 async with self.hold_slot():
                     pass
 
     async def pause(self, seconds: float) -> None:
-        """A wait that only this attempt knows of."""
-        self._pausing += 1
+        """Sleep without recording the wait: the run cannot be suspended meanwhile."""
+        self._pausing_count += 1
         try:
             await anyio.sleep(seconds)
         finally:
-            self._pausing -= 1
-            self._look_idle()
+            self._pausing_count -= 1
+            self._update_idle()
 
-    def _look_idle(self) -> None:
-        if self._waiting and not self._working and self.idle_since is None:
+    def _update_idle(self) -> None:
+        if self._waiting_count and not self._working_count and self.idle_since is None:
             self.idle_since = time.monotonic()
             self._slot.release()
             self._on_idle()
 
-    async def _need_slot(self) -> None:
+    async def _reacquire_slot(self) -> None:
         async with self._slot_lock:
             if self.idle_since is not None:
                 await self._slot.acquire()
                 self.idle_since, self.has_activity = None, False
 
     def note_activity(self) -> None:
+        """Note that something happened in an idle run, which restarts its idle time."""
         if self.idle_since is not None:
             self.idle_since, self.has_activity = time.monotonic(), True
 
     @property
     def is_suspendable(self) -> bool:
-        """Nothing would be lost by going on in another process."""
-        return self.idle_since is not None and not self._pausing and not self._working
+        """Whether the run could continue in another process without losing anything."""
+        return self.idle_since is not None and not self._pausing_count and not self._working_count

@@ -1,4 +1,4 @@
-"""Sub-runs: a worker that is called by another, linked both ways."""
+"""Sub-runs: runs that a step of another run dispatches and waits for."""
 
 from __future__ import annotations
 
@@ -32,24 +32,31 @@ _log = logging.getLogger("shopfloor.engine")
 
 
 class SubRuns:
+    """The dispatch, wait and cancellation of sub-runs."""
+
     def __init__(self, registry: RunRegistry, ports: StoragePorts, service: RunService) -> None:
         self._registry = registry
         self._reader = ports.reader
         self._service = service
         self._limiter = TreeLimiter(ports.store.count_open_in_tree, limit=TREE_OPEN_RUNS)
 
-    async def call(self, attempt: Attempt, step_try: StepTry, worker: str, given: dict[str, Any]) -> StepResult:
+    async def call(self, attempt: Attempt, step_try: StepTry, worker: str, worker_input: dict[str, Any]) -> StepResult:
+        """Run a worker as a sub-run of this step and return its output and cost. Raises `StepFailed` if it fails.
+
+        A resumed step waits for the sub-run that the log already has.
+        """
         first = attempt.replay_state.first
         record = attempt.replay_state.steps.get(step_try.step_key)
         child = record.child_run_id if step_try.resumed and record else None
         depth = int((first.parent or {}).get("depth", 0) if first else 0) + 1
         if depth > SUB_RUN_DEPTH:
             raise TreeLimit(
-                f"{worker!r} would be {depth} runs deep, and {SUB_RUN_DEPTH} is the most", hint="does it call itself?"
+                f"{worker!r} would be nested {depth} runs deep, but the maximum is {SUB_RUN_DEPTH}",
+                hint="check whether the worker calls itself",
             )
         request = RunRequest(
             worker=worker,
-            input=given,
+            input=worker_input,
             owner=first.agent_id if first else None,
             channel_id=first.channel_id if first else None,
             channel_name=first.channel_name if first else None,
@@ -62,27 +69,28 @@ class SubRuns:
             run_id=child or new_run_id(),
             client_wait_seconds=first.client_wait_seconds if first else None,
         )
-        outcome = await self._await_child(attempt, step_try, request, origin, known=child is not None)
+        outcome = await self._wait_for_child(attempt, step_try, request, origin, known=child is not None)
         usage = add_usage(outcome.usage or Usage(), outcome.sub_usage)
         cost = add_costs(outcome.cost, outcome.sub_cost)
         result = StepResult(outcome.result, None if usage == Usage() else usage, cost)
         if outcome.status == "completed":
             return result
-        why, hint = (outcome.error.message, outcome.error.hint or None) if outcome.error else (outcome.status, None)
+        message, hint = (outcome.error.message, outcome.error.hint or None) if outcome.error else (outcome.status, None)
         step_try.result = result
-        raise StepFailed(f"the sub-run of {worker!r} {outcome.status}: {why}", hint=hint)
+        raise StepFailed(f"the sub-run of {worker!r} {outcome.status}: {message}", hint=hint)
 
-    async def _await_child(
+    async def _wait_for_child(
         self, attempt: Attempt, step_try: StepTry, request: RunRequest, origin: RunOrigin, *, known: bool
     ) -> RunCompleted:
+        """Dispatch the sub-run unless the log has it already (`known`), and wait for its outcome."""
         child = origin.run_id or ""
         try:
-            # Inside of the `try`: a step that is cancelled while the log is read cancels its sub-run, too.
+            # Inside the `try`: a step that is cancelled while the log is read must cancel its sub-run too.
             if known and (outcome := await outcome_of(self._reader, child)) is not None:
                 return outcome
             with attempt.notification(child) as ended:
                 if not known or not await self._reader.page(child, limit=1):
-                    await self._order_child(attempt, step_try, request, origin, known=known)
+                    await self._dispatch_child(attempt, step_try, request, origin, known=known)
                 elif self._registry.is_caller_process:
                     self._registry.resume(child)
                 async with attempt.yield_slot():
@@ -96,14 +104,14 @@ class SubRuns:
             return outcome
         except anyio.get_cancelled_exc_class():
             if attempt.interruption not in ("suspended", "stopped"):
-                stopped = attempt.stop_reason(step_try.step_key) or "its parent stopped waiting for it"
+                reason = attempt.stop_reason(step_try.step_key) or "the parent run stopped waiting"
                 try:
-                    await _to_its_end(self._cancel(child, stopped))
+                    await _await_uncancelled(self._cancel(child, reason))
                 except (StorageError, StoreError) as error:
                     _log.warning("run %s cannot be cancelled: %s", child, error.message)
             raise
 
-    async def _order_child(
+    async def _dispatch_child(
         self, attempt: Attempt, step_try: StepTry, request: RunRequest, origin: RunOrigin, *, known: bool
     ) -> None:
         queued = self._service.build_queued_run(request, origin)
@@ -112,12 +120,12 @@ class SubRuns:
             return
         async with self._limiter.admitted(queued.root_run_id):
             await attempt.append_call_started(step_try, queued.run_id, request.worker, request.input)
-            # Intent before effect: after a power cut the parent must know the sub-run that it has dispatched.
+            # Record the intent before the effect: after a power cut the parent must know its sub-run.
             await attempt.make_durable()
             await self._service.enqueue(queued)
 
     async def _cancel(self, run_id: str, reason: str) -> None:
-        """Have a run cancelled. Waits a while for a database that cannot be written."""
+        """Store a cancel of a run. Retries for a while if the database cannot be written."""
         deadline = anyio.current_time() + STORAGE_FULL_TIMEOUT_SECONDS
         while True:
             try:
@@ -133,22 +141,22 @@ class SubRuns:
         called = [(step_key, child) for step_key, child in open_steps if child is not None]
         if not called:
             return
-        # All at once, so that the database stores many of them together.
+        # Concurrently, so that the database stores many of them in one transaction.
         async with anyio.create_task_group() as tasks:
             for step_key, child in called:
-                tasks.start_soon(self._cancel, child, attempt.stop_reason(step_key) or "its parent has ended")
+                tasks.start_soon(self._cancel, child, attempt.stop_reason(step_key) or "the parent run has ended")
 
     async def cancel_tree(self, attempt: Attempt, reason: str) -> None:
-        """Order the root of the run's tree to be cancelled, which cancels everything below it."""
+        """Cancel the root of the tree of this run, which cancels all runs below it."""
         first = attempt.replay_state.first
         await self._cancel((first.root_run_id if first else None) or attempt.run_id, reason)
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await work that must not be cut off, in a task that is being cancelled.
+async def _await_uncancelled(work: Coroutine[Any, Any, None]) -> None:
+    """Complete work in a task that is being cancelled, possibly more than once.
 
-    A shield is not enough: `asyncio.gather` cancels the tasks of a worker directly, and once more for each time that it
-    is told to. A sub-run whose cancellation was lost so would wait for ever.
+    A shield is not enough: `asyncio.gather` cancels the tasks of a worker directly, and again each time it is cancelled
+    itself. If the cancel of a sub-run were lost that way, the sub-run would wait forever.
     """
     task = asyncio.create_task(work)
     with anyio.CancelScope(shield=True):

@@ -1,4 +1,4 @@
-"""How many runs of one tree may be open at once: a worker that calls itself must not fill the machine."""
+"""The limit of open runs per tree: a worker that calls itself must not exhaust the machine."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ from shopfloor.limits import TREE_CHECK_SECONDS, TREE_COUNTS_CACHED, TREE_FULL_T
 
 
 class _Tree(msgspec.Struct):
+    """The count of open runs of a tree."""
+
     open_runs: int
-    """At most so many: those that the rows had when they were counted last, and all that began since."""
-    beginning: int = 0
-    """Runs that were admitted and may have no row yet."""
+    """An upper bound: the open runs at the last count, and all that were admitted since."""
+    starting: int = 0
+    """Admitted runs that may have no row yet."""
     full_since: float | None = None
 
 
 class TreeLimiter:
-    """Admits runs to trees. `count` gives the open runs of a tree by their rows, which may be late to see an end."""
+    """The admission of sub-runs to trees. `count` returns the open runs of a tree; their rows may lag behind."""
 
     def __init__(self, count: Callable[[str], Awaitable[int]], *, limit: int) -> None:
         self._count = count
         self._limit = limit
         self._trees: OrderedDict[str, _Tree] = OrderedDict()
-        self._counting = anyio.Lock()
+        self._count_lock = anyio.Lock()
 
     @asynccontextmanager
     async def admitted(self, root_run_id: str) -> AsyncGenerator[None]:
-        """Around making a sub-run. Raises `TreeLimit` where the tree has no room for it, and gets none soon."""
+        """Admit a sub-run while it is dispatched. Waits while the tree is full; then raises `TreeLimit`."""
         tree = await self._tree(root_run_id)
         while tree.open_runs >= self._limit:
-            await self._make_room(root_run_id, tree)
+            await self._wait_for_room(root_run_id, tree)
         tree.open_runs += 1
-        tree.beginning += 1
+        tree.starting += 1
         try:
             yield
         finally:
-            tree.beginning -= 1
+            tree.starting -= 1
 
     async def _tree(self, root_run_id: str) -> _Tree:
         if root_run_id not in self._trees:
@@ -52,12 +54,12 @@ class TreeLimiter:
                 self._trees.popitem(last=False)
         return self._trees.setdefault(root_run_id, _Tree(0))
 
-    async def _make_room(self, root_run_id: str, tree: _Tree) -> None:
-        """Count again: runs have ended since. Of those who wait for room one counts at a time."""
-        async with self._counting:
+    async def _wait_for_room(self, root_run_id: str, tree: _Tree) -> None:
+        """Count the open runs again, since some may have ended. One waiting task counts at a time."""
+        async with self._count_lock:
             if tree.open_runs < self._limit:
                 return
-            tree.open_runs = await self._count(root_run_id) + tree.beginning
+            tree.open_runs = await self._count(root_run_id) + tree.starting
             if tree.open_runs < self._limit:
                 tree.full_since = None
                 return
@@ -67,6 +69,6 @@ class TreeLimiter:
                 await anyio.sleep(TREE_CHECK_SECONDS)
                 return
         raise TreeLimit(
-            f"the tree of the run {root_run_id} has {tree.open_runs:,} open runs, and {self._limit:,} is the most",
-            hint="does a worker call itself without an end? else call fewer at once",
+            f"the tree of the run {root_run_id} has {tree.open_runs:,} open runs, but the maximum is {self._limit:,}",
+            hint="check whether a worker calls itself without end, or call fewer workers at once",
         )

@@ -1,4 +1,4 @@
-"""The watchdog: a thread that notices when code of a run blocks the event loop, says so, and lets TERM work anyway."""
+"""The watchdog: a thread that reports code that blocks the event loop, and keeps TERM working meanwhile."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ LOOP_BLOCKED = "loop_blocked"
 _EXIT_CODE = 70
 _log = logging.getLogger("shopfloor.engine")
 _stack_log = logging.getLogger("shopfloor.engine.stacks")
-"""Stacks are for whoever runs a server; a command shows them with `--debug` only."""
+"""Stacks are logged by servers; a command shows them only with `--debug`."""
 
 current_run: ContextVar[str | None] = ContextVar("current_run", default=None)
-"""The run whose code is being executed. Tasks that a worker makes have the value of the task that made them."""
+"""The run whose code is being executed. A new task inherits the value from the task that creates it."""
 _runs_of_tasks: WeakKeyDictionary[asyncio.Task[Any], str] = WeakKeyDictionary()
 
 
 class Watchdog:
-    """Watches the loop of one host. `report` is called in the watchdog's thread: the run, and a note for its log."""
+    """The watcher of the loop of one host. `report` is called in its thread, with the run and a note for the log."""
 
     def __init__(self, report: Callable[[str, AssistantMessage], None]) -> None:
         self._report = report
         self._stops_requested = 0
-        self._ended = threading.Event()
-        self._answered = threading.Event()
+        self._stopped = threading.Event()
+        self._loop_responded = threading.Event()
 
     def request_stop(self) -> None:
-        """Note that the process is to stop. While the loop is blocked nobody else can do that."""
+        """Note that the process is to stop: a blocked loop cannot handle the signal itself."""
         self._stops_requested += 1
 
     @contextmanager
@@ -57,18 +57,18 @@ class Watchdog:
         try:
             yield
         finally:
-            self._ended.set()
+            self._stopped.set()
 
     def _watch(self, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
-        # Counted in looks of our own, not by the clock: a process that was suspended has missed none.
+        # Count the checks of this thread instead of reading a clock: a suspended process misses no check.
         missed_seconds, reported = 0.0, False
-        self._answered.set()
-        while not self._ended.wait(LOOP_CHECK_SECONDS):
-            if self._answered.is_set():
+        self._loop_responded.set()
+        while not self._stopped.wait(LOOP_CHECK_SECONDS):
+            if self._loop_responded.is_set():
                 missed_seconds, reported = 0.0, False
-                self._answered.clear()
+                self._loop_responded.clear()
                 try:
-                    loop.call_soon_threadsafe(self._answered.set)
+                    loop.call_soon_threadsafe(self._loop_responded.set)
                 except RuntimeError:
                     # The loop is closed.
                     return
@@ -86,7 +86,7 @@ class Watchdog:
         task = asyncio.current_task(loop)
         run_id = _runs_of_tasks.get(task) if task is not None else None
         stacks = _stacks()
-        message = f"the event loop has been blocked for {LOOP_STALL_SECONDS:g} s {_place_of(stacks, thread_id)}"
+        message = f"the event loop has been blocked for {LOOP_STALL_SECONDS:g} s {_find_location(stacks, thread_id)}"
         _log.error("%s (run %s)", message, run_id or "unknown")
         _stack_log.error("The stacks of all threads:\n%s", stacks)
         if run_id is not None:
@@ -95,12 +95,12 @@ class Watchdog:
 
 
 def is_loop_blocked(message: object) -> bool:
-    """Whether this is the note that a run has blocked the event loop."""
+    """Return whether this is the note that a run has blocked the event loop."""
     return isinstance(message, AssistantMessage) and message.note is not None and message.note.code == LOOP_BLOCKED
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
-    """A task factory that remembers to which run a task belongs. From Python 3.12 on a task's context would tell it."""
+    """Create a task and remember its run. From Python 3.12 on, `Task.get_context` could return the run instead."""
     task = asyncio.Task(coro, loop=loop, **options)
     run_id = current_run.get()
     if run_id is not None:
@@ -109,7 +109,7 @@ def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> as
 
 
 def _stacks() -> str:
-    """The stacks of all threads, the most recent call of each first."""
+    """Return the stacks of all threads, the most recent call of each first."""
     import tempfile
 
     with tempfile.TemporaryFile() as file:
@@ -118,13 +118,13 @@ def _stacks() -> str:
         return file.read().decode(errors="replace")
 
 
-def _place_of(stacks: str, thread_id: int) -> str:
-    """Where a thread is: the file without its folders, the line and the function."""
+def _find_location(stacks: str, thread_id: int) -> str:
+    """Return the current location of a thread: the file without its folders, the line and the function."""
     found = re.search(rf'^Thread 0x0*{thread_id:x} .*\n  File "(.*)", line (\d+) in (.*)$', stacks, re.MULTILINE)
     return f"at {Path(found[1]).name}:{found[2]}, in {found[3]}" if found else "at an unknown place"
 
 
 def _exit() -> None:
-    """End the process at once. The reaper ends the children; the logs tell the next host what to resume."""
+    """Exit the process at once. The reaper ends the children; the next host resumes the runs from their logs."""
     sys.stderr.flush()
     os._exit(_EXIT_CODE)

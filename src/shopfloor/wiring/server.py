@@ -121,7 +121,7 @@ async def serve_storage(
             address = Address(url, token, pid)
             write_private(storage.server_address, msgspec.json.encode(address))
             # Only now, so that the first answer does not wait for what is loaded ahead of time.
-            tasks.start_soon(_warm_up, partial(on_started, address, engine.catalogue), engine.warm_up)
+            tasks.start_soon(_warm_up, partial(on_started, address, engine.catalog), engine.warm_up)
 
         async with local_backend(storage, is_server=True) as backend, local_engine(backend, workers) as engine:
             token = await backend.access.admin_token()
@@ -129,7 +129,7 @@ async def serve_storage(
             await requeue_abandoned(engine.ports, engine.resumption)
             await backend.queue.restore_queued_rows()
             # Before anything runs: loading code may take long, and it belongs to the thread of the loop.
-            engine.catalogue.load_code()
+            engine.catalog.load_code()
             async with anyio.create_task_group() as tasks:
 
                 async def keeper() -> None:

@@ -152,7 +152,7 @@ class AgentProcess:
             case "failed":
                 await self._attempt.end(self._step_try, result, self._attempt.failure)
             case None:
-                await self._attempt.end(self._step_try, result, self._attempt.stopped(self._step_try.step_key))
+                await self._attempt.end(self._step_try, result, self._attempt.stop_error(self._step_try.step_key))
 
     async def record_interruption(self, result: StepResult) -> None:
         """Record the usage so far in the log. The session is resumed later."""

@@ -57,7 +57,7 @@ def stop_once(cancellation: Cancellation, reason: str) -> None:
 
 
 async def _stop_when_abandoned(attempt: Attempt, cancellation: Cancellation) -> None:
-    await attempt.left.wait()
+    await attempt.interrupted.wait()
     stop_once(cancellation, STEP_ABANDONED)
 
 

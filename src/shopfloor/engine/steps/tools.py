@@ -13,7 +13,7 @@ import anyio.to_thread
 import msgspec
 
 from shopfloor.engine.attempt import Attempt
-from shopfloor.engine.awaited_calls import answer
+from shopfloor.engine.awaited_calls import wait_for_answer
 from shopfloor.engine.error_mapping import CANCELLATION_EXCEPTIONS, as_run_failed
 from shopfloor.engine.replay_state import StepKey
 from shopfloor.engine.workers.definition import Definition, ToolDefinition
@@ -121,7 +121,7 @@ class Tools:
             # If the result came before this wait, the call is closed.
             recorded = replay_state.calls.get(use.tool_id)
             awaits = recorded[1].awaits if recorded else None
-            await answer(attempt, use.tool_id, awaits or Awaits(kind="client_tool"))
+            await wait_for_answer(attempt, use.tool_id, awaits or Awaits(kind="client_tool"))
 
     async def call(
         self,
@@ -149,7 +149,7 @@ class Tools:
         awaits = (recorded and recorded.awaits) or _awaits(attempt, name, timeout_seconds=timeout_seconds)
         if recorded is None:
             await attempt.append(_tool_call(use, awaits), step_key)
-        return await answer(attempt, call_id, awaits)
+        return await wait_for_answer(attempt, call_id, awaits)
 
     async def _execute(self, attempt: Attempt, step_key: StepKey, use: ToolUseBlock, tool: Tool) -> ToolResult:
         if use.tool_id not in attempt.replay_state.calls:
