@@ -7,17 +7,14 @@ from typing import Literal
 
 import msgspec
 
+from shopfloor.adapters.providers.errors import describe_exit, error_class_for_status, error_for_status, run_error
 from shopfloor.adapters.providers.json_access import (
     Record,
-    describe_exit,
-    error_class_for_status,
-    error_for_status,
     int_at,
     list_at,
     number_at,
     parse_timestamp,
     record_at,
-    run_error,
     text_at,
 )
 from shopfloor.errors import (

@@ -16,7 +16,7 @@ import msgspec
 
 from shopfloor.adapters.providers.claude.launcher import ClaudeCode, login, permissions
 from shopfloor.adapters.providers.claude.normalizer import ClaudeNormalizer
-from shopfloor.adapters.providers.json_access import run_error
+from shopfloor.adapters.providers.errors import run_error
 from shopfloor.adapters.providers.jsonl import final_report
 from shopfloor.errors import AgentMissing, UnsupportedOption
 from shopfloor.log import Usage

@@ -11,15 +11,14 @@ import msgspec
 
 from shopfloor.adapters.providers.codex.errors import error_note, parse_error, retry_note, stream_interrupted
 from shopfloor.adapters.providers.codex.usage import UsageTracker, is_usage
+from shopfloor.adapters.providers.errors import describe_exit, run_error
 from shopfloor.adapters.providers.json_access import (
     Record,
     changed_file,
-    describe_exit,
     int_at,
     list_at,
     record_at,
     records_at,
-    run_error,
     text_at,
 )
 from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from shopfloor.adapters.providers.json_access import (
-    Record,
-    describe_exit,
-    error_class_for_status,
-    error_for_status,
-    int_at,
-    run_error,
-    text_at,
-)
+from shopfloor.adapters.providers.errors import describe_exit, error_class_for_status, error_for_status, run_error
+from shopfloor.adapters.providers.json_access import Record, int_at, text_at
 from shopfloor.adapters.providers.jsonl import json_object
 from shopfloor.errors import (
     AgentFailed,

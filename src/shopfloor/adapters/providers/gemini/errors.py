@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import re
 
-from shopfloor.adapters.providers.json_access import (
-    describe_exit,
-    error_for_status,
-    int_at,
-    record_at,
-    run_error,
-    text_at,
-)
+from shopfloor.adapters.providers.errors import describe_exit, error_for_status, run_error
+from shopfloor.adapters.providers.json_access import int_at, record_at, text_at
 from shopfloor.adapters.providers.jsonl import json_object
 from shopfloor.errors import (
     AgentFailed,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from shopfloor.adapters.providers.errors import run_error
 from shopfloor.adapters.providers.gemini.errors import (
     early_stop_error,
     incomplete_stream_error,
@@ -22,7 +23,6 @@ from shopfloor.adapters.providers.json_access import (
     parse_timestamp,
     record_at,
     records_at,
-    run_error,
     text_at,
 )
 from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer

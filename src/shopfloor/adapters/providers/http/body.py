@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from shopfloor.adapters.providers.errors import run_error
 from shopfloor.adapters.providers.http.reply import Reply
-from shopfloor.adapters.providers.json_access import Record, run_error
+from shopfloor.adapters.providers.json_access import Record
 from shopfloor.adapters.providers.jsonl import MALFORMED_RECORD_ERRORS, LineSplitter, json_object, unparsed_report
 from shopfloor.errors import ExecutionCancelled, ProviderError
 from shopfloor.limits import AGENT_LINE_BYTES, PROVIDER_MESSAGE_CHARS
@@ -122,7 +123,7 @@ class ResponseBodyNormalizer:
     def finish(self, ended: AgentExit | None) -> list[AgentReport]:
         reports: list[AgentReport] = []
         if self._streams:
-            for told in (*self._events.line(self._lines.rest()), *self._events.rest()):
+            for told in (*self._events.line(self._lines.flush()), *self._events.rest()):
                 reports += self._event(told)
         elif self._document:
             document = b"".join(self._document)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shopfloor.adapters.providers.json_access import Record, error_for_status, record_at, run_error, text_at
+from shopfloor.adapters.providers.errors import error_for_status, run_error
+from shopfloor.adapters.providers.json_access import Record, record_at, text_at
 from shopfloor.errors import (
     AuthenticationFailed,
     ProviderError,

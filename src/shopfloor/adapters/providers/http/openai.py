@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shopfloor.adapters.providers.errors import run_error
 from shopfloor.adapters.providers.http.body import ResponseBodyNormalizer, ResponseParser
 from shopfloor.adapters.providers.http.errors import error_note, parse_error
 from shopfloor.adapters.providers.http.reply import (
@@ -14,7 +15,7 @@ from shopfloor.adapters.providers.http.reply import (
     parse_blocks,
     parse_results,
 )
-from shopfloor.adapters.providers.json_access import Record, count_at, int_at, record_at, records_at, run_error, text_at
+from shopfloor.adapters.providers.json_access import Record, count_at, int_at, record_at, records_at, text_at
 from shopfloor.errors import ExecutionCancelled, ProviderError
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import RunError, Status, Usage

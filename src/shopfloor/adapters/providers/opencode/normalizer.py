@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from shopfloor.adapters.providers.errors import run_error
 from shopfloor.adapters.providers.json_access import (
     Record,
     changed_file,
@@ -13,7 +14,6 @@ from shopfloor.adapters.providers.json_access import (
     parse_timestamp,
     record_at,
     records_at,
-    run_error,
     text_at,
 )
 from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer
