@@ -107,7 +107,7 @@ def test_in_a_sandbox_it_is_never_let_off_its_rules() -> None:
 
 @pytest.mark.parametrize("name", ["", "a,b", "a b", "Bash(x)", "x" * 49])
 def test_an_own_tool_that_no_model_can_name_is_refused(name: str) -> None:
-    with pytest.raises(UnsupportedOption, match="cannot call a tool"):
+    with pytest.raises(UnsupportedOption, match="invalid name of an own tool"):
         launched(own_tools=[OwnTool(name=name, description="", parameters={}, handler="a:b")])
 
 
@@ -150,12 +150,12 @@ def test_an_own_tool_that_is_not_there_ends_it_before_anything_happens(tmp_path:
     tool = OwnTool(name="add", description="", parameters={}, handler=handler)
     ran = run(launched(own_tools=[tool]), tmp_path, tmp_path)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("the tool 'add' cannot be used: ")
+    assert ran.stderr.startswith("cannot load the tool 'add': ")
     assert "Traceback" not in ran.stderr
     ended = ended_by(ran.returncode, ran.stderr)
     assert ended.error is not None
     assert ended.error.code == "agent_error"
-    assert "the tool 'add' cannot be used" in ended.error.message
+    assert "cannot load the tool 'add'" in ended.error.message
 
 
 def test_its_program_loads_no_room_that_it_does_not_need() -> None:

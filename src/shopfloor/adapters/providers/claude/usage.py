@@ -98,7 +98,7 @@ class UsageTracker:
             name: subtract_usage(usage, self._reported.get(name, NO_USAGE))
             for name, usage in self._total_by_model.items()
         }
-        remainder = subtract_usage(_sum(totals), _sum(self._reported))
+        remainder = subtract_usage(_sum(self._total_by_model), _sum(self._reported))
         if _sum(remainders) != remainder:
             # Messages and results use different names for a model.
             remainders = {"": remainder}
