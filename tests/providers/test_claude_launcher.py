@@ -131,7 +131,7 @@ def test_a_servers_tool_that_is_named_is_allowed_and_its_others_are_not(home: Pa
 
 @pytest.mark.parametrize("tool", ["Read,Bash", "Read Bash", "Bash(git *)", "", "-x y"])
 def test_what_is_no_name_of_a_tool_is_refused(home: Path, tool: str) -> None:
-    with pytest.raises(UnsupportedOption, match="not the name of a tool"):
+    with pytest.raises(UnsupportedOption, match="invalid tool name"):
         launched(home, tools=[tool])
 
 

@@ -39,6 +39,14 @@ def text_at(record: Record, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def required_text(record: Record, key: str) -> str:
+    """Return the string under a key. Raises KeyError or TypeError if there is none."""
+    value = record[key]
+    if not isinstance(value, str):
+        raise TypeError(key)
+    return value
+
+
 def int_at(record: Record, key: str) -> int | None:
     """Return the integer under a key, or None."""
     value = record.get(key)

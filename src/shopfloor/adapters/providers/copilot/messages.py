@@ -8,7 +8,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from shopfloor.adapters.providers.json_access import Record, changed_file, int_at, record_at, records_at, text_at
+from shopfloor.adapters.providers.json_access import (
+    Record,
+    changed_file,
+    int_at,
+    record_at,
+    records_at,
+    required_text,
+    text_at,
+)
 from shopfloor.limits import AGENT_LINE_BYTES, OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
@@ -37,14 +45,6 @@ class _Draft(msgspec.Struct):
     @property
     def text(self) -> str:
         return "".join(self.parts)
-
-
-def required_text(data: Record, key: str) -> str:
-    """What a record must have as text."""
-    value = data[key]
-    if not isinstance(value, str):
-        raise TypeError(key)
-    return value
 
 
 class MessageAssembler:
