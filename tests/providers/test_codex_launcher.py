@@ -93,7 +93,7 @@ def test_a_thread_that_no_model_has_answered_has_spent_nothing(home: Path) -> No
 
 def test_no_budget_is_held_where_nobody_knows_what_was_spent_before(home: Path) -> None:
     assert launched(home, resume=THREAD).prior_usage is None
-    with pytest.raises(UnsupportedOption, match="no budget can be held"):
+    with pytest.raises(UnsupportedOption, match="cannot enforce a budget"):
         launched(home, resume=THREAD, max_budget_usd=1.0)
 
 

@@ -13,9 +13,17 @@ from shopfloor.adapters.providers.copilot.errors import (
     is_terminal,
     session_error,
 )
-from shopfloor.adapters.providers.copilot.messages import MessageAssembler, OpenToolCalls, required_text
+from shopfloor.adapters.providers.copilot.messages import MessageAssembler, OpenToolCalls
 from shopfloor.adapters.providers.errors import run_error
-from shopfloor.adapters.providers.json_access import Json, Record, int_at, parse_timestamp, record_at, text_at
+from shopfloor.adapters.providers.json_access import (
+    Json,
+    Record,
+    int_at,
+    parse_timestamp,
+    record_at,
+    required_text,
+    text_at,
+)
 from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer
 from shopfloor.errors import AgentFailed, BudgetExceeded, ExecutionCancelled
 from shopfloor.limits import OPEN_BRANCHES
