@@ -60,7 +60,7 @@ BROKEN = {
     "agent-turns": (
         "steps:\n  A:\n    block: agent\n    provider: copilot\n    text: hi\n    maxTurns: 3\n",
         6,
-        "copilot cannot be held to a number of turns",
+        "copilot does not support a limit on turns",
     ),
     "agent-sandbox": (
         "steps:\n  A:\n    block: agent\n    provider: gemini\n    sandbox: true\n    text: hi\n",

@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import json
 from abc import ABC, abstractmethod
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from shopfloor.adapters.providers.json_access import Json, Record
-from shopfloor.limits import AGENT_LINE_BYTES, DOCUMENT_TRIES
+from shopfloor.limits import AGENT_LINE_BYTES, DOCUMENT_TRIES, OPEN_BRANCHES
 from shopfloor.log import AssistantMessage, StreamBlock
 from shopfloor.ports import AgentExit, AgentReport, SessionEnded, TranscriptItem
+
+_T = TypeVar("_T")
 
 _BLANK = b" \t\r\v\f"
 _DOCUMENT_STARTS = (b"{", b"[")
@@ -181,6 +183,13 @@ def _decode_leniently(line: bytes) -> Any:
         return _decode(json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace"))
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return None
+
+
+def bounded_put(entries: dict[str, _T], key: str, value: _T, *, limit: int = OPEN_BRANCHES) -> None:
+    """Store a value, and drop the oldest entry if there are too many: a normalizer's memory of a stream is bounded."""
+    entries[key] = value
+    if len(entries) > limit:
+        del entries[next(iter(entries))]
 
 
 def unparsed_report(line: bytes) -> TranscriptItem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -19,19 +19,9 @@ from shopfloor.adapters.providers.json_access import (
     records_at,
     text_at,
 )
-from shopfloor.limits import OPEN_BRANCHES
+from shopfloor.adapters.providers.jsonl import bounded_put
 from shopfloor.log import Block, FileChange, StreamBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult, ToolUseBlock
 from shopfloor.ports import MAIN_AGENT, AgentReport, MessageDelta
-
-_T = TypeVar("_T")
-
-
-def bounded_put(entries: dict[str, _T], key: str, value: _T) -> None:
-    """Store a value, and drop the oldest entry if there are too many: the memory of a stream is bounded."""
-    entries[key] = value
-    if len(entries) > OPEN_BRANCHES:
-        del entries[next(iter(entries))]
-
 
 _TOOL_RESULT_SUFFIX = "tool_result"
 

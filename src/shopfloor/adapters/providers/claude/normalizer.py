@@ -18,7 +18,6 @@ from shopfloor.adapters.providers.claude.errors import (
 from shopfloor.adapters.providers.claude.messages import (
     MessageDeltas,
     OpenToolCalls,
-    bounded_put,
     content_blocks,
     is_tool_result,
     parse_block,
@@ -35,7 +34,7 @@ from shopfloor.adapters.providers.json_access import (
     records_at,
     text_at,
 )
-from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer
+from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer, bounded_put
 from shopfloor.log import (
     AssistantMessage,
     Block,

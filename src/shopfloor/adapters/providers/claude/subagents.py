@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from shopfloor.adapters.providers.claude.messages import SUB_AGENT_TOOLS, OpenToolCall, bounded_put, text_content
+from shopfloor.adapters.providers.claude.messages import SUB_AGENT_TOOLS, OpenToolCall, text_content
 from shopfloor.adapters.providers.errors import run_error
 from shopfloor.adapters.providers.json_access import Record, list_at, parse_timestamp, record_at, text_at
+from shopfloor.adapters.providers.jsonl import bounded_put
 from shopfloor.errors import AgentFailed, ExecutionCancelled
 from shopfloor.log import RunError, Status, ToolResult
 from shopfloor.ports import MAIN_AGENT, AgentReport, SubAgentEnded, SubAgentStarted

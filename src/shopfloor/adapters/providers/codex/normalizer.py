@@ -27,7 +27,7 @@ from shopfloor.adapters.providers.json_access import (
     required_text,
     text_at,
 )
-from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer
+from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer, bounded_put
 from shopfloor.errors import AgentFailed, ExecutionCancelled
 from shopfloor.limits import OPEN_BRANCHES, PROVIDER_MESSAGE_CHARS
 from shopfloor.log import (
@@ -248,9 +248,7 @@ class SubAgents:
     def _started(self, item: Record, thread: str, task: str | None) -> SubAgentStarted:
         sender = text_at(item, "sender_thread_id")
         parent = sender if sender is not None and sender in self._running else MAIN_AGENT
-        self._running[thread] = True
-        if len(self._running) > OPEN_BRANCHES:
-            del self._running[next(iter(self._running))]
+        bounded_put(self._running, thread, True)  # noqa: FBT003  (a value, not a flag)
         return SubAgentStarted(agent=thread, parent=parent, name=_SUB_AGENT_NAME, task=task)
 
 
@@ -371,9 +369,7 @@ class CodexNormalizer(JsonLinesNormalizer):
     def _tool_started(self, call_id: str, tool: ToolItem) -> list[AgentReport] | None:
         if call_id in self._calls:
             return None
-        self._calls[call_id] = 0
-        if len(self._calls) > OPEN_BRANCHES:
-            del self._calls[next(iter(self._calls))]
+        bounded_put(self._calls, call_id, 0)
         return self._call_reports(call_id, tool)
 
     def _tool_updated(self, call_id: str, tool: ToolItem) -> list[AgentReport] | None:

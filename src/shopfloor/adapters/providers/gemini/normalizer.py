@@ -25,9 +25,8 @@ from shopfloor.adapters.providers.json_access import (
     records_at,
     text_at,
 )
-from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer
+from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer, bounded_put
 from shopfloor.errors import AgentFailed, ExecutionCancelled
-from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
     Block,
@@ -222,9 +221,8 @@ class GeminiNormalizer(JsonLinesNormalizer):
         reports = self._flush_text()
         self._text, self._last_error = None, None
         call_id = text_at(record, "tool_id") or f"{self._current_message_id()}:{self._block_count}"
-        self._calls[call_id] = _Call(name, text_at(arguments, "file_path") if name in EDIT_TOOLS else None)
-        if len(self._calls) > OPEN_BRANCHES:
-            del self._calls[next(iter(self._calls))]
+        path = text_at(arguments, "file_path") if name in EDIT_TOOLS else None
+        bounded_put(self._calls, call_id, _Call(name, path))
         use = ToolUseBlock(tool_name=name, tool_id=call_id, tool_input=tool_input, fidelity="agent_emitted")
         call = ToolCall(name=name, call_id=call_id, input=tool_input, output=None, fidelity="agent_emitted")
         reports += [self._message_report(use, at), TranscriptItem(payload=call, at=at)]

@@ -16,7 +16,7 @@ from shopfloor.adapters.providers.json_access import (
     records_at,
     text_at,
 )
-from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer
+from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer, bounded_put
 from shopfloor.adapters.providers.opencode.errors import (
     error_note,
     incomplete_stream_error,
@@ -24,7 +24,6 @@ from shopfloor.adapters.providers.opencode.errors import (
     parse_error,
 )
 from shopfloor.errors import AgentFailed, ExecutionCancelled
-from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
     Block,
@@ -275,9 +274,7 @@ class OpenCodeNormalizer(JsonLinesNormalizer):
     def _is_new(self, name: str) -> bool:
         if name in self._seen:
             return False
-        self._seen[name] = None
-        if len(self._seen) > OPEN_BRANCHES:
-            del self._seen[next(iter(self._seen))]
+        bounded_put(self._seen, name, None)
         return True
 
     def _message(self, part: Record, block: Block, at: str | None) -> TranscriptItem:
