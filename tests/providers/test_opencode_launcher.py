@@ -71,8 +71,8 @@ def test_limits_are_held_by_an_agent_of_ours_that_denies_all_but_the_named(
     asked: dict[str, Any], rules: dict[str, Any], env: dict[str, str]
 ) -> None:
     launch = launched(env, **asked)
-    assert launch.argv[launch.argv.index("--agent") + 1] == launcher.AGENT
-    agent = config(launch)["agent"][launcher.AGENT]
+    assert launch.argv[launch.argv.index("--agent") + 1] == launcher.LIMITED_AGENT
+    agent = config(launch)["agent"][launcher.LIMITED_AGENT]
     assert agent == {"mode": "primary", "permission": {"*": "deny", **rules}}
     assert next(iter(agent["permission"])) == "*"
 
@@ -87,13 +87,13 @@ def test_what_is_configured_already_stays() -> None:
     merged = config(launch)
     assert (merged["model"], merged["experimental"]) == ("stub/m", given["experimental"])
     assert merged["agent"]["build"] == {"steps": 3}
-    assert launcher.AGENT in merged["agent"]
+    assert launcher.LIMITED_AGENT in merged["agent"]
 
 
 def test_a_configuration_that_we_cannot_read_is_left_alone_unless_it_has_to_hold_limits() -> None:
     env = {CONFIG_VARIABLE: '// mine\n{"model": "stub/m"}'}
     assert launched(env).env == {}
-    with pytest.raises(UnsupportedOption, match="not JSON"):
+    with pytest.raises(UnsupportedOption, match="not valid JSON"):
         launched(env, read_only=True)
 
 
@@ -105,10 +105,10 @@ def test_no_tool_that_changes_something_is_one_for_reading() -> None:
     ("asked", "words"),
     [
         ({"max_turns": 3}, "turns"),
-        ({"model": "gpt-5"}, "whose model"),
-        ({"model": "openai/"}, "whose model"),
+        ({"model": "gpt-5"}, "has no provider"),
+        ({"model": "openai/"}, "has no provider"),
         ({"tools": ["task", "read"]}, "sub-agents"),
-        ({"tools": ["write"]}, "apart"),
+        ({"tools": ["write"]}, "one permission"),
     ],
 )
 def test_what_it_cannot_be_asked_is_an_error_with_a_hint(asked: dict[str, Any], words: str) -> None:
