@@ -469,7 +469,7 @@ def test_a_body_with_nothing_in_it_is_a_failure(api: str) -> None:
         error = final_report(reports).error
         assert len(reports) == 1
         assert error is not None
-        assert error.message == "there was no answer"
+        assert error.message == "the response is empty"
 
 
 @pytest.mark.parametrize("api", APIS)

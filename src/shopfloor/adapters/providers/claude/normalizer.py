@@ -63,7 +63,7 @@ IGNORED_RECORD_TYPES = frozenset(
         "transcript_mirror",
     }
 )
-"""Record types that carry nothing that was said or done."""
+"""Record types without messages, tool calls or other content for the log."""
 _IGNORED_SYSTEM_SUBTYPES = frozenset(
     {
         "background_tasks_changed",
@@ -180,8 +180,8 @@ class ClaudeNormalizer(JsonLinesNormalizer):
         self._turns: int | None = None
         self._is_working = False
         """Whether the session did anything since its last result."""
-        self._has_spoken = False
-        """Whether the session itself said anything."""
+        self._has_message = False
+        """Whether the stream has any message of the session itself."""
         self._made_up_ids = 0
 
     def _read(self, record: Record) -> list[AgentReport] | None:
@@ -214,7 +214,7 @@ class ClaudeNormalizer(JsonLinesNormalizer):
         synthetic = is_error or model == _SYNTHETIC_MODEL
         blocks = [self._block(block) for block in content if not is_tool_result(block)]
         if agent == MAIN_AGENT:
-            self._is_working = self._has_spoken = True
+            self._is_working = self._has_message = True
             self._model = self._model if synthetic else model or self._model
         if is_error:
             self._record_error(agent, api_error(record, text_content(content)))
@@ -391,9 +391,9 @@ class ClaudeNormalizer(JsonLinesNormalizer):
     def _result_message(self, record: Record) -> list[AgentReport]:
         """Return the answer if no message carried it: with `--output-format json` the result is the only record."""
         text = text_at(record, "result")
-        if self._has_spoken or not text:
+        if self._has_message or not text:
             return []
-        self._has_spoken = True
+        self._has_message = True
         models = list(record_at(record, "modelUsage"))
         model = models[0] if len(models) == 1 else None
         blocks: list[Block] = [TextBlock(fidelity="agent_emitted", text=text)]

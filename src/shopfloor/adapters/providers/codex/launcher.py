@@ -200,7 +200,7 @@ def _check_options(request: AgentRequest) -> None:
 def _prior_usage(request: AgentRequest, home: Path) -> Usage | None:
     """Return the tokens of a resumed thread so far.
 
-    Codex only reports totals of the thread, so they are needed to tell what this process uses.
+    Codex only reports totals of the thread, so they are needed to find what this process uses.
     """
     if request.resume is None:
         return None

@@ -51,9 +51,9 @@ class _Draft(msgspec.Struct):
 class MessageAssembler:
     """Assemble the messages of one agent: the session itself, or a sub-agent.
 
-    Thinking is streamed under an id of its own before its message has an id, so it is reported as a separate message.
-    Drafts that are never completed belong to a model call that broke off, or that Copilot discarded. The agent said
-    them all the same, so they are reported as soon as that is clear.
+    Thinking is streamed under a separate id, before its message has an id, so it is reported as a separate message.
+    Drafts that are never completed belong to a model call that broke off, or that Copilot discarded. They were
+    part of the conversation all the same, so they are reported as soon as that is clear.
     """
 
     def __init__(self, agent: str) -> None:
@@ -163,7 +163,7 @@ class MessageAssembler:
         return [self.message_report(AssistantMessage(message_id=thinking_id, blocks=[_thinking(content)]), at)]
 
     def _is_new(self, thinking: str) -> bool:
-        """Return whether this thinking is new: it comes twice in a turn, in a message and as an event of its own."""
+        """Return whether this thinking is new: it comes twice in a turn, in a message and as a separate event."""
         if thinking in self._seen_thinking:
             return False
         if len(self._seen_thinking) >= OPEN_BRANCHES:

@@ -83,7 +83,7 @@ _IGNORED_EVENTS = frozenset(
         "tool_search.activated",
     }
 )
-"""Events that carry nothing that was said or done."""
+"""Events without messages, tool calls or other content for the log."""
 _DELTA_READERS: dict[str, Callable[[MessageAssembler, Record], list[AgentReport]]] = {
     "assistant.message_start": MessageAssembler.message_started,
     "assistant.message_delta": MessageAssembler.text_delta,

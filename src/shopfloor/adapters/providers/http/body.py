@@ -117,16 +117,16 @@ class ResponseBodyNormalizer:
         return [
             report
             for line in self._lines.feed(data)
-            for data in self._events.feed(line)
-            for report in self._event(data)
+            for event in self._events.feed(line)
+            for report in self._event(event)
         ]
 
     def finish(self, ended: AgentExit | None) -> list[AgentReport]:
         """Return the reports of a document or of an unfinished event, and the end of the session."""
         reports: list[AgentReport] = []
         if self._is_stream:
-            for data in (*self._events.feed(self._lines.flush()), *self._events.flush()):
-                reports += self._event(data)
+            for event in (*self._events.feed(self._lines.flush()), *self._events.flush()):
+                reports += self._event(event)
         elif self._document:
             document = b"".join(self._document)
             reports += self._parse(document, json_object(document), is_document=True)
@@ -181,9 +181,9 @@ class ResponseBodyNormalizer:
         if parser.is_complete:
             return parser.status, parser.error
         if ended is not None and ended.cancelled:
-            return "cancelled", run_error(ExecutionCancelled, "the answer was not waited for")
+            return "cancelled", run_error(ExecutionCancelled, "the response was cancelled")
         if parser.reply.message_id is not None:
-            return "failed", run_error(ProviderError, "the answer broke off in the middle")
+            return "failed", run_error(ProviderError, "the response ended before it was complete")
         if self._unparsed_text:
-            return "failed", run_error(ProviderError, f"the answer is not understood: {self._unparsed_text}")
-        return "failed", run_error(ProviderError, "there was no answer")
+            return "failed", run_error(ProviderError, f"the response is not understood: {self._unparsed_text}")
+        return "failed", run_error(ProviderError, "the response is empty")

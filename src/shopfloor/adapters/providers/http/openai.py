@@ -1,4 +1,4 @@
-"""OpenAI's two APIs, Responses and Chat Completions, which are told apart by the shape of their records.
+"""OpenAI's two APIs, Responses and Chat Completions, which it distinguishes by the shape of their records.
 
 Chat Completions is also the API of all endpoints that call themselves compatible. A reply of the Responses API is a
 list of items, and each item comes as deltas first and then complete.

@@ -55,13 +55,13 @@ def parse_error(error: Record) -> RunError:
     return run_error(next((kind for phrase, kind in _CLASS_BY_PHRASE if phrase in lower), ProviderError), text)
 
 
-def error_note(error: Record, run_failure: RunError) -> Note:
+def error_note(error: Record, failure: RunError) -> Note:
     """Return the note of an error record and its run error."""
     data = record_at(error, "data")
     return Note(
         kind="error",
-        message=run_failure.message,
-        code=run_failure.code,
+        message=failure.message,
+        code=failure.code,
         status=int_at(data, "statusCode"),
         retry_after=_retry_after(data),
     )
