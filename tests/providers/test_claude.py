@@ -216,7 +216,7 @@ def test_a_recording_is_understood_to_its_last_line(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_recording_tells_the_same_byte_by_byte(scenario: str) -> None:
+def test_a_recording_gives_the_same_reports_byte_by_byte(scenario: str) -> None:
     data = (FIXTURES / f"{scenario}.jsonl").read_bytes()
     normalizer = provider("claude-code").normalizer(resumed=scenario in ("resume", "no_session"))
     reports = [report for at in range(len(data)) for report in normalizer.feed(data[at : at + 1])]
@@ -224,7 +224,7 @@ def test_a_recording_tells_the_same_byte_by_byte(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_what_is_told_as_spent_is_all_that_the_results_tell(scenario: str) -> None:
+def test_the_reported_usage_is_the_sum_of_the_results(scenario: str) -> None:
     lines = [json.loads(line) for line in (FIXTURES / f"{scenario}.jsonl").read_bytes().splitlines()]
     known = [one.get("model_usage_since_last_result", {}) for one in lines if one["type"] == "result"]
     total = [usage for models in known for usage in models.values()]
@@ -234,7 +234,7 @@ def test_what_is_told_as_spent_is_all_that_the_results_tell(scenario: str) -> No
         assert counted.output == sum(usage["outputTokens"] for usage in total)
 
 
-def test_it_says_what_it_begins_with() -> None:
+def test_the_ready_note_describes_the_session() -> None:
     first = payloads(recorded("text"))[0]
     ready = first.note.ready
     assert (first.note.kind, ready.session_id) == ("ready", "5c9d357b-4c04-4d89-b91e-64e9d40cba38")
@@ -243,7 +243,7 @@ def test_it_says_what_it_begins_with() -> None:
     assert ready.permission_mode == "bypassPermissions"
 
 
-def test_pieces_of_one_message_share_its_id_and_are_told_at_once() -> None:
+def test_blocks_of_one_message_share_its_id_and_are_reported_at_once() -> None:
     reports = recorded("text")
     told = [report for report in reports if isinstance(report, TranscriptItem)][1:]
     assert [one.message_id for one in payloads(reports)[1:]] == ["msg_e906775ecb7bacd003a236"] * 2
@@ -255,7 +255,7 @@ def test_pieces_of_one_message_share_its_id_and_are_told_at_once() -> None:
     ]
 
 
-def test_a_text_is_the_answer_and_its_tokens_and_price_are_told_once() -> None:
+def test_a_text_is_the_answer_and_its_usage_is_reported_once() -> None:
     reports = recorded("text")
     assert [report for report in reports if isinstance(report, UsageDelta)] == [
         UsageDelta(usage=times(1), model=OPUS, cost_usd=0.006359999999999999)
@@ -272,7 +272,7 @@ def test_a_text_is_the_answer_and_its_tokens_and_price_are_told_once() -> None:
     )
 
 
-def test_a_message_that_is_typed_is_told_piece_by_piece_and_then_whole() -> None:
+def test_a_streamed_message_is_reported_in_deltas_and_then_complete() -> None:
     reports = recorded("text_partial")
     typed = [report for report in reports if isinstance(report, MessageDelta)]
     assert {(one.message_id, one.kind, one.agent) for one in typed} == {
@@ -348,7 +348,7 @@ def test_calls_at_the_same_time_have_their_own_results_in_the_order_they_came() 
     assert final_report(reports).turns == 3
 
 
-def test_thoughts_are_told_with_their_signature() -> None:
+def test_thinking_is_reported_with_its_signature() -> None:
     reports = recorded("thinking")
     thoughts = [block for block in blocks(reports) if isinstance(block, ThinkingBlock)]
     assert [block.thinking for block in thoughts] == [
@@ -409,12 +409,12 @@ def test_odd_bytes_of_a_tool_come_through_and_a_long_output_as_the_program_cut_i
     assert final_report(reports).usage == times(3)
 
 
-def test_an_answer_as_data_is_given_as_data() -> None:
+def test_a_structured_answer_is_reported_as_data() -> None:
     ended = final_report(recorded("struct"))
     assert (ended.structured, ended.text) == ({"name": "stub", "count": 2}, '{"name":"stub","count":2}')
 
 
-def test_a_resumed_session_tells_what_this_run_spent() -> None:
+def test_a_resumed_session_reports_the_usage_of_this_run() -> None:
     reports = recorded("resume")
     ended = final_report(reports)
     assert (ended.usage, ended.cost_usd) == (times(1), pytest.approx(0.00636))
@@ -475,7 +475,7 @@ def test_each_try_that_failed_is_noted() -> None:
     assert [(note.code, note.status) for note in notes(recorded("unreachable"))] == [("provider_unreachable", None)]
 
 
-def test_a_limit_that_is_near_is_noted_and_the_last_word_on_it_kept() -> None:
+def test_a_limit_that_is_near_is_noted_and_its_last_state_is_kept() -> None:
     reports = recorded("rl_unified_warn")
     near = [
         Limit(status="warning", current=used, reset_at="2026-11-15T02:05:14.000Z", window="five_hour")
@@ -487,7 +487,7 @@ def test_a_limit_that_is_near_is_noted_and_the_last_word_on_it_kept() -> None:
     assert in_order(reports)[2:5] == ["call Bash", "limit", "result Bash"]
 
 
-def test_a_limit_that_is_reached_tells_when_to_try_again() -> None:
+def test_a_reached_limit_has_the_time_to_retry() -> None:
     reports = recorded("limit_rejected")
     [note] = notes(reports)
     assert note.limit == Limit(status="rejected", current=1.0, reset_at="2026-11-15T11:18:24.000Z", window="five_hour")
@@ -546,7 +546,7 @@ def test_one_that_we_interrupted_is_cancelled_though_it_exits_with_zero() -> Non
 
 
 @pytest.mark.parametrize("ended", [None, AgentExit(code=0)])
-def test_one_that_somebody_else_interrupted_has_failed(ended: AgentExit | None) -> None:
+def test_a_session_that_something_else_interrupted_has_failed(ended: AgentExit | None) -> None:
     last = final_report(normalised((FIXTURES / "kill_sigint.jsonl").read_bytes(), ended))
     assert last.error is not None
     assert (last.status, last.error.code, last.error.message) == ("failed", "agent_error", "claude was interrupted")
@@ -568,7 +568,7 @@ def test_a_session_that_is_not_there_fails_in_the_programs_words() -> None:
     assert ended.error.message.startswith("No conversation found with session ID: ")
 
 
-def test_an_answer_that_was_cut_off_is_kept_and_what_the_program_says_about_it_is_its_own() -> None:
+def test_an_interrupted_answer_is_kept_and_the_message_about_it_is_synthetic() -> None:
     reports = recorded("cut_off")
     assert texts(reports) == ["first block", "recovered"]
     [nudge] = synthetic(reports)
@@ -580,7 +580,7 @@ def test_an_answer_that_was_cut_off_is_kept_and_what_the_program_says_about_it_i
 # Sub-agents.
 
 
-def test_a_sub_agent_is_told_from_its_start_to_its_end() -> None:
+def test_a_sub_agent_is_reported_from_its_start_to_its_end() -> None:
     reports = recorded("task")
     key = "toolu_a36419399d5899a75ecfcd"
     assert agents(reports) == [
@@ -596,7 +596,7 @@ def test_a_sub_agent_is_told_from_its_start_to_its_end() -> None:
     assert ended.at == "2026-11-15T01:00:47.258Z"
 
 
-def test_what_a_sub_agent_was_asked_is_not_told_twice() -> None:
+def test_the_prompt_of_a_sub_agent_is_not_reported_twice() -> None:
     reports = recorded("task")
     told = [report.payload for report in reports if isinstance(report, TranscriptItem)]
     assert [one for one in told if isinstance(one, UserMessage)] == []
@@ -680,7 +680,7 @@ def test_a_sub_agent_that_never_came_to_be_has_no_start() -> None:
     assert (refused.name, refused.error is not None) == ("Agent", True)
 
 
-def test_an_older_version_tells_of_sub_agents_only_by_their_lines() -> None:
+def test_an_older_version_shows_sub_agents_only_by_their_messages() -> None:
     reports = normalised(
         stream(
             assistant(use("Task", "t", prompt="Look.", subagent_type="Explore", model="haiku")),
@@ -702,7 +702,7 @@ def test_an_older_version_tells_of_sub_agents_only_by_their_lines() -> None:
     assert [one.output for one in results(reports)] == ["Seen."]
 
 
-def test_a_sub_agent_of_which_nothing_was_seen_but_its_result_is_told_then() -> None:
+def test_a_sub_agent_with_nothing_but_a_result_is_reported_then() -> None:
     call = assistant(use("Task", "t", prompt="Look."))
     reports = normalised(stream(call, user(gave("Seen.", "t")), result()))
     assert agents(reports) == [("began", "t", MAIN_AGENT, "Task", "Look."), ("ended", "t", "completed", "Seen.")]
@@ -786,7 +786,7 @@ def test_a_command_in_the_background_is_no_sub_agent() -> None:
 # Tokens and money.
 
 
-def test_messages_that_are_typed_are_counted_once_however_often_they_are_told() -> None:
+def test_streamed_messages_are_counted_once_however_often_their_usage_is_repeated() -> None:
     start = event(
         "message_start", message={"id": "m", "model": OPUS, "usage": {"input_tokens": 100, "output_tokens": 1}}
     )
@@ -812,7 +812,7 @@ def test_without_what_was_spent_since_the_last_result_the_totals_are_subtracted(
     assert ended.cost_usd == pytest.approx(0.3)
 
 
-def test_a_resumed_session_that_only_tells_its_total_has_no_price() -> None:
+def test_a_resumed_session_that_only_reports_its_total_has_no_price() -> None:
     last = result(usage=tokens(1), total_cost_usd=0.9, modelUsage={OPUS: model_usage(9, 0.9)})
     reports = normalised(stream(init(), said("a"), last), resumed=True)
     assert [report for report in reports if isinstance(report, UsageDelta)] == [UsageDelta(usage=small(1), model=OPUS)]
@@ -827,7 +827,7 @@ def test_a_second_result_of_such_a_session_does_not_make_a_price_of_a_part() -> 
     assert (ended.usage, ended.cost_usd) == (small(2), None)
 
 
-def test_models_are_told_apart_and_named_without_what_settings_add() -> None:
+def test_models_are_counted_separately_by_their_canonical_names() -> None:
     since = {
         f"{OPUS}[1m]": {**model_usage(2, 0.2), "canonicalModel": OPUS},
         OPUS: model_usage(1, 0.1),
@@ -853,7 +853,7 @@ def test_a_model_under_two_names_is_not_counted_twice() -> None:
     assert (ended.usage, ended.models, ended.cost_usd) == (small(2), {OPUS: small(2)}, 0.2)
 
 
-def test_a_result_that_tells_less_than_was_typed_takes_nothing_back() -> None:
+def test_a_result_with_less_usage_than_was_streamed_takes_nothing_back() -> None:
     start = event("message_start", message={"id": "m", "model": OPUS, "usage": tokens(1)})
     last = result(is_error=True, subtype="error_during_execution", usage={}, model_usage_since_last_result={})
     reports = normalised(stream(init(), start, event("message_delta", usage={}), last))
@@ -890,7 +890,7 @@ def test_thinking_is_a_known_part_of_what_was_written() -> None:
 # What the program says.
 
 
-def test_what_the_program_says_by_the_way_is_noted() -> None:
+def test_informational_messages_are_noted() -> None:
     system = {"type": "system"}
     reports = normalised(
         stream(
@@ -916,7 +916,7 @@ def test_what_the_program_says_by_the_way_is_noted() -> None:
     assert final_report(reports).unparsed == 0
 
 
-def test_housekeeping_tells_nothing() -> None:
+def test_ignored_records_give_no_reports() -> None:
     records = [
         {"type": "control_request", "request": {"subtype": "can_use_tool"}},
         {"type": "control_response", "response": {}},
@@ -1008,13 +1008,13 @@ def test_a_stream_that_goes_on_after_a_result_and_stops_was_in_the_middle() -> N
     assert ended.error.message == "claude ended in the middle: exit code 1"
 
 
-def test_a_program_that_does_not_start_is_said_so_in_its_last_words() -> None:
+def test_a_program_that_does_not_start_reports_the_end_of_stderr() -> None:
     ended = final_report(normalised(b"", AgentExit(code=1, stderr="Warning: x\nError: no such option\n\n")))
     assert ended.error is not None
     assert ended.error.message == "claude did not start: exit code 1: Error: no such option"
 
 
-def test_a_stream_alone_says_no_more_than_that_nothing_came() -> None:
+def test_without_an_exit_the_error_only_says_that_the_stream_ended() -> None:
     error = final_report(normalised(b"")).error
     assert error is not None
     assert error.message == "claude did not start: nothing more came"
@@ -1064,7 +1064,7 @@ def test_a_thought_that_may_not_be_read_is_there() -> None:
     assert blocks(reports) == [ThinkingBlock(fidelity="agent_emitted", thinking="", signature="xyz")]
 
 
-def test_outputs_are_given_as_they_are_and_texts_as_one() -> None:
+def test_outputs_are_kept_as_they_are_and_texts_are_joined() -> None:
     image = {"type": "image", "source": {}}
     text = {"type": "text", "text": "a"}
     call = assistant(*(use("mcp__x__y", f"c{n}") for n in range(4)))
@@ -1076,18 +1076,18 @@ def test_outputs_are_given_as_they_are_and_texts_as_one() -> None:
     assert [one.error for one in told] == [None, "a", None, None]
 
 
-def test_a_result_whose_call_is_not_there_is_told_all_the_same() -> None:
+def test_a_result_without_its_call_is_reported_all_the_same() -> None:
     [told] = results(normalised(stream(user(gave("Exit code 1", "gone", is_error=True)), result())))
     assert (told.name, told.output, told.duration_ms, told.exit_code) == ("", "Exit code 1", None, None)
 
 
-def test_messages_without_an_id_get_one_that_nobody_else_has() -> None:
+def test_messages_without_an_id_get_a_unique_one() -> None:
     nameless = {"type": "assistant", "message": {"content": [{"type": "text", "text": "a"}]}}
     told = payloads(normalised(stream(nameless, nameless, result())))
     assert len({one.message_id for one in told}) == 2
 
 
-def test_pieces_of_a_tools_input_are_told_with_its_name() -> None:
+def test_deltas_of_tool_input_have_the_name_of_the_tool() -> None:
     start = event("message_start", message={"id": "m", "model": OPUS})
     block = event("content_block_start", index=1, content_block={"type": "tool_use", "id": "c", "name": "Bash"})
     pieces = [

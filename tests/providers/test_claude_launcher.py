@@ -62,7 +62,7 @@ def test_a_session_is_resumed_under_its_own_id(home: Path) -> None:
     assert not [part for part in launch.argv if OURS in part]
 
 
-def test_what_is_asked_for_is_passed_on_a_word_each(home: Path) -> None:
+def test_options_are_passed_as_one_argument_each(home: Path) -> None:
     asked = {"model": "opus", "max_turns": 3, "max_budget_usd": 0.5, "system_prompt": "--be brief,\nplease"}
     assert allowed(home, **asked)[len(DEFAULT) :] == [
         "--model=opus",
@@ -78,7 +78,7 @@ def test_a_system_prompt_that_no_argument_can_hold_is_refused(home: Path) -> Non
         launched(home, system_prompt="☃" * 50_000)
 
 
-def test_it_does_not_change_itself_and_tells_what_sub_agents_say(home: Path) -> None:
+def test_it_does_not_update_itself_and_prints_messages_of_sub_agents(home: Path) -> None:
     assert launched(home).env == {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_FORWARD_SUBAGENT_TEXT": "1"}
 
 
@@ -90,12 +90,12 @@ def test_a_run_may_edit_its_folder_and_run_commands(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["IS_SANDBOX", "SHOPFLOOR_AGENT_UNRESTRICTED"])
-def test_only_where_somebody_says_so_is_it_asked_nothing(home: Path, name: str) -> None:
+def test_permission_checks_are_off_only_by_request(home: Path, name: str) -> None:
     assert allowed(home, {name: "1"}) == [UNASKED]
     assert allowed(home, {name: "0"}) == allowed(home, {name: "yes"}) == DEFAULT
 
 
-def test_named_tools_are_the_only_ones_and_those_that_would_ask_are_allowed(home: Path) -> None:
+def test_only_the_listed_tools_exist_and_those_that_would_need_approval_are_allowed(home: Path) -> None:
     assert allowed(home, tools=["Read", "Edit", "Bash"]) == [
         "--tools=Read,Edit,Bash",
         "--strict-mcp-config",
@@ -116,7 +116,7 @@ def test_no_tools_are_no_tools(home: Path) -> None:
     assert allowed(home, tools=[]) == ["--tools=", "--strict-mcp-config", "--permission-mode=acceptEdits"]
 
 
-def test_named_tools_stay_the_only_ones_where_nothing_is_asked(home: Path) -> None:
+def test_only_the_listed_tools_exist_without_permission_checks(home: Path) -> None:
     assert allowed(home, {"IS_SANDBOX": "1"}, tools=["Bash"]) == ["--tools=Bash", "--strict-mcp-config", UNASKED]
 
 
@@ -130,13 +130,13 @@ def test_a_servers_tool_that_is_named_is_allowed_and_its_others_are_not(home: Pa
 
 
 @pytest.mark.parametrize("tool", ["Read,Bash", "Read Bash", "Bash(git *)", "", "-x y"])
-def test_what_is_no_name_of_a_tool_is_refused(home: Path, tool: str) -> None:
+def test_an_invalid_tool_name_is_refused(home: Path, tool: str) -> None:
     with pytest.raises(UnsupportedOption, match="invalid tool name"):
         launched(home, tools=[tool])
 
 
 @pytest.mark.parametrize("env", [{}, {"IS_SANDBOX": "1"}, {"SHOPFLOOR_AGENT_UNRESTRICTED": "1"}])
-def test_one_that_may_only_look_has_no_other_tools_whatever_else_is_allowed(home: Path, env: dict[str, str]) -> None:
+def test_a_read_only_run_has_no_other_tools_whatever_else_is_allowed(home: Path, env: dict[str, str]) -> None:
     assert allowed(home, env, read_only=True) == [
         "--tools=Read,Glob,Grep",
         "--strict-mcp-config",
@@ -144,7 +144,7 @@ def test_one_that_may_only_look_has_no_other_tools_whatever_else_is_allowed(home
     ]
 
 
-def test_one_that_may_only_look_has_those_of_the_named_tools_that_look(home: Path) -> None:
+def test_a_read_only_run_has_only_the_listed_tools_that_read(home: Path) -> None:
     tools = ["Read", "Write", "Bash", "mcp__calc__add", "WebSearch"]
     assert allowed(home, read_only=True, tools=tools) == [
         "--tools=Read,WebSearch",
@@ -203,7 +203,7 @@ def test_it_is_found_and_installed_by_its_names() -> None:
     assert CLAUDE.install == "npm install -g @anthropic-ai/claude-code"
 
 
-def test_it_can_do_all_that_can_be_asked_of_an_agent() -> None:
+def test_it_has_the_capabilities_of_an_agent() -> None:
     capabilities = CLAUDE.capabilities
     cannot = {name for name in capabilities.__struct_fields__ if not getattr(capabilities, name)}
     # Those are what the SDK is for.

@@ -58,7 +58,7 @@ def ended_by(code: int, stderr: str, *, cancelled: bool = False) -> SessionEnded
 # How it is started.
 
 
-def test_everything_that_is_asked_goes_by_stdin() -> None:
+def test_the_whole_request_goes_to_stdin() -> None:
     launch = launched(prompt="Say ☃ \ud800.", model="opus", own_tools=[ADD], sandbox=True)
     assert launch.argv == [sys.executable, "-P", "-m", "shopfloor.adapters.providers.claude_sdk.session"]
     request = told(launch)["request"]
@@ -176,7 +176,7 @@ def test_its_stream_is_that_of_claude_code() -> None:
         assert ended.cost_usd
 
 
-def test_own_tools_and_what_they_gave_are_told() -> None:
+def test_own_tools_and_their_results_are_reported() -> None:
     reports = heard("sdkmcp")
     results = [
         one.payload for one in reports if isinstance(one, TranscriptItem) and isinstance(one.payload, ToolResult)
@@ -186,7 +186,7 @@ def test_own_tools_and_what_they_gave_are_told() -> None:
     assert final_report(reports).text == "2+3=5; the other tool failed."
 
 
-def test_a_budget_that_is_spent_is_told_by_its_name() -> None:
+def test_a_spent_budget_has_its_own_error_code() -> None:
     ended = final_report(heard("max_budget", code=1))
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "budget_exceeded")

@@ -156,7 +156,7 @@ def failed(reports: list[AgentReport]) -> tuple[str, bool]:
 # The recordings.
 
 
-def test_every_message_of_a_text_is_told_and_the_last_is_the_answer() -> None:
+def test_every_text_message_is_reported_and_the_last_is_the_answer() -> None:
     reports = recorded("text")
     second = "Second block: snowman ☃, emoji 😀, <b>html</b>, line\nbreak."
     assert outline(reports) == ["note ready", "text Hello from the stub. ", f"text {second}"]
@@ -220,7 +220,7 @@ def test_a_patch_that_was_refused_is_not_in_the_stream_and_nothing_is_made_up() 
     ended_well(reports, text="Edit failed as expected.", usage=TWO_CALLS)
 
 
-def test_changes_of_files_are_told_with_the_files() -> None:
+def test_file_changes_are_reported_with_their_files() -> None:
     reports = recorded("files")
     assert outline(reports)[2:] == [
         "call 1 file_change",
@@ -243,7 +243,7 @@ def test_changes_of_files_are_told_with_the_files() -> None:
     )
 
 
-def test_calls_side_by_side_are_told_in_the_order_in_which_they_ran() -> None:
+def test_parallel_calls_are_reported_in_the_order_in_which_they_ran() -> None:
     reports = recorded("parallel")
     assert [result.output for result in results(reports)] == ["second\n", "first\nfirst-end\n"]
     assert outline(reports)[2:6] == [
@@ -255,7 +255,7 @@ def test_calls_side_by_side_are_told_in_the_order_in_which_they_ran() -> None:
     ended_well(reports, text="Both ran.", usage=TWO_CALLS)
 
 
-def test_thoughts_are_told_as_thoughts() -> None:
+def test_thinking_is_reported_as_thinking() -> None:
     reports = recorded("thinking")
     assert outline(reports) == [
         "note ready",
@@ -331,7 +331,7 @@ def test_a_process_that_is_killed_leaves_its_call_open_and_has_failed_in_the_mid
     assert ended.session_id == "01a1dcbc-552b-7d62-8f41-30ec49c497ff"
 
 
-def test_a_process_that_we_told_to_stop_was_cancelled() -> None:
+def test_a_process_that_we_stopped_is_cancelled() -> None:
     reports = recorded("kill_sigint")
     assert outline(reports) == ["note ready", "text Sleeping for a while.", "call 1 command_execution"]
     ended = final_report(reports)
@@ -366,7 +366,7 @@ def test_a_sub_agent_begins_when_the_call_that_starts_it_is_done() -> None:
     ended_well(reports, text="The sub-agent reported back.", usage=TWO_CALLS)
 
 
-def test_a_resumed_thread_tells_a_total_of_which_our_part_is_not_known() -> None:
+def test_a_resumed_thread_reports_a_total_without_the_share_of_this_run() -> None:
     reports = recorded("resume")
     assert outline(reports) == ["note ready", "text Resumed: I remember the previous turn."]
     ended = ended_well(reports, text="Resumed: I remember the previous turn.", usage=None)
@@ -376,7 +376,7 @@ def test_a_resumed_thread_tells_a_total_of_which_our_part_is_not_known() -> None
 # Further recordings, of what the others have not.
 
 
-def test_each_update_of_a_list_is_told_once() -> None:
+def test_each_update_of_a_list_is_reported_once() -> None:
     reports = recorded("todo_updates")
     assert outline(reports) == [
         "note ready",
@@ -402,7 +402,7 @@ def test_a_search_of_the_web_has_two_ids_and_is_one_call() -> None:
     ended_well(reports, text="Searched.", usage=ONE_CALL)
 
 
-def test_a_tool_of_an_mcp_server_is_told_by_the_name_that_the_model_uses() -> None:
+def test_a_tool_of_an_mcp_server_has_the_name_that_the_model_uses() -> None:
     reports = recorded("mcp")
     assert outline(reports)[2:-1] == [
         "call 1 mcp__demo__add",
@@ -446,7 +446,7 @@ def test_a_sub_agent_that_is_closed_at_work_was_cancelled() -> None:
     assert [(end.status, end.error) for end in ends] == [("cancelled", None)]
 
 
-def test_what_a_retry_says_again_is_told_once() -> None:
+def test_messages_that_a_retry_repeats_are_reported_once() -> None:
     reports = recorded("midstream")
     assert outline(reports) == [
         "note ready",
@@ -461,7 +461,7 @@ def test_what_a_retry_says_again_is_told_once() -> None:
     ended_well(reports, text="And the end.", usage=ONE_CALL)
 
 
-def test_a_retry_after_a_tool_is_told_as_it_came() -> None:
+def test_a_retry_after_a_tool_is_reported_as_it_came() -> None:
     reports = recorded("midstream_tool")
     assert outline(reports)[1:] == [
         "text Looking.",
@@ -515,17 +515,17 @@ def test_a_stream_that_stops_anywhere_never_ends_well_before_its_last_record(sce
 # Retries.
 
 
-def test_a_new_message_after_a_retry_is_told() -> None:
+def test_a_new_message_after_a_retry_is_reported() -> None:
     reports = normalised(stream(*started(), message(0, "One."), retry(1), message(1, "Other."), completed(5)))
     assert texts(reports) == ["One.", "Other."]
 
 
-def test_the_same_words_without_a_retry_are_told_as_often_as_they_come() -> None:
+def test_the_same_text_without_a_retry_is_reported_every_time() -> None:
     reports = normalised(stream(*started(), message(0, "Again."), message(1, "Again."), completed(5)))
     assert texts(reports) == ["Again.", "Again."]
 
 
-def test_only_what_was_said_is_a_repeat_and_only_once_for_each_retry() -> None:
+def test_only_earlier_messages_are_repeats_and_only_once_per_retry() -> None:
     records = [message(0, "Again."), retry(1), message(1, "Again."), message(2, "Again."), completed(5)]
     assert texts(normalised(stream(*started(), *records))) == ["Again.", "Again."]
 
@@ -544,7 +544,7 @@ def test_a_retry_that_takes_another_turn_is_what_the_next_one_repeats() -> None:
         "We’re currently experiencing high demand, which may cause temporary errors.",  # noqa: RUF001
     ],
 )
-def test_a_call_that_was_refused_had_said_nothing_so_that_nothing_is_a_repeat(reason: str) -> None:
+def test_a_rejected_call_sent_no_messages_so_none_is_a_repeat(reason: str) -> None:
     records = [message(0, "Checking."), retry(1, reason), message(1, "Checking."), completed(5)]
     assert texts(normalised(stream(*started(), *records))) == ["Checking.", "Checking."]
 
@@ -555,7 +555,7 @@ def test_the_words_of_an_earlier_turn_are_no_repeat() -> None:
     assert texts(normalised(stream(*first, *second))) == ["Done.", "Done."]
 
 
-def test_the_answer_is_told_also_where_its_last_message_was_a_repeat() -> None:
+def test_the_answer_is_reported_even_if_its_last_message_is_a_repeat() -> None:
     reports = normalised(stream(*started(), message(0, "All."), retry(1), message(1, "All."), completed(5)))
     assert (texts(reports), final_report(reports).text) == (["All."], "All.")
 
@@ -571,7 +571,7 @@ def test_a_retry_without_a_reason_has_no_code() -> None:
     assert (note.kind, note.try_, note.tries, note.code) == ("retry", 2, 6, None)
 
 
-def test_a_retry_says_how_long_it_waits_where_that_is_told() -> None:
+def test_a_retry_has_its_delay_if_that_is_known() -> None:
     reason = "rate limit exceeded: Rate limit reached for gpt-5.5 on tokens per min. Please try again in 1.5s."
     note = notes(normalised(stream(retry(1, reason))))[0]
     assert (note.code, note.retry_after) == ("rate_limit_error", 1.5)
@@ -606,7 +606,7 @@ def test_a_retry_says_how_long_it_waits_where_that_is_told() -> None:
         ("", "agent_error"),
     ],
 )
-def test_a_turn_that_failed_has_a_code_by_what_is_said_of_it(said: str, code: str) -> None:
+def test_a_failed_turn_has_a_code_by_its_message(said: str, code: str) -> None:
     reports = normalised(stream(*started(), {"type": "turn.failed", "error": {"message": said}}), AgentExit(code=1))
     assert failed(reports)[0] == code
     ended = final_report(reports)
@@ -663,7 +663,7 @@ def test_a_program_that_did_not_start_says_why() -> None:
     assert (ended.status, ended.session_id) == ("failed", None)
 
 
-def test_a_program_that_was_stopped_before_it_said_anything_was_cancelled() -> None:
+def test_a_program_that_was_stopped_before_any_output_is_cancelled() -> None:
     assert final_report(normalised(b"", AgentExit(signal="SIGTERM", cancelled=True))).status == "cancelled"
 
 
@@ -694,7 +694,7 @@ def test_of_a_resumed_thread_later_turns_are_known_and_the_sum_is_not() -> None:
     assert final_report(reports).usage is None
 
 
-def test_of_a_resumed_thread_whose_total_was_known_all_that_is_more_is_told() -> None:
+def test_a_resumed_thread_with_known_prior_usage_reports_the_increase() -> None:
     normalizer = provider("codex").normalizer(resumed=True, prior_usage=Usage(input=900, cache_read=50))
     data = stream(*started(), completed(1000, cached_input_tokens=60), {"type": "turn.started"}, completed(1200))
     reports = [*normalizer.feed(data), *normalizer.finish(None)]
@@ -703,7 +703,7 @@ def test_of_a_resumed_thread_whose_total_was_known_all_that_is_more_is_told() ->
     assert final_report(reports).usage == add_usage(*spent)
 
 
-def test_tokens_that_nobody_counted_are_not_told_as_none() -> None:
+def test_uncounted_tokens_are_not_reported_as_zero() -> None:
     reports = normalised(stream(*started(), message(0, "Hi."), completed(0, output_tokens=0)))
     assert not [report for report in reports if isinstance(report, UsageDelta)]
     assert final_report(reports).usage is None
@@ -724,7 +724,7 @@ def test_another_thread_in_the_same_stream_begins_at_nothing() -> None:
 # Odd streams.
 
 
-def test_a_call_that_was_never_announced_is_told_with_its_result() -> None:
+def test_a_call_without_a_start_is_reported_with_its_result() -> None:
     done = item(
         "completed", id="item_0", type="file_change", changes=[{"path": "a", "kind": "delete"}], status="completed"
     )
@@ -746,7 +746,7 @@ def test_a_command_that_was_declined_says_so() -> None:
     assert (result.error, result.exit_code) == ("declined", None)
 
 
-def test_a_list_that_is_first_heard_of_in_an_update_is_called_then() -> None:
+def test_a_list_that_starts_with_an_update_is_called_then() -> None:
     fields = {"id": "item_0", "type": "todo_list", "items": []}
     reports = normalised(stream(*started(), item("updated", **fields), item("completed", **fields)))
     assert outline(reports)[1:] == ["call 0 todo_list", "result 0 todo_list"]
@@ -758,7 +758,7 @@ def test_an_error_of_an_mcp_tool_is_its_own_message() -> None:
     assert results(normalised(stream(done)))[0].error == "no such server"
 
 
-def test_a_sub_agent_that_was_started_unseen_is_told_of_when_it_is_waited_for() -> None:
+def test_a_sub_agent_whose_start_is_not_in_the_stream_is_reported_at_the_first_wait() -> None:
     waited = {"id": "item_0", "type": "collab_tool_call", "tool": "wait", "status": "completed"}
     states = {"x": {"status": "completed", "message": "Yes."}, "y": {"status": "running", "message": None}}
     reports = normalised(

@@ -56,7 +56,7 @@ def test_the_prompt_goes_by_stdin_and_nowhere_else(home: Path) -> None:
     assert not [part for part in launch.argv if "☃" in part]
 
 
-def test_a_model_is_asked_for_by_its_name(home: Path) -> None:
+def test_a_model_is_passed_by_name(home: Path) -> None:
     argv = launched(home, model="gpt-5.5").argv
     assert argv[-3:] == ["-m", "gpt-5.5", "-"]
 
@@ -91,7 +91,7 @@ def test_a_thread_that_no_model_has_answered_has_spent_nothing(home: Path) -> No
     assert launched(home, resume=THREAD, max_budget_usd=1.0).prior_usage == Usage()
 
 
-def test_no_budget_is_held_where_nobody_knows_what_was_spent_before(home: Path) -> None:
+def test_a_budget_is_refused_if_the_prior_usage_is_unknown(home: Path) -> None:
     assert launched(home, resume=THREAD).prior_usage is None
     with pytest.raises(UnsupportedOption, match="cannot enforce a budget"):
         launched(home, resume=THREAD, max_budget_usd=1.0)
@@ -113,7 +113,7 @@ def test_only_an_id_can_be_resumed(home: Path, resume: str) -> None:
         ({"SHOPFLOOR_AGENT_UNRESTRICTED": "1"}, True, ["-s", "read-only"]),
     ],
 )
-def test_it_is_never_allowed_more_than_was_asked_for(
+def test_it_never_gets_more_permissions_than_requested(
     home: Path, env: dict[str, str], read_only: bool, flags: list[str]
 ) -> None:
     argv = launched(home, env, read_only=read_only).argv

@@ -127,7 +127,7 @@ def test_each_use_of_a_tool_is_a_block_and_one_call_and_at_most_one_result(scena
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_what_was_typed_is_told_whole_under_the_same_id(scenario: str) -> None:
+def test_streamed_messages_are_reported_complete_under_the_same_id(scenario: str) -> None:
     reports = told(scenario)
     whole: dict[str, str] = {}
     for report in reports:
@@ -169,7 +169,7 @@ def test_records_of_odd_shapes_never_raise(scenario: str) -> None:
 # One by one.
 
 
-def test_text_is_told_with_its_id_model_and_time_and_is_the_answer() -> None:
+def test_a_text_has_its_id_model_and_time_and_is_the_answer() -> None:
     reports = told("text")
     ready, prompt, message = [report for report in reports if isinstance(report, TranscriptItem)]
     assert prompt.is_prompt
@@ -228,7 +228,7 @@ def test_a_tool_that_there_is_not_is_a_call_all_the_same() -> None:
     assert results(reports)[0].error == "Tool '_todo' does not exist."
 
 
-def test_changed_files_are_told_with_their_diffs() -> None:
+def test_changed_files_are_reported_with_their_diffs() -> None:
     create, view, edit = results(told("files"))
     path = "/srv/demo/work/ws-copilot-files/note.txt"
     assert create.files is not None
@@ -251,7 +251,7 @@ def test_parallel_calls_find_their_results() -> None:
         assert given[result.call_id].split()[-1] in result.output
 
 
-def test_a_thought_is_told_once_before_what_came_of_it() -> None:
+def test_thinking_is_reported_once_before_its_message() -> None:
     reports = told("thinking")
     said = [block for block in blocks(reports) if isinstance(block, ThinkingBlock | TextBlock)]
     assert [type(block).__name__ for block in said] == ["ThinkingBlock", "TextBlock"] * 2
@@ -259,7 +259,7 @@ def test_a_thought_is_told_once_before_what_came_of_it() -> None:
     assert said[0].thinking == "Let me think about this. The user wants a directory listing."
 
 
-def test_a_thought_that_nobody_typed_is_a_block_of_its_message() -> None:
+def test_thinking_that_was_not_streamed_is_a_block_of_its_message() -> None:
     thought = {"messageId": "m", "content": "Yes.", "model": "x", "reasoningText": "Hm.", "reasoningOpaque": "c2ln"}
     repeated = event("assistant.reasoning", reasoningId="r", content="Hm.")
     alone = event("assistant.reasoning", reasoningId="r2", content="Another.")
@@ -290,7 +290,7 @@ def test_a_denied_tool_is_noted_and_its_result_has_the_reason() -> None:
     assert final_report(reports).status == "completed"
 
 
-def test_what_the_program_says_about_its_tools_is_noted() -> None:
+def test_messages_about_tools_are_noted() -> None:
     reports = told("tools_limited")
     warnings = [note.message or "" for note in notes(reports) if note.kind == "warning"]
     assert warnings[0].startswith("Disabled tools: bash, create")
@@ -327,7 +327,7 @@ def test_a_call_that_is_made_again_is_noted_as_a_retry() -> None:
         ("unreachable", "provider_unreachable", None, 5, True),
     ],
 )
-def test_a_model_that_cannot_be_asked_fails_the_session(
+def test_an_unreachable_model_fails_the_session(
     scenario: str, code: str, status: int | None, retries: int, retryable: bool
 ) -> None:
     reports = told(scenario)
@@ -341,7 +341,7 @@ def test_a_model_that_cannot_be_asked_fails_the_session(
     assert ended.error.message == notes(reports)[-1].message
 
 
-def test_what_a_call_had_said_before_it_broke_off_is_told_as_discarded() -> None:
+def test_the_text_of_an_interrupted_call_is_reported_as_discarded() -> None:
     reports = told("cut")
     assert texts(reports) == ["A long answer that will be cut off i", "The whole answer."]
     assert [(note.kind, note.message) for note in notes(reports)][1] == ("warning", "discarded")
@@ -350,7 +350,7 @@ def test_what_a_call_had_said_before_it_broke_off_is_told_as_discarded() -> None
     assert final_report(reports).text == "The whole answer."
 
 
-def test_an_answer_that_copilot_throws_away_is_told_with_its_thought() -> None:
+def test_an_answer_that_copilot_discards_is_reported_with_its_thinking() -> None:
     reports = told("length")
     said = [block for block in blocks(reports) if isinstance(block, ThinkingBlock | TextBlock)]
     assert said == [
@@ -432,7 +432,7 @@ def test_a_killed_call_stays_open_and_what_it_had_printed_is_kept() -> None:
     assert ended.text is None
 
 
-def test_a_stream_that_stops_because_we_said_so_is_cancelled() -> None:
+def test_a_stream_that_we_stopped_is_cancelled() -> None:
     ended = final_report(read(recorded("kill"), CANCELLED))
     assert ended.status == "cancelled"
     assert ended.error is not None
@@ -456,7 +456,7 @@ def test_an_interrupted_session_is_cancelled_whatever_its_exit_code_says(scenari
         assert final_report(read(recorded(scenario), ended)).status == "cancelled"
 
 
-def test_what_was_being_said_at_an_interruption_is_told() -> None:
+def test_an_unfinished_message_is_reported_after_an_interruption() -> None:
     reports = told("abort_speech")
     thought, text = [block for block in blocks(reports) if isinstance(block, ThinkingBlock | TextBlock)]
     assert isinstance(thought, ThinkingBlock)
@@ -481,7 +481,7 @@ def test_a_program_that_does_not_start_says_why() -> None:
     assert error.message.startswith("copilot did not start: exit code 1: Error: No session, task, or name matched")
 
 
-def test_a_call_that_was_asked_for_and_never_began_is_told_at_the_end() -> None:
+def test_a_requested_call_that_never_starts_is_reported_at_the_end() -> None:
     asked = [{"toolCallId": "c", "name": "bash", "arguments": {"command": "ls"}}]
     reports = read(lines(event("assistant.message", messageId="m", content="", model="x", toolRequests=asked)), None)
     assert [(call.call_id, call.input) for call in calls(reports)] == [("c", {"command": "ls"})]
@@ -519,7 +519,7 @@ def test_a_command_in_the_background_is_read_out_in_copilots_own_call() -> None:
     assert not [block for block in blocks(reports) if isinstance(block, StreamBlock)]
 
 
-def test_what_a_command_in_the_background_printed_is_kept_where_nobody_read_it() -> None:
+def test_unread_output_of_a_background_command_is_kept() -> None:
     data = recorded("async_shell")
     cut = data.index(b'"type":"system.notification"')
     (stream,) = [
@@ -528,7 +528,7 @@ def test_what_a_command_in_the_background_printed_is_kept_where_nobody_read_it()
     assert stream.chunk == "late\n"
 
 
-def test_a_sub_agent_begins_with_its_task_speaks_for_itself_and_ends() -> None:
+def test_a_sub_agent_starts_with_its_task_has_its_own_messages_and_ends() -> None:
     reports = told("task")
     key = "2a51237e-67d5-4a76-8f3d-eb8283684264"
     (started,) = [report for report in reports if isinstance(report, SubAgentStarted)]
@@ -563,7 +563,7 @@ def test_a_sub_agent_in_the_background_ends_when_it_is_done() -> None:
     assert final_report(reports).turns == 3
 
 
-def test_a_sub_agent_that_is_asked_again_is_told_under_its_key_and_ends_once() -> None:
+def test_a_sub_agent_that_gets_another_message_keeps_its_key_and_ends_once() -> None:
     reports = told("asked_again")
     (started,) = [report for report in reports if isinstance(report, SubAgentStarted)]
     assert texts(reports, started.agent) == ["First report.", "Second report."]
@@ -601,12 +601,12 @@ def test_lines_that_are_not_understood_are_kept_and_counted() -> None:
     assert final_report(reports).unparsed == len(kept) == 7
 
 
-def test_a_call_that_begins_twice_is_told_once() -> None:
+def test_a_call_that_starts_twice_is_reported_once() -> None:
     begun = event("tool.execution_start", toolCallId="c", toolName="bash", arguments={})
     assert len(calls(read(lines(begun, begun), None))) == 1
 
 
-def test_a_thought_that_comes_before_its_message_is_told_once() -> None:
+def test_thinking_that_comes_before_its_message_is_reported_once() -> None:
     reports = read(
         lines(
             event("assistant.reasoning_delta", reasoningId="r", deltaContent="Hm."),
@@ -629,7 +629,7 @@ def test_an_event_of_a_sub_agent_that_does_not_say_whose_it_is_is_kept() -> None
     assert final_report(read(nobody, None)).unparsed == 2
 
 
-def test_housekeeping_tells_nothing() -> None:
+def test_ignored_records_give_no_reports() -> None:
     quiet = lines(event("session.custom_agents_updated"), event("mcp.tools.list_changed"), event("model.call_start"))
     assert [type(report) for report in read(quiet, None)] == [SessionEnded]
 
@@ -676,7 +676,7 @@ def test_a_session_goes_on_under_its_own_id() -> None:
     assert not [word for word in launch.argv if word.startswith("--session-id")]
 
 
-def test_what_is_added_to_the_instructions_stands_before_the_prompt() -> None:
+def test_the_system_prompt_goes_before_the_prompt() -> None:
     assert provider("copilot").launch(asked(system_prompt="Be short."), {}).stdin == b"Be short.\n\nDo it.\n"
 
 
@@ -704,8 +704,8 @@ def test_another_model_provider_is_an_api() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"max_turns": 3}, {"max_budget_usd": 1.0}, {"prompt": " \n"}])
-def test_what_copilot_cannot_hold_to_is_refused(limit: dict) -> None:
-    with pytest.raises(UnsupportedOption, match="copilot (does not support|cannot start)"):
+def test_unsupported_limits_are_refused(limit: dict) -> None:
+    with pytest.raises(UnsupportedOption, match=r"copilot (does not support|cannot start)"):
         provider("copilot").launch(asked(**limit), {})
 
 

@@ -213,7 +213,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "unknown_session"])
-def test_all_that_was_said_and_done_is_told_once_and_in_order(scenario: str) -> None:
+def test_all_messages_and_calls_are_reported_once_and_in_order(scenario: str) -> None:
     reports = recorded(scenario)
     assert story(reports) == ["note ready", "prompted", *STORIES[scenario]]
     assert final_report(reports).unparsed == 0
@@ -237,7 +237,7 @@ def test_a_recording_ends_as_the_program_did(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_tokens_are_told_at_the_end_by_model_and_without_a_price(scenario: str) -> None:
+def test_usage_is_reported_at_the_end_by_model_and_without_a_price(scenario: str) -> None:
     reports = recorded(scenario)
     ended = final_report(reports)
     spent = [report for report in reports if isinstance(report, UsageDelta)]
@@ -276,7 +276,7 @@ def test_pieces_make_up_the_message_that_follows_under_the_same_id() -> None:
     assert message.model == MODEL
 
 
-def test_what_a_model_says_in_one_go_is_one_message_and_its_blocks_are_counted() -> None:
+def test_consecutive_output_is_one_message_with_numbered_blocks() -> None:
     reports = normalised(stream(INIT, PROMPT, piece("One."), use("a"), piece("Two."), use("b")))
     ids = {message.message_id for message in messages(reports)}
     assert ids == {"s:2026-11-15T01:00:00.000Z:1"}
@@ -333,7 +333,7 @@ def test_a_command_that_failed_is_no_error_and_its_exit_code_is_not_known() -> N
     assert (result.output, result.error, result.exit_code) == ("to-stdout\nto-stderr", None, None)
 
 
-def test_files_that_were_written_are_told_though_the_result_has_no_output() -> None:
+def test_written_files_are_reported_though_the_result_has_no_output() -> None:
     written, read, edited = results(recorded("files"))
     note = FileChange(path="/srv/demo/work/ws-gemini-files/note.txt", action="modify")
     assert (written.output, written.files) == (None, [note])
@@ -411,7 +411,7 @@ def test_an_exit_code_is_the_word_where_there_is_no_other(code: int, expected: s
     assert (error.code, error.message) == (expected, f"gemini did not start: exit code {code}: Why.")
 
 
-def test_what_the_program_says_is_a_note() -> None:
+def test_messages_of_the_program_are_notes() -> None:
     warning = {"type": "error", "severity": "warning", "message": "Agent execution blocked: by a hook"}
     reports = normalised(stream(INIT, PROMPT, warning, piece("Fine."), DONE))
     assert notes(reports)[1:] == [Note(kind="warning", message="Agent execution blocked: by a hook")]
@@ -429,7 +429,7 @@ def test_turns_that_are_used_up_are_a_failure_though_the_result_is_a_success() -
     assert (ended.status, ended.error and ended.error.code) == ("failed", "max_turns_exceeded")
 
 
-def test_a_result_that_is_an_error_and_says_nothing_of_it_is_one() -> None:
+def test_an_error_result_without_a_message_is_an_error() -> None:
     ended = final_report(normalised(stream(INIT, PROMPT, {**DONE, "status": "error"})))
     assert ended.error is not None
     assert (ended.error.code, ended.error.message) == (
@@ -451,19 +451,19 @@ def test_a_tool_that_is_not_allowed_is_noted() -> None:
     assert notes(reports)[1:] == [Note(kind="denied", message="Tool execution denied by policy.")]
 
 
-def test_the_prompt_is_told_as_such_and_what_follows_it_is_not() -> None:
+def test_only_the_first_user_message_is_the_prompt() -> None:
     later = {"type": "message", "role": "user", "content": "Go on."}
     reports = normalised(stream(INIT, PROMPT, piece("A"), later, piece("B"), DONE))
     assert story(reports) == ["note ready", "prompted", "says A", "hears Go on.", "says B"]
 
 
-def test_a_whole_message_after_its_pieces_is_told_once() -> None:
+def test_a_complete_message_after_its_deltas_is_reported_once() -> None:
     whole = {"type": "message", "role": "assistant", "content": "AB"}
     reports = normalised(stream(INIT, PROMPT, piece("A"), piece("B"), whole, whole, DONE))
     assert story(reports) == ["note ready", "prompted", "says AB", "says AB"]
 
 
-def test_text_that_was_cut_off_is_told_at_the_end() -> None:
+def test_an_interrupted_text_is_reported_at_the_end() -> None:
     reports = normalised(stream(INIT, PROMPT, piece("Half a")) + b'{"type":"mess', AgentExit(signal="SIGKILL"))
     assert story(reports) == ["note ready", "prompted", 'keeps {"type":"mess', "says Half a"]
     ended = final_report(reports)

@@ -48,7 +48,7 @@ def test_by_default_it_may_edit_and_cannot_leave_that_mode_by_a_plan() -> None:
     assert rule == {"toolName": ["enter_plan_mode", "exit_plan_mode"], "decision": "deny", "priority": 999}
 
 
-def test_it_may_do_everything_only_where_the_user_says_so() -> None:
+def test_it_is_unrestricted_only_by_request_of_the_user() -> None:
     assert "yolo" not in launched({"SHOPFLOOR_AGENT_UNRESTRICTED": "0"}).argv
     assert launched({"SHOPFLOOR_AGENT_UNRESTRICTED": "1"}).argv[3:5] == ["--approval-mode", "yolo"]
 
@@ -65,7 +65,7 @@ def test_it_may_do_everything_only_where_the_user_says_so() -> None:
         ({"read_only": True, "tools": ["run_shell_command"]}, "default", "none"),
     ],
 )
-def test_limits_are_held_by_a_policy_that_denies_all_but_the_named(
+def test_limits_are_enforced_by_a_policy_that_denies_all_other_tools(
     asked: dict[str, Any], mode: str, allowed: str, env: dict[str, str]
 ) -> None:
     launch = launched(env, **asked)
@@ -89,7 +89,7 @@ def test_a_policy_that_would_be_passed_over_is_an_error(folder: str, tmp_path: P
         launcher.Gemini(tmp_path / folder).launch(asked, {})
 
 
-def test_what_it_cannot_be_asked_is_an_error() -> None:
+def test_unsupported_options_are_errors() -> None:
     with pytest.raises(UnsupportedOption, match="turns") as refused:
         launched(max_turns=3)
     assert refused.value.hint

@@ -94,7 +94,7 @@ def test_a_body_gives_the_same_reports_however_it_is_cut(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_body_ends_once_and_what_it_spent_is_the_sum_of_what_it_told(name: str) -> None:
+def test_a_body_ends_once_and_its_usage_is_the_sum_of_its_deltas(name: str) -> None:
     reports = answered(name)
     ended = final_report(reports)
     assert [isinstance(report, SessionEnded) for report in reports].count(True) == 1
@@ -104,7 +104,7 @@ def test_a_body_ends_once_and_what_it_spent_is_the_sum_of_what_it_told(name: str
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_was_typed_is_what_is_told_in_the_same_places(name: str) -> None:
+def test_deltas_and_complete_blocks_have_the_same_text_and_index(name: str) -> None:
     reports = answered(name)
     typed: dict[tuple[str, int], str] = {}
     for report in reports:
@@ -152,7 +152,7 @@ def test_records_of_odd_shapes_never_raise(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["anthropic/broken.sse", "openai/chat_broken.sse", "openai/responses_broken.sse"])
-def test_an_answer_that_nobody_waits_for_is_cancelled(name: str) -> None:
+def test_an_abandoned_response_is_cancelled(name: str) -> None:
     ended = final_report(read(name, body(name), AgentExit(cancelled=True)))
     assert ended.status == "cancelled"
     assert ended.error is not None
@@ -171,7 +171,7 @@ def test_an_answer_that_nobody_waits_for_is_cancelled(name: str) -> None:
         ("openai/responses_text.sse", "resp_1", "completed", CACHED),
     ],
 )
-def test_a_streamed_text_is_typed_in_pieces_and_told_whole(
+def test_a_streamed_text_is_reported_in_deltas_and_then_complete(
     name: str, message_id: str, stop_reason: str, usage: Usage
 ) -> None:
     reports = answered(name)
@@ -186,7 +186,7 @@ def test_a_streamed_text_is_typed_in_pieces_and_told_whole(
 
 
 @pytest.mark.parametrize("name", ["anthropic/text.json", "openai/chat_text.json", "openai/responses_text.json"])
-def test_a_whole_answer_is_told_and_not_typed(name: str) -> None:
+def test_a_complete_answer_is_reported_without_deltas(name: str) -> None:
     reports = answered(name)
     assert not [report for report in reports if isinstance(report, MessageDelta)]
     assert [message.blocks for message in messages(reports)] == [[text("The whole answer.")]]
@@ -326,7 +326,7 @@ def test_an_event_of_an_unknown_kind_is_kept() -> None:
     assert final_report(reports).unparsed == 2
 
 
-def test_a_stream_that_never_says_that_it_is_done_has_completed_where_it_gave_its_reason() -> None:
+def test_a_stream_without_an_end_marker_completes_if_it_has_a_stop_reason() -> None:
     ended = final_report(answered("openai/chat_no_done.sse"))
     assert (ended.status, ended.text) == ("completed", "All of it.")
 
@@ -418,7 +418,7 @@ def test_errors_of_compatible_servers_are_understood(said: dict, code: str) -> N
         ("openai/responses_error.sse", [text("Half of an")], "provider_overloaded"),
     ],
 )
-def test_an_error_in_the_middle_leaves_what_was_said_before(name: str, had: list, code: str) -> None:
+def test_an_error_in_the_middle_keeps_the_text_before_it(name: str, had: list, code: str) -> None:
     reports = answered(name)
     (message,) = messages(reports)
     assert message.blocks == had
@@ -440,7 +440,7 @@ def test_an_error_in_the_middle_leaves_what_was_said_before(name: str, had: list
         ),
     ],
 )
-def test_a_stream_that_breaks_off_fails_and_tells_what_it_had(name: str, had: list) -> None:
+def test_an_interrupted_stream_fails_and_reports_what_it_had(name: str, had: list) -> None:
     reports = answered(name)
     (message,) = messages(reports)
     *whole, half = message.blocks
@@ -473,7 +473,7 @@ def test_a_body_with_nothing_in_it_is_a_failure(api: str) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_what_is_no_answer_at_all_is_kept(api: str) -> None:
+def test_a_body_that_is_not_a_response_is_kept(api: str) -> None:
     for nonsense in (
         b"upstream went away",
         b'{"hello": "world"}',
@@ -489,7 +489,7 @@ def test_what_is_no_answer_at_all_is_kept(api: str) -> None:
         assert kept.unparsed
 
 
-def test_remarks_and_fields_of_events_that_say_nothing_are_passed_over() -> None:
+def test_comments_and_fields_without_content_are_ignored() -> None:
     data = b": hello\n\nid: 7\nretry: 10\n\n" + body("anthropic/text.sse")
     assert read("anthropic/", data) == answered("anthropic/text.sse")
 
@@ -544,7 +544,7 @@ def test_the_bytes_of_a_server_are_understood(api: str, path: str, streamed: boo
 # Long ones.
 
 
-def test_a_message_that_is_too_long_to_be_kept_is_told_in_pieces_of_one_id() -> None:
+def test_a_message_that_is_too_long_to_hold_is_reported_in_parts_with_one_id() -> None:
     one = AnthropicNormalizer()
     head, _, _ = body("anthropic/text.sse").partition(b"event: ping")
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x" * 1_000_000}}
@@ -579,7 +579,7 @@ def test_an_event_that_is_too_long_to_be_read_is_kept_in_pieces() -> None:
 # What some servers do.
 
 
-def test_an_error_that_stands_bare_in_a_stream_is_understood() -> None:
+def test_an_error_without_an_event_in_a_stream_is_understood() -> None:
     data = body("openai/chat_error.sse").partition(b'data: {"error"')[0]
     reports = read("openai/", data + b'{"error": {"message": "no", "type": "server_error"}}\n')
     error = final_report(reports).error
@@ -607,7 +607,7 @@ def test_content_in_parts_is_one_text() -> None:
     assert final_report(read("openai/", json.dumps(whole).encode())).text == "One two."
 
 
-def test_a_tool_of_the_clients_own_has_what_it_is_asked_for_as_its_input() -> None:
+def test_a_custom_tool_has_its_arguments_as_input() -> None:
     shell = {
         "type": "local_shell_call",
         "id": "i",

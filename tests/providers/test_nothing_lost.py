@@ -125,7 +125,7 @@ def said_in(value: Any, key: str = "") -> list[str]:
 
 @pytest.mark.req("TR-61")
 @pytest.mark.parametrize("stream", streams(), ids=ids)
-def test_every_line_is_told_or_known_to_be_noise_or_kept(stream: Stream) -> None:
+def test_every_line_is_reported_known_noise_or_kept_verbatim(stream: Stream) -> None:
     normalizer = stream.normalizer()
     told = "\n".join(text for line in stream.transcript() for text in strings_in(json.loads(line)["payload"]))
     for line in stream.data.split(b"\n")[:-1]:
@@ -209,7 +209,7 @@ def test_what_a_hook_printed_is_kept() -> None:
     ]
 
 
-def test_the_end_of_a_background_command_is_told() -> None:
+def test_the_end_of_a_background_command_is_reported() -> None:
     ended = {"type": "system", "subtype": "task_notification", "task_id": "b1", "tool_use_id": "t1"}
     reports = read("claude-code", {**ended, "status": "failed", "summary": "exit code 3", "output_file": "/tmp/b1.out"})
     (note, _) = noted(reports)[0]
@@ -399,7 +399,7 @@ def test_a_single_json_document_is_understood(name: str, document: Any, usage: F
         assert "unparsed" not in payloads(found, "step.completed")[0]["result"]
 
 
-def test_a_document_that_tells_of_an_error_is_a_failure() -> None:
+def test_a_document_with_an_error_is_a_failure() -> None:
     error = {"type": "FatalAuthenticationError", "message": "no key", "code": 41}
     found = events("gemini", json.dumps({"session_id": "g1", "stats": {}, "error": error}, indent=2).encode())
     outcome = found[-1]["payload"]
@@ -418,7 +418,7 @@ def test_a_document_that_never_ends_is_kept_line_by_line(name: str) -> None:
 
 
 @pytest.mark.req("TR-63")
-def test_the_totals_of_a_codex_thread_are_not_this_runs_unless_it_began_with_it() -> None:
+def test_the_totals_of_a_codex_thread_belong_to_a_run_only_if_it_started_the_thread() -> None:
     usage = {"input_tokens": 3600, "cached_input_tokens": 2400, "output_tokens": 135}
     data = b'{"type":"thread.started","thread_id":"t"}\n{"type":"turn.started"}\n'
     data += json.dumps({"type": "turn.completed", "usage": usage}).encode() + b"\n"
@@ -490,6 +490,6 @@ def test_times_before_those_of_the_last_event_are_not_used_and_the_event_says_so
     ]
 
 
-def test_where_nobody_tells_a_time_it_is_that_of_reading() -> None:
+def test_without_timestamps_the_time_of_reading_is_used() -> None:
     found = events("codex", SAYS["codex"] % b"x" + b"\n")
     assert {(event["timestamp"], event["payload"].get("clock")) for event in found} == {(CLOCK, "reader")}

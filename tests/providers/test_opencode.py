@@ -224,7 +224,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "unknown_session"])
-def test_all_that_was_said_and_done_is_told_once_and_in_order(scenario: str) -> None:
+def test_all_messages_and_calls_are_reported_once_and_in_order(scenario: str) -> None:
     reports = recorded(scenario)
     assert story(reports) == ["note ready", *STORIES[scenario]]
     assert final_report(reports).unparsed == 0
@@ -245,7 +245,7 @@ def test_a_recording_ends_as_the_program_did(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_tokens_and_money_are_told_step_by_step_and_add_up(scenario: str) -> None:
+def test_usage_and_cost_are_reported_by_step_and_add_up(scenario: str) -> None:
     reports = recorded(scenario)
     ended = final_report(reports)
     n = STEPS.get(scenario, 2)
@@ -264,7 +264,7 @@ def test_how_the_bytes_are_cut_makes_no_difference(scenario: str) -> None:
     assert [*reports, *normalizer.finish(ended)] == normalised(data, ended)
 
 
-def test_the_first_record_says_which_session_it_is() -> None:
+def test_the_first_record_names_the_session() -> None:
     reports = recorded("text")
     session = "ses_e233eefa6ffeILPsnUuOcrnTVD"
     note = Note(kind="ready", ready=Initialization(session_id=session))
@@ -317,7 +317,7 @@ def test_a_command_that_failed_has_its_exit_code_and_a_tool_that_failed_its_erro
     assert unknown.error.startswith("Model tried to call unavailable tool 'bash'.")
 
 
-def test_files_that_were_changed_are_told_with_their_diffs() -> None:
+def test_changed_files_are_reported_with_their_diffs() -> None:
     written, read, edited = results(recorded("files"))
     path = "/srv/demo/work/ws-opencode-files/note.txt"
     assert written.files == [FileChange(path=path, action="create")]
@@ -329,7 +329,7 @@ def test_files_that_were_changed_are_told_with_their_diffs() -> None:
     assert change.diff.endswith("@@ -1,2 +1,2 @@\n line one\n-line two\n+line 2 edited\n")
 
 
-def test_a_patch_tells_each_file() -> None:
+def test_a_patch_reports_each_file() -> None:
     (patched,) = results(recorded("patch"))
     told = [(Path(file.path).name, file.action, file.lines_added, file.lines_removed) for file in patched.files or []]
     assert told == [("new.txt", "create", 2, 0), ("a.txt", "modify", 1, 1), ("d.txt", "delete", 0, 1)]
@@ -348,7 +348,7 @@ def test_a_change_of_no_file_is_none() -> None:
     assert patched.files is None
 
 
-def test_bytes_that_nobody_likes_arrive_as_they_were_printed() -> None:
+def test_unusual_bytes_arrive_as_they_were_printed() -> None:
     weird, long = results(recorded("nasty"))
     assert weird.output == (
         "nul:[\x00] badutf8:[\ufffd\ufffd\ufffd\ufffd] trunc:[\ufffd] ansi:\x1b[31mRED\x1b[0m\x1b[2K\r bell:\x07 "
@@ -357,7 +357,7 @@ def test_bytes_that_nobody_likes_arrive_as_they_were_printed() -> None:
     assert "Full output saved to" in long.output
 
 
-def test_a_sub_agent_is_told_of_when_it_has_ended_with_what_it_said() -> None:
+def test_a_sub_agent_is_reported_with_its_answer_when_it_has_ended() -> None:
     reports = recorded("task")
     child = "ses_e2339ca01ffeIFy8SOIAQaKcvP"
     assert [report for report in reports if isinstance(report, SubAgentStarted | SubAgentEnded)] == [
@@ -383,7 +383,7 @@ def test_a_sub_agent_that_failed_says_why_and_one_that_never_began_is_none() -> 
     ]
 
 
-def test_a_sub_agent_that_is_given_more_to_do_begins_once() -> None:
+def test_a_sub_agent_that_gets_more_work_starts_once() -> None:
     again = [{**used_tool("task", metadata={"sessionId": "ses_2"}, output=text)} for text in ("One.", "Two.")]
     reports = normalised(stream(*again))
     assert [report.text for report in reports if isinstance(report, SubAgentEnded)] == ["One."]
@@ -419,7 +419,7 @@ def test_of_a_file_only_the_stream_is_known() -> None:
     assert {scenario for scenario, status in ends.items() if status == "failed"} == set(FAILURES)
 
 
-def test_one_that_we_stopped_is_cancelled_unless_it_had_given_its_answer() -> None:
+def test_a_session_that_we_stopped_is_cancelled_unless_it_has_answered() -> None:
     stopped = AgentExit(code=None, signal="SIGTERM", cancelled=True)
     assert final_report(normalised(recording("kill"), stopped)).status == "cancelled"
     assert final_report(normalised(recording("err401"), stopped)).status == "cancelled"
@@ -458,7 +458,7 @@ def test_errors_have_our_words(error: dict[str, Any], code: str) -> None:
     assert (ended.status, ended.error and ended.error.code) == ("failed", code)
 
 
-def test_an_error_that_is_only_a_sentence_is_told() -> None:
+def test_an_error_that_is_only_a_message_is_reported() -> None:
     ended = final_report(normalised(stream({**failed(), "error": "It broke."})))
     assert ended.error is not None
     assert ended.error.message == "It broke."
@@ -470,12 +470,12 @@ def test_a_message_that_was_aborted_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize(("after", "expected"), [("2.5", 2.5), ("Sun, 15 Nov 2026 01:00:00 GMT", None), ("", None)])
-def test_only_seconds_say_when_to_try_again(after: str, expected: float | None) -> None:
+def test_only_seconds_are_a_valid_retry_delay(after: str, expected: float | None) -> None:
     data = {"message": "slow", "statusCode": 429, "responseHeaders": {"retry-after": after}}
     assert notes(normalised(stream(failed(name="APIError", data=data))))[1].retry_after == expected
 
 
-def test_what_is_printed_again_is_told_once() -> None:
+def test_repeated_records_are_reported_once() -> None:
     text, tool = said("Hello.", id="prt_1"), used_tool()
     tool["part"]["id"] = "prt_2"
     finish = record("step_finish", id="prt_3", reason="stop", tokens={"input": 5}, cost=0.5)
@@ -522,7 +522,7 @@ def test_numbers_that_cannot_be_are_none(tokens: object) -> None:
     assert (ended.status, ended.usage, ended.cost_usd) == ("completed", Usage(), None)
 
 
-def test_what_was_told_is_not_remembered_for_ever() -> None:
+def test_the_memory_of_reported_parts_is_bounded() -> None:
     normalizer = OpenCodeNormalizer()
     for number in range(OPEN_BRANCHES + 50):
         normalizer.feed(stream(said("x", id=f"prt_{number}")))

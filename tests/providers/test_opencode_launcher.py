@@ -51,7 +51,7 @@ def test_by_default_the_users_configuration_decides_and_what_is_refused_does_not
     assert "--auto" not in launch.argv
 
 
-def test_what_it_would_ask_for_is_approved_only_where_the_user_says_so() -> None:
+def test_permissions_are_approved_only_by_request_of_the_user() -> None:
     assert "--auto" in launched({"SHOPFLOOR_AGENT_UNRESTRICTED": "1"}).argv
     assert "--auto" not in launched({"SHOPFLOOR_AGENT_UNRESTRICTED": "yes"}).argv
 
@@ -67,7 +67,7 @@ def test_what_it_would_ask_for_is_approved_only_where_the_user_says_so() -> None
         ({"read_only": True, "tools": ["bash", "grep", "write"]}, {"grep": "allow"}),
     ],
 )
-def test_limits_are_held_by_an_agent_of_ours_that_denies_all_but_the_named(
+def test_limits_are_enforced_by_an_agent_that_denies_all_other_tools(
     asked: dict[str, Any], rules: dict[str, Any], env: dict[str, str]
 ) -> None:
     launch = launched(env, **asked)
@@ -111,7 +111,7 @@ def test_no_tool_that_changes_something_is_one_for_reading() -> None:
         ({"tools": ["write"]}, "one permission"),
     ],
 )
-def test_what_it_cannot_be_asked_is_an_error_with_a_hint(asked: dict[str, Any], words: str) -> None:
+def test_unsupported_options_are_errors_with_hints(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(UnsupportedOption, match=words) as refused:
         launched(**asked)
     assert refused.value.hint

@@ -14,7 +14,7 @@ class UsageTracker:
     """Turn totals of a thread into the usage of this process.
 
     A resumed or forked thread includes the tokens of earlier processes, and the stream does not show how many, or that
-    there are any. If neither `resumed` nor `prior_usage` is known, the first total says nothing about this process: only
+    there are any. Without `resumed` or `prior_usage`, the first total says nothing about this process: only
     the increase of later turns is known, and no sum. No total includes the tokens of sub-agents.
     """
 
