@@ -86,7 +86,7 @@ def test_tools_that_run_at_once_keep_their_results_apart(claude):
     assert ran.log.result_of("first-end")["output"] == "first\nfirst-end"
 
 
-def test_what_it_thinks_is_on_record(claude):
+def test_its_thinking_is_on_record(claude):
     ran = claude("thinking").run()
     assert completed(ran.log, calls=2)
     assert ran.log.thoughts == ["Let me think about this.", "It is done."]

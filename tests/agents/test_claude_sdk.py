@@ -223,7 +223,7 @@ def test_an_own_tool_that_raises_is_a_tool_that_failed(claude, name, error):
 
 
 @pytest.mark.more_agents
-def test_an_own_tool_is_not_called_with_what_does_not_fit_it(claude):
+def test_an_own_tool_is_not_called_with_invalid_input(claude):
     agent = claude("text")
     agent.set_turns(Turn(say=[used("add", a="two")]), Turn(say=[Text(text="It broke.")]))
     log, _ = agent.work("add")
@@ -233,7 +233,7 @@ def test_an_own_tool_is_not_called_with_what_does_not_fit_it(claude):
 
 @pytest.mark.more_agents
 @pytest.mark.parametrize(("options", "unrestricted"), [("readOnly: true", False), ("tools: [Read, Glob, Grep]", True)])
-def test_own_tools_are_there_beside_those_that_only_look(claude, options, unrestricted):
+def test_own_tools_are_available_beside_read_only_tools(claude, options, unrestricted):
     agent = claude("text")
     agent.set_turns(Turn(say=[used("shout", word="hey")]), Turn(say=[Text(text="Heard.")]))
     if not unrestricted:

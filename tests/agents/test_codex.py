@@ -89,7 +89,7 @@ def test_commands_of_one_turn_keep_their_results_apart(codex):
     assert ran.log.result_of("first-end")["output"] == "first\nfirst-end\n"
 
 
-def test_what_it_thinks_is_on_record(codex):
+def test_its_thinking_is_on_record(codex):
     ran = ran_well(codex("thinking"), calls=2)
     assert ran.log.thoughts == ["Let me think about this.", "It is done."]
     assert ran.log.texts == ["Now I act.", "I thought twice."]

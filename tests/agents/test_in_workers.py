@@ -140,7 +140,7 @@ def resumed_log(agent: AgentRunner) -> Log:
     return log
 
 
-def test_what_an_agent_had_spent_when_its_host_was_killed_is_not_lost(agent_runner: MakeAgentRunner) -> None:
+def test_the_usage_of_an_agent_whose_host_was_killed_is_not_lost(agent_runner: MakeAgentRunner) -> None:
     agent = agent_runner("claude-code", "long")
     killed = killed_with_its_host(agent, "claude-sonnet-4-5", until=reported_usages)
     (usage,) = reported_usages(killed)

@@ -97,7 +97,7 @@ def test_two_at_once_install_it_once(machine: Machine) -> None:
     assert machine.there == [machine.home.name]
 
 
-def test_what_an_install_left_that_was_killed_is_cleared_away(machine: Machine) -> None:
+def test_the_leftovers_of_a_killed_install_are_removed(machine: Machine) -> None:
     left = machine.agents / f".codex-{VERSION}.draft-gone"
     left.mkdir(parents=True)
     assert machine.install()[0] == 0

@@ -26,7 +26,7 @@ def test_the_logs_of_sub_agents_are_masked_as_that_of_their_agent_is(agent_runne
     assert b"in-sub-agent" not in recorded_bytes(agent)
 
 
-def test_a_key_is_neither_on_record_nor_in_what_is_made_of_the_record(agent_runner: MakeAgentRunner) -> None:
+def test_a_key_is_neither_on_record_nor_in_anything_derived_from_it(agent_runner: MakeAgentRunner) -> None:
     agent = agent_runner("codex", "echo")
     ran = agent.run("--model", "gpt-5.5", "--mask-keys", prompt=f"Use {KEY} for it.")
     assert ran.code == 0, ran.err
