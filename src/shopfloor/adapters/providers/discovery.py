@@ -17,15 +17,6 @@ from shopfloor.ports import Capabilities, Normalizer, Provider, ProviderInfo, ch
 
 API_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 """Model APIs that count as providers (no program is started for them), and the variable that holds the key of each."""
-
-
-def api_normalizer(name: str) -> Normalizer:
-    """Return the normalizer of a model API's response bodies."""
-    from shopfloor.adapters.providers.http import AnthropicNormalizer, OpenAINormalizer
-
-    return AnthropicNormalizer() if name == "anthropic" else OpenAINormalizer()
-
-
 _PACKAGES = {
     "claude-code": "claude",
     "claude-sdk": "claude_sdk",
@@ -36,6 +27,14 @@ _PACKAGES = {
 }
 PROVIDER_NAMES = tuple(_PACKAGES)
 """The providers that run as programs."""
+_VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
+
+
+def api_normalizer(name: str) -> Normalizer:
+    """Return the normalizer of a model API's response bodies."""
+    from shopfloor.adapters.providers.http import AnthropicNormalizer, OpenAINormalizer
+
+    return AnthropicNormalizer() if name == "anthropic" else OpenAINormalizer()
 
 
 def normalizer(name: str, *, resumed: bool | None = None) -> Normalizer:
@@ -57,9 +56,6 @@ def provider(name: str) -> Provider:
     if name not in _PACKAGES:
         raise ProviderNotFound(f"there is no provider {name!r}", hint=f"there are {', '.join(PROVIDER_NAMES)}")
     return cast("Provider", import_module(f"shopfloor.adapters.providers.{_PACKAGES[name]}").PROVIDER)
-
-
-_VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
 
 
 def discover_providers(env: Mapping[str, str], home: Path) -> list[ProviderInfo]:

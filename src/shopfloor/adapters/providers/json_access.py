@@ -13,6 +13,8 @@ from shopfloor.log import FileChange, format_timestamp
 Record = dict[str, Any]
 Json = dict[str, Any] | list[Any] | str | float | bool | None
 """A value under a key. Annotating with it is free at run time; `cast` would be a call, and these functions are hot."""
+_is_log_timestamp = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3])(?::[0-9]{2}){2}\.[0-9]{3}Z").fullmatch
+"""Match a timestamp in the format of the log, which most agents use too."""
 
 
 def record_at(record: Record, key: str) -> Record:
@@ -63,10 +65,6 @@ def number_at(record: Record, key: str) -> float | None:
     """Return the number under a key as a float, or None."""
     value = record.get(key)
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-_is_log_timestamp = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3])(?::[0-9]{2}){2}\.[0-9]{3}Z").fullmatch
-"""Match a timestamp in the format of the log, which most agents use too."""
 
 
 def parse_timestamp(value: object) -> str | None:

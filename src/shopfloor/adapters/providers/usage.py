@@ -10,6 +10,7 @@ from shopfloor import views
 from shopfloor.log import Cost, Usage
 
 NO_USAGE = Usage()
+PRICE_SOURCE = "genai-prices"
 
 
 def add_usage(first: Usage, second: Usage) -> Usage:
@@ -23,9 +24,6 @@ def subtract_usage(total: Usage, part: Usage) -> Usage:
         return total
     counts = zip(Usage.__struct_fields__, astuple(total), astuple(part), strict=True)
     return Usage(**{name: max(0, count - part_count) for name, count, part_count in counts})
-
-
-PRICE_SOURCE = "genai-prices"
 
 
 @lru_cache(maxsize=1_000)

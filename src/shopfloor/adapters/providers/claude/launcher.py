@@ -38,6 +38,24 @@ _FILE_TOOLS = frozenset({*_READ_TOOLS, "LS", "Edit", "MultiEdit", "Write", "Note
 """Tools that the permission mode allows inside the folder. Allowing them by name would allow them everywhere."""
 _MCP_PREFIX = "mcp__"
 _TOOL_NAME = re.compile(r"[\w.:-]+")
+OAUTH_TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105  (the name of a variable)
+_LOGIN_VARIABLES = (
+    # These select a cloud that serves the models; Claude Code then uses the login of that cloud.
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_API_KEY",
+    OAUTH_TOKEN,
+)
+_MAX_ARGUMENT_BYTES = 128 * 1024 - 1
+"""The longest argument that Linux accepts."""
+_OUTPUT_FLAGS = ("-p", "--output-format=stream-json", "--verbose", "--include-partial-messages")
+_ENV = {
+    "DISABLE_AUTOUPDATER": "1",  # a run must not replace the program under the next run
+    # Prints the messages of sub-agents. A variable instead of the flag, because older versions reject unknown flags.
+    "CLAUDE_CODE_FORWARD_SUBAGENT_TEXT": "1",
+}
 
 
 def permission_flags(request: AgentRequest, env: Mapping[str, str]) -> list[str]:
@@ -83,18 +101,6 @@ def _allow_flags(tools: list[str] | tuple[str, ...]) -> list[str]:
     return [f"--allowedTools={','.join(tools)}"] if tools else []
 
 
-OAUTH_TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105  (the name of a variable)
-_LOGIN_VARIABLES = (
-    # These select a cloud that serves the models; Claude Code then uses the login of that cloud.
-    "CLAUDE_CODE_USE_BEDROCK",
-    "CLAUDE_CODE_USE_VERTEX",
-    "CLAUDE_CODE_USE_FOUNDRY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "ANTHROPIC_API_KEY",
-    OAUTH_TOKEN,
-)
-
-
 def login(env: Mapping[str, str], home: Path) -> str | None:
     """Return the variable or file that Claude Code logs in with, by its own precedence; None without a login."""
     for name in _LOGIN_VARIABLES:
@@ -111,16 +117,6 @@ def access_mode(env: Mapping[str, str], home: Path) -> Literal["subscription", "
 
 def _credentials_file(env: Mapping[str, str], home: Path) -> Path:
     return Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / ".credentials.json"
-
-
-_MAX_ARGUMENT_BYTES = 128 * 1024 - 1
-"""The longest argument that Linux accepts."""
-_OUTPUT_FLAGS = ("-p", "--output-format=stream-json", "--verbose", "--include-partial-messages")
-_ENV = {
-    "DISABLE_AUTOUPDATER": "1",  # a run must not replace the program under the next run
-    # Prints the messages of sub-agents. A variable instead of the flag, because older versions reject unknown flags.
-    "CLAUDE_CODE_FORWARD_SUBAGENT_TEXT": "1",
-}
 
 
 class ClaudeCode:

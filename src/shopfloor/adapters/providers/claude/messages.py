@@ -24,6 +24,26 @@ from shopfloor.log import Block, FileChange, StreamBlock, TextBlock, ThinkingBlo
 from shopfloor.ports import MAIN_AGENT, AgentReport, MessageDelta
 
 _TOOL_RESULT_SUFFIX = "tool_result"
+_Kind = Literal["text", "thinking", "tool_input"]
+_DELTA_FIELDS: dict[str | None, tuple[_Kind, str]] = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "input_json_delta": ("tool_input", "partial_json"),
+}
+"""For each type of delta: the kind of block that it extends, and the field that holds its text."""
+FILE_PATH_INPUTS = {
+    "Write": "file_path",
+    "Edit": "file_path",
+    "MultiEdit": "file_path",
+    "NotebookEdit": "notebook_path",
+}
+"""The tools that change a file, and the input that names the file."""
+_NO_FILE = "/dev/null"
+_FILE_CREATED_PREFIX = "File created"
+SUB_AGENT_TOOLS = frozenset({"Agent", "Task"})
+"""Two names of the same tool: Claude Code lists the old name, and newer versions call it by the new one."""
+_EXIT_CODE = re.compile(r"Exit code (\d{1,5})\b")
+_SHELLS = frozenset({"Bash", "PowerShell"})
 
 
 def content_blocks(message: Record) -> list[Record]:
@@ -107,15 +127,6 @@ def _texts(blocks: list[Json]) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
-_Kind = Literal["text", "thinking", "tool_input"]
-_DELTA_FIELDS: dict[str | None, tuple[_Kind, str]] = {
-    "text_delta": ("text", "text"),
-    "thinking_delta": ("thinking", "thinking"),
-    "input_json_delta": ("tool_input", "partial_json"),
-}
-"""For each type of delta: the kind of block that it extends, and the field that holds its text."""
-
-
 class _OpenMessage(msgspec.Struct):
     """The message that an agent is streaming."""
 
@@ -174,18 +185,6 @@ def _parse_delta(delta: Json) -> tuple[_Kind, str | None]:
     return kind, None if key is None else text_at(delta, key)
 
 
-FILE_PATH_INPUTS = {
-    "Write": "file_path",
-    "Edit": "file_path",
-    "MultiEdit": "file_path",
-    "NotebookEdit": "notebook_path",
-}
-"""The tools that change a file, and the input that names the file."""
-
-_NO_FILE = "/dev/null"
-_FILE_CREATED_PREFIX = "File created"
-
-
 def changed_files(path: str | None, structured: Record, output: object) -> list[FileChange] | None:
     """Return the files that a tool changed, as far as its result shows.
 
@@ -221,13 +220,6 @@ def _new_file_hunk(content: str) -> Record:
         lines.append("\\ No newline at end of file")
     count = sum(line.startswith("+") for line in lines)
     return {"oldStart": 0, "oldLines": 0, "newStart": 1 if count else 0, "newLines": count, "lines": lines}
-
-
-SUB_AGENT_TOOLS = frozenset({"Agent", "Task"})
-"""Two names of the same tool: Claude Code lists the old name, and newer versions call it by the new one."""
-
-_EXIT_CODE = re.compile(r"Exit code (\d{1,5})\b")
-_SHELLS = frozenset({"Bash", "PowerShell"})
 
 
 class OpenToolCall(msgspec.Struct, frozen=True):

@@ -99,6 +99,7 @@ _MESSAGE_FIELDS = {
     "notification": "text",
 }
 """System records that carry a message for the user, and the field that holds it."""
+_SYNTHETIC_MODEL = "<synthetic>"
 
 
 def parse_system_record(record: Record) -> list[Note] | None:
@@ -148,9 +149,6 @@ def ready_note(record: Record, session: str | None) -> Note:
         permission_mode=text_at(record, "permissionMode"),
     )
     return Note(kind="ready", ready=initialization)
-
-
-_SYNTHETIC_MODEL = "<synthetic>"
 
 
 class ClaudeNormalizer(JsonLinesNormalizer):

@@ -23,6 +23,14 @@ from shopfloor.limits import AGENT_LINE_BYTES
 from shopfloor.ports import OwnTool
 
 _Handler = Callable[[dict[str, Any]], Any]
+_SANDBOX = {
+    "enabled": True,
+    "allowUnsandboxedCommands": False,
+    # The SDK passes this unknown key on. Without it, commands run unsandboxed where the sandbox cannot start.
+    "failIfUnavailable": True,
+}
+_CONTROL_TYPES = ("control_request", "control_response", "control_cancel_request")
+"""Types of messages between the SDK and Claude Code."""
 
 
 class OwnToolImportError(Exception):
@@ -73,16 +81,6 @@ def _load_handler(tool: OwnTool) -> _Handler:
     if not callable(handler):
         raise OwnToolImportError(f"cannot load the tool {tool.name!r}: {tool.handler} is not a function")
     return handler
-
-
-_SANDBOX = {
-    "enabled": True,
-    "allowUnsandboxedCommands": False,
-    # The SDK passes this unknown key on. Without it, commands run unsandboxed where the sandbox cannot start.
-    "failIfUnavailable": True,
-}
-_CONTROL_TYPES = ("control_request", "control_response", "control_cancel_request")
-"""Types of messages between the SDK and Claude Code."""
 
 
 class _RecordingTransport(SubprocessCLITransport):

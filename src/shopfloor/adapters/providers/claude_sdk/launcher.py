@@ -26,6 +26,12 @@ MCP_SERVER_NAME = "shopfloor"
 """The MCP server of a worker's own tools. Claude sees these tools as `mcp__shopfloor__<name>`."""
 SDK_MISSING_EXIT_CODE = 69
 """The exit code (EX_UNAVAILABLE) of a session without the SDK."""
+# Without `-P` Python would import modules from the agent's folder first, and run whatever is there.
+_SESSION_ARGUMENTS = ("-P", "-m", "shopfloor.adapters.providers.claude_sdk.session")
+_OWN_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
+"""Tool names that the API accepts once the prefix of the server is added."""
+_PACKAGE = "claude_agent_sdk"
+_CLI = ClaudeCode()
 
 
 class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,14 +54,6 @@ class ClaudeSdkNormalizer(ClaudeNormalizer):
         lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
         error = run_error(AgentMissing, lines[-1] if lines else "claude-agent-sdk is not installed")
         return [*reports[:-1], msgspec.structs.replace(final_report(reports), error=error)]
-
-
-# Without `-P` Python would import modules from the agent's folder first, and run whatever is there.
-_SESSION_ARGUMENTS = ("-P", "-m", "shopfloor.adapters.providers.claude_sdk.session")
-_OWN_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
-"""Tool names that the API accepts once the prefix of the server is added."""
-_PACKAGE = "claude_agent_sdk"
-_CLI = ClaudeCode()
 
 
 class ClaudeSdk:

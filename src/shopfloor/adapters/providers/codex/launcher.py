@@ -31,16 +31,21 @@ from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
 
 CONFIG_VARIABLE = "SHOPFLOOR_CODEX_CONFIG"
+CODEX_KEY_VARIABLE = "CODEX_API_KEY"
+OPENAI_KEY_VARIABLE = "OPENAI_API_KEY"
+UNRESTRICTED_VARIABLE = "SHOPFLOOR_AGENT_UNRESTRICTED"
+_MAX_ARGUMENT_BYTES = 128 * 1024 - 1
+"""The longest argument that Linux accepts."""
+_FIXED_OVERRIDES = (
+    "features.plugins=false",  # otherwise each start asks a server for plugins, and waits if there is no network
+    "features.unbounded_connection_retries=false",  # otherwise it waits for a network forever
+)
 
 
 def config_overrides(env: Mapping[str, str]) -> list[str]:
     """Return the config overrides of the environment, unchecked."""
     lines = [line.strip() for line in env.get(CONFIG_VARIABLE, "").split("\n")]
     return [line for line in lines if line and not line.startswith("#")]
-
-
-CODEX_KEY_VARIABLE = "CODEX_API_KEY"
-OPENAI_KEY_VARIABLE = "OPENAI_API_KEY"
 
 
 def login(env: Mapping[str, str], home: Path) -> str | None:
@@ -124,16 +129,6 @@ def _read_tail(thread: str, codex_home: Path) -> tuple[list[bytes], bool]:
             return file.read().split(b"\n"), size <= THREAD_TAIL_BYTES
     except OSError:
         return [], False
-
-
-UNRESTRICTED_VARIABLE = "SHOPFLOOR_AGENT_UNRESTRICTED"
-
-_MAX_ARGUMENT_BYTES = 128 * 1024 - 1
-"""The longest argument that Linux accepts."""
-_FIXED_OVERRIDES = (
-    "features.plugins=false",  # otherwise each start asks a server for plugins, and waits if there is no network
-    "features.unbounded_connection_retries=false",  # otherwise it waits for a network forever
-)
 
 
 class Codex:

@@ -56,6 +56,20 @@ from shopfloor.ports import (
     UsageDelta,
 )
 
+TODO_LIST = "todo_list"
+COLLAB_TOOL_CALL = "collab_tool_call"
+_ACTIONS = {"add": "create", "update": "modify", "delete": "delete"}
+_SUB_AGENT_NAME = "subagent"
+"""The name of all sub-agents: the stream does not have their roles."""
+_NOT_FOUND = "not_found"
+_STATUSES: dict[str, Status] = {
+    "completed": "completed",
+    "errored": "failed",
+    "interrupted": "cancelled",
+    "shutdown": "cancelled",
+    _NOT_FOUND: "failed",
+}
+
 
 class RetryDeduplicator:
     """Recognize messages that a repeated model call sends again.
@@ -95,12 +109,6 @@ class RetryDeduplicator:
             digests.pop()
         digests.append(digest)
         return False
-
-
-TODO_LIST = "todo_list"
-COLLAB_TOOL_CALL = "collab_tool_call"
-
-_ACTIONS = {"add": "create", "update": "modify", "delete": "delete"}
 
 
 class ToolItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,18 +200,6 @@ _TOOL_PARSERS: dict[str, Callable[[Record], ToolItem]] = {
     "web_search": _parse_web_search,
     TODO_LIST: _parse_todo_list,
     COLLAB_TOOL_CALL: _parse_collab_call,
-}
-
-
-_SUB_AGENT_NAME = "subagent"
-"""The name of all sub-agents: the stream does not have their roles."""
-_NOT_FOUND = "not_found"
-_STATUSES: dict[str, Status] = {
-    "completed": "completed",
-    "errored": "failed",
-    "interrupted": "cancelled",
-    "shutdown": "cancelled",
-    _NOT_FOUND: "failed",
 }
 
 

@@ -27,6 +27,10 @@ _TOKEN_VARIABLES = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN")
 _REJECTED_PREFIX = "ghp_"
 """Prefix of classic GitHub tokens, which Copilot rejects."""
 _USER_FIELDS = ("loggedInUsers", "lastLoggedInUser", "logged_in_users", "last_logged_in_user")
+UNRESTRICTED_VARIABLE = "SHOPFLOOR_AGENT_UNRESTRICTED"
+_READ_TOOLS = ("view", "grep", "glob")
+_NO_TOOL = "none"
+"""A name that no tool has. An empty list would mean all tools."""
 
 
 def login(env: Mapping[str, str], home: Path) -> str | None:
@@ -50,13 +54,6 @@ def _has_user(file: Path) -> bool:
     # The file starts with comments, which JSON does not allow.
     config = json_object(b"\n".join(line for line in lines if not line.lstrip().startswith(b"//"))) or {}
     return any(config.get(key) for key in _USER_FIELDS)
-
-
-UNRESTRICTED_VARIABLE = "SHOPFLOOR_AGENT_UNRESTRICTED"
-
-_READ_TOOLS = ("view", "grep", "glob")
-_NO_TOOL = "none"
-"""A name that no tool has. An empty list would mean all tools."""
 
 
 class Copilot:

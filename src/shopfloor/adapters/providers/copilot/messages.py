@@ -34,6 +34,12 @@ from shopfloor.log import (
 from shopfloor.ports import MAIN_AGENT, AgentReport, MessageDelta, TranscriptItem
 
 _Kind = Literal["text", "thinking", "tool_input"]
+_ACTIONS = {"create": "create", "edit": "modify", "delete": "delete"}
+_RICH_FIELDS = ("contents", "structuredContent", "binaryResultsForLlm")
+_DENIED_CODE = "denied"
+_TERMINAL_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0e-\x1f\x7f\ufeff]")
+_MAX_OUTPUT_CHARS = 200_000
+_MAX_CALLS_WITH_OUTPUT = 100
 
 
 class _Draft(msgspec.Struct):
@@ -241,14 +247,6 @@ def _draft_message(key: str, draft: _Draft, reason: str) -> AssistantMessage:
             # The agent made no call of it, so it must not look like a call.
             block, reason = StreamBlock(chunk=draft.text, fidelity="agent_emitted"), f"{reason}: a call of {draft.name}"
     return AssistantMessage(message_id=key, blocks=[block], note=Note(kind="warning", message=reason))
-
-
-_ACTIONS = {"create": "create", "edit": "modify", "delete": "delete"}
-_RICH_FIELDS = ("contents", "structuredContent", "binaryResultsForLlm")
-_DENIED_CODE = "denied"
-_TERMINAL_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0e-\x1f\x7f\ufeff]")
-_MAX_OUTPUT_CHARS = 200_000
-_MAX_CALLS_WITH_OUTPUT = 100
 
 
 class _OpenCall(msgspec.Struct, frozen=True):

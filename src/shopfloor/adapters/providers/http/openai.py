@@ -1,4 +1,4 @@
-"""OpenAI's two APIs, Responses and Chat Completions, which it distinguishes by the shape of their records.
+"""OpenAI's two APIs, Responses and Chat Completions, distinguished by the shape of their records.
 
 Chat Completions is also the API of all endpoints that call themselves compatible. A reply of the Responses API is a
 list of items, and each item comes as deltas first and then complete.
@@ -22,6 +22,35 @@ _THINKING_FIELDS = ("reasoning_content", "reasoning")
 """Fields for thinking. OpenAI has none; compatible endpoints have one of these."""
 _REFUSED = "refusal"
 _FIRST_CHOICE = 0
+_START_EVENTS = ("response.created", "response.queued", "response.in_progress")
+_END_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+_DELTA_EVENTS: dict[str, Kind] = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "text",
+    "response.reasoning_text.delta": "thinking",
+    "response.reasoning_summary_text.delta": "thinking",
+    "response.function_call_arguments.delta": "tool_input",
+    "response.custom_tool_call_input.delta": "tool_input",
+    "response.mcp_call_arguments.delta": "tool_input",
+}
+_IGNORED_EVENTS = (
+    "keepalive",
+    "response.code_interpreter_call_code.delta",
+    "response.image_generation_call.partial_image",
+)
+_PROGRESS_SUFFIXES = ("added", "completed", "done", "failed", "generating", "in_progress", "interpreting", "searching")
+"""Suffixes of events that carry nothing beyond the complete item."""
+_CALL_SUFFIX = "_call"
+_OUTPUT_FIELDS = ("output", "outputs", "result", "results", "error")
+_NON_INPUT_FIELDS = ("type", "id", "call_id", "status", "name", "server_label", *_OUTPUT_FIELDS)
+_HOSTED_TOOL_TYPES = (
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "mcp_call",
+)
+"""Tools that the provider itself runs."""
 
 
 class ChatCompletionsParser:
@@ -140,26 +169,6 @@ def _chat_usage(usage: Record) -> Usage:
     )
 
 
-_START_EVENTS = ("response.created", "response.queued", "response.in_progress")
-_END_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
-_DELTA_EVENTS: dict[str, Kind] = {
-    "response.output_text.delta": "text",
-    "response.refusal.delta": "text",
-    "response.reasoning_text.delta": "thinking",
-    "response.reasoning_summary_text.delta": "thinking",
-    "response.function_call_arguments.delta": "tool_input",
-    "response.custom_tool_call_input.delta": "tool_input",
-    "response.mcp_call_arguments.delta": "tool_input",
-}
-_IGNORED_EVENTS = (
-    "keepalive",
-    "response.code_interpreter_call_code.delta",
-    "response.image_generation_call.partial_image",
-)
-_PROGRESS_SUFFIXES = ("added", "completed", "done", "failed", "generating", "in_progress", "interpreting", "searching")
-"""Suffixes of events that carry nothing beyond the complete item."""
-
-
 class ResponsesParser:
     """Parser of the Responses API."""
 
@@ -254,19 +263,6 @@ class ResponsesParser:
             self.reply.set_block((index, part), block)
         self.reply.results += _parse_results(item)
         self._completed_items.add(index)
-
-
-_CALL_SUFFIX = "_call"
-_OUTPUT_FIELDS = ("output", "outputs", "result", "results", "error")
-_NON_INPUT_FIELDS = ("type", "id", "call_id", "status", "name", "server_label", *_OUTPUT_FIELDS)
-_HOSTED_TOOL_TYPES = (
-    "web_search_call",
-    "file_search_call",
-    "code_interpreter_call",
-    "image_generation_call",
-    "mcp_call",
-)
-"""Tools that the provider itself runs."""
 
 
 def _is_call(item: Record) -> bool:

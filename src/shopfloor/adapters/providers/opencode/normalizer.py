@@ -63,6 +63,8 @@ INVALID_TOOL = "invalid"
 _TASK_RESULT = re.compile(r"<task_result>\n?(.*?)\n?</task_result>", re.DOTALL)
 _ACTIONS = {"add": "create", "delete": "delete"}
 _NEW_FILE = "\n@@ -0,0 "
+_NON_FINAL_REASONS = ("tool-calls", "unknown")
+"""The reasons of steps that another step follows."""
 
 
 class ToolPart:
@@ -159,10 +161,6 @@ def parse_usage(tokens: Record) -> Usage:
         cache_write=count_at(cache, "write"),
         reasoning=reasoning,
     )
-
-
-_NON_FINAL_REASONS = ("tool-calls", "unknown")
-"""The reasons of steps that another step follows."""
 
 
 class OpenCodeNormalizer(JsonLinesNormalizer):
