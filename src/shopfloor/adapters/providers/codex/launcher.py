@@ -199,13 +199,13 @@ def _prior_usage(request: AgentRequest, home: Path) -> Usage | None:
     """
     if request.resume is None:
         return None
-    known = request.prior_usage or thread_usage(request.resume, home)
-    if known is None and request.max_budget_usd is not None:
+    usage = request.prior_usage or thread_usage(request.resume, home)
+    if usage is None and request.max_budget_usd is not None:
         raise UnsupportedOption(
             f"cannot enforce a budget: what session {request.resume} has spent before is not known",
             hint="remove the budget, or start a new session",
         )
-    return known
+    return usage
 
 
 def _is_uuid(text: str) -> bool:

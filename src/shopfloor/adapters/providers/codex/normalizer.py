@@ -377,9 +377,9 @@ class CodexNormalizer(JsonLinesNormalizer):
         return [*self._call_reports(update, tool), _result_report(update, tool)]
 
     def _tool_completed(self, call_id: str, tool: ToolItem, sub_agent_reports: list[AgentReport]) -> list[AgentReport]:
-        known = self._calls.pop(call_id, None) is not None
+        is_open = self._calls.pop(call_id, None) is not None
         return [
-            *([] if known else self._call_reports(call_id, tool)),
+            *([] if is_open else self._call_reports(call_id, tool)),
             *sub_agent_reports,
             _result_report(call_id, tool),
         ]
@@ -425,8 +425,8 @@ class CodexNormalizer(JsonLinesNormalizer):
             return "cancelled", run_error(ExecutionCancelled, "codex was stopped")
         if self._error is not None:
             return "failed", parse_error(self._error)
-        where = "did not start" if self._thread is None else "ended in the middle"
-        return "failed", run_error(AgentFailed, f"codex {where}: {describe_exit(ended)}")
+        ending = "did not start" if self._thread is None else "ended in the middle"
+        return "failed", run_error(AgentFailed, f"codex {ending}: {describe_exit(ended)}")
 
 
 def _result_report(call_id: str, tool: ToolItem) -> TranscriptItem:
