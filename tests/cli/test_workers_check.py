@@ -55,7 +55,7 @@ BROKEN = {
     "agent-tools": (
         "steps:\n  A:\n    block: agent\n    provider: codex\n    text: hi\n    tools: [Bash]\n",
         6,
-        "codex cannot",
+        "codex does not support a list of allowed tools",
     ),
     "agent-turns": (
         "steps:\n  A:\n    block: agent\n    provider: copilot\n    text: hi\n    maxTurns: 3\n",
