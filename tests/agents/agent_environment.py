@@ -1,4 +1,4 @@
-"""Where a real agent finds itself in a test: its program, a home of its own, and a model that follows a script."""
+"""The environment of a real agent in a test: its program, a separate home, and a model that follows a script."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ PROGRAMS = {
     "copilot": "copilot",
     "opencode": "opencode",
 }
-"""The program of each provider, which is also what the model server calls it."""
+"""The program of each provider, which is also its name in the URLs of the model server."""
 KEY = "dummy"
 
-_KEPT = ("PATH", "LANG", "LC_ALL", "USER", "LOGNAME")
-"""All that an agent sees of whoever runs the tests: no account, no settings."""
+_PASSED_VARIABLES = ("PATH", "LANG", "LC_ALL", "USER", "LOGNAME")
+"""The only variables that an agent inherits from the user who runs the tests: no account, no settings."""
 
 
 def agent_environment(provider: str, url: str, home: Path) -> dict[str, str]:
-    """The environment in which the provider's model is at `url`."""
+    """Return the environment in which the model of a provider is at `url`."""
     program = PROGRAMS[provider]
     assert is_installed(program), f"{program} is not installed: python tools/agents.py {program}"
     home.mkdir(exist_ok=True)
     (home / "tmp").mkdir(exist_ok=True)
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("COVERAGE")}
+    inherited = {
+        name: value for name, value in os.environ.items() if name in _PASSED_VARIABLES or name.startswith("COVERAGE")
+    }
     return {
-        **kept,
-        "PATH": os.pathsep.join([str(bin_of(program)), kept.get("PATH", os.defpath)]),
+        **inherited,
+        "PATH": os.pathsep.join([str(bin_of(program)), inherited.get("PATH", os.defpath)]),
         "HOME": str(home),
         "TMPDIR": str(home / "tmp"),
         "TERM": "dumb",
         "NO_COLOR": "1",
-        **_OF_PROVIDERS[provider](url, home),
+        **_ENVIRONMENTS[provider](url, home),
     }
 
 
@@ -47,7 +49,7 @@ def _claude(url: str, home: Path) -> dict[str, str]:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "CLAUDE_CODE_MAX_RETRIES": "2",
         "DISABLE_AUTOUPDATER": "1",
-        # Nothing is asked: root is let do so only where it is said to be in one.
+        # Turns all permission checks off. As root, Claude Code allows that only in a sandbox.
         "IS_SANDBOX": "1",
     }
 
@@ -64,7 +66,7 @@ def _codex(url: str, home: Path) -> dict[str, str]:
         f"{server}.stream_max_retries=1",
         "analytics.enabled=false",
         "check_for_update_on_startup=false",
-        # It would look for plugins on the network, and wait for them at its end.
+        # Otherwise it looks for plugins on the network, and waits for them at its end.
         "features.plugins=false",
     ]
     return {"SHOPFLOOR_CODEX_CONFIG": "\n".join(settings), "SCRIPTED_KEY": KEY}
@@ -73,14 +75,14 @@ def _codex(url: str, home: Path) -> dict[str, str]:
 def _gemini(url: str, home: Path) -> dict[str, str]:
     settings = home / ".gemini" / "settings.json"
     settings.parent.mkdir(exist_ok=True)
-    # A base URL alone makes it ask for another way to log in, which it then refuses.
+    # With a base URL alone it asks for another way to log in, which it then refuses.
     settings.write_text(json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}}))
     return {
         "GOOGLE_GEMINI_BASE_URL": url,
         "GEMINI_API_KEY": KEY,
         "GEMINI_CLI_TRUST_WORKSPACE": "true",
         "GEMINI_TELEMETRY_ENABLED": "false",
-        # Without it, it has no tool that runs commands.
+        # Without this it has no tool that runs commands.
         "SHOPFLOOR_AGENT_UNRESTRICTED": "1",
     }
 
@@ -127,7 +129,7 @@ def _opencode(url: str, home: Path) -> dict[str, str]:
     }
 
 
-_OF_PROVIDERS = {
+_ENVIRONMENTS = {
     "claude-code": _claude,
     "codex": _codex,
     "gemini": _gemini,

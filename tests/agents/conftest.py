@@ -1,4 +1,4 @@
-"""Real agents, a scripted model, and no account: see `agent_runner.py`."""
+"""Real agents with a scripted model and no account: see `agent_runner.py`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MakeAgentRunner = Callable[[str, str], AgentRunner]
 
 @pytest.fixture
 def agent_runner(model_server_thread: ModelServer, tmp_path: Path) -> Iterator[MakeAgentRunner]:
-    """An agent that is told a scenario: `agent_runner("codex", "bash")`."""
-    made: list[AgentRunner] = []
+    """Create the runner of an agent with a scenario: `agent_runner("codex", "bash")`."""
+    runners: list[AgentRunner] = []
 
-    def drive(provider: str, scenario: str) -> AgentRunner:
-        made.append(AgentRunner(provider, scenario, model_server_thread, tmp_path))
-        return made[-1]
+    def create(provider: str, scenario: str) -> AgentRunner:
+        runners.append(AgentRunner(provider, scenario, model_server_thread, tmp_path))
+        return runners[-1]
 
-    yield drive
-    for one in made:
-        one.kill_remaining()
+    yield create
+    for runner in runners:
+        runner.kill_remaining()

@@ -27,7 +27,7 @@ def usage(calls: int) -> Fields:
 
 
 def completed(log: Log, calls: int) -> bool:
-    """Whether it ended well, with so many calls of the model on its bill."""
+    """Return whether a run completed with the usage and the cost of this many model calls."""
     outcome = log.outcome
     assert outcome["status"] == "completed", outcome
     assert outcome["usage"] == usage(calls)
@@ -38,7 +38,7 @@ def completed(log: Log, calls: int) -> bool:
 # What it says and does
 
 
-def test_what_it_says_is_on_record_and_its_answer_is_printed(claude):
+def test_its_messages_are_on_record_and_its_answer_is_printed(claude):
     agent = claude("text")
     ran = agent.run()
     assert ran.code == 0, ran.err
@@ -72,7 +72,7 @@ def test_a_tool_and_its_result_are_on_record(claude):
     (call,), (result,) = ran.log.calls, ran.log.results
     assert (call["name"], call["input"]["command"]) == ("Bash", "echo hello-from-tool && pwd")
     assert result["output"] == f"hello-from-tool\n{agent.cwd}"
-    blocks = [block for said in ran.log.payloads("message.assistant") for block in said["blocks"]]
+    blocks = [block for message in ran.log.payloads("message.assistant") for block in message["blocks"]]
     assert [block["tool_id"] for block in blocks if block["type"] == "tool_use"] == [call["call_id"]]
     assert ran.log.outcome["result"] == "The command printed hello-from-tool."
 
@@ -86,7 +86,7 @@ def test_tools_that_run_at_once_keep_their_results_apart(claude):
     assert ran.log.result_of("first-end")["output"] == "first\nfirst-end"
 
 
-def test_what_it_thinks_is_on_record(claude):
+def test_its_thinking_is_on_record(claude):
     ran = claude("thinking").run()
     assert completed(ran.log, calls=2)
     assert ran.log.thoughts == ["Let me think about this.", "It is done."]
@@ -116,7 +116,7 @@ def test_a_tool_that_fails_is_no_failure_of_the_run(claude):
 # Sub-agents and sessions
 
 
-def test_a_sub_agent_is_a_run_of_its_own_and_what_it_spent_is_told_apart(claude):
+def test_a_sub_agent_is_a_separate_run_with_its_own_usage(claude):
     agent = claude("agents")
     ran = agent.run()
     assert completed(ran.log, calls=2)
@@ -134,7 +134,7 @@ def test_a_sub_agent_is_a_run_of_its_own_and_what_it_spent_is_told_apart(claude)
     assert (tree.returncode, "general-purpose" in tree.stdout) == (0, True), tree.stderr
 
 
-def test_a_session_is_gone_on_with(claude):
+def test_a_session_is_resumed(claude):
     agent = claude("echo")
     first = agent.run()
     assert first.log.texts == [f"You said: {PROMPT}"]
@@ -143,10 +143,10 @@ def test_a_session_is_gone_on_with(claude):
     assert second.log.texts == [f"You said: {PROMPT} | And now the rest."]
     assert second.log.session["resumed"] is True
     assert second.log.session_id == first.log.session_id
-    assert [said["blocks"][0]["text"] for said in second.log.payloads("message.user")] == ["And now the rest."]
+    assert [message["blocks"][0]["text"] for message in second.log.payloads("message.user")] == ["And now the rest."]
 
 
-def test_a_session_that_was_killed_is_gone_on_with(claude):
+def test_a_killed_session_is_resumed(claude):
     agent = claude("long")
     process = agent.start()
     os.killpg(agent.wait_for_tool(process).session["process"]["pid"], signal.SIGKILL)
@@ -170,7 +170,7 @@ def test_a_rate_limit_that_passes_is_a_note(claude):
     assert ran.log.texts == ["Answer after one retry."]
 
 
-def test_a_limit_that_says_when_it_ends_is_waited_for_and_the_session_gone_on_with(claude):
+def test_a_limit_with_a_reset_time_is_waited_for_and_the_session_resumes(claude):
     agent = claude("limited")
     del agent.env["ANTHROPIC_API_KEY"]
     agent.env["CLAUDE_CODE_OAUTH_TOKEN"] = "token"
@@ -183,7 +183,7 @@ def test_a_limit_that_says_when_it_ends_is_waited_for_and_the_session_gone_on_wi
     (over,) = [event for event in ran.log.events if event["type"] == "tool.result"]
     assert over["timestamp"] >= wait["awaits"]["until"]
     assert len(ran.log.notes("left")) == 1
-    # One try: to wait is not to fail.
+    # One try: waiting for a limit does not fail the step.
     assert [step["try"] for step in ran.log.payloads("step.started")] == [1]
     assert ran.log.outcome["result"].endswith("Go on with what you were doing.")
     assert "waits for a rate limit" in ran.err
@@ -226,7 +226,7 @@ def test_an_agent_that_is_killed_in_a_tool_leaves_the_call_open(claude):
 
 @pytest.mark.req("TR-56")
 @pytest.mark.parametrize("end", ["killed", "cancelled"])
-def test_what_it_was_saying_when_it_was_ended_is_on_record(claude, end):
+def test_an_unfinished_message_is_on_record_when_the_agent_ends(claude, end):
     agent = claude("stalled")
     process = agent.start()
     wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].partial_texts).values(), "a piece")
@@ -244,7 +244,7 @@ def test_what_it_was_saying_when_it_was_ended_is_on_record(claude, end):
 
 
 @pytest.mark.req("TR-56", "TR-58")
-def test_what_it_was_saying_when_its_host_was_killed_is_on_record(claude):
+def test_an_unfinished_message_is_on_record_when_the_host_is_killed(claude):
     agent = claude("stalled")
     process = agent.start()
     wait_until(lambda: agent.logs() and STALLED in dict(agent.logs()[0].partial_texts).values(), "a piece")
@@ -254,15 +254,15 @@ def test_what_it_was_saying_when_its_host_was_killed_is_on_record(claude):
     assert log.texts == ["Well. "]
     shown = agent.shopfloor("show", log.run_id).stdout
     assert (shown.count(STALLED.strip()), shown.count("was not completed")) == (1, 1)
-    wait_until(lambda: not agent.left(), "an end of every process")
+    wait_until(lambda: not agent.live_processes(), "an end of every process")
 
 
 def test_a_cancel_ends_the_agent_and_its_tools(claude):
     agent = claude("long")
     process = agent.start()
     log = agent.wait_for_tool(process)
-    told = agent.shopfloor("cancel", log.run_id, "--reason", "wrong task")
-    assert told.returncode == 0, told.stderr
+    cancelled = agent.shopfloor("cancel", log.run_id, "--reason", "wrong task")
+    assert cancelled.returncode == 0, cancelled.stderr
     ran = agent.end(process)
     assert ran.code != 0
     assert ran.log.outcome["status"] == "cancelled"
@@ -278,9 +278,9 @@ def test_a_sub_agent_cannot_be_cancelled_alone_and_ends_with_its_agent(claude):
     wait_until(lambda: len(agent.logs()) == 2, "the log of the sub-agent")
     (parent,) = [log for log in agent.logs() if log.first.get("parent") is None]
     (child,) = [log for log in agent.logs() if log.run_id != parent.run_id]
-    told = agent.shopfloor("cancel", child.run_id)
-    assert told.returncode != 0
-    assert f"cancel {parent.run_id} instead" in told.stderr
+    cancelled = agent.shopfloor("cancel", child.run_id)
+    assert cancelled.returncode != 0
+    assert f"cancel {parent.run_id} instead" in cancelled.stderr
     assert agent.shopfloor("cancel", parent.run_id).returncode == 0
     ran = agent.end(process)
     assert [log.outcome["status"] for log in (ran.log, *ran.children)] == ["cancelled", "cancelled"]
@@ -291,7 +291,7 @@ def test_a_sub_agent_cannot_be_cancelled_alone_and_ends_with_its_agent(claude):
 
 
 @pytest.mark.parametrize("scenario", ["bash", "files"])
-def test_without_a_sandbox_it_works_by_the_leave_that_it_is_given(claude, scenario):
+def test_without_a_sandbox_it_works_with_the_permissions_it_gets(claude, scenario):
     agent = claude(scenario)
     del agent.env["IS_SANDBOX"]
     ran = agent.run()

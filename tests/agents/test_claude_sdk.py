@@ -1,4 +1,4 @@
-"""Claude by its Agent SDK, under the installed `shopfloor`, with a model that follows a script."""
+"""Claude through its Agent SDK, under the installed `shopfloor`, with a model that follows a script."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ TOOLS = """
 import os
 
 
-def add(given):
+def add(arguments):
     print("not for the stream")
-    return {"sum": given["a"] + given["b"], "session": os.getppid() != 0}
+    return {"sum": arguments["a"] + arguments["b"], "session": os.getppid() != 0}
 
 
-async def shout(given):
-    return given["word"].upper() + "!"
+async def shout(arguments):
+    return arguments["word"].upper() + "!"
 
 
-def boom(given):
+def boom(arguments):
     raise RuntimeError("the tool broke")
 
 
-def leave(given):
+def leave(arguments):
     raise SystemExit
 """
 WORKER = """
@@ -60,12 +60,12 @@ output: SAID
 
 
 class Sdk(AgentRunner):
-    """The SDK brings Claude Code with it, which finds itself where it always does."""
+    """Runner of the SDK, which brings its own Claude Code, in the environment of Claude Code."""
 
     def set_scenario(self, scenario: str) -> None:
         self._at(self._server.scenario("claude", scenario, uuid.uuid4().hex[:8]))
 
-    def tell_turns(self, *turns: Turn) -> None:
+    def set_turns(self, *turns: Turn) -> None:
         self._server.say(Turn(say=[Text(text="A title")], tools=False, times=0), *turns)
         self._at(self._server)
 
@@ -76,12 +76,12 @@ class Sdk(AgentRunner):
         self.env = {
             **env,
             "SHOPFLOOR_STORAGE": str(self._storage),
-            "DRIVEN": self._mark,
+            "DRIVEN": self._marker,
             "PYTHONPATH": str(modules),
         }
 
     def work(self, *own: str, options: str = "") -> tuple[Log, str]:
-        """A worker whose agent may call these tools of its own: its log, and what was printed."""
+        """Run a worker whose agent may call these own tools."""
         modules = self._folder / "modules"
         modules.mkdir(exist_ok=True)
         (modules / "their_tools.py").write_text(TOOLS)
@@ -110,7 +110,7 @@ def claude(model_server_thread: ModelServer, tmp_path: Path) -> Iterator[Callabl
 
 
 def completed(log: Log, calls: int) -> bool:
-    """Whether it ended well, with so many calls of the model on its bill."""
+    """Return whether a run completed with the usage and the cost of this many model calls."""
     outcome = log.outcome
     assert outcome["status"] == "completed", outcome
     assert outcome["usage"]["output"] == 45 * calls
@@ -119,19 +119,19 @@ def completed(log: Log, calls: int) -> bool:
 
 
 def offered(agent: Sdk) -> set[str]:
-    """The tools that the model was told of. One of them only says that there may be more later."""
-    told = {tool["name"] for requests in agent.model.requests() for tool in requests.body.get("tools", [])}
-    return told - {"DeferredToolPlaceholder"}
+    """Return the tools that requests offered to the model, without a placeholder for tools that may come later."""
+    names = {tool["name"] for requests in agent.model.requests() for tool in requests.body.get("tools", [])}
+    return names - {"DeferredToolPlaceholder"}
 
 
-def used(name: str, **given: Any) -> ToolUse:
-    return ToolUse(name=f"mcp__shopfloor__{name}", input=given)
+def used(name: str, **arguments: Any) -> ToolUse:
+    return ToolUse(name=f"mcp__shopfloor__{name}", input=arguments)
 
 
 # What it says and does
 
 
-def test_what_it_says_is_on_record_in_a_session_of_our_naming(claude):
+def test_its_messages_are_on_record_in_a_session_with_our_id(claude):
     ran = claude("text").run()
     assert ran.code == 0, ran.err
     assert completed(ran.log, calls=1)
@@ -185,7 +185,7 @@ def test_a_sub_agent_is_a_run_of_its_own(claude):
 
 
 @pytest.mark.more_agents
-def test_a_session_is_gone_on_with(claude):
+def test_a_session_is_resumed(claude):
     agent = claude("echo")
     first = agent.run()
     second = agent.run("--resume", first.log.run_id, prompt="And now the rest.")
@@ -200,7 +200,7 @@ def test_a_session_is_gone_on_with(claude):
 def test_its_own_tools_are_called_in_its_own_process(claude):
     agent = claude("text")
     uses = [used("add", a=2, b=40), used("shout", word="hey")]
-    agent.tell_turns(Turn(say=[Text(text="I add."), *uses]), Turn(say=[Text(text="It is 42.")]))
+    agent.set_turns(Turn(say=[Text(text="I add."), *uses]), Turn(say=[Text(text="It is 42.")]))
     log, printed = agent.work("add", "shout")
     assert log.outcome["result"] == "It is 42.", printed
     assert [call["name"] for call in log.calls] == ["mcp__shopfloor__add", "mcp__shopfloor__shout"]
@@ -212,20 +212,20 @@ def test_its_own_tools_are_called_in_its_own_process(claude):
 
 
 @pytest.mark.more_agents
-@pytest.mark.parametrize(("name", "said"), [("boom", "RuntimeError: the tool broke"), ("leave", "SystemExit")])
-def test_an_own_tool_that_raises_is_a_tool_that_failed(claude, name, said):
+@pytest.mark.parametrize(("name", "error"), [("boom", "RuntimeError: the tool broke"), ("leave", "SystemExit")])
+def test_an_own_tool_that_raises_is_a_tool_that_failed(claude, name, error):
     agent = claude("text")
-    agent.tell_turns(Turn(say=[used(name)]), Turn(say=[Text(text="It broke.")]))
+    agent.set_turns(Turn(say=[used(name)]), Turn(say=[Text(text="It broke.")]))
     log, printed = agent.work(name)
     assert log.outcome["status"] == "completed", printed
     (result,) = log.results
-    assert result["error"] == said
+    assert result["error"] == error
 
 
 @pytest.mark.more_agents
-def test_an_own_tool_is_not_called_with_what_does_not_fit_it(claude):
+def test_an_own_tool_is_not_called_with_invalid_input(claude):
     agent = claude("text")
-    agent.tell_turns(Turn(say=[used("add", a="two")]), Turn(say=[Text(text="It broke.")]))
+    agent.set_turns(Turn(say=[used("add", a="two")]), Turn(say=[Text(text="It broke.")]))
     log, _ = agent.work("add")
     (result,) = log.results
     assert "validation" in result["error"].lower()
@@ -233,9 +233,9 @@ def test_an_own_tool_is_not_called_with_what_does_not_fit_it(claude):
 
 @pytest.mark.more_agents
 @pytest.mark.parametrize(("options", "unrestricted"), [("readOnly: true", False), ("tools: [Read, Glob, Grep]", True)])
-def test_own_tools_are_there_beside_those_that_only_look(claude, options, unrestricted):
+def test_own_tools_are_available_beside_read_only_tools(claude, options, unrestricted):
     agent = claude("text")
-    agent.tell_turns(Turn(say=[used("shout", word="hey")]), Turn(say=[Text(text="Heard.")]))
+    agent.set_turns(Turn(say=[used("shout", word="hey")]), Turn(say=[Text(text="Heard.")]))
     if not unrestricted:
         del agent.env["IS_SANDBOX"]
     log, printed = agent.work("shout", options=options)
@@ -257,7 +257,7 @@ def test_modules_in_its_folder_are_not_taken_for_our_own(claude):
 
 @pytest.mark.more_agents
 @pytest.mark.parametrize("scenario", ["bash", "files"])
-def test_without_a_sandbox_around_it_it_works_by_the_leave_that_it_is_given(claude, scenario):
+def test_without_a_sandbox_it_works_with_the_permissions_it_gets(claude, scenario):
     agent = claude(scenario)
     del agent.env["IS_SANDBOX"]
     ran = agent.run()
@@ -276,14 +276,14 @@ def test_a_read_only_agent_changes_nothing(claude):
 
 def test_a_sandbox_that_cannot_start_lets_nothing_run(claude):
     agent = claude("touch")
-    # Whatever this machine has, there is no sandbox on this path.
-    bare = agent.cwd.parent / "bare"
-    bare.mkdir()
+    # A PATH without the programs of a sandbox, even if this machine has them.
+    programs = agent.cwd.parent / "programs"
+    programs.mkdir()
     for name in ("bash", "sh", "env", "git"):
         found = next((one for one in (Path("/usr/bin") / name, Path("/bin") / name) if one.exists()), None)
         if found is not None:
-            (bare / name).symlink_to(found)
-    agent.env["PATH"] = str(bare)
+            (programs / name).symlink_to(found)
+    agent.env["PATH"] = str(programs)
     ran = agent.run("--sandbox")
     assert ran.code not in (0, 130)
     assert ran.log.error["code"] == "agent_error"
@@ -324,8 +324,8 @@ def test_a_cancel_ends_the_session_and_its_commands(claude):
     agent = claude("long")
     process = agent.start()
     log = agent.wait_for_tool(process)
-    told = agent.shopfloor("cancel", log.run_id, "--reason", "wrong task")
-    assert told.returncode == 0, told.stderr
+    cancelled = agent.shopfloor("cancel", log.run_id, "--reason", "wrong task")
+    assert cancelled.returncode == 0, cancelled.stderr
     ran = agent.end(process)
     assert (ran.log.outcome["status"], ran.log.error["message"]) == ("cancelled", "wrong task")
     assert ran.log.texts == ["Sleeping."]

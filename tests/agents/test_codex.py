@@ -21,13 +21,13 @@ def codex(agent_runner: MakeAgentRunner) -> Callable[[str], AgentRunner]:
 
 
 def usage(calls: int) -> Fields:
-    """Of the 1200 that each call reads, 800 come from a cache."""
+    """Return the usage of model calls. Of the 1200 input tokens of each call, 800 come from a cache."""
     read = {"input": 400 * calls, "cache_read": 800 * calls, "cache_write": 0}
     return {**read, "output": 45 * calls, "reasoning": 12 * calls}
 
 
 def completed(log: Log, calls: int) -> bool:
-    """Whether it ended well, with so many calls of the model on its bill, by the price list."""
+    """Return whether a run completed with the usage of this many model calls, and their cost by the price list."""
     outcome = log.outcome
     assert outcome["status"] == "completed", outcome
     assert outcome["usage"] == usage(calls)
@@ -46,7 +46,7 @@ def ran_well(agent: AgentRunner, calls: int) -> FinishedRun:
 # What it says and does
 
 
-def test_what_it_says_is_on_record_and_its_answer_is_printed(codex):
+def test_its_messages_are_on_record_and_its_answer_is_printed(codex):
     ran = ran_well(codex("text"), calls=1)
     assert ran.log.texts == ["Hello from the script. ", "Snowman ☃, emoji 😀, <b>html</b>,\nend."]
     assert ran.log.outcome["result"] == ran.log.texts[-1]
@@ -54,7 +54,7 @@ def test_what_it_says_is_on_record_and_its_answer_is_printed(codex):
     assert (ran.log.first["name"], ran.log.first["task"]) == ("codex", PROMPT)
 
 
-def test_its_session_is_known_as_soon_as_it_tells(codex):
+def test_its_session_is_on_record_as_soon_as_it_is_known(codex):
     ran = ran_well(codex("text"), calls=1)
     (ready,) = [note["ready"] for note in ran.log.notes("ready")]
     assert ran.log.session["provider"] == "codex"
@@ -62,14 +62,14 @@ def test_its_session_is_known_as_soon_as_it_tells(codex):
     assert PROMPT not in " ".join(ran.log.session["process"]["args"])
 
 
-def test_its_model_is_on_record_and_priced_where_none_was_asked_for(codex):
+def test_its_default_model_is_on_record_and_priced(codex):
     agent = codex("text")
     agent.env["SHOPFLOOR_CODEX_CONFIG"] += '\nmodel="gpt-5.5"'
     ran = agent.run()
     assert ran.code == 0, ran.err
     assert completed(ran.log, 1)
-    told = [said for said in ran.log.payloads("message.assistant") if said["blocks"] or "usage" in said]
-    assert {said["model"] for said in told} == {"gpt-5.5"}
+    messages = [message for message in ran.log.payloads("message.assistant") if message["blocks"] or "usage" in message]
+    assert {message["model"] for message in messages} == {"gpt-5.5"}
 
 
 def test_a_command_and_its_result_are_on_record(codex):
@@ -78,7 +78,7 @@ def test_a_command_and_its_result_are_on_record(codex):
     (call,), (result,) = ran.log.calls, ran.log.results
     assert "echo hello-from-tool && pwd" in call["input"]["command"]
     assert (result["output"], result["exit_code"]) == (f"hello-from-tool\n{agent.cwd}\n", 0)
-    blocks = [block for said in ran.log.payloads("message.assistant") for block in said["blocks"]]
+    blocks = [block for message in ran.log.payloads("message.assistant") for block in message["blocks"]]
     assert [block["tool_id"] for block in blocks if block["type"] == "tool_use"] == [call["call_id"]]
     assert ran.log.outcome["result"] == "The command printed hello-from-tool."
 
@@ -89,7 +89,7 @@ def test_commands_of_one_turn_keep_their_results_apart(codex):
     assert ran.log.result_of("first-end")["output"] == "first\nfirst-end\n"
 
 
-def test_what_it_thinks_is_on_record(codex):
+def test_its_thinking_is_on_record(codex):
     ran = ran_well(codex("thinking"), calls=2)
     assert ran.log.thoughts == ["Let me think about this.", "It is done."]
     assert ran.log.texts == ["Now I act.", "I thought twice."]
@@ -117,7 +117,7 @@ def test_a_command_that_fails_is_no_failure_of_the_run(codex):
 
 
 def test_a_sub_agent_is_a_run_of_its_own(codex):
-    """What it spent is not told: the bill is of the session alone."""
+    """Codex does not report the usage of sub-agents: the run has the usage of the session alone."""
     agent = codex("agents")
     ran = ran_well(agent, calls=3)
     assert ran.log.outcome["result"] == "The sub-agent reported."
@@ -132,7 +132,7 @@ def test_a_sub_agent_is_a_run_of_its_own(codex):
     assert child.first["name"] in tree.stdout
 
 
-def test_a_session_is_gone_on_with(codex):
+def test_a_session_is_resumed(codex):
     agent = codex("echo")
     first = ran_well(agent, calls=1)
     assert first.log.texts == [f"You said: {PROMPT}"]
@@ -141,17 +141,17 @@ def test_a_session_is_gone_on_with(codex):
     assert second.log.texts == [f"You said: {PROMPT} | And now the rest."]
     assert second.log.session["resumed"] is True
     assert second.log.session_id == first.log.session_id
-    # It tells only the sum over the session, of which a part belongs to the first run.
+    # Codex reports the total of the session, and a part of it belongs to the first run.
     assert completed(second.log, calls=1)
 
 
-def test_a_budget_is_held_against_what_the_run_itself_spends_in_a_session_that_there_was(codex):
+def test_the_budget_of_a_resumed_session_counts_only_what_this_run_spends(codex):
     agent = codex("echo")
     first = ran_well(agent, calls=1)
     cost = first.log.outcome["cost"]["usd"]
     again = ("--resume", first.log.run_id, "--max-budget")
     assert completed(agent.run(*MODEL, *again, str(cost * 1.5)).log, calls=1)
-    # Of what the second has spent in it the first run's record tells nothing.
+    # The record of the first run does not have what the second run spent in the session.
     third = agent.run(*MODEL, *again, str(cost * 0.5))
     assert third.log.error["code"] == "budget_exceeded"
     assert (third.log.outcome["usage"], third.log.outcome["cost"]["usd"]) == (usage(1), pytest.approx(cost))
@@ -168,7 +168,7 @@ def test_two_runs_do_not_work_in_one_session(codex):
     process.communicate(timeout=TIMEOUT_SECONDS)
 
 
-def test_a_session_that_was_killed_is_gone_on_with(codex):
+def test_a_killed_session_is_resumed(codex):
     agent = codex("long")
     process = agent.start(*MODEL)
     os.killpg(agent.wait_for_tool(process).session["process"]["pid"], signal.SIGKILL)
@@ -226,8 +226,8 @@ def test_a_cancel_ends_the_agent_and_its_commands(codex):
     agent = codex("long")
     process = agent.start(*MODEL)
     log = agent.wait_for_tool(process)
-    told = agent.shopfloor("cancel", log.run_id, "--reason", "wrong task")
-    assert told.returncode == 0, told.stderr
+    cancelled = agent.shopfloor("cancel", log.run_id, "--reason", "wrong task")
+    assert cancelled.returncode == 0, cancelled.stderr
     ran = agent.end(process)
     assert ran.code != 0
     assert ran.log.outcome["status"] == "cancelled"
@@ -258,7 +258,7 @@ def test_it_cannot_be_limited_to_some_tools(codex):
 
 
 def test_a_budget_that_is_spent_fails_the_run(codex):
-    """It tells what it spent only at the end of a turn, so that it has been spent by then."""
+    """Codex reports its usage only at the end of a turn, when the budget is already spent."""
     agent = codex("bash")
     ran = agent.run(*MODEL, "--max-budget", "0.000001")
     assert ran.log.error["code"] == "budget_exceeded"

@@ -1,4 +1,4 @@
-"""Agents as steps of workers, and what becomes of them when their host is cut off: with the real Codex."""
+"""Agents as steps of workers, also when their host is killed, with the real Codex."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_every_try_has_a_session_of_its_own(agent_runner: MakeAgentRunner) -> No
     assert len({step["session"]["session_id"] for step in tries}) == 2
 
 
-def test_a_worker_in_python_goes_on_in_the_session_of_its_own_agent(codex):
+def test_a_worker_in_python_resumes_the_session_of_its_own_agent(codex):
     agent = codex("echo")
     folder = worker(agent, "in-python", "worker.py", IN_PYTHON)
     ran = agent.shopfloor("run", "in-python", "-i", "WORD=please", "--workers", folder, "--cwd", str(agent.cwd))
@@ -106,8 +106,8 @@ def serving(agent: AgentRunner) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(TIMEOUT_SECONDS)
 
 
-def told_usages(log: Log) -> list[Fields]:
-    return [said["usage"] for said in log.payloads("message.assistant") if said.get("usage")]
+def reported_usages(log: Log) -> list[Fields]:
+    return [message["usage"] for message in log.payloads("message.assistant") if message.get("usage")]
 
 
 def calls(log: Log) -> list[Fields]:
@@ -115,23 +115,23 @@ def calls(log: Log) -> list[Fields]:
 
 
 def killed_with_its_host(agent: AgentRunner, model: str, until: Callable[[Log], object] = calls) -> Log:
-    """In the middle of a tool, when so much is on record."""
+    """Kill an agent and its host in the middle of a tool, as soon as `until` is true of the log."""
     with serving(agent) as server:
         wait_until(lambda: agent.shopfloor("list").returncode == 0, "the server")
-        asked = ["--input-json", json.dumps({"prompt": "Please sleep.", "model": model}), "--cwd", str(agent.cwd)]
-        sent = agent.shopfloor("dispatch", agent.provider, *asked)
+        options = ["--input-json", json.dumps({"prompt": "Please sleep.", "model": model}), "--cwd", str(agent.cwd)]
+        sent = agent.shopfloor("dispatch", agent.provider, *options)
         assert sent.returncode == 0, sent.stderr
         wait_until(lambda: (agent.cwd / "begun").exists() and until(logs_of(agent)[0]), "the tool")
         os.kill(server.pid, signal.SIGKILL)
         server.wait()
-        # Nothing that it started goes on without it.
-        wait_until(lambda: not agent.left(), "an end of every process")
+        # No process that the host started outlives it.
+        wait_until(lambda: not agent.live_processes(), "an end of every process")
     assert not (agent.cwd / "ended").exists()
     (log,) = logs_of(agent)
     return log
 
 
-def gone_on_with(agent: AgentRunner) -> Log:
+def resumed_log(agent: AgentRunner) -> Log:
     agent.set_scenario("echo")
     with serving(agent):
         wait_until(lambda: logs_of(agent)[0].events[-1]["type"] == "run.completed", "the outcome")
@@ -140,26 +140,26 @@ def gone_on_with(agent: AgentRunner) -> Log:
     return log
 
 
-def test_what_an_agent_had_spent_when_its_host_was_killed_is_not_lost(agent_runner: MakeAgentRunner) -> None:
+def test_the_usage_of_an_agent_whose_host_was_killed_is_not_lost(agent_runner: MakeAgentRunner) -> None:
     agent = agent_runner("claude-code", "long")
-    killed = killed_with_its_host(agent, "claude-sonnet-4-5", until=told_usages)
-    (told,) = told_usages(killed)
-    assert (told["input"], told["output"]) == (1200, 45)
+    killed = killed_with_its_host(agent, "claude-sonnet-4-5", until=reported_usages)
+    (usage,) = reported_usages(killed)
+    assert (usage["input"], usage["output"]) == (1200, 45)
     status = json.loads(agent.shopfloor("status", killed.run_id, "--json").stdout)
-    assert (status["status"], status["usage"]) == ("running", told)
-    log = gone_on_with(agent)
+    assert (status["status"], status["usage"]) == ("running", usage)
+    log = resumed_log(agent)
     (rest,) = log.payloads("step.completed")
     status = json.loads(agent.shopfloor("status", log.run_id, "--json").stdout)
-    # The last process tells what it has spent by itself, and what is on record of the first is added.
+    # The last process reports its own usage; the recorded usage of the first process is added.
     assert rest["usage"]["output"] == 45
-    assert status["usage"] == {name: 2 * count for name, count in told.items()}
+    assert status["usage"] == {name: 2 * count for name, count in usage.items()}
     assert status["cost_usd"] == pytest.approx(2 * rest["cost"]["usd"])
 
 
-def test_an_agent_whose_host_was_killed_goes_on_in_its_own_session(codex):
+def test_an_agent_whose_host_was_killed_resumes_its_own_session(codex):
     agent = codex("long")
     killed_with_its_host(agent, "gpt-5.5")
-    log = gone_on_with(agent)
+    log = resumed_log(agent)
     assert log.text.endswith("Go on with what you were doing.")
     assert len(log.payloads("run.started")) == 2
     assert len(log.payloads("step.started")) == 1

@@ -1,4 +1,4 @@
-"""`tools/agents.py`: exact versions, once, whole or not at all. npm is a script here that counts its installs."""
+"""`tools/agents.py` installs exact versions, once, completely or not at all. Here npm is a script that counts installs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ chmod +x "$2/node_modules/.bin/codex"
 
 
 class Machine:
-    """One with a Node.js and an npm of ours, and an empty cache."""
+    """A machine with fake Node.js and npm, and an empty cache."""
 
     def __init__(self, folder: Path) -> None:
         self.cache = folder / "cache"
@@ -44,7 +44,7 @@ class Machine:
             "SHOPFLOOR_CACHE": str(self.cache),
             "INSTALLS": str(self._installs),
             "GIVEN": VERSION,
-            # Where there is no Node.js, nobody is asked for one over the network.
+            # Without Node.js, do not download it.
             "PIP_NO_INDEX": "1",
         }
 
@@ -76,12 +76,12 @@ def test_an_agent_is_installed_once_in_its_exact_version(machine: Machine) -> No
     assert machine.install() == (0, f"codex {VERSION} is in {machine.home}\n", "")
     (words,) = machine.installs
     assert words.endswith(f"@openai/codex@{VERSION}")
-    said = subprocess.run([machine.home / "bin" / "codex"], capture_output=True, text=True, check=True)
-    assert said.stdout == f"codex-cli {VERSION}\n"
+    version = subprocess.run([machine.home / "bin" / "codex"], capture_output=True, text=True, check=True)
+    assert version.stdout == f"codex-cli {VERSION}\n"
     assert (machine.home / "bin" / "node").resolve() == machine.node
 
 
-def test_another_version_than_the_one_asked_for_is_refused_and_nothing_is_left_of_it(machine: Machine) -> None:
+def test_a_wrong_version_is_refused_and_removed(machine: Machine) -> None:
     machine.env["GIVEN"] = "0.1.0"
     code, out, err = machine.install()
     assert (code, out) == (1, "")
@@ -91,20 +91,20 @@ def test_another_version_than_the_one_asked_for_is_refused_and_nothing_is_left_o
 
 def test_two_at_once_install_it_once(machine: Machine) -> None:
     both = [machine.start() for _ in range(2)]
-    said = sorted(process.communicate(timeout=60)[0].split(" /")[0] for process in both)
-    assert said == [f"codex {VERSION} is in", f"codex {VERSION} is installed in"]
+    messages = sorted(process.communicate(timeout=60)[0].split(" /")[0] for process in both)
+    assert messages == [f"codex {VERSION} is in", f"codex {VERSION} is installed in"]
     assert len(machine.installs) == 1
     assert machine.there == [machine.home.name]
 
 
-def test_what_an_install_left_that_was_killed_is_cleared_away(machine: Machine) -> None:
+def test_the_leftovers_of_a_killed_install_are_removed(machine: Machine) -> None:
     left = machine.agents / f".codex-{VERSION}.draft-gone"
     left.mkdir(parents=True)
     assert machine.install()[0] == 0
     assert machine.there == [machine.home.name]
 
 
-def test_an_agent_whose_node_has_gone_away_is_installed_again(machine: Machine) -> None:
+def test_an_agent_whose_node_is_missing_is_installed_again(machine: Machine) -> None:
     machine.install()
     node = machine.home / "bin" / "node"
     node.unlink()

@@ -1,4 +1,4 @@
-"""What is kept out of the record of agents, and of the runs of their sub-agents."""
+"""Masking of values in the records of agents, and of the runs of their sub-agents."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.agents.conftest import MakeAgentRunner
 KEY = "sk-ant-0123456789abcdefghij"
 
 
-def kept(agent: AgentRunner) -> bytes:
-    """All that was ever recorded of it."""
+def recorded_bytes(agent: AgentRunner) -> bytes:
+    """Return all that was recorded of a runner's agents."""
     transcripts = Path(agent.env["SHOPFLOOR_STORAGE"]) / "transcripts"
     return b"".join(path.read_bytes() for path in transcripts.iterdir())
 
@@ -23,16 +23,16 @@ def test_the_logs_of_sub_agents_are_masked_as_that_of_their_agent_is(agent_runne
     assert ran.code == 0, ran.err
     (child,) = ran.children
     assert child.result_of("echo [masked]")["output"] == "[masked]"
-    assert b"in-sub-agent" not in kept(agent)
+    assert b"in-sub-agent" not in recorded_bytes(agent)
 
 
-def test_a_key_is_neither_on_record_nor_in_what_is_made_of_the_record(agent_runner: MakeAgentRunner) -> None:
+def test_a_key_is_neither_on_record_nor_in_anything_derived_from_it(agent_runner: MakeAgentRunner) -> None:
     agent = agent_runner("codex", "echo")
     ran = agent.run("--model", "gpt-5.5", "--mask-keys", prompt=f"Use {KEY} for it.")
     assert ran.code == 0, ran.err
-    # The agent itself was told all of it.
+    # The agent itself got the key.
     assert KEY in str(agent.model.requests()[0].body)
     assert ran.log.first["task"] == "Use [masked] for it."
     assert ran.log.texts == ["You said: Use [masked] for it."]
-    assert KEY.encode() not in kept(agent)
+    assert KEY.encode() not in recorded_bytes(agent)
     assert KEY not in ran.out + agent.shopfloor("status", ran.log.run_id, "--json").stdout

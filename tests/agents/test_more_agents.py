@@ -14,7 +14,7 @@ from tests.agents.conftest import MakeAgentRunner
 pytestmark = pytest.mark.more_agents
 
 MODELS = {"gemini": ("--model", "gemini-2.5-flash"), "copilot": (), "opencode": ()}
-"""The others have theirs from their settings."""
+"""The models of providers that need an option; the others have theirs in their settings."""
 
 
 @pytest.fixture(params=list(MODELS))
@@ -23,7 +23,7 @@ def agent(request: pytest.FixtureRequest, agent_runner: MakeAgentRunner) -> Call
 
 
 def usage(provider: str, calls: int) -> Fields | None:
-    """What is told of it: Copilot tells nothing, and Gemini's thoughts are not part of what it calls output."""
+    """Return the reported usage: none by Copilot, and Gemini's output excludes thinking."""
     if provider == "copilot":
         return None
     output = {"gemini": 57, "opencode": 45}[provider]
@@ -37,7 +37,7 @@ def completed(agent: AgentRunner, log: Log, calls: int) -> bool:
     return True
 
 
-def test_what_it_says_is_on_record_and_its_answer_is_printed(agent):
+def test_its_messages_are_on_record_and_its_answer_is_printed(agent):
     one = agent("text")
     ran = one.run(*MODELS[one.provider])
     assert ran.code == 0, ran.err
@@ -81,7 +81,7 @@ def test_a_rate_limit_that_passes_is_waited_for(agent):
     assert len(with_tools) == 2
 
 
-def test_a_session_is_gone_on_with(agent):
+def test_a_session_is_resumed(agent):
     one = agent("echo")
     words = MODELS[one.provider]
     first = one.run(*words)
@@ -98,8 +98,8 @@ def test_a_cancel_ends_the_agent_and_its_commands(agent):
     one = agent("long")
     process = one.start(*MODELS[one.provider])
     log = one.wait_for_tool(process)
-    told = one.shopfloor("cancel", log.run_id, "--reason", "wrong task")
-    assert told.returncode == 0, told.stderr
+    cancelled = one.shopfloor("cancel", log.run_id, "--reason", "wrong task")
+    assert cancelled.returncode == 0, cancelled.stderr
     ran = one.end(process)
     assert ran.log.outcome["status"] == "cancelled"
     assert (ran.log.error["code"], ran.log.error["message"]) == ("cancelled", "wrong task")

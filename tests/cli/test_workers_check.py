@@ -55,12 +55,12 @@ BROKEN = {
     "agent-tools": (
         "steps:\n  A:\n    block: agent\n    provider: codex\n    text: hi\n    tools: [Bash]\n",
         6,
-        "codex cannot",
+        "codex does not support a list of allowed tools",
     ),
     "agent-turns": (
         "steps:\n  A:\n    block: agent\n    provider: copilot\n    text: hi\n    maxTurns: 3\n",
         6,
-        "copilot cannot be held to a number of turns",
+        "copilot does not support a limit on turns",
     ),
     "agent-sandbox": (
         "steps:\n  A:\n    block: agent\n    provider: gemini\n    sandbox: true\n    text: hi\n",

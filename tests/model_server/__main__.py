@@ -1,4 +1,4 @@
-"""`python -m tests.model_server --port 0 --script file.json --port-file port`"""
+"""Run the server: `python -m tests.model_server --port 0 --script file.json --port-file port`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--script", type=Path)
     parser.add_argument("--port-file", type=Path)
-    given = parser.parse_args()
-    script = msgspec.json.decode(given.script.read_bytes(), type=Script) if given.script else Script()
+    args = parser.parse_args()
+    script = msgspec.json.decode(args.script.read_bytes(), type=Script) if args.script else Script()
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", given.port))
+    listener.bind(("127.0.0.1", args.port))
     listener.listen()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-    if given.port_file:
-        # By a rename, so that whoever waits for the file never reads half of it.
-        draft = given.port_file.with_suffix(".draft")
+    if args.port_file:
+        # Renamed into place, so that a reader never sees half of the file.
+        draft = args.port_file.with_suffix(".draft")
         draft.write_text(str(listener.getsockname()[1]))
-        draft.rename(given.port_file)
+        draft.rename(args.port_file)
     uvicorn.Server(configuration(script)).run(sockets=[listener])
 
 

@@ -1,4 +1,4 @@
-"""What agents call their tools, and how they want to be asked: a scenario says what is to be done, these say it."""
+"""The tools of each agent: names and inputs for the actions of a scenario."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from tests.model_server.script import ReplyPart, Text, Tokens, ToolUse
 
 OPENAI_TOKENS = Tokens(input=1200, cache_read=800, output=45, reasoning=12)
-"""What a call costs: 800 of the 1200 come from a cache, 12 of the 45 are thinking."""
+"""Usage of one call: 800 of the 1200 tokens come from a cache, 12 of the 45 are thinking."""
 
 
 class AgentTools(Protocol):
@@ -15,26 +15,26 @@ class AgentTools(Protocol):
 
     tokens: Tokens
     overloaded: int
-    """The status of a provider that has too much to do."""
+    """The HTTP status of an overloaded provider."""
 
     def shell(self, command: str) -> ToolUse: ...
 
     def write(self, path: str, text: str) -> ToolUse:
-        """Paths are relative to the folder that the agent works in."""
+        """Write a file. The path is relative to the agent's folder."""
         ...
 
     def edit(self, path: str, old: str, new: str) -> ToolUse: ...
 
     def delegate(self, task: str) -> list[ToolUse]:
-        """Another agent does it, and this one waits for it: one call after the other."""
+        """Start another agent and wait for it, one call after the other."""
         ...
 
     def report(self, text: str) -> ReplyPart:
-        """How a sub-agent says its last words."""
+        """Return the final answer of a sub-agent."""
         ...
 
 
-class _Hands:
+class _BaseTools:
     tokens = OPENAI_TOKENS
     overloaded = 503
 
@@ -42,8 +42,8 @@ class _Hands:
         return Text(text=text)
 
 
-class Claude(_Hands):
-    # Anthropic's `input_tokens`, which has neither of the caches in it, is 1200.
+class Claude(_BaseTools):
+    # Anthropic's `input_tokens` excludes both caches: it is 1200.
     tokens = Tokens(input=2100, cache_read=800, cache_write=100, output=45)
     overloaded = 529
 
@@ -61,7 +61,7 @@ class Claude(_Hands):
         return [_use("Agent", description="Look around", prompt=task, **kind)]
 
 
-class Codex(_Hands):
+class Codex(_BaseTools):
     def shell(self, command: str) -> ToolUse:
         return _use("exec_command", cmd=command)
 
@@ -80,8 +80,8 @@ class Codex(_Hands):
         ]
 
 
-class Gemini(_Hands):
-    # Thoughts are not in `candidatesTokenCount` there.
+class Gemini(_BaseTools):
+    # Gemini's `candidatesTokenCount` excludes thinking.
     tokens = Tokens(input=1200, cache_read=800, output=57, reasoning=12)
 
     def shell(self, command: str) -> ToolUse:
@@ -100,7 +100,7 @@ class Gemini(_Hands):
         return _use("complete_task", result={"response": text})
 
 
-class Copilot(_Hands):
+class Copilot(_BaseTools):
     def shell(self, command: str) -> ToolUse:
         return _use("bash", command=command, description="Run a command", mode="sync", initial_wait=60)
 
@@ -115,7 +115,7 @@ class Copilot(_Hands):
         return [_use("task", name="look", description="Look around", prompt=task, **kind)]
 
 
-class OpenCode(_Hands):
+class OpenCode(_BaseTools):
     def shell(self, command: str) -> ToolUse:
         return _use("bash", command=command, description="Run a command")
 
@@ -138,8 +138,8 @@ AGENT_TOOLS: dict[str, AgentTools] = {
 }
 
 
-def _use(name: str, /, **given: Any) -> ToolUse:
-    return ToolUse(name=name, input=given)
+def _use(name: str, /, **tool_input: Any) -> ToolUse:
+    return ToolUse(name=name, input=tool_input)
 
 
 def _patch(head: str, lines: list[str]) -> ToolUse:

@@ -1,4 +1,4 @@
-"""The server itself, as a bare ASGI app: it has to notice at once when whoever asked goes away."""
+"""The server as a plain ASGI app, which notices at once when a client disconnects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.model_server.frames import Dialect, Frame
 from tests.model_server.gemini import Gemini
 from tests.model_server.openai_chat import OpenAIChat
 from tests.model_server.openai_responses import OpenAIResponses
-from tests.model_server.scenarios import script_of
+from tests.model_server.scenarios import create_script
 from tests.model_server.script import Failure, Script, ScriptPlayer, Turn
 
 Message = dict[str, Any]
@@ -21,57 +21,61 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _SCENARIO = re.compile(r"/s/[^/]+/[^/]+/[^/]+(?=/|$)")
-_OVER = Failure(status=500, message="the script has no turn left for this request")
+_NO_TURN_LEFT = Failure(status=500, message="the script has no turn left for this request")
 
 
 class ConnectionDropped(Exception):
-    """The connection is dropped here: an answer that is not ended is one that uvicorn hangs up on."""
+    """Drop the connection: uvicorn closes it when a response is not finished."""
 
 
 class ModelServerApp:
+    """Answers requests by scripts: one for the server, and one for each run of a scenario."""
+
     def __init__(self, script: Script) -> None:
-        self._plays = {"": ScriptPlayer(script)}
-        """By the beginning of the address: one for whoever asks without any, and one for each run of a scenario."""
+        self._players = {"": ScriptPlayer(script)}
+        """Players by the prefix of the path: "" for the server's own script, and one for each run of a scenario."""
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         method = scope["method"]
-        place, path = _parted(scope["path"])
+        prefix, path = _split_prefix(scope["path"])
         body = await _read(receive)
-        dialect = _dialect(path)
-        play = self._play(place)
-        if play is None:
-            await _whole(send, {"error": {"message": f"there is no scenario {place}"}}, status=404)
+        dialect = _dialect_for(path)
+        player = self._player_for(prefix)
+        if player is None:
+            await _send_document(send, {"error": {"message": f"there is no scenario {prefix}"}}, status=404)
         elif path == "/_requests":
-            await _whole(send, play.requests)
+            await _send_document(send, player.requests)
         elif path == "/_script":
-            play.over.set()
-            self._plays[place] = ScriptPlayer(msgspec.json.decode(body, type=Script))
-            await _whole(send, {})
+            player.replaced.set()
+            self._players[prefix] = ScriptPlayer(msgspec.json.decode(body, type=Script))
+            await _send_document(send, {})
         elif path.endswith("/count_tokens"):
-            await _whole(send, {"input_tokens": len(body) // 4})
+            await _send_document(send, {"input_tokens": len(body) // 4})
         elif method == "POST" and dialect is not None:
             headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-            await self._answer(play, dialect, path, msgspec.json.decode(body), headers, receive, send)
+            await self._answer(player, dialect, path, msgspec.json.decode(body), headers, receive, send)
         elif path.endswith("/models"):
-            await _whole(send, {"object": "list", "data": []})
+            await _send_document(send, {"object": "list", "data": []})
         else:
-            await _whole(send, {"error": {"message": f"there is no {path}"}}, status=200 if method == "HEAD" else 404)
+            await _send_document(
+                send, {"error": {"message": f"there is no {path}"}}, status=200 if method == "HEAD" else 404
+            )
 
-    def _play(self, place: str) -> ScriptPlayer | None:
-        """The play for an address: a scenario's begins when somebody comes for it."""
-        if place not in self._plays:
-            _, _, agent, scenario, _ = place.split("/")
-            script = script_of(agent, scenario)
+    def _player_for(self, prefix: str) -> ScriptPlayer | None:
+        """Return the player of a path prefix. The first request of a run starts its scenario. None if unknown."""
+        if prefix not in self._players:
+            _, _, agent, scenario, _ = prefix.split("/")
+            script = create_script(agent, scenario)
             if script is None:
                 return None
-            self._plays[place] = ScriptPlayer(script)
-        return self._plays[place]
+            self._players[prefix] = ScriptPlayer(script)
+        return self._players[prefix]
 
     async def _answer(
         self,
-        play: ScriptPlayer,
+        player: ScriptPlayer,
         dialect: Dialect,
         path: str,
         body: Any,
@@ -79,79 +83,81 @@ class ModelServerApp:
         receive: Receive,
         send: Send,
     ) -> None:
-        n, turn = play.ask(path, body, headers, replies=dialect.replies(body), said=dialect.said(body))
+        n, turn = player.next_turn(
+            path, body, headers, replies=dialect.replies(body), user_texts=dialect.user_texts(body)
+        )
         if turn is None:
-            turn = Turn(fail=_OVER)
-        ends: list[str] = []
+            turn = Turn(fail=_NO_TURN_LEFT)
+        endings: list[str] = []
 
-        async def leave(scope: anyio.CancelScope) -> None:
+        async def wait_for_disconnect(scope: anyio.CancelScope) -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            ends.append("left")
+            endings.append("left")
             scope.cancel()
 
-        async def tell(scope: anyio.CancelScope) -> None:
+        async def answer(scope: anyio.CancelScope) -> None:
             try:
-                await self._tell(play, dialect, turn, (path, body, n), send)
-                ends.append("done")
+                await self._send_turn(player, dialect, turn, (path, body, n), send)
+                endings.append("done")
             except ConnectionDropped:
-                ends.append("cut")
+                endings.append("cut")
             scope.cancel()
 
         async with anyio.create_task_group() as group:
-            group.start_soon(leave, group.cancel_scope)
-            group.start_soon(tell, group.cancel_scope)
-        play.ended(n, ends[0])
-        if ends[0] == "cut":
+            group.start_soon(wait_for_disconnect, group.cancel_scope)
+            group.start_soon(answer, group.cancel_scope)
+        player.ended(n, endings[0])
+        if endings[0] == "cut":
             raise ConnectionDropped
 
-    async def _tell(
-        self, play: ScriptPlayer, dialect: Dialect, turn: Turn, requests: tuple[str, Any, int], send: Send
+    async def _send_turn(
+        self, player: ScriptPlayer, dialect: Dialect, turn: Turn, requests: tuple[str, Any, int], send: Send
     ) -> None:
         path, body, n = requests
         await anyio.sleep(turn.wait)
         if turn.fail is not None and turn.fail_after is None:
-            told = turn.fail.body.encode() if turn.fail.body is not None else dialect.error(turn.fail)
-            await _whole(send, told, status=turn.fail.status, headers=turn.fail.headers)
+            error = turn.fail.body.encode() if turn.fail.body is not None else dialect.error(turn.fail)
+            await _send_document(send, error, status=turn.fail.status, headers=turn.fail.headers)
         elif not dialect.streams(path, body):
-            await _whole(send, dialect.whole(turn, body, n))
+            await _send_document(send, dialect.document(turn, body, n))
         else:
             await _start(send, 200, "text/event-stream", {})
-            pieces = 0
+            piece_count = 0
             for frame in _with_faults(dialect, turn, dialect.stream(turn, body, n)):
                 if frame.piece:
-                    if turn.hang_after == pieces:
-                        await play.over.wait()
-                    if turn.cut_after == pieces:
+                    if turn.hang_after == piece_count:
+                        await player.replaced.wait()
+                    if turn.cut_after == piece_count:
                         raise ConnectionDropped
                     await anyio.sleep(turn.pause)
-                    pieces += 1
+                    piece_count += 1
                 await send({"type": "http.response.body", "body": frame.data, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
 
 
 def _with_faults(dialect: Dialect, turn: Turn, frames: Iterator[Frame]) -> Iterator[Frame]:
-    pieces = 0
+    piece_count = 0
     for frame in frames:
         if frame.piece:
-            if turn.end_after == pieces:
+            if turn.end_after == piece_count:
                 return
-            if turn.garbage_after == pieces:
+            if turn.garbage_after == piece_count:
                 yield Frame(turn.garbage.encode(), piece=True)
-            if turn.fail is not None and turn.fail_after == pieces:
+            if turn.fail is not None and turn.fail_after == piece_count:
                 yield dialect.error_frame(turn.fail)
                 return
-            pieces += 1
+            piece_count += 1
         yield frame
 
 
-def _parted(path: str) -> tuple[str, str]:
-    """`/s/<agent>/<scenario>/<key>` and what comes after it; nothing and all of it where it does not begin so."""
-    found = _SCENARIO.match(path)
-    return (found[0], path[found.end() :]) if found else ("", path)
+def _split_prefix(path: str) -> tuple[str, str]:
+    """Split a path into `/s/<agent>/<scenario>/<key>`, or "", and the rest."""
+    match = _SCENARIO.match(path)
+    return (match[0], path[match.end() :]) if match else ("", path)
 
 
-def _dialect(path: str) -> Dialect | None:
+def _dialect_for(path: str) -> Dialect | None:
     if path.endswith("/messages"):
         return Anthropic()
     if path.endswith("/chat/completions"):
@@ -177,7 +183,7 @@ async def _start(send: Send, status: int, kind: str, headers: dict[str, str]) ->
     await send({"type": "http.response.start", "status": status, "headers": pairs})
 
 
-async def _whole(send: Send, body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> None:
+async def _send_document(send: Send, body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> None:
     await _start(send, status, "application/json", headers or {})
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
     await send({"type": "http.response.body", "body": data})

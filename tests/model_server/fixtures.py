@@ -16,7 +16,7 @@ def model_server_thread() -> Iterator[ModelServer]:
 
 @pytest.fixture
 def model_server(model_server_thread: ModelServer) -> Iterator[ModelServer]:
-    """A server with nothing to say yet, that nobody has asked."""
+    """A server without a script and without requests so far."""
     model_server_thread.say()
     yield model_server_thread
     model_server_thread.say()

@@ -1,4 +1,4 @@
-"""What every dialect is made of: server-sent events, some of which carry a piece of the reply."""
+"""Parts of every API format: server-sent events, some of which carry a piece of the reply."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ _ELEMENT = re.compile(r"<([a-z][\w-]*)[^>]*>.*?</\1>", re.DOTALL)
 
 
 class Frame(msgspec.Struct, frozen=True):
+    """One server-sent event."""
+
     data: bytes
     piece: bool = False
-    """Whether it carries a piece of what is said, which is what turns count."""
+    """Whether it carries a piece of the reply. The limits of a turn count these."""
 
 
 def sse(data: Any, *, event: str | None = None, piece: bool = False) -> Frame:
@@ -23,30 +25,30 @@ def sse(data: Any, *, event: str | None = None, piece: bool = False) -> Frame:
     return Frame(name.encode() + b"data: " + msgspec.json.encode(data) + b"\n\n", piece)
 
 
-def words(content: Any) -> list[str]:
-    """The texts of a message, or of a list of parts; elements like `<environment>…</environment>` are a program's."""
+def texts_of(content: Any) -> list[str]:
+    """Return the texts of a message or of a list of parts, without elements that a program adds (`<environment>…`)."""
     parts = content if isinstance(content, list) else [content]
     texts = [part if isinstance(part, str) else part.get("text") for part in parts]
-    bare = [_ELEMENT.sub("", text).strip() for text in texts if isinstance(text, str)]
-    return [text for text in bare if text]
+    cleaned = [_ELEMENT.sub("", text).strip() for text in texts if isinstance(text, str)]
+    return [text for text in cleaned if text]
 
 
 class Dialect(Protocol):
-    """How one provider's API says a turn. `n` is the request's number, for ids."""
+    """The format of one provider's API. `n` is the number of the request, for ids."""
 
     def replies(self, body: Any) -> int:
-        """How many messages of the assistant's the thread has."""
+        """Return the number of assistant messages in the thread."""
         ...
 
-    def said(self, body: Any) -> list[str]:
-        """What the user said in the thread, without what a program put around it."""
+    def user_texts(self, body: Any) -> list[str]:
+        """Return the texts of the user in the thread, without what a program adds."""
         ...
 
     def streams(self, path: str, body: Any) -> bool: ...
 
     def stream(self, turn: Turn, body: Any, n: int) -> Iterator[Frame]: ...
 
-    def whole(self, turn: Turn, body: Any, n: int) -> Any: ...
+    def document(self, turn: Turn, body: Any, n: int) -> Any: ...
 
     def error(self, failure: Failure) -> Any: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.model_server.frames import Frame, sse, words
+from tests.model_server.frames import Frame, sse, texts_of
 from tests.model_server.script import Failure, Text, Thinking, Tokens, ToolUse, Turn, call_id, chunks
 
 _STATUS = {
@@ -20,7 +20,7 @@ _STATUS = {
 
 
 class Gemini:
-    """The address names the model there, not the body."""
+    """The path names the model; the body does not."""
 
     def __init__(self, path: str) -> None:
         self._model = path.rpartition("/")[2].partition(":")[0]
@@ -28,35 +28,35 @@ class Gemini:
     def replies(self, body: Any) -> int:
         return sum(message.get("role") == "model" for message in body.get("contents", []))
 
-    def said(self, body: Any) -> list[str]:
+    def user_texts(self, body: Any) -> list[str]:
         users = [message for message in body.get("contents", []) if message.get("role") == "user"]
-        return [text for message in users for text in words(message.get("parts"))]
+        return [text for message in users for text in texts_of(message.get("parts"))]
 
     def streams(self, path: str, body: Any) -> bool:
         return ":streamGenerateContent" in path
 
     def stream(self, turn: Turn, body: Any, n: int) -> Iterator[Frame]:
-        for place, said in enumerate(turn.say):
-            match said:
+        for index, reply_part in enumerate(turn.say):
+            match reply_part:
                 case Text():
-                    parts = [{"text": piece} for piece in chunks(said.text, turn.chunk)]
+                    parts = [{"text": piece} for piece in chunks(reply_part.text, turn.chunk)]
                 case Thinking():
-                    parts = [{"text": piece, "thought": True} for piece in chunks(said.thinking, turn.chunk)]
+                    parts = [{"text": piece, "thought": True} for piece in chunks(reply_part.thinking, turn.chunk)]
                 case ToolUse():
-                    parts = [_call(turn, said, place, n)]
+                    parts = [_call(turn, reply_part, index, n)]
             yield from (sse(self._answer(turn, n, [part]), piece=True) for part in parts)
         yield sse(self._answer(turn, n, [{"text": ""}], stop=turn.stop_reason or "STOP"))
 
-    def whole(self, turn: Turn, body: Any, n: int) -> Any:
+    def document(self, turn: Turn, body: Any, n: int) -> Any:
         parts: list[Any] = []
-        for place, said in enumerate(turn.say):
-            match said:
+        for index, reply_part in enumerate(turn.say):
+            match reply_part:
                 case Text():
-                    parts.append({"text": said.text})
+                    parts.append({"text": reply_part.text})
                 case Thinking():
-                    parts.append({"text": said.thinking, "thought": True})
+                    parts.append({"text": reply_part.thinking, "thought": True})
                 case ToolUse():
-                    parts.append(_call(turn, said, place, n))
+                    parts.append(_call(turn, reply_part, index, n))
         return self._answer(turn, n, parts, stop=turn.stop_reason or "STOP")
 
     def error(self, failure: Failure) -> Any:
@@ -78,10 +78,12 @@ class Gemini:
         }
 
 
-def _call(turn: Turn, said: ToolUse, place: int, n: int) -> dict[str, Any]:
-    part: dict[str, Any] = {"functionCall": {"id": call_id(turn, place, n), "name": said.name, "args": said.input}}
-    if said.signature:
-        part["thoughtSignature"] = said.signature
+def _call(turn: Turn, reply_part: ToolUse, index: int, n: int) -> dict[str, Any]:
+    part: dict[str, Any] = {
+        "functionCall": {"id": call_id(turn, index, n), "name": reply_part.name, "args": reply_part.input}
+    }
+    if reply_part.signature:
+        part["thoughtSignature"] = reply_part.signature
     return part
 
 

@@ -1,4 +1,4 @@
-"""Asking a model in a test: the same for every adapter, whoever answers."""
+"""A client for models in tests, the same for every provider."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def assistant_message(*blocks: Block) -> ThreadMessage:
 
 
 class ModelClient:
-    """One provider, and what it will say."""
+    """A client of one provider, whose answers the test sets."""
 
     def __init__(self, provider: str, server: ModelServer, folder: Path) -> None:
         self.provider = provider
@@ -54,17 +54,17 @@ class ModelClient:
         script = {"turns": [_as_script(turn) for turn in turns]}
         (self._folder / "told.yaml").write_bytes(msgspec.yaml.encode(script))
 
-    def request(self, *messages: ThreadMessage, **given: Any) -> ModelRequest:
-        return ModelRequest(model=self.model, messages=list(messages), **given)
+    def request(self, *messages: ThreadMessage, **options: Any) -> ModelRequest:
+        return ModelRequest(model=self.model, messages=list(messages), **options)
 
     def models(self) -> ModelRouter:
         return ModelRouter([self._folder], self.env)
 
-    def ask(self, *messages: ThreadMessage, **given: Any) -> tuple[list[ReplyDelta], Reply]:
-        return anyio.run(self._ask, self.request(*messages, **given))
+    def ask(self, *messages: ThreadMessage, **options: Any) -> tuple[list[ReplyDelta], Reply]:
+        return anyio.run(self._ask, self.request(*messages, **options))
 
     def run(self, body: Callable[[ModelRouter], Any]) -> Any:
-        """With models that are closed afterwards."""
+        """Run `body` with models that are closed afterwards."""
 
         async def main() -> Any:
             models = self.models()
@@ -78,33 +78,33 @@ class ModelClient:
     async def _ask(self, request: ModelRequest) -> tuple[list[ReplyDelta], Reply]:
         models = self.models()
         try:
-            pieces: list[ReplyDelta | Reply] = []
+            items: list[ReplyDelta | Reply] = []
             async with aclosing(models.reply(request)) as replies:  # pyright: ignore[reportArgumentType]
-                pieces.extend([piece async for piece in replies])
+                items.extend([item async for item in replies])
         finally:
             await models.aclose()
-        *deltas, reply = pieces
+        *deltas, reply = items
         assert isinstance(reply, Reply)
         assert all(isinstance(delta, ReplyDelta) for delta in deltas)
         return [delta for delta in deltas if isinstance(delta, ReplyDelta)], reply
 
 
 def _as_script(turn: Turn) -> dict[str, Any]:
-    """A turn of the server's as one of a script's."""
-    told: dict[str, Any] = {"delay_ms": turn.pause * 1000}
+    """Convert a turn of the server to a turn of a script."""
+    scripted: dict[str, Any] = {"delay_ms": turn.pause * 1000}
     for part in turn.say:
         match part:
             case Text():
-                told["text"] = part.text
+                scripted["text"] = part.text
             case Thinking():
-                told["thinking"] = part.thinking
+                scripted["thinking"] = part.thinking
             case ToolUse():
-                told.setdefault("tool_calls", []).append({"name": part.name, "input": part.input})
+                scripted.setdefault("tool_calls", []).append({"name": part.name, "input": part.input})
     if turn.fail is not None:
         retry_after = turn.fail.headers.get("retry-after")
-        told["error"] = {
+        scripted["error"] = {
             "code": turn.fail.type,
             "message": turn.fail.message,
             "retry_after": None if retry_after is None else float(retry_after),
         }
-    return told
+    return scripted

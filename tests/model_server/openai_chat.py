@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from tests.model_server.frames import Frame, sse, words
+from tests.model_server.frames import Frame, sse, texts_of
 from tests.model_server.script import Failure, Text, Thinking, Tokens, ToolUse, Turn, call_id, chunks
 
 
@@ -14,9 +14,9 @@ class OpenAIChat:
     def replies(self, body: Any) -> int:
         return sum(message.get("role") == "assistant" for message in body.get("messages", []))
 
-    def said(self, body: Any) -> list[str]:
+    def user_texts(self, body: Any) -> list[str]:
         users = [message for message in body.get("messages", []) if message.get("role") == "user"]
-        return [text for message in users for text in words(message.get("content"))]
+        return [text for message in users for text in texts_of(message.get("content"))]
 
     def streams(self, path: str, body: Any) -> bool:
         return bool(body.get("stream"))
@@ -30,17 +30,17 @@ class OpenAIChat:
 
         yield piece({"role": "assistant", "content": ""}, counts=False)
         calls = 0
-        for place, said in enumerate(turn.say):
-            match said:
+        for index, reply_part in enumerate(turn.say):
+            match reply_part:
                 case Text():
-                    yield from (piece({"content": part}) for part in chunks(said.text, turn.chunk))
+                    yield from (piece({"content": part}) for part in chunks(reply_part.text, turn.chunk))
                 case Thinking():
-                    yield from (piece({"reasoning_content": part}) for part in chunks(said.thinking, turn.chunk))
+                    yield from (piece({"reasoning_content": part}) for part in chunks(reply_part.thinking, turn.chunk))
                 case ToolUse():
-                    named = {"name": said.name, "arguments": ""}
-                    call = {"index": calls, "id": call_id(turn, place, n), "type": "function", "function": named}
+                    named = {"name": reply_part.name, "arguments": ""}
+                    call = {"index": calls, "id": call_id(turn, index, n), "type": "function", "function": named}
                     yield piece({"tool_calls": [call]})
-                    for part in chunks(msgspec.json.encode(said.input).decode(), turn.chunk):
+                    for part in chunks(msgspec.json.encode(reply_part.input).decode(), turn.chunk):
                         yield piece({"tool_calls": [{"index": calls, "function": {"arguments": part}}]})
                     calls += 1
         yield piece({}, _stop(turn), counts=False)
@@ -48,17 +48,17 @@ class OpenAIChat:
             yield sse({**head, "choices": [], "usage": _usage(turn.usage)})
         yield Frame(b"data: [DONE]\n\n")
 
-    def whole(self, turn: Turn, body: Any, n: int) -> Any:
+    def document(self, turn: Turn, body: Any, n: int) -> Any:
         calls = [
             {
-                "id": call_id(turn, place, n),
+                "id": call_id(turn, index, n),
                 "type": "function",
-                "function": {"name": said.name, "arguments": msgspec.json.encode(said.input).decode()},
+                "function": {"name": reply_part.name, "arguments": msgspec.json.encode(reply_part.input).decode()},
             }
-            for place, said in enumerate(turn.say)
-            if isinstance(said, ToolUse)
+            for index, reply_part in enumerate(turn.say)
+            if isinstance(reply_part, ToolUse)
         ]
-        text = "".join(said.text for said in turn.say if isinstance(said, Text))
+        text = "".join(reply_part.text for reply_part in turn.say if isinstance(reply_part, Text))
         message = {"role": "assistant", "content": text or None, "tool_calls": calls or None}
         return {
             "id": f"chatcmpl-{n}",
@@ -77,7 +77,7 @@ class OpenAIChat:
 
 
 def _stop(turn: Turn) -> str:
-    calls = any(isinstance(said, ToolUse) for said in turn.say)
+    calls = any(isinstance(reply_part, ToolUse) for reply_part in turn.say)
     return turn.stop_reason or ("tool_calls" if calls else "stop")
 
 

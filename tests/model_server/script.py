@@ -1,4 +1,4 @@
-"""What the server answers: turns, of which each request gets the first that fits and is not used up."""
+"""Scripts of the server: a list of turns. Each request gets the first turn that matches and is not used up."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class ToolUse(_Part, frozen=True, kw_only=True, tag_field="type", tag="tool_use"
     name: str
     input: dict[str, Any] = {}
     id: str | None = None
-    """Made up where it is left out."""
+    """Generated if it is None."""
     signature: str | None = None
     """Gemini only: base64."""
     text: str | None = None
-    """Responses only, instead of `input`: what a tool is given that takes text."""
+    """Responses API only, instead of `input`: the input of a tool that takes text."""
     namespace: str | None = None
-    """Responses only: the group that the tool is in."""
+    """Responses API only: the namespace of the tool."""
 
 
 ReplyPart = Text | Thinking | ToolUse
 
 
 class Tokens(_Part, frozen=True, kw_only=True):
-    """In our terms: `input` is all that was read, `output` all that was written."""
+    """Token counts: `input` includes cached tokens, `output` includes thinking."""
 
     input: int = 100
     output: int = 20
@@ -51,33 +51,35 @@ class Tokens(_Part, frozen=True, kw_only=True):
 
 
 class Failure(_Part, frozen=True, kw_only=True):
-    """An answer with a status; or, with `after`, an error event after that many pieces of a stream that began well."""
+    """A response with an error status; or, with `fail_after`, an error event in a stream."""
 
     status: int = 500
     type: str = "api_error"
     message: str = "something went wrong"
     headers: dict[str, str] = {}
     body: str | None = None
-    """Instead of the provider's own shape of an error."""
+    """The body, instead of an error in the format of the provider."""
 
 
 class Turn(_Part, frozen=True, kw_only=True):
+    """A reply of the model: when it is used, what it says, how, and what goes wrong."""
+
     say: list[ReplyPart] = []
-    # When it fits.
+    # When the turn matches.
     times: int = 1
     """How many requests it answers; 0 for any number."""
     path: str | None = None
-    """Only where the address has this in it."""
+    """Only if the path contains this."""
     match: str | None = None
-    """Only where the body has this in it."""
+    """Only if the body contains this."""
     replies_before: int | None = None
-    """Only where the thread has so many messages of the assistant's."""
+    """Only if the thread has this many assistant messages."""
     tools: bool | None = None
-    """Only where the request offers tools; or, with false, where it offers none."""
-    # How it is said.
+    """Only if the request offers tools; if False, only if it offers none."""
+    # How the reply is sent.
     fill: bool = False
-    """Whether what is said has words in braces: `{requests}` is all that the user has said, `{n}` the request's number,
-    `{agent_id}` the agent that the thread told of last."""
+    """Whether to fill placeholders: `{asked}` is all that the user has said, `{n}` the number of the request,
+    `{agent_id}` the last agent that the thread mentions."""
     chunk: int = 12
     """Characters in a piece."""
     wait: float = 0
@@ -85,21 +87,21 @@ class Turn(_Part, frozen=True, kw_only=True):
     pause: float = 0
     """Seconds before each piece."""
     stop_reason: str | None = None
-    """Instead of the provider's word for what the turn does."""
+    """Instead of the provider's usual value."""
     usage: Tokens = Tokens()
     # What goes wrong.
     fail: Failure | None = None
-    """Instead of an answer."""
+    """Fail instead of answering."""
     fail_after: int | None = None
-    """With `fail`: as an event in the stream, after so many pieces."""
+    """With `fail`: send the failure as an event of the stream, after this many pieces."""
     hang_after: int | None = None
-    """Says nothing more after so many pieces, until whoever asked has gone or there is another script."""
+    """Send nothing more after this many pieces, until the client disconnects or the script is replaced."""
     cut_after: int | None = None
-    """Drops the connection after so many pieces."""
+    """Drop the connection after this many pieces."""
     end_after: int | None = None
-    """Ends the stream after so many pieces, as if it were whole."""
+    """End the stream after this many pieces, as if it were complete."""
     garbage_after: int | None = None
-    """Says nonsense after so many pieces."""
+    """Send garbage after this many pieces."""
     garbage: str = "event: content_block_delta\ndata: {not json\n\n"
 
 
@@ -108,34 +110,34 @@ class Script(_Part, frozen=True, kw_only=True):
 
 
 class RecordedRequest(_Part, frozen=True, kw_only=True):
-    """A request, as it was recorded."""
+    """A request that the server received."""
 
     n: int
     path: str
     body: Any
     headers: dict[str, str]
     turn: int | None
-    """Which of the script's turns answered."""
+    """Index of the turn that answered it."""
     end: str = "open"
-    """`open`, `done`, `left` where whoever asked went away first, or what the script made of it."""
+    """`open`, `done`, `left` if the client disconnected first, or the fault of the turn (`cut`)."""
 
 
 class ScriptPlayer:
-    """A script that is being played, and what was asked meanwhile."""
+    """Plays a script and records the requests."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
         self.requests: list[RecordedRequest] = []
-        self.over = asyncio.Event()
-        """Set when there is another script: then nobody hangs any more."""
+        self.replaced = asyncio.Event()
+        """Set when the script is replaced: turns that hang then end."""
         self._used = [0] * len(script.turns)
 
-    def ask(
-        self, path: str, body: Any, headers: dict[str, str], *, replies: int, said: list[str]
+    def next_turn(
+        self, path: str, body: Any, headers: dict[str, str], *, replies: int, user_texts: list[str]
     ) -> tuple[int, Turn | None]:
         text = msgspec.json.encode(body).decode()
         turns = enumerate(self.script.turns)
-        number = next((n for n, turn in turns if self._fits(n, turn, path, body, text, replies)), None)
+        number = next((n for n, turn in turns if self._matches(n, turn, path, body, text, replies)), None)
         n = len(self.requests)
         self.requests.append(RecordedRequest(n=n, path=path, body=body, headers=headers, turn=number))
         if number is None:
@@ -144,14 +146,14 @@ class ScriptPlayer:
         turn = self.script.turns[number]
         if turn.fill:
             agents = _AGENT_ID.findall(text)
-            words = {"{asked}": " | ".join(said), "{n}": str(n), "{agent_id}": agents[-1] if agents else ""}
-            turn = filled(turn, words)
+            values = {"{asked}": " | ".join(user_texts), "{n}": str(n), "{agent_id}": agents[-1] if agents else ""}
+            turn = fill_placeholders(turn, values)
         return n, turn
 
-    def ended(self, n: int, how: str) -> None:
-        self.requests[n] = msgspec.structs.replace(self.requests[n], end=how)
+    def ended(self, n: int, ending: str) -> None:
+        self.requests[n] = msgspec.structs.replace(self.requests[n], end=ending)
 
-    def _fits(self, n: int, turn: Turn, path: str, body: Any, text: str, replies: int) -> bool:
+    def _matches(self, n: int, turn: Turn, path: str, body: Any, text: str, replies: int) -> bool:
         return (
             (turn.times == 0 or self._used[n] < turn.times)
             and (turn.path is None or turn.path in path)
@@ -161,14 +163,14 @@ class ScriptPlayer:
         )
 
 
-def filled(turn: Turn, words: dict[str, str]) -> Turn:
-    """The turn with each of these words replaced in what it says."""
+def fill_placeholders(turn: Turn, values: dict[str, str]) -> Turn:
+    """Return the turn with all placeholders in its texts replaced."""
 
     def fill(value: Any) -> Any:
         match value:
             case str():
-                for word, meaning in words.items():
-                    value = value.replace(word, meaning)
+                for placeholder, replacement in values.items():
+                    value = value.replace(placeholder, replacement)
                 return value
             case dict():
                 return {key: fill(item) for key, item in value.items()}
@@ -184,7 +186,7 @@ def chunks(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def call_id(turn: Turn, place: int, n: int) -> str:
-    said = turn.say[place]
-    assert isinstance(said, ToolUse)
-    return said.id or f"call_{n}_{place}"
+def call_id(turn: Turn, index: int, n: int) -> str:
+    part = turn.say[index]
+    assert isinstance(part, ToolUse)
+    return part.id or f"call_{n}_{index}"

@@ -1,4 +1,4 @@
-"""Running the server: in a thread of the tests, or in a process that can be killed on its own; and talking to it."""
+"""Run the model server in a thread of the tests, or in a process that can be killed; and a client of it."""
 
 from __future__ import annotations
 
@@ -22,35 +22,37 @@ from tests.model_server.script import RecordedRequest, Script, Turn
 from tests.timeouts import TIMEOUT_SECONDS
 
 KEY = "sk-scripted"
-OPEN = ("not asked", "open")
+_OPEN_ENDS = ("not received", "open")
 
 
 class ModelServer:
-    """A server that runs somewhere: what it is to say, and what it was asked."""
+    """A running server: sets its script and reads its requests."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def say(self, *turns: Turn | dict[str, Any]) -> None:
-        """From now on this; what was asked so far is forgotten."""
+        """Set the script. The server forgets all requests so far."""
         script = {"turns": [msgspec.to_builtins(turn) for turn in turns]}
         httpx.put(f"{self.url}/_script", content=json.dumps(script), timeout=TIMEOUT_SECONDS).raise_for_status()
 
     def requests(self) -> list[RecordedRequest]:
-        answer = httpx.get(f"{self.url}/_requests", timeout=TIMEOUT_SECONDS).raise_for_status()
-        return msgspec.json.decode(answer.content, type=list[RecordedRequest])
+        response = httpx.get(f"{self.url}/_requests", timeout=TIMEOUT_SECONDS).raise_for_status()
+        return msgspec.json.decode(response.content, type=list[RecordedRequest])
 
     def wait_for_end(self, n: int = 0, seconds: float = TIMEOUT_SECONDS) -> str:
         """Wait until the n-th request has arrived and ended, and return how it ended."""
         deadline = time.monotonic() + seconds
-        while (end := next(islice((requests.end for requests in self.requests()), n, None), "not asked")) in OPEN:
+        while (
+            end := next(islice((request.end for request in self.requests()), n, None), "not received")
+        ) in _OPEN_ENDS:
             if time.monotonic() >= deadline:
                 break
             time.sleep(0.02)
         return end
 
     def scenario(self, agent: str, name: str, key: str) -> ModelServer:
-        """The same server as one run of an agent sees it: `url` is its base URL, `requests` is what it has asked."""
+        """The same server for one run of an agent: `url` is its base URL, `requests` returns its requests."""
         return ModelServer(f"{self.url}/s/{agent}/{name}/{key}")
 
     @property
@@ -86,7 +88,7 @@ def in_thread(turns: Sequence[Turn] = ()) -> Iterator[ModelServer]:
 
 @contextlib.contextmanager
 def in_process(folder: Path, turns: Sequence[Turn] = ()) -> Iterator[ModelServer]:
-    """The same as a process of its own, with its files in `folder`."""
+    """Run the server in a separate process, with its files in `folder`."""
     script, port_file = folder / "model-script.json", folder / "model-port"
     script.write_bytes(msgspec.json.encode(Script(turns=list(turns))))
     port_file.unlink(missing_ok=True)
@@ -102,7 +104,7 @@ def in_process(folder: Path, turns: Sequence[Turn] = ()) -> Iterator[ModelServer
 
 
 def configuration(script: Script) -> uvicorn.Config:
-    # A connection that is cut on purpose is an exception inside the app: nobody needs its traceback.
+    # Dropping a connection on purpose raises an exception inside the app; its traceback would only be noise.
     return uvicorn.Config(
         ModelServerApp(script), log_config=None, log_level="critical", access_log=False, lifespan="off", ws="none"
     )

@@ -1,4 +1,4 @@
-"""Makes the golden transcripts anew: `python -m tests.providers.regenerate [PROVIDER…]`. Read the difference after it."""
+"""Regenerate the golden transcripts: `python -m tests.providers.regenerate [PROVIDER…]`. Review the diff afterwards."""
 
 from __future__ import annotations
 

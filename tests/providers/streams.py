@@ -1,4 +1,4 @@
-"""Recorded streams of real agents, and what becomes of them."""
+"""Recorded streams of real agents, and their transcripts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from shopfloor.ports import AgentExit, Normalizer
 FIXTURES = Path(__file__).parent / "fixtures"
 TRANSCRIPTS = GOLDEN / "providers"
 PROGRAMS = tuple(name for name in PROVIDER_NAMES if name != "claude-sdk")
-"""Those that have streams of their own: the SDK's is Claude Code's."""
+"""The providers with their own recordings. The SDK prints the stream of Claude Code."""
 CLOCK = "2026-11-15T10:30:00.000Z"
 """The time of reading, in every test."""
 
 
 class Stream(msgspec.Struct, frozen=True):
-    """What a provider printed once, and how it ended."""
+    """A recorded output of a provider, and its exit."""
 
     provider: str
     scenario: str
@@ -35,10 +35,10 @@ class Stream(msgspec.Struct, frozen=True):
 
     @property
     def ended(self) -> AgentExit:
-        known = FIXTURES / self.provider / f"{self.scenario}.exit.json"
+        exit_file = FIXTURES / self.provider / f"{self.scenario}.exit.json"
         stderr = FIXTURES / self.provider / f"{self.scenario}.stderr"
-        said = stderr.read_text(errors="replace") if stderr.exists() else ""
-        return AgentExit(**json.loads(known.read_text()), stderr=said)
+        text = stderr.read_text(errors="replace") if stderr.exists() else ""
+        return AgentExit(**json.loads(exit_file.read_text()), stderr=text)
 
     @property
     def golden(self) -> Path:
@@ -62,7 +62,7 @@ class Stream(msgspec.Struct, frozen=True):
 
 
 def streams(name: str | None = None) -> list[Stream]:
-    """All that are kept of the programs, or those of one."""
+    """Return all recordings, or those of one provider."""
     return [
         Stream(one, path.name.removesuffix(".jsonl"))
         for one in PROGRAMS
@@ -76,7 +76,7 @@ def ids(stream: Stream) -> str:
 
 
 def as_read(line: bytes) -> dict[str, Any]:
-    """A line of a transcript, without what changes with the price list."""
+    """Decode a line of a transcript, without the version of the price list."""
     event = json.loads(line)
     cost = event["payload"].get("cost")
     if cost and cost.get("source") == "genai-prices":
@@ -92,7 +92,7 @@ def by_run(lines: list[bytes]) -> dict[str, list[bytes]]:
 
 
 def strings_in(value: Any) -> Iterator[str]:
-    """Every text inside."""
+    """Yield every string inside a value."""
     match value:
         case str():
             yield value

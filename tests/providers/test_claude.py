@@ -1,4 +1,4 @@
-"""What Claude Code prints, as reports: recordings of the program itself, and streams that are odd."""
+"""Normalize the output of Claude Code: recordings of the program, and unusual streams."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ OPUS = "claude-opus-5-5"
 
 
 def times(n: int) -> Usage:
-    """So many calls, as the model server counted them in the older recordings."""
+    """Return the usage of model calls in the older recordings."""
     return Usage(input=1200 * n, output=45 * n, cache_read=800 * n, cache_write=100 * n)
 
 
 def small(n: int) -> Usage:
-    """The same in the newer ones."""
+    """Return the usage of model calls in the newer recordings."""
     return Usage(input=100 * n, output=20 * n)
 
 
@@ -62,21 +62,21 @@ def exit_of(scenario: str) -> AgentExit:
     return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
 
 
-def normalised(data: bytes, ended: AgentExit | None = None, *, resumed: bool = False) -> list[AgentReport]:
+def normalize(data: bytes, ended: AgentExit | None = None, *, resumed: bool = False) -> list[AgentReport]:
     normalizer = provider("claude-code").normalizer(resumed=resumed)
     return [*normalizer.feed(data), *normalizer.finish(ended)]
 
 
 def recorded(scenario: str) -> list[AgentReport]:
     data = (FIXTURES / f"{scenario}.jsonl").read_bytes()
-    return normalised(data, exit_of(scenario), resumed=scenario in ("resume", "no_session"))
+    return normalize(data, exit_of(scenario), resumed=scenario in ("resume", "no_session"))
 
 
 def stream(*records: object) -> bytes:
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
-# Records, as small as they can be.
+# Minimal records.
 
 
 def init(session: str = "s", **more: Any) -> dict[str, Any]:
@@ -87,19 +87,19 @@ def assistant(*content: Any, message_id: str = "m", model: str = OPUS, **more: A
     return {"type": "assistant", "message": {"id": message_id, "model": model, "content": list(content)}, **more}
 
 
-def said(text: str, **more: Any) -> dict[str, Any]:
+def text_message(text: str, **more: Any) -> dict[str, Any]:
     return assistant({"type": "text", "text": text}, **more)
 
 
-def use(name: str, call_id: str = "c", /, **given: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+def use(name: str, call_id: str = "c", /, **arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
 def user(*content: Any, **more: Any) -> dict[str, Any]:
     return {"type": "user", "message": {"role": "user", "content": list(content)}, **more}
 
 
-def gave(content: Any, call_id: str = "c", **more: Any) -> dict[str, Any]:
+def tool_output(content: Any, call_id: str = "c", **more: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
 
 
@@ -119,7 +119,7 @@ def tokens(n: int) -> dict[str, Any]:
     return {"input_tokens": 100 * n, "output_tokens": 20 * n}
 
 
-# What there is in reports.
+# Contents of reports.
 
 
 def payloads(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[Any]:
@@ -161,35 +161,35 @@ def spent(reports: list[AgentReport]) -> Usage:
 
 
 def agents(reports: list[AgentReport]) -> list[tuple[Any, ...]]:
-    """Who began and who ended, in order."""
-    told: list[tuple[Any, ...]] = []
+    """Return the starts and ends of sub-agents, in order."""
+    reported: list[tuple[Any, ...]] = []
     for report in reports:
         if isinstance(report, SubAgentStarted):
-            told.append(("began", report.agent, report.parent, report.name, report.task))
+            reported.append(("began", report.agent, report.parent, report.name, report.task))
         if isinstance(report, SubAgentEnded):
-            told.append(("ended", report.agent, report.status, report.text))
-    return told
+            reported.append(("ended", report.agent, report.status, report.text))
+    return reported
 
 
 def in_order(reports: list[AgentReport]) -> list[str]:
-    """What is said and done, in a word each."""
-    told: list[str] = []
+    """Return a short description of each message and call."""
+    reported: list[str] = []
     for one in [report for report in reports if isinstance(report, TranscriptItem)]:
         match one.payload:
             case ToolCall(name=name):
-                told.append(f"call {name}")
+                reported.append(f"call {name}")
             case ToolResult(name=name, error=error):
-                told.append(f"{'failed' if error else 'result'} {name}")
+                reported.append(f"{'failed' if error else 'result'} {name}")
             case AssistantMessage(note=Note(kind=kind)):
-                told.append(kind)
+                reported.append(kind)
             case AssistantMessage(blocks=[block]) | UserMessage(blocks=[block]):
-                told.append(type(block).__name__)
+                reported.append(type(block).__name__)
             case _:
-                told.append("?")
-    return told
+                reported.append("?")
+    return reported
 
 
-def kept(reports: list[AgentReport]) -> list[StreamBlock]:
+def unparsed_blocks(reports: list[AgentReport]) -> list[StreamBlock]:
     return [block for block in blocks(reports) if isinstance(block, StreamBlock)]
 
 
@@ -208,7 +208,7 @@ def test_all_recordings_are_here() -> None:
 def test_a_recording_is_understood_to_its_last_line(scenario: str) -> None:
     reports = recorded(scenario)
     assert final_report(reports).unparsed == 0
-    assert kept(reports) == []
+    assert unparsed_blocks(reports) == []
     assert sum(isinstance(report, SessionEnded) for report in reports) == 1
     assert len([one for one in payloads(reports) if isinstance(one, AssistantMessage) and one.note is not None]) >= (
         scenario != "no_session"
@@ -216,7 +216,7 @@ def test_a_recording_is_understood_to_its_last_line(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_recording_tells_the_same_byte_by_byte(scenario: str) -> None:
+def test_a_recording_gives_the_same_reports_byte_by_byte(scenario: str) -> None:
     data = (FIXTURES / f"{scenario}.jsonl").read_bytes()
     normalizer = provider("claude-code").normalizer(resumed=scenario in ("resume", "no_session"))
     reports = [report for at in range(len(data)) for report in normalizer.feed(data[at : at + 1])]
@@ -224,7 +224,7 @@ def test_a_recording_tells_the_same_byte_by_byte(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_what_is_told_as_spent_is_all_that_the_results_tell(scenario: str) -> None:
+def test_the_reported_usage_is_the_sum_of_the_results(scenario: str) -> None:
     lines = [json.loads(line) for line in (FIXTURES / f"{scenario}.jsonl").read_bytes().splitlines()]
     known = [one.get("model_usage_since_last_result", {}) for one in lines if one["type"] == "result"]
     total = [usage for models in known for usage in models.values()]
@@ -234,7 +234,7 @@ def test_what_is_told_as_spent_is_all_that_the_results_tell(scenario: str) -> No
         assert counted.output == sum(usage["outputTokens"] for usage in total)
 
 
-def test_it_says_what_it_begins_with() -> None:
+def test_the_ready_note_describes_the_session() -> None:
     first = payloads(recorded("text"))[0]
     ready = first.note.ready
     assert (first.note.kind, ready.session_id) == ("ready", "5c9d357b-4c04-4d89-b91e-64e9d40cba38")
@@ -243,19 +243,19 @@ def test_it_says_what_it_begins_with() -> None:
     assert ready.permission_mode == "bypassPermissions"
 
 
-def test_pieces_of_one_message_share_its_id_and_are_told_at_once() -> None:
+def test_blocks_of_one_message_share_its_id_and_are_reported_at_once() -> None:
     reports = recorded("text")
-    told = [report for report in reports if isinstance(report, TranscriptItem)][1:]
+    reported = [report for report in reports if isinstance(report, TranscriptItem)][1:]
     assert [one.message_id for one in payloads(reports)[1:]] == ["msg_e906775ecb7bacd003a236"] * 2
     assert {one.model for one in payloads(reports)[1:]} == {OPUS}
-    assert [one.at for one in told] == ["2026-11-15T01:00:35.623Z", "2026-11-15T01:00:35.626Z"]
+    assert [one.at for one in reported] == ["2026-11-15T01:00:35.623Z", "2026-11-15T01:00:35.626Z"]
     assert texts(reports) == [
         "Hello from the stub. ",
         "Second block: snowman ☃, emoji 😀, <b>html</b>, line\nbreak.",
     ]
 
 
-def test_a_text_is_the_answer_and_its_tokens_and_price_are_told_once() -> None:
+def test_a_text_is_the_answer_and_its_usage_is_reported_once() -> None:
     reports = recorded("text")
     assert [report for report in reports if isinstance(report, UsageDelta)] == [
         UsageDelta(usage=times(1), model=OPUS, cost_usd=0.006359999999999999)
@@ -272,7 +272,7 @@ def test_a_text_is_the_answer_and_its_tokens_and_price_are_told_once() -> None:
     )
 
 
-def test_a_message_that_is_typed_is_told_piece_by_piece_and_then_whole() -> None:
+def test_a_streamed_message_is_reported_in_deltas_and_then_complete() -> None:
     reports = recorded("text_partial")
     typed = [report for report in reports if isinstance(report, MessageDelta)]
     assert {(one.message_id, one.kind, one.agent) for one in typed} == {
@@ -289,11 +289,11 @@ def test_a_call_is_a_block_and_a_call_and_has_its_result() -> None:
     reports = recorded("bash")
     assert in_order(reports) == ["ready", "TextBlock", "ToolUseBlock", "call Bash", "result Bash", "TextBlock"]
     used = next(block for block in blocks(reports) if isinstance(block, ToolUseBlock))
-    given = {"command": "echo hello-from-tool && pwd", "description": "Run a test command"}
+    arguments = {"command": "echo hello-from-tool && pwd", "description": "Run a test command"}
     call_id = "toolu_d3968191a2490945cc2e8f"
-    assert used == ToolUseBlock(fidelity="agent_emitted", tool_name="Bash", tool_id=call_id, tool_input=given)
+    assert used == ToolUseBlock(fidelity="agent_emitted", tool_name="Bash", tool_id=call_id, tool_input=arguments)
     assert calls(reports) == [
-        ToolCall(name="Bash", call_id=call_id, input=given, output=None, fidelity="agent_emitted")
+        ToolCall(name="Bash", call_id=call_id, input=arguments, output=None, fidelity="agent_emitted")
     ]
     assert results(reports) == [
         ToolResult(
@@ -348,7 +348,7 @@ def test_calls_at_the_same_time_have_their_own_results_in_the_order_they_came() 
     assert final_report(reports).turns == 3
 
 
-def test_thoughts_are_told_with_their_signature() -> None:
+def test_thinking_is_reported_with_its_signature() -> None:
     reports = recorded("thinking")
     thoughts = [block for block in blocks(reports) if isinstance(block, ThinkingBlock)]
     assert [block.thinking for block in thoughts] == [
@@ -398,7 +398,7 @@ def test_a_denial_is_noted_once_between_the_call_and_its_result() -> None:
     assert final_report(reports).text == "It was denied; stopping."
 
 
-def test_odd_bytes_of_a_tool_come_through_and_a_long_output_as_the_program_cut_it() -> None:
+def test_unusual_bytes_of_a_tool_are_kept_and_a_long_output_as_the_program_truncates_it() -> None:
     reports = recorded("nasty")
     first, second = results(reports)
     assert "nul:[\0] badutf8:[" in first.output
@@ -409,12 +409,12 @@ def test_odd_bytes_of_a_tool_come_through_and_a_long_output_as_the_program_cut_i
     assert final_report(reports).usage == times(3)
 
 
-def test_an_answer_as_data_is_given_as_data() -> None:
+def test_a_structured_answer_is_reported_as_data() -> None:
     ended = final_report(recorded("struct"))
     assert (ended.structured, ended.text) == ({"name": "stub", "count": 2}, '{"name":"stub","count":2}')
 
 
-def test_a_resumed_session_tells_what_this_run_spent() -> None:
+def test_a_resumed_session_reports_the_usage_of_this_run() -> None:
     reports = recorded("resume")
     ended = final_report(reports)
     assert (ended.usage, ended.cost_usd) == (times(1), pytest.approx(0.00636))
@@ -423,7 +423,7 @@ def test_a_resumed_session_tells_what_this_run_spent() -> None:
     assert ended.text == "Resumed: I remember the previous turn."
 
 
-# How it goes wrong.
+# Errors.
 
 
 def test_a_retry_is_noted_and_the_answer_comes_after_it() -> None:
@@ -475,7 +475,7 @@ def test_each_try_that_failed_is_noted() -> None:
     assert [(note.code, note.status) for note in notes(recorded("unreachable"))] == [("provider_unreachable", None)]
 
 
-def test_a_limit_that_is_near_is_noted_and_the_last_word_on_it_kept() -> None:
+def test_a_limit_that_is_near_is_noted_and_its_last_state_is_kept() -> None:
     reports = recorded("rl_unified_warn")
     near = [
         Limit(status="warning", current=used, reset_at="2026-11-15T02:05:14.000Z", window="five_hour")
@@ -487,7 +487,7 @@ def test_a_limit_that_is_near_is_noted_and_the_last_word_on_it_kept() -> None:
     assert in_order(reports)[2:5] == ["call Bash", "limit", "result Bash"]
 
 
-def test_a_limit_that_is_reached_tells_when_to_try_again() -> None:
+def test_a_reached_limit_has_the_time_to_retry() -> None:
     reports = recorded("limit_rejected")
     [note] = notes(reports)
     assert note.limit == Limit(status="rejected", current=1.0, reset_at="2026-11-15T11:18:24.000Z", window="five_hour")
@@ -528,14 +528,14 @@ def test_a_stream_that_just_stops_is_a_failure_in_the_middle() -> None:
     assert ended.session_id == "0095f507-6b63-4780-90b6-140706fbc935"
 
 
-def test_a_message_that_was_being_typed_is_paid_for_all_the_same() -> None:
+def test_an_unfinished_message_is_charged_all_the_same() -> None:
     reports = recorded("killed_typing")
     assert (texts(reports), spent(reports)) == ([], Usage(input=100, output=1))
     assert any(isinstance(report, MessageDelta) for report in reports)
     assert final_report(reports).usage == Usage(input=100, output=1)
 
 
-def test_one_that_we_interrupted_is_cancelled_though_it_exits_with_zero() -> None:
+def test_a_session_that_we_interrupted_is_cancelled_though_it_exits_with_zero() -> None:
     reports = recorded("kill_sigint")
     ended = final_report(reports)
     assert ended.error is not None
@@ -546,17 +546,17 @@ def test_one_that_we_interrupted_is_cancelled_though_it_exits_with_zero() -> Non
 
 
 @pytest.mark.parametrize("ended", [None, AgentExit(code=0)])
-def test_one_that_somebody_else_interrupted_has_failed(ended: AgentExit | None) -> None:
-    last = final_report(normalised((FIXTURES / "kill_sigint.jsonl").read_bytes(), ended))
+def test_a_session_that_something_else_interrupted_has_failed(ended: AgentExit | None) -> None:
+    last = final_report(normalize((FIXTURES / "kill_sigint.jsonl").read_bytes(), ended))
     assert last.error is not None
     assert (last.status, last.error.code, last.error.message) == ("failed", "agent_error", "claude was interrupted")
 
 
-def test_one_that_we_ended_is_cancelled_without_a_result() -> None:
+def test_a_session_that_we_ended_is_cancelled_without_a_result() -> None:
     reports = recorded("terminated")
     ended = final_report(reports)
     assert (ended.status, ended.usage, ended.cost_usd) == ("cancelled", small(1), None)
-    # The shell of a command is a task of the program's, and no sub-agent.
+    # The shell of a command is a task of Claude Code, but not a sub-agent.
     assert agents(reports) == []
     assert [one.exit_code for one in results(reports)] == [137]
 
@@ -568,19 +568,19 @@ def test_a_session_that_is_not_there_fails_in_the_programs_words() -> None:
     assert ended.error.message.startswith("No conversation found with session ID: ")
 
 
-def test_an_answer_that_was_cut_off_is_kept_and_what_the_program_says_about_it_is_its_own() -> None:
+def test_an_interrupted_answer_is_kept_and_the_message_about_it_is_synthetic() -> None:
     reports = recorded("cut_off")
     assert texts(reports) == ["first block", "recovered"]
     [nudge] = synthetic(reports)
     assert nudge.startswith("Your response above was cut off mid-stream.")
-    # What had been read for the attempt that failed is paid for too.
+    # The input of the failed attempt is charged too.
     assert final_report(reports).usage == Usage(input=200, output=21)
 
 
 # Sub-agents.
 
 
-def test_a_sub_agent_is_told_from_its_start_to_its_end() -> None:
+def test_a_sub_agent_is_reported_from_its_start_to_its_end() -> None:
     reports = recorded("task")
     key = "toolu_a36419399d5899a75ecfcd"
     assert agents(reports) == [
@@ -596,13 +596,13 @@ def test_a_sub_agent_is_told_from_its_start_to_its_end() -> None:
     assert ended.at == "2026-11-15T01:00:47.258Z"
 
 
-def test_what_a_sub_agent_was_asked_is_not_told_twice() -> None:
+def test_the_prompt_of_a_sub_agent_is_not_reported_twice() -> None:
     reports = recorded("task")
-    told = [report.payload for report in reports if isinstance(report, TranscriptItem)]
-    assert [one for one in told if isinstance(one, UserMessage)] == []
+    reported = [report.payload for report in reports if isinstance(report, TranscriptItem)]
+    assert [one for one in reported if isinstance(one, UserMessage)] == []
 
 
-def test_the_session_has_its_own_tokens_and_what_is_spent_has_those_of_sub_agents_too() -> None:
+def test_the_session_has_its_own_tokens_and_the_deltas_include_those_of_sub_agents() -> None:
     reports = recorded("task")
     ended = final_report(reports)
     assert (ended.usage, ended.models) == (times(2), {OPUS: times(2)})
@@ -673,21 +673,21 @@ def test_a_sub_agent_that_failed_says_why_and_its_retries_are_its_own() -> None:
     assert (last.status, last.text) == ("completed", "It failed.")
 
 
-def test_a_sub_agent_that_never_came_to_be_has_no_start() -> None:
+def test_a_sub_agent_whose_call_failed_has_no_start() -> None:
     reports = recorded("refused_agent")
     assert agents(reports) == []
     [refused] = results(reports)
     assert (refused.name, refused.error is not None) == ("Agent", True)
 
 
-def test_an_older_version_tells_of_sub_agents_only_by_their_lines() -> None:
-    reports = normalised(
+def test_an_older_version_shows_sub_agents_only_by_their_messages() -> None:
+    reports = normalize(
         stream(
             assistant(use("Task", "t", prompt="Look.", subagent_type="Explore", model="haiku")),
             user({"type": "text", "text": "Look."}, parent_tool_use_id="t"),
-            said("I look.", parent_tool_use_id="t", message_id="n"),
+            text_message("I look.", parent_tool_use_id="t", message_id="n"),
             user(
-                gave([{"type": "text", "text": "Seen."}], "t"),
+                tool_output([{"type": "text", "text": "Seen."}], "t"),
                 tool_use_result={"status": "completed", "content": [{"type": "text", "text": "Seen."}]},
                 timestamp="2026-11-15T01:00:47.264Z",
             ),
@@ -702,22 +702,22 @@ def test_an_older_version_tells_of_sub_agents_only_by_their_lines() -> None:
     assert [one.output for one in results(reports)] == ["Seen."]
 
 
-def test_a_sub_agent_of_which_nothing_was_seen_but_its_result_is_told_then() -> None:
+def test_a_sub_agent_with_nothing_but_a_result_is_reported_then() -> None:
     call = assistant(use("Task", "t", prompt="Look."))
-    reports = normalised(stream(call, user(gave("Seen.", "t")), result()))
+    reports = normalize(stream(call, user(tool_output("Seen.", "t")), result()))
     assert agents(reports) == [("began", "t", MAIN_AGENT, "Task", "Look."), ("ended", "t", "completed", "Seen.")]
 
 
 def test_a_sub_agent_at_work_when_the_stream_ends_stays_so() -> None:
-    line = said("I look.", parent_tool_use_id="t")
-    assert agents(normalised(stream(assistant(use("Task", "t", prompt="Look.")), line))) == [
+    line = text_message("I look.", parent_tool_use_id="t")
+    assert agents(normalize(stream(assistant(use("Task", "t", prompt="Look.")), line))) == [
         ("began", "t", MAIN_AGENT, "Task", "Look.")
     ]
 
 
 def test_a_sub_agent_that_was_stopped_is_cancelled() -> None:
     task = {"type": "system", "task_id": "a", "tool_use_id": "t"}
-    reports = normalised(
+    reports = normalize(
         stream(
             {**task, "subtype": "task_started", "task_type": "local_agent", "subagent_type": "Plan", "prompt": "P"},
             {**task, "subtype": "task_notification", "status": "stopped", "summary": "Stopped."},
@@ -732,9 +732,9 @@ def test_a_sub_agent_that_is_moved_to_the_background_does_not_end_with_its_call(
     moved = {**task, "subtype": "task_updated", "patch": {"is_backgrounded": True}}
     done = {**task, "subtype": "task_notification", "status": "completed", "summary": "Seen."}
     call = assistant(use("Agent", "t", prompt="P"))
-    early = normalised(stream(call, started, moved, user(gave("moved", "t"))))
+    early = normalize(stream(call, started, moved, user(tool_output("moved", "t"))))
     assert agents(early) == [("began", "t", MAIN_AGENT, "Agent", "P")]
-    late = normalised(stream(call, started, moved, user(gave("moved", "t")), done))
+    late = normalize(stream(call, started, moved, user(tool_output("moved", "t")), done))
     assert agents(late)[1:] == [("ended", "t", "completed", "Seen.")]
 
 
@@ -747,15 +747,15 @@ def test_a_denial_inside_a_sub_agent_is_noted_there() -> None:
         "tool_use_id": "c",
         "agent_id": "a",
     }
-    reports = normalised(stream(started, denied, result(permission_denials=[denied])))
+    reports = normalize(stream(started, denied, result(permission_denials=[denied])))
     assert notes(reports) == []
     assert notes(reports, "t") == [Note(kind="denied", message="Bash was not allowed")]
 
 
 def test_a_change_that_a_sub_agent_made_is_known_by_the_call_alone() -> None:
     edit = assistant(use("Edit", "e", file_path="/srv/demo/a"), use("Write", "w", file_path="/srv/demo/b"))
-    answers = user(gave("done", "e"), gave("File created successfully at: /srv/demo/b", "w"))
-    assert [one.files for one in results(normalised(stream(edit, answers)))] == [
+    answers = user(tool_output("done", "e"), tool_output("File created successfully at: /srv/demo/b", "w"))
+    assert [one.files for one in results(normalize(stream(edit, answers)))] == [
         [FileChange(path="/srv/demo/a", action="modify")],
         [FileChange(path="/srv/demo/b", action="create")],
     ]
@@ -763,36 +763,36 @@ def test_a_change_that_a_sub_agent_made_is_known_by_the_call_alone() -> None:
 
 def test_a_new_file_without_a_last_line_end_says_so() -> None:
     made = {"type": "create", "filePath": "/srv/demo/a", "content": "x", "structuredPatch": [], "originalFile": None}
-    data = stream(assistant(use("Write", file_path="/srv/demo/a")), user(gave("ok"), tool_use_result=made))
-    [change] = results(normalised(data))[0].files or []
+    data = stream(assistant(use("Write", file_path="/srv/demo/a")), user(tool_output("ok"), tool_use_result=made))
+    [change] = results(normalize(data))[0].files or []
     assert (change.action, change.lines_added) == ("create", 1)
     assert change.diff == "--- /dev/null\n+++ /srv/demo/a\n@@ -0,0 +1,1 @@\n+x\n\\ No newline at end of file\n"
 
 
-def test_a_file_that_came_out_as_it_was_has_no_diff() -> None:
+def test_an_unchanged_file_has_no_diff() -> None:
     same = {"type": "update", "filePath": "/srv/demo/a", "content": "x", "structuredPatch": [], "originalFile": "x"}
-    data = stream(assistant(use("Write", file_path="/srv/demo/a")), user(gave("ok"), tool_use_result=same))
-    assert results(normalised(data))[0].files == [FileChange(path="/srv/demo/a", action="modify")]
+    data = stream(assistant(use("Write", file_path="/srv/demo/a")), user(tool_output("ok"), tool_use_result=same))
+    assert results(normalize(data))[0].files == [FileChange(path="/srv/demo/a", action="modify")]
 
 
 def test_a_command_in_the_background_is_no_sub_agent() -> None:
     task = {"type": "system", "task_id": "b", "tool_use_id": "c", "task_type": "local_bash"}
     done = {**task, "subtype": "task_notification", "status": "completed", "summary": "d"}
     updated = {**task, "subtype": "task_updated", "patch": {"status": "completed"}}
-    reports = normalised(stream(assistant(use("Bash")), {**task, "subtype": "task_started"}, updated, done, result()))
+    reports = normalize(stream(assistant(use("Bash")), {**task, "subtype": "task_started"}, updated, done, result()))
     assert (agents(reports), final_report(reports).unparsed) == ([], 0)
 
 
-# Tokens and money.
+# Usage and cost.
 
 
-def test_messages_that_are_typed_are_counted_once_however_often_they_are_told() -> None:
+def test_streamed_messages_are_counted_once_however_often_their_usage_is_repeated() -> None:
     start = event(
         "message_start", message={"id": "m", "model": OPUS, "usage": {"input_tokens": 100, "output_tokens": 1}}
     )
-    # Some versions tell of a message's end only what it came to.
+    # Some versions report only the final counts of a message.
     grew = [event("message_delta", usage={"output_tokens": count}) for count in (10, 20)]
-    reports = normalised(stream(init(), start, said("Hi."), *grew, result(usage=tokens(1))))
+    reports = normalize(stream(init(), start, text_message("Hi."), *grew, result(usage=tokens(1))))
     assert [report.usage for report in reports if isinstance(report, UsageDelta)] == [
         Usage(input=100, output=10),
         Usage(output=10),
@@ -800,10 +800,10 @@ def test_messages_that_are_typed_are_counted_once_however_often_they_are_told() 
     assert final_report(reports).usage == small(1)
 
 
-def test_without_what_was_spent_since_the_last_result_the_totals_are_subtracted() -> None:
+def test_without_usage_since_the_last_result_the_totals_are_subtracted() -> None:
     first = result(usage=tokens(1), total_cost_usd=0.1, modelUsage={OPUS: model_usage(1, 0.1)}, num_turns=1)
     second = result("Again.", usage=tokens(2), total_cost_usd=0.3, modelUsage={OPUS: model_usage(3, 0.3)}, num_turns=2)
-    reports = normalised(stream(init(), said("a"), first, said("b"), second))
+    reports = normalize(stream(init(), text_message("a"), first, text_message("b"), second))
     found = [report for report in reports if isinstance(report, UsageDelta)]
     assert [(one.usage, one.model) for one in found] == [(small(1), OPUS), (small(2), OPUS)]
     assert [one.cost_usd for one in found] == pytest.approx([0.1, 0.2])
@@ -812,9 +812,9 @@ def test_without_what_was_spent_since_the_last_result_the_totals_are_subtracted(
     assert ended.cost_usd == pytest.approx(0.3)
 
 
-def test_a_resumed_session_that_only_tells_its_total_has_no_price() -> None:
+def test_a_resumed_session_that_only_reports_its_total_has_no_price() -> None:
     last = result(usage=tokens(1), total_cost_usd=0.9, modelUsage={OPUS: model_usage(9, 0.9)})
-    reports = normalised(stream(init(), said("a"), last), resumed=True)
+    reports = normalize(stream(init(), text_message("a"), last), resumed=True)
     assert [report for report in reports if isinstance(report, UsageDelta)] == [UsageDelta(usage=small(1), model=OPUS)]
     ended = final_report(reports)
     assert (ended.usage, ended.models, ended.cost_usd) == (small(1), {OPUS: small(1)}, None)
@@ -823,17 +823,17 @@ def test_a_resumed_session_that_only_tells_its_total_has_no_price() -> None:
 def test_a_second_result_of_such_a_session_does_not_make_a_price_of_a_part() -> None:
     totals = [{"total_cost_usd": 0.1 * n, "modelUsage": {OPUS: model_usage(n, 0.1 * n)}} for n in (9, 10)]
     data = stream(init(), *(result(usage=tokens(1), **total) for total in totals))
-    ended = final_report(normalised(data, resumed=True))
+    ended = final_report(normalize(data, resumed=True))
     assert (ended.usage, ended.cost_usd) == (small(2), None)
 
 
-def test_models_are_told_apart_and_named_without_what_settings_add() -> None:
+def test_models_are_counted_separately_by_their_canonical_names() -> None:
     since = {
         f"{OPUS}[1m]": {**model_usage(2, 0.2), "canonicalModel": OPUS},
         OPUS: model_usage(1, 0.1),
         "claude-haiku-5": model_usage(1, 0.01),
     }
-    reports = normalised(stream(init(), result(model_usage_since_last_result=since)))
+    reports = normalize(stream(init(), result(model_usage_since_last_result=since)))
     found = [report for report in reports if isinstance(report, UsageDelta)]
     assert [(one.usage, one.model) for one in found] == [(small(3), OPUS), (small(1), "claude-haiku-5")]
     assert [one.cost_usd for one in found] == pytest.approx([0.3, 0.01])
@@ -844,7 +844,7 @@ def test_a_model_under_two_names_is_not_counted_twice() -> None:
     start = event("message_start", message={"id": "m", "model": f"{OPUS}-20261101", "usage": tokens(1)})
     grew = event("message_delta", usage=tokens(1))
     last = result(usage=tokens(1), model_usage_since_last_result={OPUS: model_usage(2, 0.2)})
-    reports = normalised(stream(init(), start, grew, last))
+    reports = normalize(stream(init(), start, grew, last))
     assert [report for report in reports if isinstance(report, UsageDelta)] == [
         UsageDelta(usage=small(1), model=f"{OPUS}-20261101"),
         UsageDelta(usage=small(1)),
@@ -853,46 +853,46 @@ def test_a_model_under_two_names_is_not_counted_twice() -> None:
     assert (ended.usage, ended.models, ended.cost_usd) == (small(2), {OPUS: small(2)}, 0.2)
 
 
-def test_a_result_that_tells_less_than_was_typed_takes_nothing_back() -> None:
+def test_a_result_with_less_usage_than_was_streamed_takes_nothing_back() -> None:
     start = event("message_start", message={"id": "m", "model": OPUS, "usage": tokens(1)})
     last = result(is_error=True, subtype="error_during_execution", usage={}, model_usage_since_last_result={})
-    reports = normalised(stream(init(), start, event("message_delta", usage={}), last))
+    reports = normalize(stream(init(), start, event("message_delta", usage={}), last))
     assert (spent(reports), final_report(reports).usage) == (small(1), small(1))
 
 
 def test_tokens_of_models_without_a_name_are_counted_too() -> None:
     start = event("message_start", message={"id": "m"})
     grew = event("message_delta", usage=tokens(1))
-    reports = normalised(stream(start, grew, said("a", model=""), result(usage=tokens(1))))
+    reports = normalize(stream(start, grew, text_message("a", model=""), result(usage=tokens(1))))
     assert [report for report in reports if isinstance(report, UsageDelta)] == [UsageDelta(usage=small(1))]
     ended = final_report(reports)
     assert (ended.usage, ended.models) == (small(1), {})
 
 
-def test_what_was_typed_while_sub_agents_worked_is_the_sessions_own() -> None:
+def test_tokens_streamed_while_sub_agents_work_belong_to_the_session() -> None:
     start = event("message_start", message={"id": "m", "model": OPUS, "usage": tokens(1)})
     grew = event("message_delta", usage=tokens(1))
-    helper = said("I look.", parent_tool_use_id="t")
+    helper = text_message("I look.", parent_tool_use_id="t")
     last = result(usage={}, model_usage_since_last_result={OPUS: model_usage(3), "claude-haiku-5": model_usage(1)})
-    reports = normalised(stream(init(), start, grew, helper, last))
+    reports = normalize(stream(init(), start, grew, helper, last))
     assert spent(reports) == small(4)
     ended = final_report(reports)
     assert (ended.usage, ended.models) == (small(1), {OPUS: small(1)})
 
 
-def test_thinking_is_a_known_part_of_what_was_written() -> None:
+def test_thinking_is_a_part_of_the_output_tokens() -> None:
     usage = {"output_tokens": 45, "output_tokens_details": {"thinking_tokens": 12}}
     since = {OPUS: {"outputTokens": 45, "thinkingTokens": 12}}
-    reports = normalised(stream(init(), result(usage=usage, model_usage_since_last_result=since)))
+    reports = normalize(stream(init(), result(usage=usage, model_usage_since_last_result=since)))
     assert final_report(reports).usage == Usage(output=45, reasoning=12)
 
 
-# What the program says.
+# Records of Claude Code about itself.
 
 
-def test_what_the_program_says_by_the_way_is_noted() -> None:
+def test_informational_messages_are_noted() -> None:
     system = {"type": "system"}
-    reports = normalised(
+    reports = normalize(
         stream(
             init(),
             {**system, "subtype": "informational", "content": "Careful.", "level": "warning"},
@@ -916,7 +916,7 @@ def test_what_the_program_says_by_the_way_is_noted() -> None:
     assert final_report(reports).unparsed == 0
 
 
-def test_housekeeping_tells_nothing() -> None:
+def test_ignored_records_give_no_reports() -> None:
     records = [
         {"type": "control_request", "request": {"subtype": "can_use_tool"}},
         {"type": "control_response", "response": {}},
@@ -928,14 +928,14 @@ def test_housekeeping_tells_nothing() -> None:
         event("ping"),
         event("error", error={}),
     ]
-    reports = normalised(stream(*records))
+    reports = normalize(stream(*records))
     assert reports[:-1] == []
     assert final_report(reports).unparsed == 0
 
 
 def test_messages_in_the_users_name_are_synthetic_unless_they_are_repeated() -> None:
     text = {"type": "text", "text": "Go on."}
-    reports = normalised(
+    reports = normalize(
         stream(
             user(text, isSynthetic=True), user(text), user(text, isReplay=True), {**user(), "message": {"content": "x"}}
         )
@@ -949,10 +949,10 @@ def test_a_limit_that_is_open_again_is_waited_for_no_more() -> None:
         {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1794708314}},
         {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}},
     ]
-    busy = said("No.", timestamp="2026-11-15T01:05:28.514Z", model="<synthetic>", is_api_error_message=True)
+    busy = text_message("No.", timestamp="2026-11-15T01:05:28.514Z", model="<synthetic>", is_api_error_message=True)
     end = result("No.", is_error=True, api_error_status=429)
     waits = [
-        final_report(normalised(stream(init(), *seen, busy, end))).error for seen in (limits[:1], limits, limits[1:])
+        final_report(normalize(stream(init(), *seen, busy, end))).error for seen in (limits[:1], limits, limits[1:])
     ]
     assert [error.retry_after if error else None for error in waits] == [3585.486, msgspec.UNSET, msgspec.UNSET]
 
@@ -970,17 +970,17 @@ def test_a_limit_that_is_open_again_is_waited_for_no_more() -> None:
         ({}, "agent_error"),
     ],
 )
-def test_what_stopped_it_has_our_word(words: dict[str, Any], code: str) -> None:
-    busy = said("No.", model="<synthetic>", is_api_error_message=True, **words)
-    error = final_report(normalised(stream(init(), busy, result("No.", is_error=True)))).error
+def test_each_reason_to_stop_has_our_code(words: dict[str, Any], code: str) -> None:
+    busy = text_message("No.", model="<synthetic>", is_api_error_message=True, **words)
+    error = final_report(normalize(stream(init(), busy, result("No.", is_error=True)))).error
     assert error is not None
     assert (error.code, error.message) == (code, "No.")
 
 
 def test_a_failure_that_was_got_over_is_not_the_end() -> None:
-    busy = said("No.", model="<synthetic>", is_api_error_message=True, error="overloaded")
+    busy = text_message("No.", model="<synthetic>", is_api_error_message=True, error="overloaded")
     end = {"type": "result", "subtype": "error_during_execution", "is_error": True, "errors": ["one", "two", 3]}
-    error = final_report(normalised(stream(init(), busy, said("Yes."), end))).error
+    error = final_report(normalize(stream(init(), busy, text_message("Yes."), end))).error
     assert error is not None
     assert (error.code, error.message) == ("agent_error", "one; two")
 
@@ -990,60 +990,62 @@ def test_a_failure_that_was_got_over_is_not_the_end() -> None:
 
 def test_an_older_version_that_ends_by_too_many_turns_does_not_call_it_an_error() -> None:
     end = {"type": "result", "subtype": "error_max_turns", "is_error": False}
-    ended = final_report(normalised(stream(init(), said("a"), end)))
+    ended = final_report(normalize(stream(init(), text_message("a"), end)))
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "max_turns_exceeded")
 
 
 def test_a_result_that_does_not_call_itself_a_success_is_none() -> None:
-    ended = final_report(normalised(stream(init(), {"type": "result", "terminal_reason": "of tomorrow"})))
+    ended = final_report(normalize(stream(init(), {"type": "result", "terminal_reason": "of tomorrow"})))
     assert ended.error is not None
     assert (ended.status, ended.error.code, ended.error.message) == ("failed", "agent_error", "of tomorrow")
 
 
-def test_a_stream_that_goes_on_after_a_result_and_stops_was_in_the_middle() -> None:
-    ended = final_report(normalised(stream(init(), said("a"), result("a"), init(), said("b")), AgentExit(code=1)))
+def test_a_stream_that_continues_after_a_result_and_stops_is_incomplete() -> None:
+    ended = final_report(
+        normalize(stream(init(), text_message("a"), result("a"), init(), text_message("b")), AgentExit(code=1))
+    )
     assert ended.error is not None
     assert (ended.status, ended.text) == ("failed", None)
     assert ended.error.message == "claude ended in the middle: exit code 1"
 
 
-def test_a_program_that_does_not_start_is_said_so_in_its_last_words() -> None:
-    ended = final_report(normalised(b"", AgentExit(code=1, stderr="Warning: x\nError: no such option\n\n")))
+def test_a_program_that_does_not_start_reports_the_end_of_stderr() -> None:
+    ended = final_report(normalize(b"", AgentExit(code=1, stderr="Warning: x\nError: no such option\n\n")))
     assert ended.error is not None
     assert ended.error.message == "claude did not start: exit code 1: Error: no such option"
 
 
-def test_a_stream_alone_says_no_more_than_that_nothing_came() -> None:
-    error = final_report(normalised(b"")).error
+def test_without_an_exit_the_error_only_says_that_the_stream_ended() -> None:
+    error = final_report(normalize(b"")).error
     assert error is not None
     assert error.message == "claude did not start: nothing more came"
 
 
-def test_an_answer_that_was_there_before_we_stopped_it_is_an_answer() -> None:
+def test_a_session_that_answered_before_we_stopped_it_has_completed() -> None:
     ended = final_report(
-        normalised(stream(init(), said("a"), result("a")), AgentExit(signal="SIGTERM", cancelled=True))
+        normalize(stream(init(), text_message("a"), result("a")), AgentExit(signal="SIGTERM", cancelled=True))
     )
     assert (ended.status, ended.text, ended.error) == ("completed", "a", None)
 
 
 def test_the_order_of_keys_does_not_matter() -> None:
     record = result("a")
-    assert final_report(normalised(stream(dict(reversed(record.items()))))).text == "a"
+    assert final_report(normalize(stream(dict(reversed(record.items()))))).text == "a"
 
 
 def test_a_last_line_without_an_end_is_read() -> None:
-    assert final_report(normalised(stream(init(), result("a"))[:-1])).text == "a"
+    assert final_report(normalize(stream(init(), result("a"))[:-1])).text == "a"
 
 
-# Odd streams.
+# Unusual streams.
 
 
 def test_blocks_that_are_not_understood_are_kept_beside_those_that_are() -> None:
     odd = {"type": "hologram", "data": [1]}
-    reports = normalised(stream(assistant({"type": "text", "text": "a"}, odd), user(odd, isSynthetic=True), result()))
+    reports = normalize(stream(assistant({"type": "text", "text": "a"}, odd), user(odd, isSynthetic=True), result()))
     assert texts(reports) == ["a"]
-    assert [json.loads(block.chunk) for block in kept(reports)] == [odd]
+    assert [json.loads(block.chunk) for block in unparsed_blocks(reports)] == [odd]
     assert final_report(reports).unparsed == 2
 
 
@@ -1054,40 +1056,43 @@ def test_tools_that_the_provider_runs_itself_are_calls_with_results_too() -> Non
         "tool_use_id": "s",
         "content": [{"type": "web_search_result", "url": "u"}],
     }
-    reports = normalised(stream(assistant(search), assistant(found), result()))
+    reports = normalize(stream(assistant(search), assistant(found), result()))
     assert in_order(reports) == ["ToolUseBlock", "call web_search", "result web_search"]
     assert results(reports)[0].output == [{"type": "web_search_result", "url": "u"}]
 
 
-def test_a_thought_that_may_not_be_read_is_there() -> None:
-    reports = normalised(stream(assistant({"type": "redacted_thinking", "data": "xyz"}), result()))
+def test_redacted_thinking_is_kept() -> None:
+    reports = normalize(stream(assistant({"type": "redacted_thinking", "data": "xyz"}), result()))
     assert blocks(reports) == [ThinkingBlock(fidelity="agent_emitted", thinking="", signature="xyz")]
 
 
-def test_outputs_are_given_as_they_are_and_texts_as_one() -> None:
+def test_outputs_are_kept_as_they_are_and_texts_are_joined() -> None:
     image = {"type": "image", "source": {}}
     text = {"type": "text", "text": "a"}
     call = assistant(*(use("mcp__x__y", f"c{n}") for n in range(4)))
     answers = user(
-        gave([text, text], "c0"), gave([text, image], "c1", is_error=True), gave(None, "c2"), gave("é", "c3")
+        tool_output([text, text], "c0"),
+        tool_output([text, image], "c1", is_error=True),
+        tool_output(None, "c2"),
+        tool_output("é", "c3"),
     )
-    told = results(normalised(stream(call, answers, result())))
-    assert [one.output for one in told] == ["a\na", [text, image], "", "é"]
-    assert [one.error for one in told] == [None, "a", None, None]
+    reported = results(normalize(stream(call, answers, result())))
+    assert [one.output for one in reported] == ["a\na", [text, image], "", "é"]
+    assert [one.error for one in reported] == [None, "a", None, None]
 
 
-def test_a_result_whose_call_is_not_there_is_told_all_the_same() -> None:
-    [told] = results(normalised(stream(user(gave("Exit code 1", "gone", is_error=True)), result())))
-    assert (told.name, told.output, told.duration_ms, told.exit_code) == ("", "Exit code 1", None, None)
+def test_a_result_without_its_call_is_reported_all_the_same() -> None:
+    [reported] = results(normalize(stream(user(tool_output("Exit code 1", "gone", is_error=True)), result())))
+    assert (reported.name, reported.output, reported.duration_ms, reported.exit_code) == ("", "Exit code 1", None, None)
 
 
-def test_messages_without_an_id_get_one_that_nobody_else_has() -> None:
+def test_messages_without_an_id_get_a_unique_one() -> None:
     nameless = {"type": "assistant", "message": {"content": [{"type": "text", "text": "a"}]}}
-    told = payloads(normalised(stream(nameless, nameless, result())))
-    assert len({one.message_id for one in told}) == 2
+    reported = payloads(normalize(stream(nameless, nameless, result())))
+    assert len({one.message_id for one in reported}) == 2
 
 
-def test_pieces_of_a_tools_input_are_told_with_its_name() -> None:
+def test_deltas_of_tool_input_have_the_name_of_the_tool() -> None:
     start = event("message_start", message={"id": "m", "model": OPUS})
     block = event("content_block_start", index=1, content_block={"type": "tool_use", "id": "c", "name": "Bash"})
     pieces = [
@@ -1096,7 +1101,7 @@ def test_pieces_of_a_tools_input_are_told_with_its_name() -> None:
     ]
     thought = event("content_block_delta", index=0, delta={"type": "thinking_delta", "thinking": "hm"})
     signed = event("content_block_delta", index=0, delta={"type": "signature_delta", "signature": "s"})
-    typed = [one for one in normalised(stream(start, thought, signed, block, *pieces)) if isinstance(one, MessageDelta)]
+    typed = [one for one in normalize(stream(start, thought, signed, block, *pieces)) if isinstance(one, MessageDelta)]
     assert typed == [
         MessageDelta(message_id="m", block=0, kind="thinking", text="hm"),
         MessageDelta(message_id="m", block=1, kind="tool_input", text='{"a"', tool_name="Bash", tool_id="c"),
@@ -1104,9 +1109,9 @@ def test_pieces_of_a_tools_input_are_told_with_its_name() -> None:
     ]
 
 
-def test_pieces_of_a_message_whose_start_is_not_there_are_left_to_its_whole() -> None:
+def test_deltas_of_a_message_without_a_start_are_left_to_the_complete_message() -> None:
     piece = event("content_block_delta", index=0, delta={"type": "text_delta", "text": "a"})
-    assert [one for one in normalised(stream(piece, result())) if isinstance(one, MessageDelta)] == []
+    assert [one for one in normalize(stream(piece, result())) if isinstance(one, MessageDelta)] == []
 
 
 @pytest.mark.parametrize(
@@ -1127,8 +1132,8 @@ def test_pieces_of_a_message_whose_start_is_not_there_are_left_to_its_whole() ->
     ],
 )
 def test_a_line_that_is_not_understood_is_kept_as_it_came(line: bytes) -> None:
-    reports = normalised(line + b"\n" + stream(result("a")))
-    assert [block.chunk.encode() for block in kept(reports)] == [line]
+    reports = normalize(line + b"\n" + stream(result("a")))
+    assert [block.chunk.encode() for block in unparsed_blocks(reports)] == [line]
     ended = final_report(reports)
     assert (ended.unparsed, ended.status, ended.text) == (1, "completed", "a")
 
@@ -1136,16 +1141,16 @@ def test_a_line_that_is_not_understood_is_kept_as_it_came(line: bytes) -> None:
 def test_numbers_that_cannot_be_are_not_counted() -> None:
     odd: dict[str, Any] = {"input_tokens": -5, "output_tokens": "many", "cache_read_input_tokens": True}
     last = result(usage=odd, modelUsage=[], model_usage_since_last_result={OPUS: 3}, total_cost_usd="x", num_turns="y")
-    ended = final_report(normalised(stream(init(), last)))
+    ended = final_report(normalize(stream(init(), last)))
     assert (ended.usage, ended.turns, ended.cost_usd, ended.status) == (Usage(), None, 0.0, "completed")
 
 
-def test_what_is_remembered_of_a_stream_has_a_limit() -> None:
+def test_the_memory_of_a_stream_is_bounded() -> None:
     normalizer = provider("claude-code").normalizer()
     for n in range(OPEN_BRANCHES + 10):
-        normalizer.feed(stream(assistant(use("Bash", f"c{n}")), said("x", parent_tool_use_id=f"p{n}")))
-    [first] = results(normalizer.feed(stream(user(gave("a", "c0")))))
-    [last] = results(normalizer.feed(stream(user(gave("a", f"c{OPEN_BRANCHES + 9}")))))
+        normalizer.feed(stream(assistant(use("Bash", f"c{n}")), text_message("x", parent_tool_use_id=f"p{n}")))
+    [first] = results(normalizer.feed(stream(user(tool_output("a", "c0")))))
+    [last] = results(normalizer.feed(stream(user(tool_output("a", f"c{OPEN_BRANCHES + 9}")))))
     assert (first.name, last.name) == ("", "Bash")
 
 
@@ -1167,18 +1172,18 @@ records = st.builds(
 
 
 @given(st.lists(records, max_size=6), st.lists(st.integers(0, 400), max_size=4), st.booleans())
-def test_nothing_that_is_fed_raises(given_records: list[Any], cuts: list[int], cancelled: bool) -> None:
-    data = stream(*given_records)
+def test_no_input_raises(parsed_records: list[Any], cuts: list[int], cancelled: bool) -> None:
+    data = stream(*parsed_records)
     normalizer = provider("claude-code").normalizer()
     reports: list[AgentReport] = []
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(data)], strict=True):
         reports += normalizer.feed(data[start:end])
     reports += normalizer.finish(AgentExit(code=0, cancelled=cancelled))
     assert [isinstance(report, SessionEnded) for report in reports].index(True) == len(reports) - 1
-    # All of it can be written.
+    # All reports can be encoded.
     assert msgspec.json.encode(reports)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise(data: bytes) -> None:
-    assert isinstance(normalised(data)[-1], SessionEnded)
+    assert isinstance(normalize(data)[-1], SessionEnded)

@@ -1,4 +1,4 @@
-"""How a session by the Agent SDK is started, what its program says when it cannot, and what its stream means."""
+"""Start a session of the Agent SDK, report why it cannot start, and normalize its stream."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ ADD = OwnTool(name="add", description="Adds.", parameters={"type": "object"}, ha
 NOT_THERE = "raise ModuleNotFoundError(\"No module named 'claude_agent_sdk'\", name='claude_agent_sdk')"
 
 
-def launched(env: dict[str, str] | None = None, **asked: Any) -> Launch:
-    request = AgentRequest(**{"prompt": "Do it.", "cwd": "/srv/demo", "session_id": OURS, **asked})
+def launched(env: dict[str, str] | None = None, **options: Any) -> Launch:
+    request = AgentRequest(**{"prompt": "Do it.", "cwd": "/srv/demo", "session_id": OURS, **options})
     return SDK.launch(request, {"HOME": "/srv/nobody", **(env or {})})
 
 
-def told(launch: Launch) -> dict[str, Any]:
+def session_request(launch: Launch) -> dict[str, Any]:
     return json.loads(launch.stdin)
 
 
-def allowed(env: dict[str, str] | None = None, **asked: Any) -> dict[str, str | None]:
-    return told(launched(env, **asked))["permissions"]
+def allowed(env: dict[str, str] | None = None, **options: Any) -> dict[str, str | None]:
+    return session_request(launched(env, **options))["permissions"]
 
 
 def run(launch: Launch, folder: Path, modules: Path) -> subprocess.CompletedProcess[str]:
@@ -45,7 +45,7 @@ def run(launch: Launch, folder: Path, modules: Path) -> subprocess.CompletedProc
     )
 
 
-def heard(scenario: str, code: int = 0) -> list[AgentReport]:
+def reports_of(scenario: str, code: int = 0) -> list[AgentReport]:
     normalizer = SDK.normalizer()
     data = (FIXTURES / "claude-sdk" / f"{scenario}.jsonl").read_bytes()
     return [*normalizer.feed(data), *normalizer.finish(AgentExit(code=code))]
@@ -55,13 +55,13 @@ def ended_by(code: int, stderr: str, *, cancelled: bool = False) -> SessionEnded
     return final_report(SDK.normalizer().finish(AgentExit(code=code, stderr=stderr, cancelled=cancelled)))
 
 
-# How it is started.
+# The launcher.
 
 
-def test_everything_that_is_asked_goes_by_stdin() -> None:
+def test_the_whole_request_goes_to_stdin() -> None:
     launch = launched(prompt="Say ☃ \ud800.", model="opus", own_tools=[ADD], sandbox=True)
     assert launch.argv == [sys.executable, "-P", "-m", "shopfloor.adapters.providers.claude_sdk.session"]
-    request = told(launch)["request"]
+    request = session_request(launch)["request"]
     assert (request["prompt"], request["model"], request["sandbox"]) == ("Say ☃ ?.", "opus", True)
     assert request["own_tools"] == [
         {"name": "add", "description": "Adds.", "parameters": {"type": "object"}, "handler": "their_tools:add"}
@@ -81,10 +81,10 @@ def test_it_logs_in_as_claude_code_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("env", [{}, {"IS_SANDBOX": "1"}])
-@pytest.mark.parametrize("asked", [{}, {"tools": ["Read", "Bash"]}, {"tools": []}, {"read_only": True}])
-def test_it_may_do_what_claude_code_may(env: dict[str, str], asked: dict[str, Any]) -> None:
-    request = AgentRequest(prompt="Do it.", cwd="/srv/demo", session_id=OURS, **asked)
-    flags = {f"--{name}" if value is None else f"--{name}={value}" for name, value in allowed(env, **asked).items()}
+@pytest.mark.parametrize("options", [{}, {"tools": ["Read", "Bash"]}, {"tools": []}, {"read_only": True}])
+def test_it_may_do_what_claude_code_may(env: dict[str, str], options: dict[str, Any]) -> None:
+    request = AgentRequest(prompt="Do it.", cwd="/srv/demo", session_id=OURS, **options)
+    flags = {f"--{name}" if value is None else f"--{name}={value}" for name, value in allowed(env, **options).items()}
     cli = set(CLI.launch(request, env).argv)
     assert flags <= cli
     assert {flag for flag in cli if "ermission" in flag or "ools" in flag} <= flags
@@ -100,14 +100,14 @@ def test_own_tools_are_allowed_with_the_others() -> None:
     }
 
 
-def test_in_a_sandbox_it_is_never_let_off_its_rules() -> None:
+def test_in_a_sandbox_the_permission_rules_always_apply() -> None:
     assert "dangerously-skip-permissions" in allowed({"IS_SANDBOX": "1"})
     assert allowed({"IS_SANDBOX": "1"}, sandbox=True) == allowed()
 
 
 @pytest.mark.parametrize("name", ["", "a,b", "a b", "Bash(x)", "x" * 49])
 def test_an_own_tool_that_no_model_can_name_is_refused(name: str) -> None:
-    with pytest.raises(UnsupportedOption, match="cannot call a tool"):
+    with pytest.raises(UnsupportedOption, match="invalid name of an own tool"):
         launched(own_tools=[OwnTool(name=name, description="", parameters={}, handler="a:b")])
 
 
@@ -123,17 +123,17 @@ def test_it_can_do_all_that_claude_code_can_and_more() -> None:
     assert (more, less) == ({"own_tools", "sandbox"}, set())
 
 
-# What its program says when it cannot.
+# Sessions that cannot start.
 
 
 def test_without_the_package_it_says_how_to_get_it(tmp_path: Path) -> None:
     (tmp_path / "claude_agent_sdk.py").write_text(NOT_THERE)
     ran = run(launched(), tmp_path, tmp_path)
-    said = "claude-agent-sdk is not installed: install Shopfloor with its extra `claude`"
-    assert (ran.returncode, ran.stdout, ran.stderr) == (69, "", f"{said}\n")
+    message = "claude-agent-sdk is not installed: install Shopfloor with its extra `claude`"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (69, "", f"{message}\n")
     ended = ended_by(ran.returncode, ran.stderr)
     assert ended.error is not None
-    assert (ended.status, ended.error.code, ended.error.message) == ("failed", "agent_not_installed", said)
+    assert (ended.status, ended.error.code, ended.error.message) == ("failed", "agent_not_installed", message)
 
 
 def test_a_package_that_has_changed_is_not_guessed_at(tmp_path: Path) -> None:
@@ -150,12 +150,12 @@ def test_an_own_tool_that_is_not_there_ends_it_before_anything_happens(tmp_path:
     tool = OwnTool(name="add", description="", parameters={}, handler=handler)
     ran = run(launched(own_tools=[tool]), tmp_path, tmp_path)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("the tool 'add' cannot be used: ")
+    assert ran.stderr.startswith("cannot load the tool 'add': ")
     assert "Traceback" not in ran.stderr
     ended = ended_by(ran.returncode, ran.stderr)
     assert ended.error is not None
     assert ended.error.code == "agent_error"
-    assert "the tool 'add' cannot be used" in ended.error.message
+    assert "cannot load the tool 'add'" in ended.error.message
 
 
 def test_its_program_loads_no_room_that_it_does_not_need() -> None:
@@ -166,18 +166,18 @@ def test_its_program_loads_no_room_that_it_does_not_need() -> None:
     assert not {"sqlite3", "httpx"} & set(loaded)
 
 
-# What its stream means.
+# The stream.
 
 
 def test_its_stream_is_that_of_claude_code() -> None:
     for scenario in ("text", "bash", "tools_restricted"):
-        ended = final_report(heard(scenario))
+        ended = final_report(reports_of(scenario))
         assert (ended.status, ended.unparsed) == ("completed", 0)
         assert ended.cost_usd
 
 
-def test_own_tools_and_what_they_gave_are_told() -> None:
-    reports = heard("sdkmcp")
+def test_own_tools_and_their_results_are_reported() -> None:
+    reports = reports_of("sdkmcp")
     results = [
         one.payload for one in reports if isinstance(one, TranscriptItem) and isinstance(one.payload, ToolResult)
     ]
@@ -186,18 +186,18 @@ def test_own_tools_and_what_they_gave_are_told() -> None:
     assert final_report(reports).text == "2+3=5; the other tool failed."
 
 
-def test_a_budget_that_is_spent_is_told_by_its_name() -> None:
-    ended = final_report(heard("max_budget", code=1))
+def test_a_spent_budget_has_its_own_error_code() -> None:
+    ended = final_report(reports_of("max_budget", code=1))
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "budget_exceeded")
 
 
 def test_a_sandbox_that_cannot_start_is_a_failure_that_says_so() -> None:
-    (ended,) = [one for one in heard("sandbox_failif", code=1) if isinstance(one, SessionEnded)]
+    (ended,) = [one for one in reports_of("sandbox_failif", code=1) if isinstance(one, SessionEnded)]
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "agent_error")
     assert ended.error.message.startswith("Sandbox required but unavailable")
 
 
-def test_one_that_was_stopped_is_not_taken_for_one_that_is_not_installed() -> None:
+def test_a_stopped_session_is_not_mistaken_for_a_missing_package() -> None:
     assert ended_by(69, "", cancelled=True).status == "cancelled"

@@ -1,4 +1,4 @@
-"""What Codex prints, as reports: recordings of the program itself, and streams that are odd."""
+"""Normalize the output of Codex: recordings of the program, and unusual streams."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def exit_of(scenario: str) -> AgentExit:
     return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
 
 
-def normalised(data: bytes, ended: AgentExit | None = None, *, resumed: bool = False) -> list[AgentReport]:
+def normalize(data: bytes, ended: AgentExit | None = None, *, resumed: bool = False) -> list[AgentReport]:
     normalizer = provider("codex").normalizer(resumed=resumed)
     return [*normalizer.feed(data), *normalizer.finish(ended)]
 
 
 def recorded(scenario: str) -> list[AgentReport]:
     data = (FIXTURES / f"{scenario}.jsonl").read_bytes()
-    return normalised(data, exit_of(scenario), resumed=scenario == "resume")
+    return normalize(data, exit_of(scenario), resumed=scenario == "resume")
 
 
 def stream(*records: object) -> bytes:
@@ -90,8 +90,8 @@ def payloads(reports: list[AgentReport]) -> list[Any]:
 
 
 def texts(reports: list[AgentReport]) -> list[str]:
-    said = [block for one in payloads(reports) if isinstance(one, AssistantMessage) for block in one.blocks]
-    return [block.text for block in said if isinstance(block, TextBlock)]
+    message_text = [block for one in payloads(reports) if isinstance(one, AssistantMessage) for block in one.blocks]
+    return [block.text for block in message_text if isinstance(block, TextBlock)]
 
 
 def notes(reports: list[AgentReport]) -> list[Note]:
@@ -106,13 +106,13 @@ def results(reports: list[AgentReport]) -> list[ToolResult]:
     return [one for one in payloads(reports) if isinstance(one, ToolResult)]
 
 
-def kept(reports: list[AgentReport]) -> list[str]:
-    said = [block for one in payloads(reports) if isinstance(one, AssistantMessage) for block in one.blocks]
-    return [block.chunk for block in said if isinstance(block, StreamBlock)]
+def unparsed_chunks(reports: list[AgentReport]) -> list[str]:
+    message_text = [block for one in payloads(reports) if isinstance(one, AssistantMessage) for block in one.blocks]
+    return [block.chunk for block in message_text if isinstance(block, StreamBlock)]
 
 
 def outline(reports: list[AgentReport]) -> list[str]:
-    """What was told, in order, each as one line; a call with the block that announces it as one."""
+    """Return each report as one line, in order. A call and the block that requests it are one line."""
     lines: list[str] = []
     for one in payloads(reports):
         match one:
@@ -156,7 +156,7 @@ def failed(reports: list[AgentReport]) -> tuple[str, bool]:
 # The recordings.
 
 
-def test_every_message_of_a_text_is_told_and_the_last_is_the_answer() -> None:
+def test_every_text_message_is_reported_and_the_last_is_the_answer() -> None:
     reports = recorded("text")
     second = "Second block: snowman ☃, emoji 😀, <b>html</b>, line\nbreak."
     assert outline(reports) == ["note ready", "text Hello from the stub. ", f"text {second}"]
@@ -174,7 +174,7 @@ def test_the_thread_is_the_session_and_every_message_says_so() -> None:
     assert first.blocks[0].fidelity == "agent_emitted"
 
 
-def test_a_command_is_called_when_it_begins_and_has_its_result_when_it_ends() -> None:
+def test_a_command_is_reported_when_it_starts_and_its_result_when_it_ends() -> None:
     reports = recorded("bash")
     assert outline(reports) == [
         "note ready",
@@ -192,20 +192,20 @@ def test_a_command_is_called_when_it_begins_and_has_its_result_when_it_ends() ->
 
 
 def test_a_use_of_a_tool_is_a_block_and_a_call_with_the_same_id() -> None:
-    told = payloads(recorded("bash"))
-    block, call = told[2].blocks[0], told[3]
+    reported = payloads(recorded("bash"))
+    block, call = reported[2].blocks[0], reported[3]
     assert (block.tool_id, block.tool_name, block.tool_input) == (call.call_id, call.name, call.input)
 
 
 def test_a_command_that_the_sandbox_stops_has_failed() -> None:
     reports = recorded("deny_readonly")
     result = results(reports)[0]
-    said = "touch: cannot touch '/srv/demo/work/ws-codex-deny_readonly/forbidden': Read-only file system"
-    assert (result.exit_code, result.output, result.error) == (1, said + "\n", f"exit code 1\n{said}")
+    message_text = "touch: cannot touch '/srv/demo/work/ws-codex-deny_readonly/forbidden': Read-only file system"
+    assert (result.exit_code, result.output, result.error) == (1, message_text + "\n", f"exit code 1\n{message_text}")
     ended_well(reports, text="It was denied; stopping.", usage=TWO_CALLS)
 
 
-def test_a_command_that_fails_keeps_its_output_and_exit_code_and_the_run_goes_on() -> None:
+def test_a_failed_command_has_its_output_and_exit_code_and_the_run_continues() -> None:
     reports = recorded("fail")
     assert outline(reports)[1:3] == ["call 0 command_execution", "failure 0 command_execution"]
     result = results(reports)[0]
@@ -220,7 +220,7 @@ def test_a_patch_that_was_refused_is_not_in_the_stream_and_nothing_is_made_up() 
     ended_well(reports, text="Edit failed as expected.", usage=TWO_CALLS)
 
 
-def test_changes_of_files_are_told_with_the_files() -> None:
+def test_file_changes_are_reported_with_their_files() -> None:
     reports = recorded("files")
     assert outline(reports)[2:] == [
         "call 1 file_change",
@@ -243,7 +243,7 @@ def test_changes_of_files_are_told_with_the_files() -> None:
     )
 
 
-def test_calls_side_by_side_are_told_in_the_order_in_which_they_ran() -> None:
+def test_parallel_calls_are_reported_in_the_order_in_which_they_ran() -> None:
     reports = recorded("parallel")
     assert [result.output for result in results(reports)] == ["second\n", "first\nfirst-end\n"]
     assert outline(reports)[2:6] == [
@@ -255,7 +255,7 @@ def test_calls_side_by_side_are_told_in_the_order_in_which_they_ran() -> None:
     ended_well(reports, text="Both ran.", usage=TWO_CALLS)
 
 
-def test_thoughts_are_told_as_thoughts() -> None:
+def test_thinking_is_reported_as_thinking() -> None:
     reports = recorded("thinking")
     assert outline(reports) == [
         "note ready",
@@ -269,7 +269,7 @@ def test_thoughts_are_told_as_thoughts() -> None:
     ended_well(reports, text="Listing seen.", usage=TWO_CALLS)
 
 
-def test_a_list_of_things_to_do_is_called_when_it_is_made_and_has_its_result_at_the_end_of_the_turn() -> None:
+def test_a_todo_list_is_a_call_whose_result_comes_at_the_end_of_the_turn() -> None:
     reports = recorded("todo")
     assert outline(reports) == ["note ready", "call 0 todo_list", "text Plan recorded.", "result 0 todo_list"]
     todo = {"items": [{"text": "step 1", "completed": False}, {"text": "step 2", "completed": False}]}
@@ -277,7 +277,7 @@ def test_a_list_of_things_to_do_is_called_when_it_is_made_and_has_its_result_at_
     ended_well(reports, text="Plan recorded.", usage=TWO_CALLS)
 
 
-def test_odd_characters_and_a_very_long_line_come_through_whole() -> None:
+def test_unusual_characters_and_a_very_long_line_are_kept() -> None:
     reports = recorded("nasty")
     odd, long = results(reports)
     assert odd.output == (
@@ -285,7 +285,7 @@ def test_odd_characters_and_a_very_long_line_come_through_whole() -> None:
         'html:<script>alert("x")</script>&amp; u2028:[\u2028] bom:[\ufeff] emoji:😀 crlf:\r\nend\n'
     )
     assert long.output == "L" * 200_000 + "\n"
-    assert kept(reports) == []
+    assert unparsed_chunks(reports) == []
     text = "Output was weird: \x1b[31mred?\x1b[0m <script>alert(1)</script> \u2028 end"
     ended_well(reports, text=text, usage=Usage(input=1200, output=135, cache_read=2400, reasoning=36))
 
@@ -331,7 +331,7 @@ def test_a_process_that_is_killed_leaves_its_call_open_and_has_failed_in_the_mid
     assert ended.session_id == "01a1dcbc-552b-7d62-8f41-30ec49c497ff"
 
 
-def test_a_process_that_we_told_to_stop_was_cancelled() -> None:
+def test_a_process_that_we_stopped_is_cancelled() -> None:
     reports = recorded("kill_sigint")
     assert outline(reports) == ["note ready", "text Sleeping for a while.", "call 1 command_execution"]
     ended = final_report(reports)
@@ -346,7 +346,7 @@ def test_a_call_of_an_unknown_tool_is_not_in_the_stream() -> None:
     ended_well(reports, text="The sub-agent reported back.", usage=TWO_CALLS)
 
 
-def test_a_sub_agent_begins_when_the_call_that_starts_it_is_done() -> None:
+def test_a_sub_agent_starts_when_its_call_completes() -> None:
     reports = recorded("task_v1")
     assert outline(reports) == [
         "note ready",
@@ -357,8 +357,8 @@ def test_a_sub_agent_begins_when_the_call_that_starts_it_is_done() -> None:
         "text The sub-agent reported back.",
     ]
     child, task = "01a1dcc1-8e3e-7473-a3da-ef3388468a01", "[[agent:sub]] List the files and report."
-    begun = [report for report in reports if isinstance(report, SubAgentStarted)]
-    assert begun == [SubAgentStarted(agent=child, parent=MAIN_AGENT, name="subagent", task=task)]
+    started_item = [report for report in reports if isinstance(report, SubAgentStarted)]
+    assert started_item == [SubAgentStarted(agent=child, parent=MAIN_AGENT, name="subagent", task=task)]
     assert not [report for report in reports if isinstance(report, SubAgentEnded)]
     assert calls(reports)[0].input == {"prompt": task}
     assert results(reports)[0].output["receiver_thread_ids"] == [child]
@@ -366,17 +366,17 @@ def test_a_sub_agent_begins_when_the_call_that_starts_it_is_done() -> None:
     ended_well(reports, text="The sub-agent reported back.", usage=TWO_CALLS)
 
 
-def test_a_resumed_thread_tells_a_total_of_which_our_part_is_not_known() -> None:
+def test_a_resumed_thread_reports_a_total_without_the_share_of_this_run() -> None:
     reports = recorded("resume")
     assert outline(reports) == ["note ready", "text Resumed: I remember the previous turn."]
     ended = ended_well(reports, text="Resumed: I remember the previous turn.", usage=None)
     assert ended.session_id == "01a1dcba-f63f-7e13-a5b0-3ded4b647be5"
 
 
-# Further recordings, of what the others have not.
+# Further recordings.
 
 
-def test_each_update_of_a_list_is_told_once() -> None:
+def test_each_update_of_a_list_is_reported_once() -> None:
     reports = recorded("todo_updates")
     assert outline(reports) == [
         "note ready",
@@ -396,13 +396,13 @@ def test_each_update_of_a_list_is_told_once() -> None:
 
 def test_a_search_of_the_web_has_two_ids_and_is_one_call() -> None:
     reports = recorded("web_search")
-    looked_for = {"query": "shop floor", "action": {"type": "search", "query": "shop floor"}}
-    assert [call.input for call in calls(reports)] == [looked_for]
-    assert [(result.call_id, result.output) for result in results(reports)] == [(calls(reports)[0].call_id, looked_for)]
+    search = {"query": "shop floor", "action": {"type": "search", "query": "shop floor"}}
+    assert [call.input for call in calls(reports)] == [search]
+    assert [(result.call_id, result.output) for result in results(reports)] == [(calls(reports)[0].call_id, search)]
     ended_well(reports, text="Searched.", usage=ONE_CALL)
 
 
-def test_a_tool_of_an_mcp_server_is_told_by_the_name_that_the_model_uses() -> None:
+def test_a_tool_of_an_mcp_server_has_the_name_that_the_model_uses() -> None:
     reports = recorded("mcp")
     assert outline(reports)[2:-1] == [
         "call 1 mcp__demo__add",
@@ -416,7 +416,7 @@ def test_a_tool_of_an_mcp_server_is_told_by_the_name_that_the_model_uses() -> No
     assert bad.error == "it broke"
 
 
-def test_a_sub_agent_ends_once_with_what_it_said() -> None:
+def test_a_sub_agent_ends_once_with_its_answer() -> None:
     reports = recorded("agents")
     child = "01a1de9c-bfc7-79a1-8413-edb90f528ced"
     about = [report for report in reports if isinstance(report, SubAgentStarted | SubAgentEnded)]
@@ -428,7 +428,7 @@ def test_a_sub_agent_ends_once_with_what_it_said() -> None:
     assert [result.error for result in results(reports)] == [None, None, None]
 
 
-def test_a_sub_agent_that_fails_says_why_and_one_that_is_not_there_is_none() -> None:
+def test_a_failed_sub_agent_has_its_reason_and_an_unknown_one_is_not_reported() -> None:
     reports = recorded("agents_failed")
     first, second = "01a1de9c-c589-7591-8f0b-e7a723f888bf", "01a1de9c-c5b6-7f01-85bf-db73af9d3588"
     assert [report.agent for report in reports if isinstance(report, SubAgentStarted)] == [first, second]
@@ -446,7 +446,7 @@ def test_a_sub_agent_that_is_closed_at_work_was_cancelled() -> None:
     assert [(end.status, end.error) for end in ends] == [("cancelled", None)]
 
 
-def test_what_a_retry_says_again_is_told_once() -> None:
+def test_messages_that_a_retry_repeats_are_reported_once() -> None:
     reports = recorded("midstream")
     assert outline(reports) == [
         "note ready",
@@ -461,7 +461,7 @@ def test_what_a_retry_says_again_is_told_once() -> None:
     ended_well(reports, text="And the end.", usage=ONE_CALL)
 
 
-def test_a_retry_after_a_tool_is_told_as_it_came() -> None:
+def test_a_retry_after_a_tool_is_reported_as_it_came() -> None:
     reports = recorded("midstream_tool")
     assert outline(reports)[1:] == [
         "text Looking.",
@@ -481,11 +481,11 @@ def test_a_usage_limit_is_a_rate_limit() -> None:
     assert failed(reports) == ("rate_limit_error", True)
 
 
-# How the bytes are cut.
+# Chunks of bytes.
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_it_does_not_matter_how_the_bytes_are_cut(scenario: str) -> None:
+def test_chunk_boundaries_make_no_difference(scenario: str) -> None:
     data = (FIXTURES / f"{scenario}.jsonl").read_bytes()
     normalizer = provider("codex").normalizer(resumed=scenario == "resume")
     reports: list[AgentReport] = []
@@ -508,32 +508,32 @@ def test_a_recording_is_understood_to_the_last_line(scenario: str) -> None:
 def test_a_stream_that_stops_anywhere_never_ends_well_before_its_last_record(scenario: str) -> None:
     lines = (FIXTURES / f"{scenario}.jsonl").read_bytes().splitlines(keepends=True)
     for count in range(len(lines)):
-        ended = final_report(normalised(b"".join(lines[:count])))
+        ended = final_report(normalize(b"".join(lines[:count])))
         assert (ended.status, ended.text) == ("failed", None)
 
 
 # Retries.
 
 
-def test_a_new_message_after_a_retry_is_told() -> None:
-    reports = normalised(stream(*started(), message(0, "One."), retry(1), message(1, "Other."), completed(5)))
+def test_a_new_message_after_a_retry_is_reported() -> None:
+    reports = normalize(stream(*started(), message(0, "One."), retry(1), message(1, "Other."), completed(5)))
     assert texts(reports) == ["One.", "Other."]
 
 
-def test_the_same_words_without_a_retry_are_told_as_often_as_they_come() -> None:
-    reports = normalised(stream(*started(), message(0, "Again."), message(1, "Again."), completed(5)))
+def test_the_same_text_without_a_retry_is_reported_every_time() -> None:
+    reports = normalize(stream(*started(), message(0, "Again."), message(1, "Again."), completed(5)))
     assert texts(reports) == ["Again.", "Again."]
 
 
-def test_only_what_was_said_is_a_repeat_and_only_once_for_each_retry() -> None:
+def test_only_earlier_messages_are_repeats_and_only_once_per_retry() -> None:
     records = [message(0, "Again."), retry(1), message(1, "Again."), message(2, "Again."), completed(5)]
-    assert texts(normalised(stream(*started(), *records))) == ["Again.", "Again."]
+    assert texts(normalize(stream(*started(), *records))) == ["Again.", "Again."]
 
 
 def test_a_retry_that_takes_another_turn_is_what_the_next_one_repeats() -> None:
-    said = [message(0, "a"), message(1, "b"), retry(1), message(2, "a"), message(3, "c")]
+    message_text = [message(0, "a"), message(1, "b"), retry(1), message(2, "a"), message(3, "c")]
     again = [retry(2), message(4, "a"), message(5, "c"), message(6, "d"), completed(5)]
-    assert texts(normalised(stream(*started(), *said, *again))) == ["a", "b", "c", "d"]
+    assert texts(normalize(stream(*started(), *message_text, *again))) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(
@@ -544,44 +544,44 @@ def test_a_retry_that_takes_another_turn_is_what_the_next_one_repeats() -> None:
         "We’re currently experiencing high demand, which may cause temporary errors.",  # noqa: RUF001
     ],
 )
-def test_a_call_that_was_refused_had_said_nothing_so_that_nothing_is_a_repeat(reason: str) -> None:
+def test_a_rejected_call_sent_no_messages_so_none_is_a_repeat(reason: str) -> None:
     records = [message(0, "Checking."), retry(1, reason), message(1, "Checking."), completed(5)]
-    assert texts(normalised(stream(*started(), *records))) == ["Checking.", "Checking."]
+    assert texts(normalize(stream(*started(), *records))) == ["Checking.", "Checking."]
 
 
 def test_the_words_of_an_earlier_turn_are_no_repeat() -> None:
     first = [*started(), message(0, "Done."), completed(5)]
     second = [{"type": "turn.started"}, retry(1), message(1, "Done."), completed(9)]
-    assert texts(normalised(stream(*first, *second))) == ["Done.", "Done."]
+    assert texts(normalize(stream(*first, *second))) == ["Done.", "Done."]
 
 
-def test_the_answer_is_told_also_where_its_last_message_was_a_repeat() -> None:
-    reports = normalised(stream(*started(), message(0, "All."), retry(1), message(1, "All."), completed(5)))
+def test_the_answer_is_reported_even_if_its_last_message_is_a_repeat() -> None:
+    reports = normalize(stream(*started(), message(0, "All."), retry(1), message(1, "All."), completed(5)))
     assert (texts(reports), final_report(reports).text) == (["All."], "All.")
 
 
 def test_a_retry_without_an_end_has_no_number() -> None:
     waits = "Reconnecting... waiting for network (Connection failed: error sending request)"
-    note = notes(normalised(stream(*started(), {"type": "error", "message": waits})))[1]
+    note = notes(normalize(stream(*started(), {"type": "error", "message": waits})))[1]
     assert (note.kind, note.try_, note.tries, note.code) == ("retry", None, None, "provider_unreachable")
 
 
 def test_a_retry_without_a_reason_has_no_code() -> None:
-    note = notes(normalised(stream({"type": "error", "message": "Reconnecting... 2/5"})))[0]
+    note = notes(normalize(stream({"type": "error", "message": "Reconnecting... 2/5"})))[0]
     assert (note.kind, note.try_, note.tries, note.code) == ("retry", 2, 6, None)
 
 
-def test_a_retry_says_how_long_it_waits_where_that_is_told() -> None:
+def test_a_retry_has_its_delay_if_that_is_known() -> None:
     reason = "rate limit exceeded: Rate limit reached for gpt-5.5 on tokens per min. Please try again in 1.5s."
-    note = notes(normalised(stream(retry(1, reason))))[0]
+    note = notes(normalize(stream(retry(1, reason))))[0]
     assert (note.code, note.retry_after) == ("rate_limit_error", 1.5)
 
 
-# Failures in prose.
+# Error messages.
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("message_text", "code"),
     [
         ("unexpected status 403 Forbidden: forbidden, url: http://localhost/v1/responses", "authentication_error"),
         ("unexpected status 404 Not Found: The model does not exist", "invalid_request_error"),
@@ -602,45 +602,47 @@ def test_a_retry_says_how_long_it_waits_where_that_is_told() -> None:
         ("stream disconnected before completion: idle timeout waiting for SSE", "provider_timeout"),
         ("stream disconnected before completion: stream closed before response.completed", "provider_error"),
         ("Connection failed: error sending request", "provider_unreachable"),
-        ("something that nobody has seen before", "agent_error"),
+        ("an unknown message", "agent_error"),
         ("", "agent_error"),
     ],
 )
-def test_a_turn_that_failed_has_a_code_by_what_is_said_of_it(said: str, code: str) -> None:
-    reports = normalised(stream(*started(), {"type": "turn.failed", "error": {"message": said}}), AgentExit(code=1))
+def test_a_failed_turn_has_a_code_by_its_message(message_text: str, code: str) -> None:
+    reports = normalize(
+        stream(*started(), {"type": "turn.failed", "error": {"message": message_text}}), AgentExit(code=1)
+    )
     assert failed(reports)[0] == code
     ended = final_report(reports)
     assert ended.error is not None
-    assert ended.error.message == said
+    assert ended.error.message == message_text
 
 
 def test_the_body_of_a_refusal_is_read_for_its_message() -> None:
     body = json.dumps({"error": {"message": "Unsupported value: model", "type": "invalid_request_error"}})
-    ended = final_report(normalised(stream(*started(), {"type": "turn.failed", "error": {"message": body}})))
+    ended = final_report(normalize(stream(*started(), {"type": "turn.failed", "error": {"message": body}})))
     assert ended.error is not None
     assert (ended.error.code, ended.error.message) == ("invalid_request_error", "Unsupported value: model")
 
 
 def test_a_failure_is_noted_once() -> None:
     why = {"message": "Quota exceeded."}
-    reports = normalised(stream(*started(), {"type": "error", **why}, {"type": "turn.failed", "error": why}))
+    reports = normalize(stream(*started(), {"type": "error", **why}, {"type": "turn.failed", "error": why}))
     assert [note.kind for note in notes(reports)] == ["ready", "error"]
-    alone = normalised(stream(*started(), {"type": "turn.failed", "error": why}))
+    alone = normalize(stream(*started(), {"type": "turn.failed", "error": why}))
     assert [(note.kind, note.message) for note in notes(alone)[1:]] == [("error", "Quota exceeded.")]
 
 
 def test_an_error_without_an_end_of_the_turn_is_why_it_failed() -> None:
-    reports = normalised(stream(*started(), {"type": "error", "message": "Quota exceeded."}), AgentExit(code=1))
+    reports = normalize(stream(*started(), {"type": "error", "message": "Quota exceeded."}), AgentExit(code=1))
     assert failed(reports) == ("rate_limit_error", True)
 
 
-# How it ends.
+# Outcomes.
 
 
 def test_a_turn_that_completed_has_failed_where_the_program_says_so() -> None:
     data = stream(*started(), message(0, "Done."), completed(5))
     exit_ = AgentExit(code=1, stderr="noise\nError: not supported in exec mode\nmore noise\n")
-    ended = resolve_outcome(final_report(normalised(data, exit_)), exit_)
+    ended = resolve_outcome(final_report(normalize(data, exit_)), exit_)
     assert (ended.status, ended.text) == ("failed", None)
     assert ended.error is not None
     assert ended.error.code == "agent_error"
@@ -650,26 +652,26 @@ def test_a_turn_that_completed_has_failed_where_the_program_says_so() -> None:
 @pytest.mark.parametrize(
     "ended", [None, AgentExit(code=0), AgentExit(signal="SIGKILL"), AgentExit(code=1, cancelled=True)]
 )
-def test_what_happens_to_the_process_after_its_turn_does_not_undo_it(ended: AgentExit | None) -> None:
-    last = final_report(normalised(stream(*started(), message(0, "Done."), completed(5)), ended))
+def test_the_exit_after_a_completed_turn_does_not_undo_it(ended: AgentExit | None) -> None:
+    last = final_report(normalize(stream(*started(), message(0, "Done."), completed(5)), ended))
     assert (last.status, last.text) == ("completed", "Done.")
 
 
 def test_a_program_that_did_not_start_says_why() -> None:
     stderr = "error: unexpected argument '-s' found\n\nUsage: codex exec\n\nFor more information, try '--help'.\n"
-    ended = final_report(normalised(b"", AgentExit(code=2, stderr=stderr)))
+    ended = final_report(normalize(b"", AgentExit(code=2, stderr=stderr)))
     assert ended.error is not None
     assert ended.error.message == "codex did not start: exit code 2: error: unexpected argument '-s' found"
     assert (ended.status, ended.session_id) == ("failed", None)
 
 
-def test_a_program_that_was_stopped_before_it_said_anything_was_cancelled() -> None:
-    assert final_report(normalised(b"", AgentExit(signal="SIGTERM", cancelled=True))).status == "cancelled"
+def test_a_program_that_was_stopped_before_any_output_is_cancelled() -> None:
+    assert final_report(normalize(b"", AgentExit(signal="SIGTERM", cancelled=True))).status == "cancelled"
 
 
 def test_a_second_turn_that_stops_is_the_end_of_both() -> None:
     data = stream(*started(), message(0, "Done."), completed(100), {"type": "turn.started"}, message(1, "More"))
-    ended = final_report(normalised(data, AgentExit(signal="SIGKILL")))
+    ended = final_report(normalize(data, AgentExit(signal="SIGKILL")))
     assert (ended.status, ended.text, ended.usage) == ("failed", None, Usage(input=100))
 
 
@@ -679,7 +681,7 @@ def test_a_second_turn_that_stops_is_the_end_of_both() -> None:
 def test_each_turn_adds_to_the_total_of_the_thread() -> None:
     first = completed(1000, cached_input_tokens=600, cache_write_input_tokens=100, output_tokens=50)
     second = completed(1500, cached_input_tokens=800, cache_write_input_tokens=100, output_tokens=70)
-    reports = normalised(stream(*started(), first, {"type": "turn.started"}, second))
+    reports = normalize(stream(*started(), first, {"type": "turn.started"}, second))
     assert [spent.usage for spent in reports if isinstance(spent, UsageDelta)] == [
         Usage(input=300, cache_read=600, cache_write=100, output=50),
         Usage(input=300, cache_read=200, output=20),
@@ -689,12 +691,12 @@ def test_each_turn_adds_to_the_total_of_the_thread() -> None:
 
 def test_of_a_resumed_thread_later_turns_are_known_and_the_sum_is_not() -> None:
     data = stream(*started(), completed(1000), {"type": "turn.started"}, completed(1200))
-    reports = normalised(data, resumed=True)
+    reports = normalize(data, resumed=True)
     assert [spent.usage for spent in reports if isinstance(spent, UsageDelta)] == [Usage(input=200)]
     assert final_report(reports).usage is None
 
 
-def test_of_a_resumed_thread_whose_total_was_known_all_that_is_more_is_told() -> None:
+def test_a_resumed_thread_with_known_prior_usage_reports_the_increase() -> None:
     normalizer = provider("codex").normalizer(resumed=True, prior_usage=Usage(input=900, cache_read=50))
     data = stream(*started(), completed(1000, cached_input_tokens=60), {"type": "turn.started"}, completed(1200))
     reports = [*normalizer.feed(data), *normalizer.finish(None)]
@@ -703,65 +705,63 @@ def test_of_a_resumed_thread_whose_total_was_known_all_that_is_more_is_told() ->
     assert final_report(reports).usage == add_usage(*spent)
 
 
-def test_tokens_that_nobody_counted_are_not_told_as_none() -> None:
-    reports = normalised(stream(*started(), message(0, "Hi."), completed(0, output_tokens=0)))
+def test_uncounted_tokens_are_not_reported_as_zero() -> None:
+    reports = normalize(stream(*started(), message(0, "Hi."), completed(0, output_tokens=0)))
     assert not [report for report in reports if isinstance(report, UsageDelta)]
     assert final_report(reports).usage is None
 
 
 def test_a_total_that_shrinks_takes_nothing_back() -> None:
-    reports = normalised(
-        stream(*started(), completed(1000), {"type": "turn.started"}, completed(400, output_tokens=-3))
-    )
+    reports = normalize(stream(*started(), completed(1000), {"type": "turn.started"}, completed(400, output_tokens=-3)))
     assert final_report(reports).usage == Usage(input=1000)
 
 
-def test_another_thread_in_the_same_stream_begins_at_nothing() -> None:
-    reports = normalised(stream(*started("a"), completed(1000), *started("b"), completed(300)))
+def test_another_thread_in_the_same_stream_starts_at_zero() -> None:
+    reports = normalize(stream(*started("a"), completed(1000), *started("b"), completed(300)))
     assert final_report(reports).usage == Usage(input=1300)
 
 
-# Odd streams.
+# Unusual streams.
 
 
-def test_a_call_that_was_never_announced_is_told_with_its_result() -> None:
+def test_a_call_without_a_start_is_reported_with_its_result() -> None:
     done = item(
         "completed", id="item_0", type="file_change", changes=[{"path": "a", "kind": "delete"}], status="completed"
     )
-    reports = normalised(stream(*started(), done))
+    reports = normalize(stream(*started(), done))
     assert outline(reports)[1:] == ["call 0 file_change", "result 0 file_change"]
     assert results(reports)[0].files == [FileChange(path="a", action="delete")]
 
 
 def test_a_patch_that_failed_changed_no_files() -> None:
     done = item("completed", id="item_0", type="file_change", changes=[{"path": "a", "kind": "add"}], status="failed")
-    result = results(normalised(stream(*started(), done)))[0]
+    result = results(normalize(stream(*started(), done)))[0]
     assert (result.error, result.files) == ("failed", None)
 
 
 def test_a_command_that_was_declined_says_so() -> None:
     fields = {"id": "item_0", "type": "command_execution", "command": "rm x"}
     done = item("completed", **fields, aggregated_output="", exit_code=None, status="declined")
-    result = results(normalised(stream(*started(), done)))[0]
+    result = results(normalize(stream(*started(), done)))[0]
     assert (result.error, result.exit_code) == ("declined", None)
 
 
-def test_a_list_that_is_first_heard_of_in_an_update_is_called_then() -> None:
+def test_a_list_that_starts_with_an_update_is_called_then() -> None:
     fields = {"id": "item_0", "type": "todo_list", "items": []}
-    reports = normalised(stream(*started(), item("updated", **fields), item("completed", **fields)))
+    reports = normalize(stream(*started(), item("updated", **fields), item("completed", **fields)))
     assert outline(reports)[1:] == ["call 0 todo_list", "result 0 todo_list"]
 
 
 def test_an_error_of_an_mcp_tool_is_its_own_message() -> None:
     fields = {"id": "item_0", "type": "mcp_tool_call", "server": "s", "tool": "t", "arguments": None}
     done = item("completed", **fields, result=None, error={"message": "no such server"}, status="failed")
-    assert results(normalised(stream(done)))[0].error == "no such server"
+    assert results(normalize(stream(done)))[0].error == "no such server"
 
 
-def test_a_sub_agent_that_was_started_unseen_is_told_of_when_it_is_waited_for() -> None:
+def test_a_sub_agent_whose_start_is_not_in_the_stream_is_reported_at_the_first_wait() -> None:
     waited = {"id": "item_0", "type": "collab_tool_call", "tool": "wait", "status": "completed"}
     states = {"x": {"status": "completed", "message": "Yes."}, "y": {"status": "running", "message": None}}
-    reports = normalised(
+    reports = normalize(
         stream(*started(), item("completed", **waited, receiver_thread_ids=["x"], agents_states=states))
     )
     about = [report for report in reports if isinstance(report, SubAgentStarted | SubAgentEnded)]
@@ -777,7 +777,7 @@ def test_a_sub_agent_of_a_sub_agent_has_it_as_its_parent() -> None:
         fields = {"id": f"item_{n}", "type": "collab_tool_call", "tool": "spawn_agent", "sender_thread_id": sender}
         return item("completed", **fields, receiver_thread_ids=[child], agents_states={}, status="completed")
 
-    reports = normalised(stream(*started("t"), spawn(0, "t", "x"), spawn(1, "x", "y")))
+    reports = normalize(stream(*started("t"), spawn(0, "t", "x"), spawn(1, "x", "y")))
     assert [(one.agent, one.parent) for one in reports if isinstance(one, SubAgentStarted)] == [
         ("x", MAIN_AGENT),
         ("y", "x"),
@@ -785,7 +785,7 @@ def test_a_sub_agent_of_a_sub_agent_has_it_as_its_parent() -> None:
 
 
 def test_items_of_another_process_in_the_same_stream_have_other_ids() -> None:
-    reports = normalised(
+    reports = normalize(
         stream(*started(), message(0, "One."), completed(5), *started(), message(0, "Two."), completed(9))
     )
     ids = [one.message_id for one in payloads(reports) if one.blocks]
@@ -821,44 +821,44 @@ def test_items_of_another_process_in_the_same_stream_have_other_ids() -> None:
     ],
 )
 def test_a_line_that_is_not_understood_is_kept_as_it_came(line: bytes) -> None:
-    reports = normalised(line + b"\n" + stream(*started(), message(1, "Fine."), completed(5)))
-    assert kept(reports) == [line.decode()]
+    reports = normalize(line + b"\n" + stream(*started(), message(1, "Fine."), completed(5)))
+    assert unparsed_chunks(reports) == [line.decode()]
     assert texts(reports) == ["Fine."]
     ended = final_report(reports)
     assert (ended.status, ended.unparsed) == ("completed", 1)
 
 
-def test_the_same_beginning_twice_is_one_call_and_a_line_that_is_kept() -> None:
-    begun = item("started", id="item_0", type="command_execution", command="ls", status="in_progress")
-    reports = normalised(stream(*started(), begun, begun))
+def test_a_repeated_start_is_one_call_and_a_line_that_is_kept() -> None:
+    started_item = item("started", id="item_0", type="command_execution", command="ls", status="in_progress")
+    reports = normalize(stream(*started(), started_item, started_item))
     assert (len(calls(reports)), final_report(reports).unparsed) == (1, 1)
 
 
-def test_odd_parts_of_a_call_between_agents_do_no_harm() -> None:
+def test_malformed_parts_of_a_collab_call_do_no_harm() -> None:
     fields = {"id": "item_0", "type": "collab_tool_call", "tool": "wait", "status": "failed"}
     odd = item("completed", **fields, receiver_thread_ids=[1, None, ["x"]], agents_states={"a": 5})
-    reports = normalised(stream(*started(), odd))
+    reports = normalize(stream(*started(), odd))
     assert not [report for report in reports if isinstance(report, SubAgentStarted)]
     assert [result.error for result in results(reports)] == ["failed"]
 
 
-def test_blank_lines_and_unknown_keys_are_nothing() -> None:
+def test_blank_lines_and_unknown_keys_are_ignored() -> None:
     data = b"\n \r\n" + stream({"type": "thread.started", "thread_id": "t", "more": {"a": 1}}) + b"\n"
-    reports = normalised(data)
+    reports = normalize(data)
     assert (outline(reports), final_report(reports).unparsed) == (["note ready"], 0)
 
 
 def test_a_last_line_without_its_end_is_read_too() -> None:
     data = stream(*started(), message(0, "Done."), completed(5))
-    assert normalised(data.rstrip(b"\n")) == normalised(data)
+    assert normalize(data.rstrip(b"\n")) == normalize(data)
 
 
 def test_memory_does_not_grow_with_calls_that_never_end() -> None:
     normalizer = provider("codex").normalizer()
     for n in range(OPEN_BRANCHES + 50):
-        begun = item("started", id=f"item_{n}", type="command_execution", command="ls")
+        started_item = item("started", id=f"item_{n}", type="command_execution", command="ls")
         spawned = {"id": f"s_{n}", "type": "collab_tool_call", "tool": "spawn_agent", "receiver_thread_ids": [f"c{n}"]}
-        reports = normalizer.feed(stream(begun, item("completed", **spawned), message(n, str(n)), retry(1)))
+        reports = normalizer.feed(stream(started_item, item("completed", **spawned), message(n, str(n)), retry(1)))
         assert len(reports) == 8
     assert largest_container(normalizer) <= OPEN_BRANCHES
 
@@ -866,7 +866,12 @@ def test_memory_does_not_grow_with_calls_that_never_end() -> None:
 def largest_container(thing: object) -> int:
     sizes = [len(value) for value in vars(thing).values() if isinstance(value, dict | list)]
     inner = [vars(value) for value in vars(thing).values() if hasattr(value, "__dict__")]
-    return max([*sizes, *(len(value) for held in inner for value in held.values() if isinstance(value, dict | list))])
+    return max(
+        [
+            *sizes,
+            *(len(value) for collection in inner for value in collection.values() if isinstance(value, dict | list)),
+        ]
+    )
 
 
 _odd = st.recursive(
@@ -931,15 +936,15 @@ _records = st.fixed_dictionaries(
 
 
 @given(st.lists(st.binary(max_size=60) | _records.map(lambda record: json.dumps(record).encode()), max_size=20))
-def test_whatever_is_fed_there_is_one_end_and_no_exception(lines: list[bytes]) -> None:
-    reports = normalised(b"\n".join(lines), AgentExit(code=0))
+def test_any_input_has_one_end_and_no_exception(lines: list[bytes]) -> None:
+    reports = normalize(b"\n".join(lines), AgentExit(code=0))
     assert [report for report in reports if isinstance(report, SessionEnded)] == reports[-1:]
-    assert len(kept(reports)) == final_report(reports).unparsed
+    assert len(unparsed_chunks(reports)) == final_report(reports).unparsed
     assert msgspec.json.encode(payloads(reports))
 
 
 @pytest.mark.parametrize("usage", [7, ["x"], {"input_tokens": "many"}, {"input_tokens": -1}, {"output_tokens": 1.5}])
 def test_a_turn_whose_usage_cannot_be_read_is_over_and_its_line_is_counted_as_not_understood(usage: Any) -> None:
     lines = [*started(), message(0, "done"), {"type": "turn.completed", "usage": usage}]
-    (ended,) = [one for one in normalised(stream(*lines), AgentExit(code=0)) if isinstance(one, SessionEnded)]
+    (ended,) = [one for one in normalize(stream(*lines), AgentExit(code=0)) if isinstance(one, SessionEnded)]
     assert (ended.status, ended.unparsed, ended.usage) == ("completed", 1, None)

@@ -1,4 +1,4 @@
-"""How Codex is started, and by what it logs in."""
+"""Start Codex: options and login."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def launched(home: Path, env: dict[str, str] | None = None, **asked: Any) -> Launch:
-    request = AgentRequest(**{"prompt": "Do it.", "cwd": "/srv/demo", "session_id": "s", **asked})
+def launched(home: Path, env: dict[str, str] | None = None, **options: Any) -> Launch:
+    request = AgentRequest(**{"prompt": "Do it.", "cwd": "/srv/demo", "session_id": "s", **options})
     return CODEX.launch(request, {"HOME": str(home), **(env or {})})
 
 
-def logged_in(home: Path, **kept: Any) -> Path:
+def logged_in(home: Path, **auth: Any) -> Path:
     file = home / ".codex" / "auth.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(kept))
+    file.write_text(json.dumps(auth))
     return file
 
 
@@ -40,7 +40,7 @@ def settings(launch: Launch) -> list[str]:
     return [value for flag, value in zip(launch.argv, launch.argv[1:], strict=False) if flag == "-c"]
 
 
-# What is asked for.
+# Options.
 
 
 def test_a_plain_request_may_write_in_its_folder_alone(home: Path) -> None:
@@ -50,13 +50,13 @@ def test_a_plain_request_may_write_in_its_folder_alone(home: Path) -> None:
     assert (launch.session_id, launch.env) == (None, {})
 
 
-def test_the_prompt_goes_by_stdin_and_nowhere_else(home: Path) -> None:
+def test_the_prompt_goes_to_stdin_only(home: Path) -> None:
     launch = launched(home, prompt="--help ☃ \ud800")
     assert launch.stdin == "--help ☃ ?".encode()
     assert not [part for part in launch.argv if "☃" in part]
 
 
-def test_a_model_is_asked_for_by_its_name(home: Path) -> None:
+def test_a_model_is_passed_by_name(home: Path) -> None:
     argv = launched(home, model="gpt-5.5").argv
     assert argv[-3:] == ["-m", "gpt-5.5", "-"]
 
@@ -79,10 +79,10 @@ def total(tokens: int | None) -> bytes:
     return json.dumps({"type": "event_msg", "payload": {"type": "token_count", "info": info}}).encode()
 
 
-def test_what_a_thread_has_spent_before_is_the_last_total_in_its_file(home: Path) -> None:
+def test_the_prior_usage_of_a_thread_is_the_last_total_in_its_file(home: Path) -> None:
     thread_file(home, total(100), total(250), total(None), b'"token_count" is no record', b'{"type": "torn')
     assert launched(home, resume=THREAD).prior_usage == Usage(input=240, cache_read=10)
-    # Who began the thread knows better what is his.
+    # Usage that the request has takes precedence over the file.
     assert launched(home, resume=THREAD, prior_usage=Usage()).prior_usage == Usage()
 
 
@@ -91,9 +91,9 @@ def test_a_thread_that_no_model_has_answered_has_spent_nothing(home: Path) -> No
     assert launched(home, resume=THREAD, max_budget_usd=1.0).prior_usage == Usage()
 
 
-def test_no_budget_is_held_where_nobody_knows_what_was_spent_before(home: Path) -> None:
+def test_a_budget_is_refused_if_the_prior_usage_is_unknown(home: Path) -> None:
     assert launched(home, resume=THREAD).prior_usage is None
-    with pytest.raises(UnsupportedOption, match="no budget can be held"):
+    with pytest.raises(UnsupportedOption, match="cannot enforce a budget"):
         launched(home, resume=THREAD, max_budget_usd=1.0)
 
 
@@ -113,7 +113,7 @@ def test_only_an_id_can_be_resumed(home: Path, resume: str) -> None:
         ({"SHOPFLOOR_AGENT_UNRESTRICTED": "1"}, True, ["-s", "read-only"]),
     ],
 )
-def test_it_is_never_allowed_more_than_was_asked_for(
+def test_it_never_gets_more_permissions_than_requested(
     home: Path, env: dict[str, str], read_only: bool, flags: list[str]
 ) -> None:
     argv = launched(home, env, read_only=read_only).argv
@@ -135,7 +135,7 @@ def test_a_system_prompt_that_fits_into_no_argument_is_refused(home: Path) -> No
     assert refused.value.hint
 
 
-def test_limits_that_codex_does_not_know_are_refused_with_what_is_possible(home: Path) -> None:
+def test_unsupported_limits_are_refused_with_a_hint(home: Path) -> None:
     with pytest.raises(UnsupportedOption, match="turns"):
         launched(home, max_turns=3)
     with pytest.raises(UnsupportedOption, match="tools") as refused:
@@ -147,12 +147,12 @@ def test_a_budget_is_not_codexs_business(home: Path) -> None:
     assert launched(home, max_budget_usd=1.5).argv == launched(home).argv
 
 
-# Settings of the environment.
+# Config overrides of the environment.
 
 
 def test_the_environment_adds_settings_line_by_line(home: Path) -> None:
-    given = '\n# ours\n  model_provider="acme"\n\nmodel_providers.acme.http_headers={ "a" = "b=c" }\r\n'
-    launch = launched(home, {"SHOPFLOOR_CODEX_CONFIG": given}, system_prompt="x")
+    config = '\n# ours\n  model_provider="acme"\n\nmodel_providers.acme.http_headers={ "a" = "b=c" }\r\n'
+    launch = launched(home, {"SHOPFLOOR_CODEX_CONFIG": config}, system_prompt="x")
     assert settings(launch) == [
         *OURS[1::2],
         'model_provider="acme"',
@@ -167,7 +167,7 @@ def test_a_line_that_is_no_setting_is_refused(home: Path, line: str) -> None:
         launched(home, {"SHOPFLOOR_CODEX_CONFIG": line})
 
 
-# Logging in.
+# Login.
 
 
 def test_without_a_key_or_a_file_there_is_no_login(home: Path) -> None:
@@ -182,7 +182,7 @@ def test_the_file_of_a_subscription_is_a_login(home: Path) -> None:
     assert launched(home).access_mode == "subscription"
 
 
-def test_the_file_is_looked_for_where_codex_has_its_home(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_login_file_is_in_codex_home(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     file = logged_in(elsewhere, tokens={"access_token": "scripted"})
     env = {"CODEX_HOME": str(file.parent)}
@@ -202,7 +202,7 @@ def test_a_file_that_cannot_be_read_is_still_a_login(home: Path) -> None:
     assert launched(home).access_mode == "subscription"
 
 
-def test_codexs_own_key_comes_first(home: Path) -> None:
+def test_the_key_of_codex_takes_precedence(home: Path) -> None:
     logged_in(home, tokens={"access_token": "scripted"})
     env = {"CODEX_API_KEY": "sk-codex", "OPENAI_API_KEY": "sk-openai"}
     assert CODEX.login(env, home) == "CODEX_API_KEY"
@@ -210,7 +210,7 @@ def test_codexs_own_key_comes_first(home: Path) -> None:
     assert (launch.access_mode, launch.env) == ("api", {})
 
 
-def test_a_key_for_openai_is_handed_over_because_codex_does_not_look_at_it(home: Path) -> None:
+def test_an_openai_key_is_passed_on_because_codex_ignores_it(home: Path) -> None:
     env = {"OPENAI_API_KEY": "sk-openai"}
     assert CODEX.login(env, home) == "OPENAI_API_KEY"
     launch = launched(home, env)
@@ -234,7 +234,7 @@ def test_another_model_provider_is_a_login_of_its_own(home: Path) -> None:
     assert (launch.access_mode, launch.env) == ("api", {})
 
 
-def test_it_says_what_it_is_and_what_it_can_do() -> None:
+def test_its_description_and_capabilities() -> None:
     assert (CODEX.name, CODEX.program, CODEX.install) == ("codex", "codex", "npm install -g @openai/codex")
     able = CODEX.capabilities
     assert (able.resume, able.read_only, able.thinking, able.usage, able.sub_agents) == (True,) * 5

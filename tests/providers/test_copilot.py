@@ -1,4 +1,4 @@
-"""What Copilot prints, recorded from the program itself, and how it is started."""
+"""Normalize the output of Copilot, as recorded from the program, and start it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read(data: bytes, ended: AgentExit | None) -> list[AgentReport]:
     return [*normalizer.feed(data), *normalizer.finish(ended)]
 
 
-def told(scenario: str) -> list[AgentReport]:
+def reports_of(scenario: str) -> list[AgentReport]:
     return read(recorded(scenario), exit_of(scenario))
 
 
@@ -96,12 +96,12 @@ def results(reports: list[AgentReport], agent: str = MAIN_AGENT) -> list[ToolRes
     return [one for one in payloads(reports, agent) if isinstance(one, ToolResult)]
 
 
-# What is true of every recording.
+# Properties of every recording.
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_recording_gives_the_same_reports_however_it_is_cut(scenario: str) -> None:
-    data, whole = recorded(scenario), told(scenario)
+    data, whole = recorded(scenario), reports_of(scenario)
     normalizer = CopilotNormalizer()
     reports = [report for at in range(len(data)) for report in normalizer.feed(data[at : at + 1])]
     assert [*reports, *normalizer.finish(exit_of(scenario))] == whole
@@ -109,33 +109,33 @@ def test_a_recording_gives_the_same_reports_however_it_is_cut(scenario: str) -> 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_recording_is_understood_to_the_last_line_and_ends_once(scenario: str) -> None:
-    reports = told(scenario)
+    reports = reports_of(scenario)
     assert final_report(reports).unparsed == 0
     assert [isinstance(report, SessionEnded) for report in reports].count(True) == 1
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_each_use_of_a_tool_is_a_block_and_one_call_and_at_most_one_result(scenario: str) -> None:
-    reports = told(scenario)
+    reports = reports_of(scenario)
     whole = [report.payload for report in reports if isinstance(report, TranscriptItem)]
-    said = [one.blocks for one in whole if isinstance(one, AssistantMessage)]
-    used = [block.tool_id for many in said for block in many if isinstance(block, ToolUseBlock)]
+    messages = [one.blocks for one in whole if isinstance(one, AssistantMessage)]
+    used = [block.tool_id for many in messages for block in many if isinstance(block, ToolUseBlock)]
     called = [one.call_id for one in whole if isinstance(one, ToolCall)]
-    gave = [one.call_id for one in whole if isinstance(one, ToolResult)]
+    result_ids = [one.call_id for one in whole if isinstance(one, ToolResult)]
     assert sorted(called) == sorted(used)
-    assert len(gave) == len([call for call in gave if call in called]) <= len(called)
+    assert len(result_ids) == len([call for call in result_ids if call in called]) <= len(called)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_what_was_typed_is_told_whole_under_the_same_id(scenario: str) -> None:
-    reports = told(scenario)
+def test_streamed_messages_are_reported_complete_under_the_same_id(scenario: str) -> None:
+    reports = reports_of(scenario)
     whole: dict[str, str] = {}
     for report in reports:
         if isinstance(report, TranscriptItem) and isinstance(report.payload, AssistantMessage):
             for block in report.payload.blocks:
                 if isinstance(block, TextBlock | ThinkingBlock):
-                    said = block.text if isinstance(block, TextBlock) else block.thinking
-                    whole[report.payload.message_id or ""] = said
+                    messages = block.text if isinstance(block, TextBlock) else block.thinking
+                    whole[report.payload.message_id or ""] = messages
     typed: dict[str, str] = {}
     for report in reports:
         if isinstance(report, MessageDelta) and report.kind != "tool_input":
@@ -153,7 +153,7 @@ def test_a_recording_that_stops_anywhere_never_raises_and_has_an_end(scenario: s
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_records_of_odd_shapes_never_raise(scenario: str) -> None:
+def test_malformed_records_never_raise(scenario: str) -> None:
     chance = random.Random(scenario)
     odd = [None, 7, -1, 1.5, "x", [], {}, [[]], {"a": 1}, True]
     records = [json.loads(line) for line in recorded(scenario).split(b"\n") if line]
@@ -169,8 +169,8 @@ def test_records_of_odd_shapes_never_raise(scenario: str) -> None:
 # One by one.
 
 
-def test_text_is_told_with_its_id_model_and_time_and_is_the_answer() -> None:
-    reports = told("text")
+def test_a_text_has_its_id_model_and_time_and_is_the_answer() -> None:
+    reports = reports_of("text")
     ready, prompt, message = [report for report in reports if isinstance(report, TranscriptItem)]
     assert prompt.is_prompt
     assert prompt.payload == UserMessage(
@@ -198,7 +198,7 @@ def test_text_is_told_with_its_id_model_and_time_and_is_the_answer() -> None:
 
 
 def test_a_command_is_called_once_and_gives_its_output_and_exit_code() -> None:
-    reports = told("bash")
+    reports = reports_of("bash")
     (call,), (result,) = calls(reports), results(reports)
     assert call.name == result.name == "bash"
     assert call.input["command"] == "echo hello-from-tool && pwd"
@@ -210,26 +210,26 @@ def test_a_command_is_called_once_and_gives_its_output_and_exit_code() -> None:
 
 
 def test_a_command_that_exits_with_1_is_no_error_of_the_tool() -> None:
-    (result,) = results(told("fail"))
+    (result,) = results(reports_of("fail"))
     assert (result.exit_code, result.error) == (1, None)
     assert "to-stderr" in result.output
 
 
 def test_a_tool_that_fails_gives_its_error_and_no_output() -> None:
-    (result,) = results(told("fail_edit"))
+    (result,) = results(reports_of("fail_edit"))
     assert result.error is not None
     assert "ENOENT" in result.error
     assert (result.output, result.files) == (None, None)
 
 
 def test_a_tool_that_there_is_not_is_a_call_all_the_same() -> None:
-    reports = told("todo")
+    reports = reports_of("todo")
     assert [call.name for call in calls(reports)] == ["_todo"]
     assert results(reports)[0].error == "Tool '_todo' does not exist."
 
 
-def test_changed_files_are_told_with_their_diffs() -> None:
-    create, view, edit = results(told("files"))
+def test_changed_files_are_reported_with_their_diffs() -> None:
+    create, view, edit = results(reports_of("files"))
     path = "/srv/demo/work/ws-copilot-files/note.txt"
     assert create.files is not None
     assert create.files == [
@@ -243,23 +243,23 @@ def test_changed_files_are_told_with_their_diffs() -> None:
 
 
 def test_parallel_calls_find_their_results() -> None:
-    reports = told("parallel")
-    given = {call.call_id: call.input["command"] for call in calls(reports)}
-    assert len(given) == 2
-    assert {result.call_id for result in results(reports)} == set(given)
+    reports = reports_of("parallel")
+    arguments = {call.call_id: call.input["command"] for call in calls(reports)}
+    assert len(arguments) == 2
+    assert {result.call_id for result in results(reports)} == set(arguments)
     for result in results(reports):
-        assert given[result.call_id].split()[-1] in result.output
+        assert arguments[result.call_id].split()[-1] in result.output
 
 
-def test_a_thought_is_told_once_before_what_came_of_it() -> None:
-    reports = told("thinking")
-    said = [block for block in blocks(reports) if isinstance(block, ThinkingBlock | TextBlock)]
-    assert [type(block).__name__ for block in said] == ["ThinkingBlock", "TextBlock"] * 2
-    assert isinstance(said[0], ThinkingBlock)
-    assert said[0].thinking == "Let me think about this. The user wants a directory listing."
+def test_thinking_is_reported_once_before_its_message() -> None:
+    reports = reports_of("thinking")
+    messages = [block for block in blocks(reports) if isinstance(block, ThinkingBlock | TextBlock)]
+    assert [type(block).__name__ for block in messages] == ["ThinkingBlock", "TextBlock"] * 2
+    assert isinstance(messages[0], ThinkingBlock)
+    assert messages[0].thinking == "Let me think about this. The user wants a directory listing."
 
 
-def test_a_thought_that_nobody_typed_is_a_block_of_its_message() -> None:
+def test_thinking_that_was_not_streamed_is_a_block_of_its_message() -> None:
     thought = {"messageId": "m", "content": "Yes.", "model": "x", "reasoningText": "Hm.", "reasoningOpaque": "c2ln"}
     repeated = event("assistant.reasoning", reasoningId="r", content="Hm.")
     alone = event("assistant.reasoning", reasoningId="r2", content="Another.")
@@ -272,8 +272,8 @@ def test_a_thought_that_nobody_typed_is_a_block_of_its_message() -> None:
     assert second.message_id == "r2"
 
 
-def test_nasty_output_comes_through() -> None:
-    reports = told("nasty")
+def test_unusual_output_is_kept() -> None:
+    reports = reports_of("nasty")
     first, second = results(reports)
     assert "nul:[\x00]" in first.output
     assert "u2028:[\u2028] bom:[\ufeff]" in first.output
@@ -282,7 +282,7 @@ def test_nasty_output_comes_through() -> None:
 
 
 def test_a_denied_tool_is_noted_and_its_result_has_the_reason() -> None:
-    reports = told("deny")
+    reports = reports_of("deny")
     (result,) = results(reports)
     assert result.error is not None
     assert result.error.startswith("Permission denied because no interactive user response")
@@ -290,8 +290,8 @@ def test_a_denied_tool_is_noted_and_its_result_has_the_reason() -> None:
     assert final_report(reports).status == "completed"
 
 
-def test_what_the_program_says_about_its_tools_is_noted() -> None:
-    reports = told("tools_limited")
+def test_messages_about_tools_are_noted() -> None:
+    reports = reports_of("tools_limited")
     warnings = [note.message or "" for note in notes(reports) if note.kind == "warning"]
     assert warnings[0].startswith("Disabled tools: bash, create")
     assert warnings[1] == 'Unknown tool name in the tool allowlist: "nonsense"'
@@ -299,7 +299,7 @@ def test_what_the_program_says_about_its_tools_is_noted() -> None:
 
 
 def test_a_resumed_session_says_its_id_and_its_own_prompt() -> None:
-    reports = told("resume")
+    reports = reports_of("resume")
     assert final_report(reports).session_id == "d5d69f6c-df5e-4ba1-8018-1be612aaa80d"
     prompts = [report for report in reports if isinstance(report, TranscriptItem) and report.is_prompt]
     block = TextBlock(text="And now continue.", fidelity="agent_emitted")
@@ -311,7 +311,7 @@ def test_a_resumed_session_says_its_id_and_its_own_prompt() -> None:
 
 
 def test_a_call_that_is_made_again_is_noted_as_a_retry() -> None:
-    reports = told("rl_once")
+    reports = reports_of("rl_once")
     retries = [note for note in notes(reports) if note.kind == "retry"]
     assert [(note.code, note.status, note.try_) for note in retries] == [("rate_limit_error", 429, 1)]
     assert retries[0].message == "This request would exceed your rate limit (stub)."
@@ -327,10 +327,10 @@ def test_a_call_that_is_made_again_is_noted_as_a_retry() -> None:
         ("unreachable", "provider_unreachable", None, 5, True),
     ],
 )
-def test_a_model_that_cannot_be_asked_fails_the_session(
+def test_an_unreachable_model_fails_the_session(
     scenario: str, code: str, status: int | None, retries: int, retryable: bool
 ) -> None:
-    reports = told(scenario)
+    reports = reports_of(scenario)
     kinds = [note.kind for note in notes(reports)]
     assert kinds == ["ready", *["retry"] * retries, "error", "error"]
     assert {(note.code, note.status) for note in notes(reports)[1:]} == {(code, status)}
@@ -341,8 +341,8 @@ def test_a_model_that_cannot_be_asked_fails_the_session(
     assert ended.error.message == notes(reports)[-1].message
 
 
-def test_what_a_call_had_said_before_it_broke_off_is_told_as_discarded() -> None:
-    reports = told("cut")
+def test_the_text_of_an_interrupted_call_is_reported_as_discarded() -> None:
+    reports = reports_of("cut")
     assert texts(reports) == ["A long answer that will be cut off i", "The whole answer."]
     assert [(note.kind, note.message) for note in notes(reports)][1] == ("warning", "discarded")
     assert notes(reports)[2].kind == "retry"
@@ -350,10 +350,10 @@ def test_what_a_call_had_said_before_it_broke_off_is_told_as_discarded() -> None
     assert final_report(reports).text == "The whole answer."
 
 
-def test_an_answer_that_copilot_throws_away_is_told_with_its_thought() -> None:
-    reports = told("length")
-    said = [block for block in blocks(reports) if isinstance(block, ThinkingBlock | TextBlock)]
-    assert said == [
+def test_an_answer_that_copilot_discards_is_reported_with_its_thinking() -> None:
+    reports = reports_of("length")
+    messages = [block for block in blocks(reports) if isinstance(block, ThinkingBlock | TextBlock)]
+    assert messages == [
         ThinkingBlock(thinking="How long may it be?", fidelity="agent_emitted"),
         TextBlock(text="A long answer that is too long.", fidelity="agent_emitted"),
         TextBlock(text="A short one.", fidelity="agent_emitted"),
@@ -371,7 +371,7 @@ def test_half_the_input_of_a_tool_is_kept_and_is_no_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("fields", "code"),
     [
         ({"errorType": "quota", "statusCode": 402}, "rate_limit_error"),
         ({"errorType": "authorization", "statusCode": 403}, "authentication_error"),
@@ -381,20 +381,20 @@ def test_half_the_input_of_a_tool_is_kept_and_is_no_call() -> None:
         ({"errorType": "policy"}, "invalid_request_error"),
     ],
 )
-def test_an_error_of_the_session_has_our_word_for_it(said: dict, code: str) -> None:
-    failed = lines(event("session.error", message="no", **said), {"type": "result", "exitCode": 1, "sessionId": "s"})
+def test_a_session_error_has_our_code(fields: dict, code: str) -> None:
+    failed = lines(event("session.error", message="no", **fields), {"type": "result", "exitCode": 1, "sessionId": "s"})
     error = final_report(read(failed, AgentExit(code=1))).error
     assert error is not None
     assert (error.code, error.message) == (code, "no")
 
 
-def test_an_error_that_copilot_goes_on_after_is_a_warning() -> None:
-    gone_on = lines(
+def test_an_error_after_which_copilot_continues_is_a_warning() -> None:
+    continuing = lines(
         event("session.error", errorType="hook", message="a hook failed"),
         event("session.warning", warningType="mcp", message="a server is slow"),
         {"type": "result", "exitCode": 0, "sessionId": "s"},
     )
-    reports = read(gone_on, AgentExit(code=0))
+    reports = read(continuing, AgentExit(code=0))
     assert [(note.kind, note.message) for note in notes(reports)] == [
         ("warning", "a hook failed"),
         ("warning", "a server is slow"),
@@ -419,8 +419,8 @@ def test_a_session_that_is_blocked_says_why() -> None:
 # Stopped in the middle.
 
 
-def test_a_killed_call_stays_open_and_what_it_had_printed_is_kept() -> None:
-    reports = told("kill")
+def test_a_killed_call_stays_open_and_its_output_is_kept() -> None:
+    reports = reports_of("kill")
     assert len(calls(reports)) == 1
     assert results(reports) == []
     (stream,) = [block for block in blocks(reports) if isinstance(block, StreamBlock)]
@@ -432,7 +432,7 @@ def test_a_killed_call_stays_open_and_what_it_had_printed_is_kept() -> None:
     assert ended.text is None
 
 
-def test_a_stream_that_stops_because_we_said_so_is_cancelled() -> None:
+def test_a_stream_that_we_stopped_is_cancelled() -> None:
     ended = final_report(read(recorded("kill"), CANCELLED))
     assert ended.status == "cancelled"
     assert ended.error is not None
@@ -456,8 +456,8 @@ def test_an_interrupted_session_is_cancelled_whatever_its_exit_code_says(scenari
         assert final_report(read(recorded(scenario), ended)).status == "cancelled"
 
 
-def test_what_was_being_said_at_an_interruption_is_told() -> None:
-    reports = told("abort_speech")
+def test_an_unfinished_message_is_reported_after_an_interruption() -> None:
+    reports = reports_of("abort_speech")
     thought, text = [block for block in blocks(reports) if isinstance(block, ThinkingBlock | TextBlock)]
     assert isinstance(thought, ThinkingBlock)
     assert thought.thinking == "What could I say about this?"
@@ -474,16 +474,18 @@ def test_a_session_that_has_no_credits_left_has_no_budget_left() -> None:
 
 
 def test_a_program_that_does_not_start_says_why() -> None:
-    reports = told("no_session")
+    reports = reports_of("no_session")
     error = final_report(reports).error
     assert len(reports) == 1
     assert error is not None
     assert error.message.startswith("copilot did not start: exit code 1: Error: No session, task, or name matched")
 
 
-def test_a_call_that_was_asked_for_and_never_began_is_told_at_the_end() -> None:
-    asked = [{"toolCallId": "c", "name": "bash", "arguments": {"command": "ls"}}]
-    reports = read(lines(event("assistant.message", messageId="m", content="", model="x", toolRequests=asked)), None)
+def test_a_requested_call_that_never_starts_is_reported_at_the_end() -> None:
+    agent_request = [{"toolCallId": "c", "name": "bash", "arguments": {"command": "ls"}}]
+    reports = read(
+        lines(event("assistant.message", messageId="m", content="", model="x", toolRequests=agent_request)), None
+    )
     assert [(call.call_id, call.input) for call in calls(reports)] == [("c", {"command": "ls"})]
 
 
@@ -494,42 +496,44 @@ def test_a_result_of_a_call_of_an_earlier_process_is_a_result_without_a_name() -
     assert final_report(reports).unparsed == 0
 
 
-def test_of_a_call_that_prints_without_end_the_end_is_kept() -> None:
-    begun = lines(event("tool.execution_start", toolCallId="c", toolName="bash", arguments={}))
+def test_the_end_of_endless_output_is_kept() -> None:
+    start = lines(event("tool.execution_start", toolCallId="c", toolName="bash", arguments={}))
     printed = lines(event("tool.shell_output", toolCallId="c", text="x" * 50_000, sequence=0))
     last = lines(event("tool.shell_output", toolCallId="c", text="the end", sequence=1))
-    (block,) = blocks(read(begun + printed * 20 + last, None))
+    (block,) = blocks(read(start + printed * 20 + last, None))
     assert block.chunk.startswith("(cut) …\n")
     assert block.chunk.endswith("the end")
     assert len(block.chunk) < 300_000
 
 
-# In the background, and others at work.
+# Background commands and sub-agents.
 
 
 def test_a_command_in_the_background_is_read_out_in_copilots_own_call() -> None:
-    reports = told("async_shell")
+    reports = reports_of("async_shell")
     assert [call.name for call in calls(reports)] == ["bash", "read_bash"]
     assert results(reports)[1].output.startswith("late\n")
     messages = [one for one in payloads(reports) if isinstance(one, AssistantMessage)]
     assert [message.synthetic for message in messages if message.note is None] == [False, False, True, False]
-    prompt, said = [one for one in payloads(reports) if isinstance(one, UserMessage)]
+    prompt, messages = [one for one in payloads(reports) if isinstance(one, UserMessage)]
     assert not prompt.synthetic
-    assert said.synthetic
+    assert messages.synthetic
     assert not [block for block in blocks(reports) if isinstance(block, StreamBlock)]
 
 
-def test_what_a_command_in_the_background_printed_is_kept_where_nobody_read_it() -> None:
+def test_unread_output_of_a_background_command_is_kept() -> None:
     data = recorded("async_shell")
-    cut = data.index(b'"type":"system.notification"')
+    incomplete = data.index(b'"type":"system.notification"')
     (stream,) = [
-        block for block in blocks(read(data[: data.rindex(b"\n", 0, cut)], None)) if isinstance(block, StreamBlock)
+        block
+        for block in blocks(read(data[: data.rindex(b"\n", 0, incomplete)], None))
+        if isinstance(block, StreamBlock)
     ]
     assert stream.chunk == "late\n"
 
 
-def test_a_sub_agent_begins_with_its_task_speaks_for_itself_and_ends() -> None:
-    reports = told("task")
+def test_a_sub_agent_starts_with_its_task_has_its_own_messages_and_ends() -> None:
+    reports = reports_of("task")
     key = "2a51237e-67d5-4a76-8f3d-eb8283684264"
     (started,) = [report for report in reports if isinstance(report, SubAgentStarted)]
     assert (started.agent, started.parent, started.name) == (key, MAIN_AGENT, "general-purpose")
@@ -544,8 +548,8 @@ def test_a_sub_agent_begins_with_its_task_speaks_for_itself_and_ends() -> None:
     assert {report.agent for report in reports if isinstance(report, MessageDelta)} == {MAIN_AGENT, key}
 
 
-def test_a_sub_agent_that_fails_has_the_reason_and_the_session_goes_on() -> None:
-    reports = told("sub_fails")
+def test_a_failed_sub_agent_has_the_reason_and_the_session_continues() -> None:
+    reports = reports_of("sub_fails")
     (ended,) = [report for report in reports if isinstance(report, SubAgentEnded)]
     assert ended.status == "failed"
     assert ended.error is not None
@@ -556,20 +560,20 @@ def test_a_sub_agent_that_fails_has_the_reason_and_the_session_goes_on() -> None
 
 
 def test_a_sub_agent_in_the_background_ends_when_it_is_done() -> None:
-    reports = told("background")
+    reports = reports_of("background")
     (ended,) = [report for report in reports if isinstance(report, SubAgentEnded)]
     assert ended.text == "Sub report."
     assert [call.name for call in calls(reports)] == ["task", "read_agent"]
     assert final_report(reports).turns == 3
 
 
-def test_a_sub_agent_that_is_asked_again_is_told_under_its_key_and_ends_once() -> None:
-    reports = told("asked_again")
+def test_a_sub_agent_that_gets_another_message_keeps_its_key_and_ends_once() -> None:
+    reports = reports_of("asked_again")
     (started,) = [report for report in reports if isinstance(report, SubAgentStarted)]
     assert texts(reports, started.agent) == ["First report.", "Second report."]
-    (asked,) = [one for one in payloads(reports, started.agent) if isinstance(one, UserMessage)]
-    assert asked.synthetic
-    assert asked.blocks == [TextBlock(text="And what of SECOND?", fidelity="agent_emitted")]
+    (agent_request,) = [one for one in payloads(reports, started.agent) if isinstance(one, UserMessage)]
+    assert agent_request.synthetic
+    assert agent_request.blocks == [TextBlock(text="And what of SECOND?", fidelity="agent_emitted")]
     assert [report.text for report in reports if isinstance(report, SubAgentEnded)] == ["First report."]
 
 
@@ -595,18 +599,18 @@ def test_a_sub_agent_of_a_sub_agent_has_it_as_its_parent() -> None:
 def test_lines_that_are_not_understood_are_kept_and_counted() -> None:
     odd = [b"no json", b'{"type":"hologram","data":{}}', b'{"type":"assistant.message","data":{"messageId":7}}', b"[1]"]
     reports = read(b"\n".join([*odd, b"", b"\xff\xfe", b'{"no":"type"}', b'{"type":"user.message","data":[]}']), None)
-    kept = [block for block in blocks(reports) if isinstance(block, StreamBlock) and block.unparsed]
-    assert [block.chunk.encode() for block in kept[:4]] == odd
-    assert kept[4].raw is not None
-    assert final_report(reports).unparsed == len(kept) == 7
+    unparsed = [block for block in blocks(reports) if isinstance(block, StreamBlock) and block.unparsed]
+    assert [block.chunk.encode() for block in unparsed[:4]] == odd
+    assert unparsed[4].raw is not None
+    assert final_report(reports).unparsed == len(unparsed) == 7
 
 
-def test_a_call_that_begins_twice_is_told_once() -> None:
-    begun = event("tool.execution_start", toolCallId="c", toolName="bash", arguments={})
-    assert len(calls(read(lines(begun, begun), None))) == 1
+def test_a_call_that_starts_twice_is_reported_once() -> None:
+    start = event("tool.execution_start", toolCallId="c", toolName="bash", arguments={})
+    assert len(calls(read(lines(start, start), None))) == 1
 
 
-def test_a_thought_that_comes_before_its_message_is_told_once() -> None:
+def test_thinking_that_comes_before_its_message_is_reported_once() -> None:
     reports = read(
         lines(
             event("assistant.reasoning_delta", reasoningId="r", deltaContent="Hm."),
@@ -621,15 +625,15 @@ def test_a_thought_that_comes_before_its_message_is_told_once() -> None:
     ]
 
 
-def test_an_event_of_a_sub_agent_that_does_not_say_whose_it_is_is_kept() -> None:
-    nobody = lines(
+def test_an_event_of_an_unnamed_sub_agent_is_kept() -> None:
+    unowned = lines(
         event("subagent.started", toolCallId="c", agentName="explore"),
         event("subagent.completed", toolCallId="c", agentName="explore"),
     )
-    assert final_report(read(nobody, None)).unparsed == 2
+    assert final_report(read(unowned, None)).unparsed == 2
 
 
-def test_housekeeping_tells_nothing() -> None:
+def test_ignored_records_give_no_reports() -> None:
     quiet = lines(event("session.custom_agents_updated"), event("mcp.tools.list_changed"), event("model.call_start"))
     assert [type(report) for report in read(quiet, None)] == [SessionEnded]
 
@@ -643,20 +647,20 @@ def test_drafts_without_end_do_not_pile_up() -> None:
     assert len(normalizer.finish(None)) < 1_500
 
 
-# Starting it.
+# The launcher.
 
 
-def asked(**changes: object) -> AgentRequest:
-    given = {"prompt": "Do it.\n", "cwd": "/srv/demo", "session_id": "0cb916db-26aa-40f2-86b5-1ba81b225fd2"}
-    return msgspec.convert({**given, **changes}, AgentRequest)
+def agent_request(**changes: object) -> AgentRequest:
+    arguments = {"prompt": "Do it.\n", "cwd": "/srv/demo", "session_id": "0cb916db-26aa-40f2-86b5-1ba81b225fd2"}
+    return msgspec.convert({**arguments, **changes}, AgentRequest)
 
 
 def argv(env: dict[str, str] | None = None, **changes: object) -> list[str]:
-    return provider("copilot").launch(asked(**changes), env or {}).argv
+    return provider("copilot").launch(agent_request(**changes), env or {}).argv
 
 
 def test_a_session_is_started_with_its_prompt_by_stdin_and_an_id_that_we_chose() -> None:
-    launch = provider("copilot").launch(asked(), {})
+    launch = provider("copilot").launch(agent_request(), {})
     assert launch.argv == [
         "copilot",
         "--output-format=json",
@@ -669,24 +673,24 @@ def test_a_session_is_started_with_its_prompt_by_stdin_and_an_id_that_we_chose()
     assert (launch.access_mode, launch.env) == ("subscription", {})
 
 
-def test_a_session_goes_on_under_its_own_id() -> None:
-    launch = provider("copilot").launch(asked(resume="old-one", model="gpt-5.4"), {})
+def test_a_resumed_session_keeps_its_id() -> None:
+    launch = provider("copilot").launch(agent_request(resume="old-one", model="gpt-5.4"), {})
     assert launch.argv[-2:] == ["--resume=old-one", "--model=gpt-5.4"]
     assert launch.session_id == "old-one"
     assert not [word for word in launch.argv if word.startswith("--session-id")]
 
 
-def test_what_is_added_to_the_instructions_stands_before_the_prompt() -> None:
-    assert provider("copilot").launch(asked(system_prompt="Be short."), {}).stdin == b"Be short.\n\nDo it.\n"
+def test_the_system_prompt_goes_before_the_prompt() -> None:
+    assert provider("copilot").launch(agent_request(system_prompt="Be short."), {}).stdin == b"Be short.\n\nDo it.\n"
 
 
 def test_only_the_tools_that_were_named_are_there() -> None:
     assert "--available-tools=view,bash" in argv(tools=["view", "bash"])
-    # An empty list would be all of them.
+    # An empty list would mean all tools.
     assert "--available-tools=none" in argv(tools=[])
 
 
-def test_who_may_only_look_has_no_tool_that_writes() -> None:
+def test_a_read_only_run_has_no_tool_that_writes() -> None:
     looking = argv(read_only=True, env={"SHOPFLOOR_AGENT_UNRESTRICTED": "1"})
     assert {"--available-tools=view,grep,glob", "--deny-tool=shell", "--deny-tool=write"} <= set(looking)
     assert "--allow-all" not in looking
@@ -700,13 +704,13 @@ def test_without_restrictions_it_may_leave_its_folder() -> None:
 
 def test_another_model_provider_is_an_api() -> None:
     env = {"COPILOT_PROVIDER_BASE_URL": "http://127.0.0.1:11434/v1"}
-    assert provider("copilot").launch(asked(), env).access_mode == "api"
+    assert provider("copilot").launch(agent_request(), env).access_mode == "api"
 
 
 @pytest.mark.parametrize("limit", [{"max_turns": 3}, {"max_budget_usd": 1.0}, {"prompt": " \n"}])
-def test_what_copilot_cannot_hold_to_is_refused(limit: dict) -> None:
-    with pytest.raises(UnsupportedOption, match="copilot cannot be"):
-        provider("copilot").launch(asked(**limit), {})
+def test_unsupported_limits_are_refused(limit: dict) -> None:
+    with pytest.raises(UnsupportedOption, match=r"copilot (does not support|cannot start)"):
+        provider("copilot").launch(agent_request(**limit), {})
 
 
 def test_it_logs_in_by_a_provider_a_token_or_a_user(tmp_path: Path) -> None:
@@ -726,7 +730,7 @@ def test_it_logs_in_by_a_provider_a_token_or_a_user(tmp_path: Path) -> None:
     assert copilot.login({"COPILOT_HOME": str(tmp_path / "elsewhere")}, tmp_path) is None
 
 
-def test_it_says_what_it_can_and_cannot() -> None:
+def test_its_capabilities() -> None:
     can = provider("copilot").capabilities
     assert (can.resume, can.tool_limits, can.read_only, can.deltas, can.thinking, can.sub_agents) == (True,) * 6
     assert (can.usage, can.cost, can.max_turns, can.max_budget) == (False,) * 4

@@ -1,4 +1,4 @@
-"""What Gemini CLI prints, as reports: recordings of the program itself, and streams that are odd."""
+"""Normalize the output of Gemini CLI: recordings of the program, and unusual streams."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MODEL = "gemini-2.5-flash"
 
 
 def calls(n: int) -> Usage:
-    """What so many calls of the scripted model cost."""
+    """Return the usage of calls of the scripted model."""
     return Usage(input=400 * n, output=57 * n, cache_read=800 * n, reasoning=12 * n)
 
 
@@ -55,7 +55,7 @@ def exit_of(scenario: str) -> AgentExit:
     return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
 
 
-def normalised(data: bytes, ended: AgentExit | None = None) -> list[AgentReport]:
+def normalize(data: bytes, ended: AgentExit | None = None) -> list[AgentReport]:
     normalizer = provider("gemini").normalizer()
     return [*normalizer.feed(data), *normalizer.finish(ended)]
 
@@ -65,7 +65,7 @@ def recording(scenario: str) -> bytes:
 
 
 def recorded(scenario: str) -> list[AgentReport]:
-    return normalised(recording(scenario), exit_of(scenario))
+    return normalize(recording(scenario), exit_of(scenario))
 
 
 def stream(*records: object) -> bytes:
@@ -81,12 +81,12 @@ def piece(text: str) -> dict[str, Any]:
     return {"type": "message", "role": "assistant", "content": text, "delta": True}
 
 
-def use(tool_id: str, name: str = "glob", **given: object) -> dict[str, Any]:
-    return {"type": "tool_use", "tool_name": name, "tool_id": tool_id, "parameters": given}
+def use(tool_id: str, name: str = "glob", **arguments: object) -> dict[str, Any]:
+    return {"type": "tool_use", "tool_name": name, "tool_id": tool_id, "parameters": arguments}
 
 
 def story(reports: list[AgentReport]) -> list[str]:
-    """What was told, in order, in a word and its most telling part each."""
+    """Return a short description of each report, in order."""
     lines: list[str] = []
     for report in reports:
         match report:
@@ -213,7 +213,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "unknown_session"])
-def test_all_that_was_said_and_done_is_told_once_and_in_order(scenario: str) -> None:
+def test_all_messages_and_calls_are_reported_once_and_in_order(scenario: str) -> None:
     reports = recorded(scenario)
     assert story(reports) == ["note ready", "prompted", *STORIES[scenario]]
     assert final_report(reports).unparsed == 0
@@ -237,7 +237,7 @@ def test_a_recording_ends_as_the_program_did(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_tokens_are_told_at_the_end_by_model_and_without_a_price(scenario: str) -> None:
+def test_usage_is_reported_at_the_end_by_model_and_without_a_price(scenario: str) -> None:
     reports = recorded(scenario)
     ended = final_report(reports)
     spent = [report for report in reports if isinstance(report, UsageDelta)]
@@ -250,11 +250,11 @@ def test_tokens_are_told_at_the_end_by_model_and_without_a_price(scenario: str) 
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_how_the_bytes_are_cut_makes_no_difference(scenario: str) -> None:
+def test_chunk_boundaries_make_no_difference(scenario: str) -> None:
     data, ended = recording(scenario), exit_of(scenario)
     normalizer = provider("gemini").normalizer()
     reports = [report for at in range(len(data)) for report in normalizer.feed(data[at : at + 1])]
-    assert [*reports, *normalizer.finish(ended)] == normalised(data, ended)
+    assert [*reports, *normalizer.finish(ended)] == normalize(data, ended)
 
 
 def test_the_session_is_ready_with_its_id_and_its_model() -> None:
@@ -267,7 +267,7 @@ def test_the_session_is_ready_with_its_id_and_its_model() -> None:
     assert final_report(recorded("text")).session_id == session
 
 
-def test_pieces_make_up_the_message_that_follows_under_the_same_id() -> None:
+def test_deltas_add_up_to_the_message_with_the_same_id() -> None:
     reports = recorded("text")
     pieces = [report for report in reports if isinstance(report, MessageDelta)]
     (message,) = messages(reports)
@@ -276,8 +276,8 @@ def test_pieces_make_up_the_message_that_follows_under_the_same_id() -> None:
     assert message.model == MODEL
 
 
-def test_what_a_model_says_in_one_go_is_one_message_and_its_blocks_are_counted() -> None:
-    reports = normalised(stream(INIT, PROMPT, piece("One."), use("a"), piece("Two."), use("b")))
+def test_consecutive_output_is_one_message_with_numbered_blocks() -> None:
+    reports = normalize(stream(INIT, PROMPT, piece("One."), use("a"), piece("Two."), use("b")))
     ids = {message.message_id for message in messages(reports)}
     assert ids == {"s:2026-11-15T01:00:00.000Z:1"}
     assert [(report.text, report.block) for report in reports if isinstance(report, MessageDelta)] == [
@@ -287,7 +287,7 @@ def test_what_a_model_says_in_one_go_is_one_message_and_its_blocks_are_counted()
     assert final_report(reports).turns == 1
 
 
-def test_after_a_result_the_model_begins_another_message() -> None:
+def test_after_a_result_the_model_starts_another_message() -> None:
     reports = recorded("parallel")
     ids = [message.message_id for message in messages(reports)]
     assert ids[:3] == [ids[0]] * 3
@@ -302,14 +302,14 @@ def test_messages_of_a_session_that_is_resumed_have_ids_of_their_own() -> None:
 
 
 def test_a_call_and_its_result_share_an_id_and_have_the_agents_times() -> None:
-    told = {type(report.payload): report for report in recorded("bash") if isinstance(report, TranscriptItem)}
+    reported = {type(report.payload): report for report in recorded("bash") if isinstance(report, TranscriptItem)}
     call_id = "run_shell_command__fc_a827f8545ae9a6f040dcfd"
-    given = {"command": "echo hello-from-tool && pwd", "description": "Run a test command"}
-    assert told[ToolCall] == TranscriptItem(
-        payload=ToolCall(name=SHELL, call_id=call_id, input=given, output=None, fidelity="agent_emitted"),
+    arguments = {"command": "echo hello-from-tool && pwd", "description": "Run a test command"}
+    assert reported[ToolCall] == TranscriptItem(
+        payload=ToolCall(name=SHELL, call_id=call_id, input=arguments, output=None, fidelity="agent_emitted"),
         at="2026-11-15T01:08:12.372Z",
     )
-    assert told[ToolResult] == TranscriptItem(
+    assert reported[ToolResult] == TranscriptItem(
         payload=ToolResult(
             name=SHELL,
             call_id=call_id,
@@ -333,7 +333,7 @@ def test_a_command_that_failed_is_no_error_and_its_exit_code_is_not_known() -> N
     assert (result.output, result.error, result.exit_code) == ("to-stdout\nto-stderr", None, None)
 
 
-def test_files_that_were_written_are_told_though_the_result_has_no_output() -> None:
+def test_written_files_are_reported_though_the_result_has_no_output() -> None:
     written, read, edited = results(recorded("files"))
     note = FileChange(path="/srv/demo/work/ws-gemini-files/note.txt", action="modify")
     assert (written.output, written.files) == (None, [note])
@@ -346,7 +346,7 @@ def test_long_output_is_kept_whole() -> None:
     assert (binary.output, long.output) == ("", "L" * 20_000)
 
 
-def test_a_sub_agent_begins_with_its_call_and_ends_with_the_result() -> None:
+def test_a_sub_agent_starts_with_its_call_and_ends_with_the_result() -> None:
     reports = recorded("task")
     key = "invoke_agent__fc_de6bcaadaec3664e67e111"
     started = SubAgentStarted(
@@ -362,7 +362,7 @@ def test_a_sub_agent_begins_with_its_call_and_ends_with_the_result() -> None:
 
 def test_a_sub_agent_that_failed_says_why() -> None:
     failed = {"type": "tool_result", "tool_id": "a", "status": "error", "error": {"message": "no such agent"}}
-    reports = normalised(stream(INIT, use("a", "invoke_agent", agent_name="x"), failed))
+    reports = normalize(stream(INIT, use("a", "invoke_agent", agent_name="x"), failed))
     (ended,) = [report for report in reports if isinstance(report, SubAgentEnded)]
     assert (ended.status, ended.error and ended.error.message) == ("failed", "no such agent")
 
@@ -370,7 +370,7 @@ def test_a_sub_agent_that_failed_says_why() -> None:
 def test_of_a_file_only_the_stream_is_known() -> None:
     codes: dict[str, str | None] = {}
     for scenario in ("err401", "err529", "rl_forever", "max_turns", "kill", "bash"):
-        error = final_report(normalised(recording(scenario))).error
+        error = final_report(normalize(recording(scenario))).error
         codes[scenario] = error.code if error else None
     assert codes == {
         "err401": "authentication_error",
@@ -382,11 +382,11 @@ def test_of_a_file_only_the_stream_is_known() -> None:
     }
 
 
-def test_one_that_we_stopped_is_cancelled_unless_it_had_ended_by_itself() -> None:
+def test_a_session_that_we_stopped_is_cancelled_unless_it_had_ended() -> None:
     stopped = AgentExit(code=None, signal="SIGTERM", cancelled=True)
-    assert final_report(normalised(recording("kill"), stopped)).status == "cancelled"
-    assert final_report(normalised(recording("err401"), stopped)).status == "cancelled"
-    assert final_report(normalised(recording("bash"), stopped)).status == "completed"
+    assert final_report(normalize(recording("kill"), stopped)).status == "cancelled"
+    assert final_report(normalize(recording("err401"), stopped)).status == "cancelled"
+    assert final_report(normalize(recording("bash"), stopped)).status == "completed"
 
 
 @pytest.mark.parametrize(
@@ -405,32 +405,32 @@ def test_one_that_we_stopped_is_cancelled_unless_it_had_ended_by_itself() -> Non
         (0, "agent_error"),
     ],
 )
-def test_an_exit_code_is_the_word_where_there_is_no_other(code: int, expected: str) -> None:
-    error = final_report(normalised(b"", AgentExit(code=code, stderr="\x1b[31mWhy.\x1b[0m\n"))).error
+def test_the_exit_code_decides_without_a_result(code: int, expected: str) -> None:
+    error = final_report(normalize(b"", AgentExit(code=code, stderr="\x1b[31mWhy.\x1b[0m\n"))).error
     assert error is not None
     assert (error.code, error.message) == (expected, f"gemini did not start: exit code {code}: Why.")
 
 
-def test_what_the_program_says_is_a_note() -> None:
+def test_messages_of_the_program_are_notes() -> None:
     warning = {"type": "error", "severity": "warning", "message": "Agent execution blocked: by a hook"}
-    reports = normalised(stream(INIT, PROMPT, warning, piece("Fine."), DONE))
+    reports = normalize(stream(INIT, PROMPT, warning, piece("Fine."), DONE))
     assert notes(reports)[1:] == [Note(kind="warning", message="Agent execution blocked: by a hook")]
     assert final_report(reports).status == "completed"
 
 
 def test_a_loop_that_it_got_out_of_is_no_failure() -> None:
     loop = {"type": "error", "severity": "warning", "message": "Loop detected, stopping execution"}
-    assert final_report(normalised(stream(INIT, loop, piece("Out of it."), DONE))).status == "completed"
+    assert final_report(normalize(stream(INIT, loop, piece("Out of it."), DONE))).status == "completed"
 
 
 def test_turns_that_are_used_up_are_a_failure_though_the_result_is_a_success() -> None:
     turns = {"type": "error", "severity": "error", "message": "Maximum session turns exceeded"}
-    ended = final_report(normalised(stream(INIT, turns, DONE)))
+    ended = final_report(normalize(stream(INIT, turns, DONE)))
     assert (ended.status, ended.error and ended.error.code) == ("failed", "max_turns_exceeded")
 
 
-def test_a_result_that_is_an_error_and_says_nothing_of_it_is_one() -> None:
-    ended = final_report(normalised(stream(INIT, PROMPT, {**DONE, "status": "error"})))
+def test_an_error_result_without_a_message_is_an_error() -> None:
+    ended = final_report(normalize(stream(INIT, PROMPT, {**DONE, "status": "error"})))
     assert ended.error is not None
     assert (ended.error.code, ended.error.message) == (
         "provider_error",
@@ -441,30 +441,30 @@ def test_a_result_that_is_an_error_and_says_nothing_of_it_is_one() -> None:
 @pytest.mark.parametrize(("output", "error"), [("It broke.", "It broke."), (None, "the tool failed")])
 def test_a_tool_that_failed_without_a_reason_failed(output: object, error: str) -> None:
     result = {"type": "tool_result", "tool_id": "a", "status": "error", "output": output}
-    assert [result.error for result in results(normalised(stream(INIT, use("a"), result)))] == [error]
+    assert [result.error for result in results(normalize(stream(INIT, use("a"), result)))] == [error]
 
 
 def test_a_tool_that_is_not_allowed_is_noted() -> None:
     denied = {"type": "policy_violation", "message": "Tool execution denied by policy."}
     result = {"type": "tool_result", "tool_id": "a", "status": "error", "error": denied}
-    reports = normalised(stream(INIT, use("a"), result, DONE))
+    reports = normalize(stream(INIT, use("a"), result, DONE))
     assert notes(reports)[1:] == [Note(kind="denied", message="Tool execution denied by policy.")]
 
 
-def test_the_prompt_is_told_as_such_and_what_follows_it_is_not() -> None:
+def test_only_the_first_user_message_is_the_prompt() -> None:
     later = {"type": "message", "role": "user", "content": "Go on."}
-    reports = normalised(stream(INIT, PROMPT, piece("A"), later, piece("B"), DONE))
+    reports = normalize(stream(INIT, PROMPT, piece("A"), later, piece("B"), DONE))
     assert story(reports) == ["note ready", "prompted", "says A", "hears Go on.", "says B"]
 
 
-def test_a_whole_message_after_its_pieces_is_told_once() -> None:
+def test_a_complete_message_after_its_deltas_is_reported_once() -> None:
     whole = {"type": "message", "role": "assistant", "content": "AB"}
-    reports = normalised(stream(INIT, PROMPT, piece("A"), piece("B"), whole, whole, DONE))
+    reports = normalize(stream(INIT, PROMPT, piece("A"), piece("B"), whole, whole, DONE))
     assert story(reports) == ["note ready", "prompted", "says AB", "says AB"]
 
 
-def test_text_that_was_cut_off_is_told_at_the_end() -> None:
-    reports = normalised(stream(INIT, PROMPT, piece("Half a")) + b'{"type":"mess', AgentExit(signal="SIGKILL"))
+def test_an_interrupted_text_is_reported_at_the_end() -> None:
+    reports = normalize(stream(INIT, PROMPT, piece("Half a")) + b'{"type":"mess', AgentExit(signal="SIGKILL"))
     assert story(reports) == ["note ready", "prompted", 'keeps {"type":"mess', "says Half a"]
     ended = final_report(reports)
     assert (ended.unparsed, ended.text, ended.session_id) == (1, None, "s")
@@ -473,13 +473,13 @@ def test_text_that_was_cut_off_is_told_at_the_end() -> None:
 
 
 def test_the_result_of_a_call_that_was_not_seen_is_kept_under_the_name_in_its_id() -> None:
-    reports = normalised(stream({"type": "tool_result", "tool_id": "glob__1", "status": "success", "output": "x"}))
+    reports = normalize(stream({"type": "tool_result", "tool_id": "glob__1", "status": "success", "output": "x"}))
     assert [(result.name, result.output) for result in results(reports)] == [("glob", "x")]
 
 
 def test_a_call_without_an_id_gets_one() -> None:
-    bare = {"type": "tool_use", "tool_name": "glob"}
-    reports = normalised(stream(INIT, bare, bare))
+    minimal = {"type": "tool_use", "tool_name": "glob"}
+    reports = normalize(stream(INIT, minimal, minimal))
     ids = [
         report.payload.call_id
         for report in reports
@@ -505,14 +505,14 @@ ODD = [
 
 @pytest.mark.parametrize("record", ODD, ids=json.dumps)
 def test_a_record_that_is_not_understood_is_kept_as_it_came(record: object) -> None:
-    reports = normalised(stream(record))
+    reports = normalize(stream(record))
     assert story(reports) == [f"keeps {json.dumps(record)}"]
     assert final_report(reports).unparsed == 1
 
 
 @pytest.mark.parametrize("stats", [None, 7, [], {"models": {"m": 7}}, {"models": []}, {"total_tokens": -5}])
 def test_numbers_that_cannot_be_are_none(stats: object) -> None:
-    reports = normalised(stream(INIT, PROMPT, piece("x"), {**DONE, "stats": stats}))
+    reports = normalize(stream(INIT, PROMPT, piece("x"), {**DONE, "stats": stats}))
     ended = final_report(reports)
     assert ended.status == "completed"
     assert ended.usage in (None, Usage())
@@ -521,7 +521,7 @@ def test_numbers_that_cannot_be_are_none(stats: object) -> None:
 
 def test_tokens_without_a_model_count_too() -> None:
     stats = {"total_tokens": 130, "input_tokens": 100, "cached": 40, "output_tokens": 20}
-    reports = normalised(stream(INIT, {**DONE, "stats": stats}))
+    reports = normalize(stream(INIT, {**DONE, "stats": stats}))
     usage = Usage(input=60, output=30, cache_read=40, reasoning=10)
     assert (final_report(reports).usage, final_report(reports).models) == (usage, {})
     assert [report for report in reports if isinstance(report, UsageDelta)] == [UsageDelta(usage=usage)]
@@ -535,8 +535,8 @@ def test_calls_that_never_end_are_not_remembered_for_ever() -> None:
 
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(recording("task").split(b"\n"))), max_size=8))
-def test_whatever_is_fed_it_ends_once_and_raises_nothing(lines: list[bytes]) -> None:
-    reports = normalised(b"\n".join(lines))
+def test_any_input_has_one_end_and_no_exception(lines: list[bytes]) -> None:
+    reports = normalize(b"\n".join(lines))
     assert [isinstance(report, SessionEnded) for report in reports] == [*[False] * (len(reports) - 1), True]
 
 
@@ -547,15 +547,15 @@ def test_a_message_has_one_id_where_the_first_records_have_no_time(scenario: str
     for record in records[:without]:
         del record["timestamp"]
     typed: dict[str, str] = {}
-    told: dict[str, str] = {}
-    for report in normalised(stream(*records)):
+    reported: dict[str, str] = {}
+    for report in normalize(stream(*records)):
         match report:
             case MessageDelta(message_id=message_id, text=text):
                 typed[message_id] = typed.get(message_id, "") + text
             case TranscriptItem(payload=AssistantMessage(message_id=str() as message_id, blocks=blocks)):
                 texts = [block.text for block in blocks if isinstance(block, TextBlock)]
-                told[message_id] = told.get(message_id, "") + "".join(texts)
+                reported[message_id] = reported.get(message_id, "") + "".join(texts)
             case _:
                 pass
     assert typed
-    assert {message_id: text for message_id, text in told.items() if text} == typed
+    assert {message_id: text for message_id, text in reported.items() if text} == typed

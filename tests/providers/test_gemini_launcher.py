@@ -1,4 +1,4 @@
-"""How Gemini CLI is started, and by what it logs in."""
+"""Start Gemini CLI: options and login."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from shopfloor.errors import UnsupportedOption
 from shopfloor.ports import AgentRequest, Launch
 
 
-def launched(env: dict[str, str] | None = None, **asked: Any) -> Launch:
-    request = AgentRequest(**{"prompt": "Do it.", "cwd": "/srv/demo", "session_id": "new-id", **asked})
+def launched(env: dict[str, str] | None = None, **options: Any) -> Launch:
+    request = AgentRequest(**{"prompt": "Do it.", "cwd": "/srv/demo", "session_id": "new-id", **options})
     return provider("gemini").launch(request, env or {})
 
 
@@ -24,7 +24,7 @@ def policies(launch: Launch) -> list[str]:
     return [arg.removeprefix("--policy=") for arg in launch.argv if arg.startswith("--policy=")]
 
 
-def test_the_prompt_goes_by_stdin_alone() -> None:
+def test_the_prompt_goes_to_stdin_only() -> None:
     launch = launched(prompt='Say "ä".\nNow.', system_prompt="Be brief.", model="gemini-2.5-pro")
     assert launch.stdin == 'Be brief.\n\nSay "ä".\nNow.'.encode()
     assert launch.argv[:3] == ["gemini", "--output-format", "stream-json"]
@@ -39,7 +39,7 @@ def test_a_session_has_the_id_that_we_chose_or_the_one_it_is_resumed_by() -> Non
     assert (resumed.session_id, resumed.argv[-1]) == ("old-id", "--resume=old-id")
 
 
-def test_by_default_it_may_edit_and_cannot_leave_that_mode_by_a_plan() -> None:
+def test_by_default_it_may_edit_and_cannot_use_plan_mode() -> None:
     launch = launched()
     assert launch.argv[3:5] == ["--approval-mode", "auto_edit"]
     ours, users = policies(launch)
@@ -48,14 +48,14 @@ def test_by_default_it_may_edit_and_cannot_leave_that_mode_by_a_plan() -> None:
     assert rule == {"toolName": ["enter_plan_mode", "exit_plan_mode"], "decision": "deny", "priority": 999}
 
 
-def test_it_may_do_everything_only_where_the_user_says_so() -> None:
+def test_it_is_unrestricted_only_by_request_of_the_user() -> None:
     assert "yolo" not in launched({"SHOPFLOOR_AGENT_UNRESTRICTED": "0"}).argv
     assert launched({"SHOPFLOOR_AGENT_UNRESTRICTED": "1"}).argv[3:5] == ["--approval-mode", "yolo"]
 
 
 @pytest.mark.parametrize("env", [{}, {"SHOPFLOOR_AGENT_UNRESTRICTED": "1"}])
 @pytest.mark.parametrize(
-    ("asked", "mode", "allowed"),
+    ("options", "mode", "allowed"),
     [
         ({"tools": ["run_shell_command", "read_file"]}, "auto_edit", "run_shell_command,read_file"),
         ({"tools": ["invoke_agent"]}, "auto_edit", "invoke_agent,complete_task"),
@@ -65,10 +65,10 @@ def test_it_may_do_everything_only_where_the_user_says_so() -> None:
         ({"read_only": True, "tools": ["run_shell_command"]}, "default", "none"),
     ],
 )
-def test_limits_are_held_by_a_policy_that_denies_all_but_the_named(
-    asked: dict[str, Any], mode: str, allowed: str, env: dict[str, str]
+def test_limits_are_enforced_by_a_policy_that_denies_all_other_tools(
+    options: dict[str, Any], mode: str, allowed: str, env: dict[str, str]
 ) -> None:
-    launch = launched(env, **asked)
+    launch = launched(env, **options)
     assert launch.argv[3:5] == ["--approval-mode", mode]
     assert f"--allowed-tools={allowed}" in launch.argv
     (policy,) = policies(launch)
@@ -84,12 +84,12 @@ def test_no_tool_that_changes_something_is_one_for_reading() -> None:
 def test_a_policy_that_would_be_passed_over_is_an_error(folder: str, tmp_path: Path) -> None:
     (tmp_path / "a,b").mkdir()
     (tmp_path / "a,b" / "only_named.toml").touch()
-    asked = AgentRequest(prompt="Look.", cwd="/srv/demo", read_only=True, session_id="s")
+    options = AgentRequest(prompt="Look.", cwd="/srv/demo", read_only=True, session_id="s")
     with pytest.raises(UnsupportedOption, match="policy"):
-        launcher.Gemini(tmp_path / folder).launch(asked, {})
+        launcher.Gemini(tmp_path / folder).launch(options, {})
 
 
-def test_what_it_cannot_be_asked_is_an_error() -> None:
+def test_unsupported_options_are_errors() -> None:
     with pytest.raises(UnsupportedOption, match="turns") as refused:
         launched(max_turns=3)
     assert refused.value.hint
@@ -111,7 +111,7 @@ def test_it_logs_in_by_a_key_or_by_its_file(tmp_path: Path) -> None:
     assert (launched({"GEMINI_API_KEY": "k"}).access_mode, launched().access_mode) == ("api", "subscription")
 
 
-def test_it_says_what_it_is() -> None:
+def test_its_description() -> None:
     gemini = provider("gemini")
     assert (gemini.name, gemini.program, gemini.install) == ("gemini", "gemini", "npm install -g @google/gemini-cli")
     able = {name for name, can in msgspec.structs.asdict(gemini.capabilities).items() if can}

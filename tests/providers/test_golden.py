@@ -1,4 +1,4 @@
-"""Recorded streams of every agent as transcripts: what was said and done in them, once, in order, and nothing else."""
+"""Recorded streams of every agent as transcripts: all messages and calls, once, in order, and nothing else."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_a_stream_cut_anywhere_gives_the_same_transcript(stream: Stream) -> None
 
 def test_there_is_one_end_and_it_comes_last(stream: Stream) -> None:
     normalizer = stream.normalizer()
-    told = [*normalizer.feed(stream.data), *normalizer.finish(stream.ended)]
-    assert [number for number, report in enumerate(told) if isinstance(report, SessionEnded)] == [len(told) - 1]
+    reported = [*normalizer.feed(stream.data), *normalizer.finish(stream.ended)]
+    assert [number for number, report in enumerate(reported) if isinstance(report, SessionEnded)] == [len(reported) - 1]
 
 
 def test_every_agent_has_its_eighteen_scenarios(stream: Stream) -> None:

@@ -1,4 +1,4 @@
-"""What model APIs answer: bodies as Anthropic and OpenAI send them, whole, cut and broken."""
+"""Normalize responses of model APIs: bodies as Anthropic and OpenAI send them, complete, interrupted and malformed."""
 
 from __future__ import annotations
 
@@ -71,19 +71,19 @@ def calls(reports: list[AgentReport]) -> list[ToolCall]:
     return [one for one in payloads(reports) if isinstance(one, ToolCall)]
 
 
-def text(said: str) -> TextBlock:
-    return TextBlock(text=said, fidelity="agent_emitted")
+def text(content: str) -> TextBlock:
+    return TextBlock(text=content, fidelity="agent_emitted")
 
 
-def thought(said: str, signature: str | None = None) -> ThinkingBlock:
-    return ThinkingBlock(thinking=said, signature=signature, fidelity="agent_emitted")
+def thought(content: str, signature: str | None = None) -> ThinkingBlock:
+    return ThinkingBlock(thinking=content, signature=signature, fidelity="agent_emitted")
 
 
-def use(name: str, tool_id: str, given: object) -> ToolUseBlock:
-    return ToolUseBlock(tool_name=name, tool_id=tool_id, tool_input=given, fidelity="agent_emitted")
+def use(name: str, tool_id: str, tool_input: object) -> ToolUseBlock:
+    return ToolUseBlock(tool_name=name, tool_id=tool_id, tool_input=tool_input, fidelity="agent_emitted")
 
 
-# What is true of every body.
+# Properties of every body.
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -94,7 +94,7 @@ def test_a_body_gives_the_same_reports_however_it_is_cut(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_body_ends_once_and_what_it_spent_is_the_sum_of_what_it_told(name: str) -> None:
+def test_a_body_ends_once_and_its_usage_is_the_sum_of_its_deltas(name: str) -> None:
     reports = answered(name)
     ended = final_report(reports)
     assert [isinstance(report, SessionEnded) for report in reports].count(True) == 1
@@ -104,7 +104,7 @@ def test_a_body_ends_once_and_what_it_spent_is_the_sum_of_what_it_told(name: str
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_was_typed_is_what_is_told_in_the_same_places(name: str) -> None:
+def test_deltas_and_complete_blocks_have_the_same_text_and_index(name: str) -> None:
     reports = answered(name)
     typed: dict[tuple[str, int], str] = {}
     for report in reports:
@@ -116,12 +116,12 @@ def test_what_was_typed_is_what_is_told_in_the_same_places(name: str) -> None:
         for message in messages(reports)
         for place, block in enumerate(message.blocks)
     }
-    for key, said in typed.items():
+    for key, content in typed.items():
         match whole[key]:
-            case TextBlock(text=told) | ThinkingBlock(thinking=told) | StreamBlock(chunk=told):
-                assert told == said
-            case ToolUseBlock(tool_input=told):
-                assert told == said or told == json.loads(said)
+            case TextBlock(text=reported) | ThinkingBlock(thinking=reported) | StreamBlock(chunk=reported):
+                assert reported == content
+            case ToolUseBlock(tool_input=reported):
+                assert reported == content or reported == json.loads(content)
             case other:
                 raise AssertionError(other)
 
@@ -138,7 +138,7 @@ def test_a_body_that_stops_anywhere_never_raises_and_loses_no_text(name: str) ->
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_records_of_odd_shapes_never_raise(name: str) -> None:
+def test_malformed_records_never_raise(name: str) -> None:
     chance = random.Random(name)
     odd = ["null", "7", '"x"', "[]", "{}", "true", "-1", "1e9"]
     data = body(name).decode()
@@ -152,7 +152,7 @@ def test_records_of_odd_shapes_never_raise(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["anthropic/broken.sse", "openai/chat_broken.sse", "openai/responses_broken.sse"])
-def test_an_answer_that_nobody_waits_for_is_cancelled(name: str) -> None:
+def test_an_abandoned_response_is_cancelled(name: str) -> None:
     ended = final_report(read(name, body(name), AgentExit(cancelled=True)))
     assert ended.status == "cancelled"
     assert ended.error is not None
@@ -171,7 +171,7 @@ def test_an_answer_that_nobody_waits_for_is_cancelled(name: str) -> None:
         ("openai/responses_text.sse", "resp_1", "completed", CACHED),
     ],
 )
-def test_a_streamed_text_is_typed_in_pieces_and_told_whole(
+def test_a_streamed_text_is_reported_in_deltas_and_then_complete(
     name: str, message_id: str, stop_reason: str, usage: Usage
 ) -> None:
     reports = answered(name)
@@ -186,7 +186,7 @@ def test_a_streamed_text_is_typed_in_pieces_and_told_whole(
 
 
 @pytest.mark.parametrize("name", ["anthropic/text.json", "openai/chat_text.json", "openai/responses_text.json"])
-def test_a_whole_answer_is_told_and_not_typed(name: str) -> None:
+def test_a_complete_answer_is_reported_without_deltas(name: str) -> None:
     reports = answered(name)
     assert not [report for report in reports if isinstance(report, MessageDelta)]
     assert [message.blocks for message in messages(reports)] == [[text("The whole answer.")]]
@@ -236,7 +236,7 @@ def test_a_tool_that_takes_a_text_gets_it_as_it_is() -> None:
         ("openai/responses_reasoning.sse", [thought("Let me see.\n\nIt snows.", "gAAAAABo"), text("So be it.")]),
     ],
 )
-def test_thoughts_stand_before_what_came_of_them(name: str, blocks: list) -> None:
+def test_thinking_comes_before_its_message(name: str, blocks: list) -> None:
     reports = answered(name)
     assert [message.blocks for message in messages(reports)] == [blocks]
     assert final_report(reports).text == "So be it."
@@ -273,7 +273,7 @@ def test_each_token_of_anthropics_is_in_one_class(name: str) -> None:
     assert final_report(answered(name)).usage == Usage(input=20, output=45, cache_read=800, cache_write=100)
 
 
-def test_what_openai_had_cached_is_taken_out_of_its_input() -> None:
+def test_cached_tokens_of_openai_are_subtracted_from_its_input() -> None:
     for name in ("openai/chat_text.sse", "openai/responses_text.sse"):
         assert final_report(answered(name)).usage == CACHED
 
@@ -298,11 +298,11 @@ def test_tools_that_anthropic_runs_itself_have_their_results() -> None:
 def test_tools_that_openai_runs_itself_have_their_results() -> None:
     reports = answered("openai/responses_hosted.sse")
     assert [call.name for call in calls(reports)] == ["web_search_call", "read", "run_code"]
-    gave = {one.name: one.output for one in payloads(reports) if isinstance(one, ToolResult)}
-    assert gave == {"web_search_call": {"status": "completed"}, "read": "hello"}
+    outputs = {one.name: one.output for one in payloads(reports) if isinstance(one, ToolResult)}
+    assert outputs == {"web_search_call": {"status": "completed"}, "read": "hello"}
 
 
-def test_a_block_of_an_unknown_kind_is_kept_in_its_place() -> None:
+def test_a_block_of_an_unknown_type_is_kept_in_order() -> None:
     for name in ("anthropic/web_search.sse", "openai/responses_hosted.sse"):
         reports = answered(name)
         last = messages(reports)[0].blocks[-1]
@@ -312,7 +312,7 @@ def test_a_block_of_an_unknown_kind_is_kept_in_its_place() -> None:
     assert final_report(answered("anthropic/web_search.sse")).unparsed == 1
 
 
-def test_a_piece_of_an_unknown_kind_is_kept() -> None:
+def test_a_delta_of_an_unknown_type_is_kept() -> None:
     odd = b'data: {"type": "content_block_delta", "index": 0, "delta": {"type": "smell_delta", "smell": "rose"}}\n\n'
     head, between, rest = body("anthropic/text.sse").partition(b"event: content_block_stop")
     reports = read("anthropic/", head + odd + between + rest)
@@ -320,20 +320,21 @@ def test_a_piece_of_an_unknown_kind_is_kept() -> None:
     assert (final_report(reports).text, final_report(reports).unparsed) == (HELLO, 1)
 
 
-def test_an_event_of_an_unknown_kind_is_kept() -> None:
+def test_an_event_of_an_unknown_type_is_kept() -> None:
     reports = answered("openai/responses_hosted.sse")
     assert "response.hologram.flicker" in payloads(reports)[0].blocks[0].chunk
     assert final_report(reports).unparsed == 2
 
 
-def test_a_stream_that_never_says_that_it_is_done_has_completed_where_it_gave_its_reason() -> None:
+def test_a_stream_without_an_end_marker_completes_if_it_has_a_stop_reason() -> None:
     ended = final_report(answered("openai/chat_no_done.sse"))
     assert (ended.status, ended.text) == ("completed", "All of it.")
 
 
 def test_several_answers_are_several_messages_and_the_first_counts() -> None:
     choices = [
-        {"index": n, "message": {"content": said}, "finish_reason": "stop"} for n, said in enumerate(["One.", "Two."])
+        {"index": n, "message": {"content": content}, "finish_reason": "stop"}
+        for n, content in enumerate(["One.", "Two."])
     ]
     whole = {
         "id": "c",
@@ -387,7 +388,7 @@ def test_an_error_body_is_a_failure_with_our_word_for_it(name: str, code: str, r
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("content", "code"),
     [
         ({"error": {"message": "no", "code": 503}}, "provider_overloaded"),
         ({"error": {"message": "no", "code": "429"}}, "rate_limit_error"),
@@ -401,8 +402,8 @@ def test_an_error_body_is_a_failure_with_our_word_for_it(name: str, code: str, r
         ({"error": {"message": "Request timed out."}}, "provider_timeout"),
     ],
 )
-def test_errors_of_compatible_servers_are_understood(said: dict, code: str) -> None:
-    reports = read("openai/", json.dumps(said).encode())
+def test_errors_of_compatible_servers_are_understood(content: dict, code: str) -> None:
+    reports = read("openai/", json.dumps(content).encode())
     ended = final_report(reports)
     assert ended.error is not None
     assert (ended.error.code, ended.unparsed) == (code, 0)
@@ -418,7 +419,7 @@ def test_errors_of_compatible_servers_are_understood(said: dict, code: str) -> N
         ("openai/responses_error.sse", [text("Half of an")], "provider_overloaded"),
     ],
 )
-def test_an_error_in_the_middle_leaves_what_was_said_before(name: str, had: list, code: str) -> None:
+def test_an_error_in_the_middle_keeps_the_text_before_it(name: str, had: list, code: str) -> None:
     reports = answered(name)
     (message,) = messages(reports)
     assert message.blocks == had
@@ -440,7 +441,7 @@ def test_an_error_in_the_middle_leaves_what_was_said_before(name: str, had: list
         ),
     ],
 )
-def test_a_stream_that_breaks_off_fails_and_tells_what_it_had(name: str, had: list) -> None:
+def test_an_interrupted_stream_fails_and_reports_what_it_had(name: str, had: list) -> None:
     reports = answered(name)
     (message,) = messages(reports)
     *whole, half = message.blocks
@@ -459,21 +460,21 @@ def test_a_cancelled_response_is_cancelled() -> None:
     assert final_report(read("openai/", json.dumps(response).encode())).status == "cancelled"
 
 
-# Odd bodies.
+# Unusual bodies.
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_body_with_nothing_in_it_is_a_failure(api: str) -> None:
+def test_an_empty_body_is_a_failure(api: str) -> None:
     for nothing in (b"", b"\n\r\n ", b"\xef\xbb\xbf"):
         reports = read(f"{api}/", nothing)
         error = final_report(reports).error
         assert len(reports) == 1
         assert error is not None
-        assert error.message == "there was no answer"
+        assert error.message == "the response is empty"
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_what_is_no_answer_at_all_is_kept(api: str) -> None:
+def test_a_body_that_is_not_a_response_is_kept(api: str) -> None:
     for nonsense in (
         b"upstream went away",
         b'{"hello": "world"}',
@@ -485,11 +486,11 @@ def test_what_is_no_answer_at_all_is_kept(api: str) -> None:
         reports = read(f"{api}/", nonsense)
         ended = final_report(reports)
         assert (ended.status, ended.unparsed) == ("failed", 1)
-        (kept,) = [block for one in payloads(reports) for block in one.blocks]
-        assert kept.unparsed
+        (block,) = [block for one in payloads(reports) for block in one.blocks]
+        assert block.unparsed
 
 
-def test_remarks_and_fields_of_events_that_say_nothing_are_passed_over() -> None:
+def test_comments_and_fields_without_content_are_ignored() -> None:
     data = b": hello\n\nid: 7\nretry: 10\n\n" + body("anthropic/text.sse")
     assert read("anthropic/", data) == answered("anthropic/text.sse")
 
@@ -501,7 +502,7 @@ def test_data_on_several_lines_is_one_event() -> None:
     assert (error.code, error.message) == ("provider_error", "no")
 
 
-def test_what_comes_after_the_end_is_kept() -> None:
+def test_records_after_the_end_are_kept() -> None:
     reports = read("anthropic/", body("anthropic/text.sse") + body("anthropic/tools.sse"))
     assert len(messages(reports)) == 1
     ended = final_report(reports)
@@ -526,12 +527,12 @@ def test_blocks_without_end_do_not_pile_up() -> None:
 )
 @pytest.mark.parametrize("streamed", [True, False])
 def test_the_bytes_of_a_server_are_understood(api: str, path: str, streamed: bool) -> None:
-    said = [Thinking(thinking="Hm."), Text(text="Look: ☃"), ToolUse(name="look", input={"at": ["it"]}, id="call_1")]
+    content = [Thinking(thinking="Hm."), Text(text="Look: ☃"), ToolUse(name="look", input={"at": ["it"]}, id="call_1")]
     usage = Tokens(input=100, output=20, cache_read=30, reasoning=0)
     one = APIS[api]()
-    with in_thread([Turn(say=list(said), usage=usage)]) as server:
-        asked = {"model": "m", "stream": streamed, "messages": [], "stream_options": {"include_usage": True}}
-        with httpx.stream("POST", f"{server.url}{path}", json=asked, timeout=TIMEOUT_SECONDS) as answer:
+    with in_thread([Turn(say=list(content), usage=usage)]) as server:
+        request = {"model": "m", "stream": streamed, "messages": [], "stream_options": {"include_usage": True}}
+        with httpx.stream("POST", f"{server.url}{path}", json=request, timeout=TIMEOUT_SECONDS) as answer:
             reports = [report for piece in answer.iter_raw() for report in one.feed(piece)]
     reports += one.finish(None)
     (message,) = messages(reports)
@@ -541,10 +542,10 @@ def test_the_bytes_of_a_server_are_understood(api: str, path: str, streamed: boo
     assert ended.usage == Usage(input=70, output=20, cache_read=30)
 
 
-# Long ones.
+# Long bodies.
 
 
-def test_a_message_that_is_too_long_to_be_kept_is_told_in_pieces_of_one_id() -> None:
+def test_a_message_that_is_too_long_to_hold_is_reported_in_parts_with_one_id() -> None:
     one = AnthropicNormalizer()
     head, _, _ = body("anthropic/text.sse").partition(b"event: ping")
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x" * 1_000_000}}
@@ -552,12 +553,12 @@ def test_a_message_that_is_too_long_to_be_kept_is_told_in_pieces_of_one_id() -> 
     for _ in range(40):
         reports += one.feed(b"data: " + json.dumps(delta).encode() + b"\n\n")
     reports += [*one.feed(b'data: {"type": "message_stop"}\n\n'), *one.finish(None)]
-    told = messages(reports)
-    assert len(told) == 2
-    assert {message.message_id for message in told} == {"msg_01"}
-    blocks = [block for message in told for block in message.blocks]
+    reported = messages(reports)
+    assert len(reported) == 2
+    assert {message.message_id for message in reported} == {"msg_01"}
+    blocks = [block for message in reported for block in message.blocks]
     assert sum(len(block.text) for block in blocks if isinstance(block, TextBlock)) == 40_000_000
-    assert [message.usage is not None for message in told] == [False, True]
+    assert [message.usage is not None for message in reported] == [False, True]
     assert final_report(reports).status == "completed"
 
 
@@ -576,10 +577,10 @@ def test_an_event_that_is_too_long_to_be_read_is_kept_in_pieces() -> None:
     assert final_report(reports).unparsed == 2
 
 
-# What some servers do.
+# Peculiarities of some servers.
 
 
-def test_an_error_that_stands_bare_in_a_stream_is_understood() -> None:
+def test_an_error_without_an_event_in_a_stream_is_understood() -> None:
     data = body("openai/chat_error.sse").partition(b'data: {"error"')[0]
     reports = read("openai/", data + b'{"error": {"message": "no", "type": "server_error"}}\n')
     error = final_report(reports).error
@@ -588,26 +589,26 @@ def test_an_error_that_stands_bare_in_a_stream_is_understood() -> None:
     assert [message.blocks for message in messages(reports)] == [[text("Half of an")]]
 
 
-def test_a_server_that_answers_whole_in_a_stream_is_understood() -> None:
+def test_a_complete_response_inside_a_stream_is_understood() -> None:
     for name in ("anthropic/text.json", "openai/chat_text.json", "openai/responses_text.json"):
         whole = json.dumps(json.loads(body(name))).encode()
         assert final_report(read(name, b"data: " + whole + b"\n\ndata: [DONE]\n\n")).text == "The whole answer."
 
 
 def test_a_function_call_of_old_is_a_call() -> None:
-    said = {"content": None, "function_call": {"name": "look", "arguments": '{"at": "it"}'}}
-    whole = {"id": "c", "choices": [{"index": 0, "message": said, "finish_reason": "function_call"}]}
+    content = {"content": None, "function_call": {"name": "look", "arguments": '{"at": "it"}'}}
+    whole = {"id": "c", "choices": [{"index": 0, "message": content, "finish_reason": "function_call"}]}
     (call,) = calls(read("openai/", json.dumps(whole).encode()))
     assert (call.name, call.input) == ("look", {"at": "it"})
 
 
 def test_content_in_parts_is_one_text() -> None:
-    said = {"content": [{"type": "text", "text": "One "}, {"type": "text", "text": "two."}]}
-    whole = {"id": "c", "choices": [{"index": 0, "message": said, "finish_reason": "stop"}]}
+    content = {"content": [{"type": "text", "text": "One "}, {"type": "text", "text": "two."}]}
+    whole = {"id": "c", "choices": [{"index": 0, "message": content, "finish_reason": "stop"}]}
     assert final_report(read("openai/", json.dumps(whole).encode())).text == "One two."
 
 
-def test_a_tool_of_the_clients_own_has_what_it_is_asked_for_as_its_input() -> None:
+def test_a_custom_tool_has_its_arguments_as_input() -> None:
     shell = {
         "type": "local_shell_call",
         "id": "i",

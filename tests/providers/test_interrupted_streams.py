@@ -1,4 +1,4 @@
-"""A stream that ends anywhere, as when the agent was killed: all that it had typed by then is on record, once."""
+"""Streams that end anywhere, as if the agent was killed: all text that was streamed by then is on record, once."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from shopfloor.ports import AgentExit, AgentReport, MessageDelta
 
 KILLED = AgentExit(signal="SIGKILL")
 CUTS = 40
-"""How many cuts of a stream are tried where it has more lines than that."""
+"""The number of positions to cut a stream at, if it has more lines than that."""
 
 
-def typing(stream: Stream) -> bool:
+def has_deltas(stream: Stream) -> bool:
     return any(isinstance(report, MessageDelta) for report in stream.normalizer().feed(stream.data))
 
 
-TYPING = [stream for stream in streams() if typing(stream)]
+STREAMS_WITH_DELTAS = [stream for stream in streams() if has_deltas(stream)]
 
 
-def typed(reports: list[AgentReport]) -> list[str]:
-    """The texts and thoughts as far as they were typed, by message and block."""
+def streamed_texts(reports: list[AgentReport]) -> list[str]:
+    """Return the streamed text and thinking of each block."""
     texts: dict[tuple[str, str, int], list[str]] = defaultdict(list)
     for report in reports:
         if isinstance(report, MessageDelta) and report.kind != "tool_input":
@@ -34,30 +34,30 @@ def typed(reports: list[AgentReport]) -> list[str]:
 
 
 def recorded(stream: Stream, data: bytes) -> tuple[list[str], list[str]]:
-    """The texts and thoughts of messages that are whole, and of those that were cut off."""
+    """Return the text and thinking of complete messages, and of interrupted ones."""
     lines = transcribe(stream.provider, stream.normalizer(), [data], prices=price, ended=KILLED, clock=lambda: CLOCK)
     texts: tuple[list[str], list[str]] = ([], [])
     for event in map(json.loads, lines):
         if event["type"] == "message.assistant":
             blocks = [block for block in event["payload"]["blocks"] if block["type"] in ("text", "thinking")]
-            cut_off = event["payload"].get("stop_reason") == "interrupted"
-            texts[cut_off].extend(block[block["type"]] for block in blocks)
+            interrupted = event["payload"].get("stop_reason") == "interrupted"
+            texts[interrupted].extend(block[block["type"]] for block in blocks)
     return texts
 
 
-def test_some_streams_of_every_agent_that_types_are_tried() -> None:
-    assert {stream.provider for stream in TYPING} >= {"claude-code", "copilot", "gemini"}
+def test_every_agent_with_deltas_has_a_stream() -> None:
+    assert {stream.provider for stream in STREAMS_WITH_DELTAS} >= {"claude-code", "copilot", "gemini"}
 
 
 @pytest.mark.req("TR-56")
-@pytest.mark.parametrize("stream", TYPING, ids=ids)
-def test_what_was_typed_before_the_stream_broke_off_is_on_record(stream: Stream) -> None:
+@pytest.mark.parametrize("stream", STREAMS_WITH_DELTAS, ids=ids)
+def test_text_that_was_streamed_before_an_interruption_is_on_record(stream: Stream) -> None:
     lines = stream.data.splitlines(keepends=True)
     for cut in {*range(1, len(lines), max(1, len(lines) // CUTS)), len(lines)}:
         data = b"".join(lines[:cut])
-        shown = typed(stream.normalizer().feed(data))
-        whole, cut_off = recorded(stream, data)
-        for text in shown:
-            assert any(one.startswith(text) for one in [*whole, *cut_off]), (cut, text)
-        for text in cut_off:
-            assert shown.count(text) > sum(one.startswith(text) for one in whole), (cut, text)
+        streamed = streamed_texts(stream.normalizer().feed(data))
+        complete, interrupted = recorded(stream, data)
+        for text in streamed:
+            assert any(one.startswith(text) for one in [*complete, *interrupted]), (cut, text)
+        for text in interrupted:
+            assert streamed.count(text) > sum(one.startswith(text) for one in complete), (cut, text)

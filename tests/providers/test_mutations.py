@@ -1,4 +1,4 @@
-"""Streams that were cut, joined, shuffled or corrupted: nothing is raised, and what was still whole is not lost."""
+"""Streams that are cut, joined, shuffled or corrupted: no exception, and no loss of lines that are still complete."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from shopfloor.ports import AgentReport, MessageDelta, TranscriptItem
 LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
 CASES = 1_000_000 if LONG else 10_000
 BATCHES = 4
-"""Per agent, so that they can be worked on side by side."""
+"""Batches per agent, which can run in parallel."""
 LONGEST = 30_000
-"""Streams that are longer are for other tests: these take many turns."""
-TELLING = 4
-"""Shorter texts are in anything."""
+"""Longer streams are left to other tests, because this one reads each stream many times."""
+MIN_TEXT_CHARS = 4
+"""Shorter texts occur by chance."""
 CORRUPTIONS = (b"\x00", b"\xff", b"{", b'"', b"}", b"\\", b"\xe2\x80\xa8", b"[", b",", b"9", b"null")
 
 
@@ -30,41 +30,41 @@ def lines_of(stream: Stream) -> list[bytes]:
 
 
 @cache
-def told_by(stream: Stream) -> list[list[str]]:
-    """By line, what was said or done by it: texts that are in it, and were reported when it came."""
+def reported_texts(stream: Stream) -> list[list[str]]:
+    """Return for each line the texts in it that were reported when the line was fed."""
     normalizer = stream.normalizer()
-    found: list[list[str]] = []
+    texts_by_line: list[list[str]] = []
     for line in lines_of(stream):
-        texts = [text for report in normalizer.feed(line + b"\n") for text in said_in(report)]
-        # What Claude types is no line of its own: its whole is another line, with the same words.
+        texts = [text for report in normalizer.feed(line + b"\n") for text in texts_in(report)]
+        # A delta of Claude Code does not count: the complete message is another line with the same text.
         inside = set() if b'"type":"stream_event"' in line else set(strings_in(json.loads(line)))
-        found.append([text for text in texts if len(text) >= TELLING and text in inside])
-    return found
+        texts_by_line.append([text for text in texts if len(text) >= MIN_TEXT_CHARS and text in inside])
+    return texts_by_line
 
 
-def said_in(report: AgentReport) -> list[str]:
+def texts_in(report: AgentReport) -> list[str]:
     match report:
         case TranscriptItem(payload=AssistantMessage(blocks=blocks)):
             texts = [block.text for block in blocks if isinstance(block, TextBlock)]
             return texts + [block.thinking for block in blocks if isinstance(block, ThinkingBlock)]
-        case TranscriptItem(payload=ToolCall(input=given)):
-            return list(strings_in(given))
+        case TranscriptItem(payload=ToolCall(input=tool_input)):
+            return list(strings_in(tool_input))
         case TranscriptItem(payload=ToolResult(output=output, error=error)):
             return list(strings_in([output, error]))
         case MessageDelta(text=text, kind="text"):
-            # Of what never became whole; the rest is said again as a whole.
+            # Counts for messages that are never completed; a complete message repeats the text.
             return [text]
         case _:
             return []
 
 
-def is_in(text: str, kept: str) -> bool:
-    """As it is, or inside of a line that was kept as it came."""
-    return text in kept or any(json.dumps(text, ensure_ascii=plain)[1:-1] in kept for plain in (True, False))
+def is_in(text: str, recorded: str) -> bool:
+    """Return whether a text was recorded, as it is or inside a line that was kept verbatim."""
+    return text in recorded or any(json.dumps(text, ensure_ascii=plain)[1:-1] in recorded for plain in (True, False))
 
 
-def says_anew(line: bytes, number: int, stream: Stream) -> bool:
-    """Whether a line tells the whole of that message of which another is a piece: what it says counts then."""
+def completes_message(line: bytes, number: int, stream: Stream) -> bool:
+    """Return whether a line is the complete message of a delta: then its text counts, not that of the delta."""
     try:
         whole = json.loads(line.decode("utf-8", "replace"), strict=False)
         piece = json.loads(lines_of(stream)[number])
@@ -75,36 +75,36 @@ def says_anew(line: bytes, number: int, stream: Stream) -> bool:
 
 
 def mutated(stream: Stream, chance: random.Random) -> tuple[bytes, list[int]]:
-    """The bytes after some harm, and the lines that are still whole."""
+    """Return the damaged bytes, and the numbers of the lines that are still complete."""
     lines = [(number, line) for number, line in enumerate(lines_of(stream))]
     ends = [b"\n"] * len(lines)
     whole = set(range(len(lines)))
     for _ in range(chance.randint(1, 4)):
-        place = chance.randrange(len(lines))
-        number, line = lines[place]
+        index = chance.randrange(len(lines))
+        number, line = lines[index]
         match chance.choice(("cut", "join", "swap", "drop", "corrupt", "repeat")):
             case "cut":
-                lines[place] = (number, line[: chance.randrange(len(line) + 1)])
+                lines[index] = (number, line[: chance.randrange(len(line) + 1)])
                 whole.discard(number)
-            case "join" if place + 1 < len(lines):
-                ends[place] = b""
-                whole -= {number, lines[place + 1][0]}
+            case "join" if index + 1 < len(lines):
+                ends[index] = b""
+                whole -= {number, lines[index + 1][0]}
             case "swap":
                 other = chance.randrange(len(lines))
-                lines[place], lines[other] = lines[other], lines[place]
+                lines[index], lines[other] = lines[other], lines[index]
             case "drop":
-                lines[place] = (number, b"")
+                lines[index] = (number, b"")
                 whole.discard(number)
             case "corrupt":
                 at = chance.randrange(len(line) + 1)
-                lines[place] = (number, line[:at] + chance.choice(CORRUPTIONS) + line[at + 1 :])
+                lines[index] = (number, line[:at] + chance.choice(CORRUPTIONS) + line[at + 1 :])
                 whole.discard(number)
             case _:
-                lines[place] = (number, line + b"\n" + line)
+                lines[index] = (number, line + b"\n" + line)
     # A swap may have brought a whole line beside a lost line's end.
-    for place, end in enumerate(ends):
+    for index, end in enumerate(ends):
         if not end:
-            whole -= {lines[place][0], *([lines[place + 1][0]] if place + 1 < len(lines) else [])}
+            whole -= {lines[index][0], *([lines[index + 1][0]] if index + 1 < len(lines) else [])}
     return b"".join(line + end for (_, line), end in zip(lines, ends, strict=True)), sorted(whole)
 
 
@@ -115,7 +115,7 @@ def pieces(data: bytes, chance: random.Random) -> list[bytes]:
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_harm_to_a_stream_raises_nothing_and_loses_nothing_that_is_whole(name: str, batch: int) -> None:
+def test_damage_to_a_stream_raises_nothing_and_loses_no_complete_line(name: str, batch: int) -> None:
     checked = 0
     short = [stream for stream in streams(name) if 0 < len(stream.data) < LONGEST]
     for case in range(CASES // (len(PROGRAMS) * BATCHES)):
@@ -123,15 +123,16 @@ def test_harm_to_a_stream_raises_nothing_and_loses_nothing_that_is_whole(name: s
         stream = chance.choice(short)
         data, whole = mutated(stream, chance)
         transcript = stream.transcript(*pieces(data, chance))
-        kept = "\n".join(text for line in transcript for text in strings_in(json.loads(line)["payload"]))
+        recorded = "\n".join(text for line in transcript for text in strings_in(json.loads(line)["payload"]))
         for number in whole:
-            for text in told_by(stream)[number]:
+            for text in reported_texts(stream)[number]:
                 checked += 1
-                # Harm may leave a line that can be read, and says the whole of a message with other words than its
-                # pieces did.
-                assert is_in(text, kept) or any(
-                    says_anew(line, number, stream) for line in data.split(b"\n") if line not in lines_of(stream)
-                ), f"{stream} case {case}: line {number} is whole, and this is lost: {text!r}"
+                # Damage may leave a valid line that completes a message with other text than its deltas.
+                assert is_in(text, recorded) or any(
+                    completes_message(line, number, stream)
+                    for line in data.split(b"\n")
+                    if line not in lines_of(stream)
+                ), f"{stream} case {case}: line {number} is complete, but its text is lost: {text!r}"
         if case % 20 == 0:
             for run_id, lines in by_run(transcript).items():
                 verifier = Verifier(run_id)

@@ -1,4 +1,4 @@
-"""Nothing that an agent printed is dropped without a word: it is told, it is known to be noise, or it is kept as it came."""
+"""No output of an agent is lost: each line is reported, known to be noise, or kept verbatim."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ NOISE: dict[str, set[str]] = {
     },
     "opencode": set(),
 }
-"""What carries nothing of what was said or done, by provider."""
-TOLD_ELSEWHERE: dict[str, set[str]] = {
+"""Records without content, by provider."""
+REPORTED_ELSEWHERE: dict[str, set[str]] = {
     "claude-code": {
-        # The frame of messages whose blocks are records of their own, and whose pieces are told.
+        # The frame of a message. Its blocks are separate records, and its deltas are reported.
         "stream_event/content_block_start",
         "stream_event/content_block_stop",
         "stream_event/message_start",
         "stream_event/message_delta",
         "stream_event/message_stop",
-        "stream_event/content_block_delta",  # of a signature, which its block has
+        "stream_event/content_block_delta",  # of a signature, which is in its block
         "system/init",  # of a later turn of the same session
         "system/permission_denied",
         "system/task_notification",  # of a sub-agent whose call has its result
-        "system/task_started",  # of a sub-agent that was heard of before
-        "system/task_updated",  # its end's time
+        "system/task_started",  # of a sub-agent that has started already
+        "system/task_updated",  # the time of its end
         "result",  # in the outcome
-        "user",  # a sub-agent's task, once more
+        "user",  # repeats a sub-agent's task
     },
     "codex": {
         "turn.started",
@@ -74,23 +74,23 @@ TOLD_ELSEWHERE: dict[str, set[str]] = {
     "copilot": {
         "abort",  # in the outcome
         "assistant.message_start",
-        "assistant.tool_call_delta",  # of a message that has no id yet: its call has it
-        "assistant.message",  # without a text: its calls are told when they begin
-        "assistant.reasoning",  # its message has it
+        "assistant.tool_call_delta",  # of a message without an id so far; its call has the input
+        "assistant.message",  # without text; its calls are reported when they start
+        "assistant.reasoning",  # in its message
         "assistant.turn_end",
         "assistant.turn_start",
         "assistant.turn_retry",
-        "model.call_failure",  # told when it is clear whether it is made again
+        "model.call_failure",  # reported when it is clear whether the call is repeated
         "result",
-        "session.info",  # repeats what another event tells
+        "session.info",  # repeats another event
         "session.tools_updated",
-        "tool.execution_partial_result",  # its result has it
+        "tool.execution_partial_result",  # in its result
         "tool.shell_output",
-        "user.message",  # a sub-agent's task, once more
+        "user.message",  # repeats a sub-agent's task
     },
     "opencode": {"step_start", "step_finish", "text", "tool_use"},
 }
-"""What tells nothing when it is read, since another record, a later one or the outcome does."""
+"""Records that give no report by themselves, because another record or the outcome has their content."""
 
 
 def kind_of(stream: Stream, record: Fields) -> str:
@@ -100,34 +100,34 @@ def kind_of(stream: Stream, record: Fields) -> str:
 
 
 def short(stream: Stream, record: Fields) -> str:
-    """Codex's frames have no item."""
+    """Return the kind of a record, without the subtype where the tables above have none."""
     kind = kind_of(stream, record)
     return kind if kind.startswith(("stream_event", "system", "item.")) else kind.partition("/")[0]
 
 
 CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f]")
 CONTENT = ("text", "content", "thinking", "result", "deltaContent", "partialOutput", "output")
-"""Under these keys stands what was said or done."""
+"""The keys that hold content."""
 
 
-def said_in(value: Any, key: str = "") -> list[str]:
-    """What a record says, wherever it stands in it."""
+def content_texts(value: Any, key: str = "") -> list[str]:
+    """Return all content of a record."""
     match value:
         case str() if key in CONTENT:
             return [value]
         case dict():
-            return [text for name, inner in value.items() for text in said_in(inner, name)]
+            return [text for name, inner in value.items() for text in content_texts(inner, name)]
         case list():
-            return [text for inner in value for text in said_in(inner, key)]
+            return [text for inner in value for text in content_texts(inner, key)]
         case _:
             return []
 
 
 @pytest.mark.req("TR-61")
 @pytest.mark.parametrize("stream", streams(), ids=ids)
-def test_every_line_is_told_or_known_to_be_noise_or_kept(stream: Stream) -> None:
+def test_every_line_is_reported_known_noise_or_kept_verbatim(stream: Stream) -> None:
     normalizer = stream.normalizer()
-    told = "\n".join(text for line in stream.transcript() for text in strings_in(json.loads(line)["payload"]))
+    transcript = "\n".join(text for line in stream.transcript() for text in strings_in(json.loads(line)["payload"]))
     for line in stream.data.split(b"\n")[:-1]:
         reports = normalizer.feed(line + b"\n")
         if reports:
@@ -136,10 +136,12 @@ def test_every_line_is_told_or_known_to_be_noise_or_kept(stream: Stream) -> None
         kind = short(stream, record)
         if kind in NOISE[stream.provider]:
             continue
-        assert kind in TOLD_ELSEWHERE[stream.provider], line[:300]
-        # Copilot's results are without what controls a terminal.
-        said = [part for text in said_in(record) for part in (CONTROLS.split(text) if "shell" in kind else [text])]
-        lost = [text for text in said if text not in told and json.dumps(text)[1:-1] not in told]
+        assert kind in REPORTED_ELSEWHERE[stream.provider], line[:300]
+        # Copilot's results lack terminal control sequences.
+        texts = [
+            part for text in content_texts(record) for part in (CONTROLS.split(text) if "shell" in kind else [text])
+        ]
+        lost = [text for text in texts if text not in transcript and json.dumps(text)[1:-1] not in transcript]
         assert lost == [], line[:300]
 
 
@@ -155,7 +157,7 @@ UNKNOWN = (
 @pytest.mark.req("TR-61")
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("line", UNKNOWN)
-def test_what_is_not_understood_is_kept_and_counted(name: str, line: bytes) -> None:
+def test_unknown_lines_are_kept_and_counted(name: str, line: bytes) -> None:
     normalizer = provider(name).normalizer()
     reports = [*normalizer.feed(line + b"\n"), *normalizer.finish(None)]
     unread = [report for report in reports if report == unparsed_report(line)]
@@ -175,7 +177,7 @@ def read(name: str, *records: Fields, resumed: bool = False) -> list[AgentReport
 
 
 def events(name: str, data: bytes) -> list[Fields]:
-    """The events of the transcript, each of which keeps the rules."""
+    """Return the events of the transcript, after checking each against the rules."""
     lines = list(transcribe(name, provider(name).normalizer(), (data,), prices=price, clock=lambda: CLOCK))
     for run_id, of_run in by_run(lines).items():
         verifier = Verifier(run_id)
@@ -192,10 +194,10 @@ def noted(reports: list[AgentReport]) -> list[tuple[Note, str]]:
         one.payload for one in reports if isinstance(one, TranscriptItem) and isinstance(one.payload, AssistantMessage)
     ]
     chunks = [[block.chunk for block in one.blocks if isinstance(block, StreamBlock)] for one in messages]
-    return [(one.note, "".join(said)) for one, said in zip(messages, chunks, strict=True) if one.note is not None]
+    return [(one.note, "".join(texts)) for one, texts in zip(messages, chunks, strict=True) if one.note is not None]
 
 
-def test_what_a_hook_printed_is_kept() -> None:
+def test_the_output_of_a_hook_is_kept() -> None:
     hook = {"type": "system", "subtype": "hook_response", "hook_name": "SessionStart", "hook_event": "SessionStart"}
     reports = read(
         "claude-code",
@@ -209,7 +211,7 @@ def test_what_a_hook_printed_is_kept() -> None:
     ]
 
 
-def test_the_end_of_a_background_command_is_told() -> None:
+def test_the_end_of_a_background_command_is_reported() -> None:
     ended = {"type": "system", "subtype": "task_notification", "task_id": "b1", "tool_use_id": "t1"}
     reports = read("claude-code", {**ended, "status": "failed", "summary": "exit code 3", "output_file": "/tmp/b1.out"})
     (note, _) = noted(reports)[0]
@@ -234,7 +236,7 @@ def test_calls_inside_of_a_message_are_calls() -> None:
         ("ls__1", "a\nb", False),
         ("cat__2", [{"text": "no file"}], True),
     ]
-    texts = [block.get("text") for said in payloads(found, "message.assistant") for block in said["blocks"]]
+    texts = [block.get("text") for message in payloads(found, "message.assistant") for block in message["blocks"]]
     assert "Looking." in texts
 
 
@@ -258,7 +260,7 @@ RESULTS: dict[str, Fields] = {
         "part": {"tool": "bash", "callID": "c9", "state": {"status": "completed", "input": {}, "output": "late"}},
     },
 }
-"""A result whose call an earlier process made, by provider."""
+"""A result whose call was made by an earlier process, by provider."""
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -288,18 +290,18 @@ def test_every_result_has_its_call_and_times_never_run_backwards(stream: Stream)
 
 # Raw control characters, and lines that are too long.
 
-SAYS: dict[str, bytes] = {
+TEXT_LINES: dict[str, bytes] = {
     "claude-code": b'{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"%b"}]}}',
     "codex": b'{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"%b"}}',
     "gemini": b'{"type":"message","role":"assistant","content":"%b","delta":true}',
     "copilot": b'{"type":"assistant.message","data":{"messageId":"m","content":"%b","model":"x"}}',
     "opencode": b'{"type":"text","sessionID":"s","part":{"id":"p","messageID":"m","text":"%b"}}',
 }
-"""A line by which each says a text."""
+"""A line with a text message, by provider."""
 
 
 def texts_of(found: list[Fields]) -> list[str]:
-    blocks = [block for said in payloads(found, "message.assistant") for block in said["blocks"]]
+    blocks = [block for message in payloads(found, "message.assistant") for block in message["blocks"]]
     return [block["text"] for block in blocks if block["type"] == "text"]
 
 
@@ -307,7 +309,7 @@ def texts_of(found: list[Fields]) -> list[str]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_raw_control_characters_inside_of_a_text_are_kept(name: str) -> None:
     raw = bytes(range(32)).replace(b"\n", b"")
-    found = events(name, SAYS[name] % (b"before" + raw + b"after") + b"\n")
+    found = events(name, TEXT_LINES[name] % (b"before" + raw + b"after") + b"\n")
     assert texts_of(found) == [f"before{raw.decode()}after"]
     assert not [one for one in found if "unparsed" in json.dumps(one)]
 
@@ -317,9 +319,9 @@ def test_a_text_that_is_too_long_once_encoded_is_cut_and_marked_and_the_rest_goe
     nuls = 12 * 1024 * 1024
     for raw in (b"\x00", b"\\u0000"):
         data = (
-            SAYS["codex"] % (raw * nuls if raw == b"\x00" else raw * (nuls // 3))
+            TEXT_LINES["codex"] % (raw * nuls if raw == b"\x00" else raw * (nuls // 3))
             + b"\n"
-            + SAYS["codex"] % b"then"
+            + TEXT_LINES["codex"] % b"then"
             + b"\n"
         )
         lines = list(transcribe("codex", provider("codex").normalizer(), (data,), prices=price, clock=lambda: CLOCK))
@@ -330,19 +332,19 @@ def test_a_text_that_is_too_long_once_encoded_is_cut_and_marked_and_the_rest_goe
         if raw == b"\x00":
             assert cut.startswith("\0" * 1000)
             assert cut.endswith(f" of {nuls:,} characters)")
-            assert [said.get("truncated") for said in payloads(found, "message.assistant")] == [True, None]
+            assert [message.get("truncated") for message in payloads(found, "message.assistant")] == [True, None]
         else:
             assert cut == "\0" * (nuls // 3)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_line_that_is_kept_is_cut_too(name: str) -> None:
-    data = b"\xff" * (30 * 1024 * 1024) + b"\n" + SAYS[name] % b"then" + b"\n"
+    data = b"\xff" * (30 * 1024 * 1024) + b"\n" + TEXT_LINES[name] % b"then" + b"\n"
     lines = list(transcribe(name, provider(name).normalizer(), (data,), prices=price, clock=lambda: CLOCK))
     assert max(map(len, lines)) < LOG_LINE_BYTES
     found = [json.loads(line) for line in lines]
     assert texts_of(found) == ["then"]
-    first = next(said for said in payloads(found, "message.assistant") if said["blocks"])
+    first = next(message for message in payloads(found, "message.assistant") if message["blocks"])
     assert first["truncated"] is True
 
 
@@ -399,7 +401,7 @@ def test_a_single_json_document_is_understood(name: str, document: Any, usage: F
         assert "unparsed" not in payloads(found, "step.completed")[0]["result"]
 
 
-def test_a_document_that_tells_of_an_error_is_a_failure() -> None:
+def test_a_document_with_an_error_is_a_failure() -> None:
     error = {"type": "FatalAuthenticationError", "message": "no key", "code": 41}
     found = events("gemini", json.dumps({"session_id": "g1", "stats": {}, "error": error}, indent=2).encode())
     outcome = found[-1]["payload"]
@@ -408,17 +410,17 @@ def test_a_document_that_tells_of_an_error_is_a_failure() -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_document_that_never_ends_is_kept_line_by_line(name: str) -> None:
-    found = events(name, b'{\n  "a": 1,\n' + SAYS[name] % b"then" + b"\n[\n1,\n")
-    chunks = [block.get("chunk") for said in payloads(found, "message.assistant") for block in said["blocks"]]
+    found = events(name, b'{\n  "a": 1,\n' + TEXT_LINES[name] % b"then" + b"\n[\n1,\n")
+    chunks = [block.get("chunk") for message in payloads(found, "message.assistant") for block in message["blocks"]]
     assert [chunk for chunk in chunks if chunk] == ["{", '  "a": 1,', "[", "1,"]
     assert texts_of(found) == ["then"]
 
 
-# What is counted, and what it is of.
+# Usage.
 
 
 @pytest.mark.req("TR-63")
-def test_the_totals_of_a_codex_thread_are_not_this_runs_unless_it_began_with_it() -> None:
+def test_the_totals_of_a_codex_thread_belong_to_a_run_only_if_it_started_the_thread() -> None:
     usage = {"input_tokens": 3600, "cached_input_tokens": 2400, "output_tokens": 135}
     data = b'{"type":"thread.started","thread_id":"t"}\n{"type":"turn.started"}\n'
     data += json.dumps({"type": "turn.completed", "usage": usage}).encode() + b"\n"
@@ -465,17 +467,17 @@ def test_a_cost_that_cannot_be_divided_and_its_tokens_are_of_all() -> None:
 
 @pytest.mark.req("TR-66")
 @pytest.mark.parametrize("name", ["gemini", "copilot"])
-def test_the_prompt_in_a_stream_is_what_the_user_said(name: str) -> None:
+def test_the_prompt_in_a_stream_is_a_user_message(name: str) -> None:
     found = [json.loads(line) for line in Stream(name, "text").transcript()]
-    (said,) = payloads(found, "message.user")
-    assert [block["text"] for block in said["blocks"]] == ["Please do the scripted task."]
-    assert "synthetic" not in said
+    (message,) = payloads(found, "message.user")
+    assert [block["text"] for block in message["blocks"]] == ["Please do the scripted task."]
+    assert "synthetic" not in message
 
 
-def test_times_before_those_of_the_last_event_are_not_used_and_the_event_says_so() -> None:
-    said = {"type": "message", "role": "user"}
+def test_a_time_before_that_of_the_last_event_is_replaced_and_marked() -> None:
+    message = {"type": "message", "role": "user"}
     lines = [
-        {**said, "content": text, "timestamp": f"2026-11-15T10:00:0{at}.000Z"}
+        {**message, "content": text, "timestamp": f"2026-11-15T10:00:0{at}.000Z"}
         for text, at in (("a", 2), ("b", 1), ("c", 3))
     ]
     found = events("gemini", b"".join(json.dumps(line).encode() + b"\n" for line in lines))
@@ -490,6 +492,6 @@ def test_times_before_those_of_the_last_event_are_not_used_and_the_event_says_so
     ]
 
 
-def test_where_nobody_tells_a_time_it_is_that_of_reading() -> None:
-    found = events("codex", SAYS["codex"] % b"x" + b"\n")
+def test_without_timestamps_the_time_of_reading_is_used() -> None:
+    found = events("codex", TEXT_LINES["codex"] % b"x" + b"\n")
     assert {(event["timestamp"], event["payload"].get("clock")) for event in found} == {(CLOCK, "reader")}

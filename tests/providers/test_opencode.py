@@ -1,4 +1,4 @@
-"""What OpenCode prints, as reports: recordings of the program itself, and streams that are odd."""
+"""Normalize the output of OpenCode: recordings of the program, and unusual streams."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def exit_of(scenario: str) -> AgentExit:
     return AgentExit(**ended, stderr=stderr.read_text() if stderr.exists() else "")
 
 
-def normalised(data: bytes, ended: AgentExit | None = None) -> list[AgentReport]:
+def normalize(data: bytes, ended: AgentExit | None = None) -> list[AgentReport]:
     normalizer = provider("opencode").normalizer()
     return [*normalizer.feed(data), *normalizer.finish(ended)]
 
@@ -66,7 +66,7 @@ def recording(scenario: str) -> bytes:
 
 
 def recorded(scenario: str) -> list[AgentReport]:
-    return normalised(recording(scenario), exit_of(scenario))
+    return normalize(recording(scenario), exit_of(scenario))
 
 
 def stream(*records: object) -> bytes:
@@ -85,7 +85,7 @@ START = record("step_start", type="step-start")
 STOP = record("step_finish", reason="stop", tokens={}, cost=0)
 
 
-def said(text: str, **part: Any) -> dict[str, Any]:
+def text_record(text: str, **part: Any) -> dict[str, Any]:
     return record("text", text=text, **part)
 
 
@@ -94,7 +94,7 @@ def used_tool(tool: str = "bash", **state: Any) -> dict[str, Any]:
 
 
 def story(reports: list[AgentReport]) -> list[str]:
-    """What was told, in order, in a word and its most telling part each."""
+    """Return a short description of each report, in order."""
     lines: list[str] = []
     for report in reports:
         match report:
@@ -109,7 +109,7 @@ def story(reports: list[AgentReport]) -> list[str]:
             case TranscriptItem(payload=AssistantMessage(blocks=[StreamBlock(chunk=chunk)])):
                 lines.append(f"keeps {chunk}")
             case TranscriptItem(payload=UserMessage(blocks=[TextBlock(text=text)], synthetic=True)):
-                lines.append(f"is told {text}")
+                lines.append(f"user {text}")
             case TranscriptItem(payload=ToolCall(name=name)):
                 lines.append(f"calls {name}")
             case TranscriptItem(payload=ToolResult(name=name)):
@@ -160,7 +160,7 @@ STORIES = {
     "overflow": [
         "note error",
         "says Summary of all.",
-        "is told The previous request exceeded the provider's size limit due to large media attachments.",
+        "user The previous request exceeded the provider's size limit due to large media attachments.",
         "says Went on after.",
     ],
     "parallel": ["says Two at once.", *did("bash") * 2, "says Both ran."],
@@ -224,7 +224,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "unknown_session"])
-def test_all_that_was_said_and_done_is_told_once_and_in_order(scenario: str) -> None:
+def test_all_messages_and_calls_are_reported_once_and_in_order(scenario: str) -> None:
     reports = recorded(scenario)
     assert story(reports) == ["note ready", *STORIES[scenario]]
     assert final_report(reports).unparsed == 0
@@ -245,7 +245,7 @@ def test_a_recording_ends_as_the_program_did(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_tokens_and_money_are_told_step_by_step_and_add_up(scenario: str) -> None:
+def test_usage_and_cost_are_reported_by_step_and_add_up(scenario: str) -> None:
     reports = recorded(scenario)
     ended = final_report(reports)
     n = STEPS.get(scenario, 2)
@@ -257,14 +257,14 @@ def test_tokens_and_money_are_told_step_by_step_and_add_up(scenario: str) -> Non
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_how_the_bytes_are_cut_makes_no_difference(scenario: str) -> None:
+def test_chunk_boundaries_make_no_difference(scenario: str) -> None:
     data, ended = recording(scenario), exit_of(scenario)
     normalizer = provider("opencode").normalizer()
     reports = [report for at in range(len(data)) for report in normalizer.feed(data[at : at + 1])]
-    assert [*reports, *normalizer.finish(ended)] == normalised(data, ended)
+    assert [*reports, *normalizer.finish(ended)] == normalize(data, ended)
 
 
-def test_the_first_record_says_which_session_it_is() -> None:
+def test_the_first_record_names_the_session() -> None:
     reports = recorded("text")
     session = "ses_e233eefa6ffeILPsnUuOcrnTVD"
     note = Note(kind="ready", ready=Initialization(session_id=session))
@@ -275,7 +275,7 @@ def test_the_first_record_says_which_session_it_is() -> None:
 
 
 def test_a_first_record_that_is_not_understood_does_not_make_it_ready() -> None:
-    reports = normalised(stream(record("surprise"), said("Hello.")))
+    reports = normalize(stream(record("surprise"), text_record("Hello.")))
     assert [line.partition(" {")[0] for line in story(reports)] == ["keeps", "note ready", "says Hello."]
 
 
@@ -285,15 +285,15 @@ def test_the_parts_of_a_message_share_its_id() -> None:
     assert ids == ["msg_1dcc167dc001L13rhBpVNb3i8T"] * 2 + ["msg_1dcc17c42001M7JuYDlr9Lbyn8"]
 
 
-def test_a_call_has_the_time_at_which_it_began_and_its_result_that_at_which_it_ended() -> None:
-    told = {type(report.payload): report for report in recorded("bash") if isinstance(report, TranscriptItem)}
+def test_a_call_has_its_start_time_and_its_result_the_end_time() -> None:
+    reported = {type(report.payload): report for report in recorded("bash") if isinstance(report, TranscriptItem)}
     call_id = "call_d8e511d62908b69c0ed972"
-    given = {"command": "echo hello-from-tool && pwd"}
-    assert told[ToolCall] == TranscriptItem(
-        payload=ToolCall(name="bash", call_id=call_id, input=given, output=None, fidelity="agent_emitted"),
+    arguments = {"command": "echo hello-from-tool && pwd"}
+    assert reported[ToolCall] == TranscriptItem(
+        payload=ToolCall(name="bash", call_id=call_id, input=arguments, output=None, fidelity="agent_emitted"),
         at="2026-11-15T01:10:29.430Z",
     )
-    assert told[ToolResult] == TranscriptItem(
+    assert reported[ToolResult] == TranscriptItem(
         payload=ToolResult(
             name="bash",
             call_id=call_id,
@@ -317,7 +317,7 @@ def test_a_command_that_failed_has_its_exit_code_and_a_tool_that_failed_its_erro
     assert unknown.error.startswith("Model tried to call unavailable tool 'bash'.")
 
 
-def test_files_that_were_changed_are_told_with_their_diffs() -> None:
+def test_changed_files_are_reported_with_their_diffs() -> None:
     written, read, edited = results(recorded("files"))
     path = "/srv/demo/work/ws-opencode-files/note.txt"
     assert written.files == [FileChange(path=path, action="create")]
@@ -329,26 +329,28 @@ def test_files_that_were_changed_are_told_with_their_diffs() -> None:
     assert change.diff.endswith("@@ -1,2 +1,2 @@\n line one\n-line two\n+line 2 edited\n")
 
 
-def test_a_patch_tells_each_file() -> None:
+def test_a_patch_reports_each_file() -> None:
     (patched,) = results(recorded("patch"))
-    told = [(Path(file.path).name, file.action, file.lines_added, file.lines_removed) for file in patched.files or []]
-    assert told == [("new.txt", "create", 2, 0), ("a.txt", "modify", 1, 1), ("d.txt", "delete", 0, 1)]
+    reported = [
+        (Path(file.path).name, file.action, file.lines_added, file.lines_removed) for file in patched.files or []
+    ]
+    assert reported == [("new.txt", "create", 2, 0), ("a.txt", "modify", 1, 1), ("d.txt", "delete", 0, 1)]
 
 
 def test_an_edit_that_makes_a_file_creates_it_and_a_write_over_one_changes_it() -> None:
     diff = {"file": "/a", "patch": "--- /a\n+++ /a\n@@ -0,0 +1,1 @@\n+x\n"}
-    (made,) = results(normalised(stream(used_tool("edit", metadata={"filediff": diff}))))
+    (made,) = results(normalize(stream(used_tool("edit", metadata={"filediff": diff}))))
     assert [(file.action, file.lines_added) for file in made.files or []] == [("create", 1)]
-    (over,) = results(normalised(stream(used_tool("write", metadata={"filepath": "/a", "exists": True}))))
+    (over,) = results(normalize(stream(used_tool("write", metadata={"filepath": "/a", "exists": True}))))
     assert over.files == [FileChange(path="/a", action="modify")]
 
 
 def test_a_change_of_no_file_is_none() -> None:
-    (patched,) = results(normalised(stream(used_tool("apply_patch", metadata={"files": [{"type": "add"}, 7]}))))
+    (patched,) = results(normalize(stream(used_tool("apply_patch", metadata={"files": [{"type": "add"}, 7]}))))
     assert patched.files is None
 
 
-def test_bytes_that_nobody_likes_arrive_as_they_were_printed() -> None:
+def test_unusual_bytes_arrive_as_they_were_printed() -> None:
     weird, long = results(recorded("nasty"))
     assert weird.output == (
         "nul:[\x00] badutf8:[\ufffd\ufffd\ufffd\ufffd] trunc:[\ufffd] ansi:\x1b[31mRED\x1b[0m\x1b[2K\r bell:\x07 "
@@ -357,7 +359,7 @@ def test_bytes_that_nobody_likes_arrive_as_they_were_printed() -> None:
     assert "Full output saved to" in long.output
 
 
-def test_a_sub_agent_is_told_of_when_it_has_ended_with_what_it_said() -> None:
+def test_a_sub_agent_is_reported_with_its_answer_when_it_has_ended() -> None:
     reports = recorded("task")
     child = "ses_e2339ca01ffeIFy8SOIAQaKcvP"
     assert [report for report in reports if isinstance(report, SubAgentStarted | SubAgentEnded)] == [
@@ -372,7 +374,7 @@ def test_a_sub_agent_is_told_of_when_it_has_ended_with_what_it_said() -> None:
     ]
 
 
-def test_a_sub_agent_that_failed_says_why_and_one_that_never_began_is_none() -> None:
+def test_a_failed_sub_agent_has_its_reason_and_one_that_never_started_is_not_reported() -> None:
     reports = recorded("task_failed")
     (ended,) = [report for report in reports if isinstance(report, SubAgentEnded)]
     assert ended.error is not None
@@ -383,9 +385,9 @@ def test_a_sub_agent_that_failed_says_why_and_one_that_never_began_is_none() -> 
     ]
 
 
-def test_a_sub_agent_that_is_given_more_to_do_begins_once() -> None:
+def test_a_sub_agent_that_gets_more_work_starts_once() -> None:
     again = [{**used_tool("task", metadata={"sessionId": "ses_2"}, output=text)} for text in ("One.", "Two.")]
-    reports = normalised(stream(*again))
+    reports = normalize(stream(*again))
     assert [report.text for report in reports if isinstance(report, SubAgentEnded)] == ["One."]
     assert [result.output for result in results(reports)] == ["One.", "Two."]
 
@@ -409,22 +411,22 @@ def test_an_error_that_it_got_over_is_no_failure_though_it_exits_with_1() -> Non
 
 def test_an_answer_and_an_exit_code_that_nothing_explains_is_a_failure() -> None:
     exit_ = AgentExit(code=7, stderr="Error: odd\n")
-    error = resolve_outcome(final_report(normalised(recording("text"), exit_)), exit_).error
+    error = resolve_outcome(final_report(normalize(recording("text"), exit_)), exit_).error
     assert error is not None
     assert error.message.endswith("did not end well: exit code 7: Error: odd")
 
 
 def test_of_a_file_only_the_stream_is_known() -> None:
-    ends = {scenario: final_report(normalised(recording(scenario))).status for scenario in SCENARIOS}
+    ends = {scenario: final_report(normalize(recording(scenario))).status for scenario in SCENARIOS}
     assert {scenario for scenario, status in ends.items() if status == "failed"} == set(FAILURES)
 
 
-def test_one_that_we_stopped_is_cancelled_unless_it_had_given_its_answer() -> None:
+def test_a_session_that_we_stopped_is_cancelled_unless_it_has_answered() -> None:
     stopped = AgentExit(code=None, signal="SIGTERM", cancelled=True)
-    assert final_report(normalised(recording("kill"), stopped)).status == "cancelled"
-    assert final_report(normalised(recording("err401"), stopped)).status == "cancelled"
-    assert final_report(normalised(b"", stopped)).status == "cancelled"
-    assert final_report(normalised(recording("text"), stopped)).status == "completed"
+    assert final_report(normalize(recording("kill"), stopped)).status == "cancelled"
+    assert final_report(normalize(recording("err401"), stopped)).status == "cancelled"
+    assert final_report(normalize(b"", stopped)).status == "cancelled"
+    assert final_report(normalize(recording("text"), stopped)).status == "completed"
 
 
 @pytest.mark.parametrize(
@@ -432,11 +434,11 @@ def test_one_that_we_stopped_is_cancelled_unless_it_had_given_its_answer() -> No
 )
 def test_a_step_that_asks_for_tools_is_not_the_last(reason: str, status: str) -> None:
     end = record("step_finish", reason=reason)
-    assert final_report(normalised(stream(START, said("Half."), end), AgentExit(code=0))).status == status
+    assert final_report(normalize(stream(START, text_record("Half."), end), AgentExit(code=0))).status == status
 
 
 def test_a_step_that_did_not_end_is_no_answer() -> None:
-    ended = final_report(normalised(stream(START, STOP, START, said("Half."))))
+    ended = final_report(normalize(stream(START, STOP, START, text_record("Half."))))
     assert (ended.status, ended.text) == ("failed", None)
 
 
@@ -454,43 +456,43 @@ def test_a_step_that_did_not_end_is_no_answer() -> None:
     ],
 )
 def test_errors_have_our_words(error: dict[str, Any], code: str) -> None:
-    ended = final_report(normalised(stream(failed(**error)), AgentExit(code=1)))
+    ended = final_report(normalize(stream(failed(**error)), AgentExit(code=1)))
     assert (ended.status, ended.error and ended.error.code) == ("failed", code)
 
 
-def test_an_error_that_is_only_a_sentence_is_told() -> None:
-    ended = final_report(normalised(stream({**failed(), "error": "It broke."})))
+def test_an_error_that_is_only_a_message_is_reported() -> None:
+    ended = final_report(normalize(stream({**failed(), "error": "It broke."})))
     assert ended.error is not None
     assert ended.error.message == "It broke."
 
 
 def test_a_message_that_was_aborted_is_cancelled() -> None:
-    ended = final_report(normalised(stream(failed(name="MessageAbortedError", data={"message": "Aborted"}))))
+    ended = final_report(normalize(stream(failed(name="MessageAbortedError", data={"message": "Aborted"}))))
     assert (ended.status, ended.error and ended.error.code) == ("cancelled", "cancelled")
 
 
 @pytest.mark.parametrize(("after", "expected"), [("2.5", 2.5), ("Sun, 15 Nov 2026 01:00:00 GMT", None), ("", None)])
-def test_only_seconds_say_when_to_try_again(after: str, expected: float | None) -> None:
+def test_only_seconds_are_a_valid_retry_delay(after: str, expected: float | None) -> None:
     data = {"message": "slow", "statusCode": 429, "responseHeaders": {"retry-after": after}}
-    assert notes(normalised(stream(failed(name="APIError", data=data))))[1].retry_after == expected
+    assert notes(normalize(stream(failed(name="APIError", data=data))))[1].retry_after == expected
 
 
-def test_what_is_printed_again_is_told_once() -> None:
-    text, tool = said("Hello.", id="prt_1"), used_tool()
+def test_repeated_records_are_reported_once() -> None:
+    text, tool = text_record("Hello.", id="prt_1"), used_tool()
     tool["part"]["id"] = "prt_2"
     finish = record("step_finish", id="prt_3", reason="stop", tokens={"input": 5}, cost=0.5)
-    reports = normalised(stream(START, text, text, tool, tool, finish, finish))
+    reports = normalize(stream(START, text, text, tool, tool, finish, finish))
     assert story(reports) == ["note ready", "says Hello.", *did("bash")]
     assert final_report(reports).cost_usd == 0.5
 
 
 def test_output_that_is_dropped_from_the_thread_is_not_a_call() -> None:
     dropped = used_tool(time={"start": 1, "end": 2, "compacted": 3}, output="of an earlier process")
-    assert story(normalised(stream(START, dropped, STOP))) == ["note ready"]
+    assert story(normalize(stream(START, dropped, STOP))) == ["note ready"]
 
 
-def test_a_price_of_nothing_is_no_price() -> None:
-    reports = normalised(stream(START, record("step_finish", reason="stop", tokens={"input": 5}, cost=0)))
+def test_a_price_of_zero_is_no_price() -> None:
+    reports = normalize(stream(START, record("step_finish", reason="stop", tokens={"input": 5}, cost=0)))
     assert [report for report in reports if isinstance(report, UsageDelta)] == [UsageDelta(usage=Usage(input=5))]
     assert final_report(reports).cost_usd is None
 
@@ -511,25 +513,25 @@ ODD = [
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: json.dumps(odd)[:60])
 def test_a_record_that_is_not_understood_is_kept_as_it_came(odd: object) -> None:
-    reports = normalised(stream(odd))
+    reports = normalize(stream(odd))
     assert story(reports) == [f"keeps {json.dumps(odd)}"]
     assert final_report(reports).unparsed == 1
 
 
 @pytest.mark.parametrize("tokens", [None, 7, [], {"input": -1, "output": "x", "cache": 3}])
 def test_numbers_that_cannot_be_are_none(tokens: object) -> None:
-    ended = final_report(normalised(stream(START, record("step_finish", reason="stop", tokens=tokens, cost="much"))))
+    ended = final_report(normalize(stream(START, record("step_finish", reason="stop", tokens=tokens, cost="much"))))
     assert (ended.status, ended.usage, ended.cost_usd) == ("completed", Usage(), None)
 
 
-def test_what_was_told_is_not_remembered_for_ever() -> None:
+def test_the_memory_of_reported_parts_is_bounded() -> None:
     normalizer = OpenCodeNormalizer()
     for number in range(OPEN_BRANCHES + 50):
-        normalizer.feed(stream(said("x", id=f"prt_{number}")))
+        normalizer.feed(stream(text_record("x", id=f"prt_{number}")))
     assert len(normalizer._seen) == OPEN_BRANCHES
 
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(recording("task").split(b"\n"))), max_size=8))
-def test_whatever_is_fed_it_ends_once_and_raises_nothing(lines: list[bytes]) -> None:
-    reports = normalised(b"\n".join(lines))
+def test_any_input_has_one_end_and_no_exception(lines: list[bytes]) -> None:
+    reports = normalize(b"\n".join(lines))
     assert [isinstance(report, SessionEnded) for report in reports] == [*[False] * (len(reports) - 1), True]

@@ -1,4 +1,4 @@
-"""How OpenCode is started, and by what it logs in."""
+"""Start OpenCode: options and login."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CONFIG_VARIABLE = "OPENCODE_CONFIG_CONTENT"
 READ = {"*": "allow", "*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"}
 
 
-def launched(env: dict[str, str] | None = None, **asked: Any) -> Launch:
+def launched(env: dict[str, str] | None = None, **options: Any) -> Launch:
     session = "0f0e0d0c-0000-4000-8000-000000000000"
-    request = AgentRequest(**{"prompt": "Do it.", "cwd": "/srv/demo", "session_id": session, **asked})
+    request = AgentRequest(**{"prompt": "Do it.", "cwd": "/srv/demo", "session_id": session, **options})
     return provider("opencode").launch(request, env or {})
 
 
@@ -28,7 +28,7 @@ def config(launch: Launch) -> dict[str, Any]:
     return json.loads(launch.env[CONFIG_VARIABLE])
 
 
-def test_the_prompt_goes_by_stdin_alone() -> None:
+def test_the_prompt_goes_to_stdin_only() -> None:
     launch = launched(prompt='Say "ä".\nNow.', system_prompt="Be brief.", model="anthropic/claude-sonnet-4-6")
     assert launch.stdin == 'Be brief.\n\nSay "ä".\nNow.'.encode()
     assert launch.argv == [
@@ -44,21 +44,21 @@ def test_a_session_that_is_resumed_keeps_its_title() -> None:
     assert not any(arg.startswith("--title") for arg in launch.argv)
 
 
-def test_by_default_the_users_configuration_decides_and_what_is_refused_does_not_end_it() -> None:
+def test_by_default_the_users_configuration_decides_and_a_denial_does_not_end_the_session() -> None:
     launch = launched()
     assert config(launch) == {"experimental": {"continue_loop_on_deny": True}}
     assert "--agent" not in launch.argv
     assert "--auto" not in launch.argv
 
 
-def test_what_it_would_ask_for_is_approved_only_where_the_user_says_so() -> None:
+def test_permissions_are_approved_only_by_request_of_the_user() -> None:
     assert "--auto" in launched({"SHOPFLOOR_AGENT_UNRESTRICTED": "1"}).argv
     assert "--auto" not in launched({"SHOPFLOOR_AGENT_UNRESTRICTED": "yes"}).argv
 
 
 @pytest.mark.parametrize("env", [{}, {"SHOPFLOOR_AGENT_UNRESTRICTED": "1"}])
 @pytest.mark.parametrize(
-    ("asked", "rules"),
+    ("options", "rules"),
     [
         ({"tools": ["bash", "read"]}, {"bash": "allow", "read": READ}),
         ({"tools": ["edit", "write", "apply_patch"]}, {"edit": "allow"}),
@@ -67,33 +67,33 @@ def test_what_it_would_ask_for_is_approved_only_where_the_user_says_so() -> None
         ({"read_only": True, "tools": ["bash", "grep", "write"]}, {"grep": "allow"}),
     ],
 )
-def test_limits_are_held_by_an_agent_of_ours_that_denies_all_but_the_named(
-    asked: dict[str, Any], rules: dict[str, Any], env: dict[str, str]
+def test_limits_are_enforced_by_an_agent_that_denies_all_other_tools(
+    options: dict[str, Any], rules: dict[str, Any], env: dict[str, str]
 ) -> None:
-    launch = launched(env, **asked)
-    assert launch.argv[launch.argv.index("--agent") + 1] == launcher.AGENT
-    agent = config(launch)["agent"][launcher.AGENT]
+    launch = launched(env, **options)
+    assert launch.argv[launch.argv.index("--agent") + 1] == launcher.LIMITED_AGENT
+    agent = config(launch)["agent"][launcher.LIMITED_AGENT]
     assert agent == {"mode": "primary", "permission": {"*": "deny", **rules}}
     assert next(iter(agent["permission"])) == "*"
 
 
-def test_what_is_configured_already_stays() -> None:
-    given = {
+def test_the_existing_configuration_is_kept() -> None:
+    user_config = {
         "model": "stub/m",
         "agent": {"build": {"steps": 3}},
         "experimental": {"continue_loop_on_deny": False, "openTelemetry": True},
     }
-    launch = launched({CONFIG_VARIABLE: json.dumps(given)}, read_only=True)
+    launch = launched({CONFIG_VARIABLE: json.dumps(user_config)}, read_only=True)
     merged = config(launch)
-    assert (merged["model"], merged["experimental"]) == ("stub/m", given["experimental"])
+    assert (merged["model"], merged["experimental"]) == ("stub/m", user_config["experimental"])
     assert merged["agent"]["build"] == {"steps": 3}
-    assert launcher.AGENT in merged["agent"]
+    assert launcher.LIMITED_AGENT in merged["agent"]
 
 
 def test_a_configuration_that_we_cannot_read_is_left_alone_unless_it_has_to_hold_limits() -> None:
     env = {CONFIG_VARIABLE: '// mine\n{"model": "stub/m"}'}
     assert launched(env).env == {}
-    with pytest.raises(UnsupportedOption, match="not JSON"):
+    with pytest.raises(UnsupportedOption, match="not valid JSON"):
         launched(env, read_only=True)
 
 
@@ -102,22 +102,22 @@ def test_no_tool_that_changes_something_is_one_for_reading() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("options", "message"),
     [
         ({"max_turns": 3}, "turns"),
-        ({"model": "gpt-5"}, "whose model"),
-        ({"model": "openai/"}, "whose model"),
+        ({"model": "gpt-5"}, "has no provider"),
+        ({"model": "openai/"}, "has no provider"),
         ({"tools": ["task", "read"]}, "sub-agents"),
-        ({"tools": ["write"]}, "apart"),
+        ({"tools": ["write"]}, "one permission"),
     ],
 )
-def test_what_it_cannot_be_asked_is_an_error_with_a_hint(asked: dict[str, Any], words: str) -> None:
-    with pytest.raises(UnsupportedOption, match=words) as refused:
-        launched(**asked)
+def test_unsupported_options_are_errors_with_hints(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedOption, match=message) as refused:
+        launched(**options)
     assert refused.value.hint
 
 
-def test_a_budget_is_not_its_business() -> None:
+def test_a_budget_does_not_change_the_command() -> None:
     assert launched(max_budget_usd=1.0).argv == launched().argv
 
 
@@ -135,7 +135,7 @@ def test_it_logs_in_by_a_key_by_its_file_or_by_its_configuration(tmp_path: Path)
     assert opencode.login({CONFIG_VARIABLE: "{}"}, tmp_path) == str(file)
 
 
-def test_it_says_what_it_is() -> None:
+def test_its_description() -> None:
     opencode = provider("opencode")
     assert (opencode.name, opencode.program, opencode.install) == (
         "opencode",

@@ -1,4 +1,4 @@
-"""An agent that is killed, fails or stops early has not succeeded, whatever it printed before: wherever it is cut."""
+"""An agent that is killed, fails or stops early has not succeeded, wherever its output ends."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ GOOD_EXITS = (None, AgentExit(code=0))
 
 
 def claude_succeeded(records: list[Fields]) -> bool:
-    """Its last `result` is a success, and nothing was said since."""
-    words = [one for one in records if one["type"] in ("assistant", "user", "result") or one.get("subtype") == "init"]
-    return bool(words) and words[-1].get("subtype") == "success" and not words[-1]["is_error"]
+    """Return whether the last `result` is a success and no message follows it."""
+    turns = [one for one in records if one["type"] in ("assistant", "user", "result") or one.get("subtype") == "init"]
+    return bool(turns) and turns[-1].get("subtype") == "success" and not turns[-1]["is_error"]
 
 
 def codex_succeeded(records: list[Fields]) -> bool:
@@ -37,7 +37,7 @@ def codex_succeeded(records: list[Fields]) -> bool:
 
 
 def gemini_succeeded(records: list[Fields]) -> bool:
-    """`success`, unless the program says before it that it stopped by itself."""
+    """Return whether the result is `success`, unless the program reports before it that it stopped early."""
     stopped = any(one["type"] == "error" and one["message"].startswith("Loop detected") for one in records[-2:])
     return bool(records) and records[-1].get("status") == "success" and "stats" in records[-1] and not stopped
 
@@ -48,7 +48,7 @@ def copilot_succeeded(records: list[Fields]) -> bool:
 
 
 def opencode_succeeded(records: list[Fields]) -> bool:
-    """It has no final record: the end of a step that asks for no tools stands for it."""
+    """Return whether the last step ended without requesting tools: OpenCode has no final record."""
     steps = [one for one in records if one["type"] in ("step_start", "step_finish", "error")]
     return bool(steps) and steps[-1]["type"] == "step_finish" and steps[-1]["part"]["reason"] != "tool-calls"
 
@@ -60,11 +60,11 @@ SUCCEEDED: dict[str, Callable[[list[Fields]], bool]] = {
     "copilot": copilot_succeeded,
     "opencode": opencode_succeeded,
 }
-"""By provider: whether the records end with its final record, and that is one of success."""
+"""By provider: whether the records end with a final record of success."""
 
 
 def outcome(stream: Stream, fed: Normalizer, rest: bytes, exit_: AgentExit | None) -> Fields:
-    """The outcome of a stream whose beginning was fed already."""
+    """Return the outcome of a stream whose start was already fed."""
     lines = transcribe(stream.provider, deepcopy(fed), (rest,), prices=price, ended=exit_, clock=lambda: CLOCK)
     last = json.loads(list(lines)[-1])
     assert last["type"] == "run.completed"

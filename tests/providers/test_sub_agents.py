@@ -1,4 +1,4 @@
-"""Sub-agents whose beginning and end come in an order that nobody expects: every log stays one that can be verified."""
+"""Sub-agents that start and end in an unexpected order: every log stays valid."""
 
 from shopfloor.engine.agents.transcriber import NO_PRICE, PendingEvent, Transcriber
 from shopfloor.log import CallCompleted, CallStarted, RunCompleted, RunStarted, new_run_id
@@ -9,7 +9,7 @@ OUTER = SubAgentStarted(agent="outer", name="reviewer")
 INNER = SubAgentStarted(agent="inner", name="reader", parent="outer")
 
 
-def written(*reports: AgentReport) -> list[PendingEvent]:
+def events_of(*reports: AgentReport) -> list[PendingEvent]:
     transcriber = Transcriber(
         RunStarted(name="agent", kind="agent", attempt=1, host="here"),
         run_id=IDS["session"],
@@ -23,29 +23,29 @@ def written(*reports: AgentReport) -> list[PendingEvent]:
 
 
 def calls(writes: list[PendingEvent]) -> list[tuple[str, str, str | None]]:
-    """Where each call began or ended, and whose it was."""
+    """Return the run, the path and the child of each started or completed call."""
     names = {run_id: name for name, run_id in IDS.items()}
     kinds = (CallStarted, CallCompleted)
     return [
-        (names[one.run_id], one.path, one.child_run_id and names[one.child_run_id])
-        for one in writes
-        if isinstance(one.payload, kinds)
+        (names[event.run_id], event.path, event.child_run_id and names[event.child_run_id])
+        for event in writes
+        if isinstance(event.payload, kinds)
     ]
 
 
-def test_one_whose_caller_ended_first_ends_in_its_own_log_alone():
-    writes = written(OUTER, INNER, SubAgentEnded(agent="outer", status="completed"))
+def test_a_sub_agent_whose_caller_ended_first_ends_only_in_its_own_log():
+    writes = events_of(OUTER, INNER, SubAgentEnded(agent="outer", status="completed"))
     assert calls(writes) == [
         ("session", "agent.reviewer-1", "outer"),
         ("outer", "reviewer.reader-1", "inner"),
         ("session", "agent.reviewer-1", "outer"),
     ]
-    ends = {one.run_id: one.payload.status for one in writes if isinstance(one.payload, RunCompleted)}
+    ends = {event.run_id: event.payload.status for event in writes if isinstance(event.payload, RunCompleted)}
     assert ends == {IDS["outer"]: "completed", IDS["inner"]: "failed"}
 
 
-def test_one_that_begins_after_its_caller_ended_is_called_by_the_callers_caller():
-    writes = written(OUTER, SubAgentEnded(agent="outer", status="completed"), INNER)
+def test_a_sub_agent_that_starts_after_its_caller_ended_is_called_by_the_callers_caller():
+    writes = events_of(OUTER, SubAgentEnded(agent="outer", status="completed"), INNER)
     assert calls(writes)[2:] == [("session", "agent.reader-2", "inner"), ("session", "agent.reader-2", "inner")]
-    [begun] = [one for one in writes if one.run_id == IDS["inner"] and isinstance(one.payload, RunStarted)]
-    assert begun.parent_run_id == IDS["session"]
+    [started] = [event for event in writes if event.run_id == IDS["inner"] and isinstance(event.payload, RunStarted)]
+    assert started.parent_run_id == IDS["session"]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.providers.streams import PROGRAMS, Stream, ids, streams
 from tests.providers.test_http_normalizers import BODIES, body
-from tests.providers.test_http_normalizers import normalizer as http_normaliser
+from tests.providers.test_http_normalizers import normalizer as http_normalizer
 from tests.sample_events import GOLDEN, PAYLOADS, line_of
 from tests.sdk.rules import checked, folded, inputs_of
 from tests.sdk.vocabulary import ERROR_TYPES, EVENTS, VOCABULARY, event_faults, http_message, shape_faults
@@ -258,7 +258,7 @@ def test_what_agents_print_is_told_live_by_the_rules(stream: Stream) -> None:
 @pytest.mark.req("SDK-44", "SDK-45")
 @pytest.mark.parametrize("name", BODIES)
 def test_what_model_apis_answer_is_told_live_by_the_rules(name: str) -> None:
-    check_live(live(http_normaliser(name), body(name), None))
+    check_live(live(http_normalizer(name), body(name), None))
 
 
 def test_some_of_these_type_the_inputs_of_calls() -> None:

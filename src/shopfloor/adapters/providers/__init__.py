@@ -1,4 +1,4 @@
-"""Agents that Shopfloor can run and understand, each in a folder of its own."""
+"""Providers: the agents that Shopfloor can run, one package each, and the model APIs whose responses it can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model APIs as providers: nothing is started for them, and what they answer can be normalised like the rest."""
+"""Providers by name: agents that run as programs, and model APIs; and which of them this machine can use."""
 
 from __future__ import annotations
 
@@ -16,16 +16,8 @@ from shopfloor.limits import AGENT_VERSION_SECONDS
 from shopfloor.ports import Capabilities, Normalizer, Provider, ProviderInfo, child_environment
 
 API_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
-"""The APIs, and the variable that each takes its key from."""
-
-
-def api_normalizer(name: str) -> Normalizer:
-    from shopfloor.adapters.providers.http import AnthropicNormalizer, OpenAINormalizer
-
-    return AnthropicNormalizer() if name == "anthropic" else OpenAINormalizer()
-
-
-_HOMES = {
+"""Model APIs that count as providers (no program is started for them), and the variable that holds the key of each."""
+_PACKAGES = {
     "claude-code": "claude",
     "claude-sdk": "claude_sdk",
     "codex": "codex",
@@ -33,15 +25,26 @@ _HOMES = {
     "copilot": "copilot",
     "opencode": "opencode",
 }
-PROVIDER_NAMES = tuple(_HOMES)
+PROVIDER_NAMES = tuple(_PACKAGES)
 """The providers that run as programs."""
+_VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
+
+
+def api_normalizer(name: str) -> Normalizer:
+    """Return the normalizer of a model API's response bodies."""
+    from shopfloor.adapters.providers.http import AnthropicNormalizer, OpenAINormalizer
+
+    return AnthropicNormalizer() if name == "anthropic" else OpenAINormalizer()
 
 
 def normalizer(name: str, *, resumed: bool | None = None) -> Normalizer:
-    """What understands what a provider says: an agent's program, or a model API's answers."""
+    """Return the normalizer of a provider: of an agent's output, or of a model API's response.
+
+    Raises ProviderNotFound.
+    """
     if name in API_KEYS:
         return api_normalizer(name)
-    if name not in _HOMES:
+    if name not in _PACKAGES:
         raise ProviderNotFound(
             f"there is no provider {name!r}", hint=f"there are {', '.join((*PROVIDER_NAMES, *API_KEYS))}"
         )
@@ -49,29 +52,29 @@ def normalizer(name: str, *, resumed: bool | None = None) -> Normalizer:
 
 
 def provider(name: str) -> Provider:
-    """Each folder is loaded when somebody asks for it, and has its provider as `PROVIDER`."""
-    if name not in _HOMES:
+    """Import the package of a provider and return its `PROVIDER`. Raises ProviderNotFound."""
+    if name not in _PACKAGES:
         raise ProviderNotFound(f"there is no provider {name!r}", hint=f"there are {', '.join(PROVIDER_NAMES)}")
-    return cast("Provider", import_module(f"shopfloor.adapters.providers.{_HOMES[name]}").PROVIDER)
-
-
-_VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
+    return cast("Provider", import_module(f"shopfloor.adapters.providers.{_PACKAGES[name]}").PROVIDER)
 
 
 def discover_providers(env: Mapping[str, str], home: Path) -> list[ProviderInfo]:
-    """All that there are, in the order in which they are named; asked at the same time, since each takes a second."""
+    """Return all providers: agents in the order of PROVIDER_NAMES, then APIs.
 
-    def look(name: str) -> ProviderInfo:
-        return _found(provider(name), env, home)
+    Starts each program to ask for its version, all at the same time, because each takes about a second.
+    """
+
+    def inspect(name: str) -> ProviderInfo:
+        return _agent_info(provider(name), env, home)
 
     with ThreadPoolExecutor(len(PROVIDER_NAMES)) as threads:
-        agents = list(threads.map(look, PROVIDER_NAMES))
-    return [*agents, *(_api(name, env) for name in API_KEYS)]
+        agents = list(threads.map(inspect, PROVIDER_NAMES))
+    return [*agents, *(_api_info(name, env) for name in API_KEYS)]
 
 
-def _found(agent: Provider, env: Mapping[str, str], home: Path) -> ProviderInfo:
+def _agent_info(agent: Provider, env: Mapping[str, str], home: Path) -> ProviderInfo:
     path = shutil.which(agent.program, path=env.get("PATH"))
-    version, problem = _version(path, env) if path else (None, None)
+    version, problem = _probe_version(path, env) if path else (None, None)
     return ProviderInfo(
         name=agent.name,
         kind="agent",
@@ -85,8 +88,8 @@ def _found(agent: Provider, env: Mapping[str, str], home: Path) -> ProviderInfo:
     )
 
 
-def _version(path: str, env: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """What it says of its version, or what is wrong with it."""
+def _probe_version(path: str, env: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return the version that the program prints, or the problem with the program."""
     try:
         ended = subprocess.run(
             [path, "--version"],
@@ -100,20 +103,20 @@ def _version(path: str, env: Mapping[str, str]) -> tuple[str | None, str | None]
         return None, f"`{path} --version` did not answer in {AGENT_VERSION_SECONDS:g} s"
     except OSError as error:
         return None, f"`{path}` cannot be started: {error.strerror or error}"
-    said = (ended.stdout + b"\n" + ended.stderr).decode(errors="replace")
-    found = _VERSION.search(said)
-    if ended.returncode or found is None:
-        first = next((line.strip() for line in said.splitlines() if line.strip()), "nothing")
-        return None, f"`{path} --version` said {first[:200]!r} (exit code {ended.returncode})"
-    return found[0], None
+    output = (ended.stdout + b"\n" + ended.stderr).decode(errors="replace")
+    match = _VERSION.search(output)
+    if ended.returncode or match is None:
+        first_line = next((line.strip() for line in output.splitlines() if line.strip()), "nothing")
+        return None, f"`{path} --version` printed {first_line[:200]!r} (exit code {ended.returncode})"
+    return match[0], None
 
 
-def _api(name: str, env: Mapping[str, str]) -> ProviderInfo:
-    key = API_KEYS[name]
+def _api_info(name: str, env: Mapping[str, str]) -> ProviderInfo:
+    variable = API_KEYS[name]
     return ProviderInfo(
         name=name,
         kind="api",
-        login=key if env.get(key) else None,
-        install=f"set {key}",
+        login=variable if env.get(variable) else None,
+        install=f"set {variable}",
         capabilities=Capabilities(deltas=True, thinking=True, usage=True, code_generation=True),
     )

@@ -1,31 +1,33 @@
-"""Lines of JSON as agents print them: cut at byte 0x0A alone, decoded afterwards, and none of them lost."""
+"""JSON lines as agents print them: split at byte 0x0A only, then decoded, with no line lost."""
 
 from __future__ import annotations
 
 import base64
 import json
 from abc import ABC, abstractmethod
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from shopfloor.adapters.providers.json_access import Json, Record
-from shopfloor.limits import AGENT_LINE_BYTES, DOCUMENT_TRIES
+from shopfloor.limits import AGENT_LINE_BYTES, DOCUMENT_TRIES, OPEN_BRANCHES
 from shopfloor.log import AssistantMessage, StreamBlock
 from shopfloor.ports import AgentExit, AgentReport, SessionEnded, TranscriptItem
 
+_T = TypeVar("_T")
+
 _BLANK = b" \t\r\v\f"
-_OPENINGS = (b"{", b"[")
-_CLOSINGS = (b"}", b"]")
-"""A line that is only this begins, or ends, a document over several lines."""
+_DOCUMENT_STARTS = (b"{", b"[")
+_DOCUMENT_ENDS = (b"}", b"]")
+"""A line that consists only of one of these starts, or ends, a document of several lines."""
 _decode = msgspec.json.Decoder().decode
 
 MALFORMED_RECORD_ERRORS = (TypeError, AttributeError, KeyError, IndexError, ValueError, RecursionError, OverflowError)
-"""What reading a record raises that is not of the shape it was expected in."""
+"""The exceptions that reading a record of an unexpected shape can raise."""
 
 
 class LineSplitter:
-    """Cuts bytes into lines. What has no end within the limit is given in pieces."""
+    """Split bytes into lines. A line that exceeds the limit is returned in several parts."""
 
     def __init__(self, limit: int = AGENT_LINE_BYTES) -> None:
         self._limit = limit
@@ -33,81 +35,84 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that end in these bytes."""
+        """Return the lines that end in `data`."""
         lines = data.split(b"\n")
-        rest = lines.pop()
+        remainder = lines.pop()
         if lines and self._parts:
-            lines[0] = self.rest() + lines[0]
-        if rest:
-            self._parts.append(rest)
-            self._size += len(rest)
+            lines[0] = self.flush() + lines[0]
+        if remainder:
+            self._parts.append(remainder)
+            self._size += len(remainder)
         if self._size > self._limit:
-            lines.append(self.rest())
+            lines.append(self.flush())
         return lines
 
-    def rest(self) -> bytes:
-        """What has come since the last line's end."""
-        rest = b"".join(self._parts)
+    def flush(self) -> bytes:
+        """Return the bytes since the end of the last line, and forget them."""
+        remainder = b"".join(self._parts)
         self._parts.clear()
         self._size = 0
-        return rest
+        return remainder
 
 
 class JsonLinesNormalizer(ABC):
-    """What the normalisers of programs that print one JSON object per line share.
+    """Base of the normalizers of programs that print one JSON object per line.
 
-    One for a provider says what a record means (`_read`) and how it all ended (`_end`). A record that is not
-    understood, or not of the shape that was expected, is kept as it came. The same records may come in one JSON
-    document: an array of them, or a single one over many lines, as `--output-format json` prints them.
+    A subclass maps a record to reports (`_read`) and adds the last reports (`_end`). A record that is not understood,
+    or has an unexpected shape, is reported verbatim. The records may also arrive in one JSON document, as
+    `--output-format json` prints them: an array of records, or one record over several lines.
     """
 
     has_timestamps = True
-    """Whether its records have times."""
+    """Whether the records have timestamps."""
 
     def __init__(self) -> None:
         self.unparsed = 0
         self._lines = LineSplitter()
         self._document: list[bytes] = []
-        """The lines so far of a document that began on a line of its own."""
+        """The lines so far of a document that spans several lines."""
         self._document_bytes = 0
         self._document_tries = 0
-        """How often the document was parsed and found not to be whole yet."""
+        """How often the document was parsed and found to be incomplete."""
 
     def feed(self, data: bytes) -> list[AgentReport]:
+        """Return the reports of the lines that end in `data`."""
         reports: list[AgentReport] = []
         for line in self._lines.feed(data):
             reports += self._line(line)
         return reports
 
     def finish(self, ended: AgentExit | None) -> list[AgentReport]:
-        return [*self._line(self._lines.rest()), *self._document_line(b""), *self._end(ended)]
+        """Return the reports of an unfinished last line, and the last reports of the session."""
+        return [*self._line(self._lines.flush()), *self._document_line(b""), *self._end(ended)]
 
     def _line(self, line: bytes) -> list[AgentReport]:
-        if self._document or line.strip(_BLANK) in _OPENINGS:
+        if self._document or line.strip(_BLANK) in _DOCUMENT_STARTS:
             return self._document_line(line)
         return self._read_line(line)
 
     def _document_line(self, line: bytes) -> list[AgentReport]:
-        """Collect the lines of a document and read it when it is whole. Where it never is, each line is on its own:
-        as soon as one begins like a record, when it gets too long, when it seems to end too often, and at the end of
-        the stream (an empty line).
+        """Collect the lines of a document, and read the document when it is complete.
+
+        Read each collected line by itself instead as soon as a line starts like a record, when the document is too
+        long, when it seems to end too often, and at the end of the stream (an empty line).
         """
         reports: list[AgentReport] = []
         if not line or line.startswith(b"{"):
             lines, self._document, self._document_bytes, self._document_tries = self._document, [], 0, 0
-            for one in lines:
-                reports += self._read_line(one)
-            if line.strip(_BLANK) not in _OPENINGS:
+            for collected in lines:
+                reports += self._read_line(collected)
+            if line.strip(_BLANK) not in _DOCUMENT_STARTS:
                 return [*reports, *self._read_line(line)]
         self._document.append(line)
         self._document_bytes += len(line)
         if self._document_bytes > AGENT_LINE_BYTES:
             return [*reports, *self._document_line(b"")]
-        if line.rstrip(_BLANK) in _CLOSINGS:
-            whole = b"\n".join(self._document)
-            if json_records(whole) is not None:
+        if line.rstrip(_BLANK) in _DOCUMENT_ENDS:
+            document = b"\n".join(self._document)
+            if json_records(document) is not None:
                 self._document, self._document_bytes, self._document_tries = [], 0, 0
-                return [*reports, *self._read_line(whole)]
+                return [*reports, *self._read_line(document)]
             self._document_tries += 1
             if self._document_tries >= DOCUMENT_TRIES:
                 return [*reports, *self._document_line(b"")]
@@ -118,69 +123,77 @@ class JsonLinesNormalizer(ABC):
             return []
         records = json_records(line)
         if records is None:
-            return self._keep_line(line)
+            return self._unparsed(line)
         if len(records) == 1:
             return self._read_record(records[0], line)
-        return [report for one in records for report in self._read_record(one, msgspec.json.encode(one))]
+        return [report for record in records for report in self._read_record(record, msgspec.json.encode(record))]
 
     def _read_record(self, record: Record, line: bytes) -> list[AgentReport]:
         try:
             reports = self._read(record)
         except MALFORMED_RECORD_ERRORS:
             reports = None
-        return self._keep_line(line) if reports is None else reports
+        return self._unparsed(line) if reports is None else reports
 
-    def _keep_line(self, line: bytes) -> list[AgentReport]:
+    def _unparsed(self, line: bytes) -> list[AgentReport]:
         self.unparsed += 1
         return [unparsed_report(line)]
 
     @abstractmethod
     def _read(self, record: Record) -> list[AgentReport] | None:
-        """What a record tells; None where it is not understood."""
+        """Return the reports of a record; None if the record is not understood."""
 
     @abstractmethod
     def _end(self, ended: AgentExit | None) -> list[AgentReport]:
-        """What is left to tell. The last is an `SessionEnded`."""
+        """Return the last reports of the session. The very last one is a `SessionEnded`."""
 
 
 def json_object(line: bytes) -> Record | None:
-    """The object that a line is; None where it is none. What is not UTF-8, or half a surrogate, becomes U+FFFD; raw
-    control characters inside strings, NUL among them, stay what they are.
+    """Decode a line that is a JSON object; None if it is anything else.
+
+    Invalid UTF-8 and lone surrogates become U+FFFD. Raw control characters inside strings, NUL included, stay.
     """
-    value: Json = _json(line)
+    value: Json = _decode_line(line)
     return value if isinstance(value, dict) else None
 
 
 def json_records(line: bytes) -> list[Record] | None:
-    """The object that a line is, or the objects of the array that it is; None where it is neither."""
-    value: Any = _json(line)
+    """Decode a line that is a JSON object or an array of JSON objects; None if it is anything else."""
+    value: Any = _decode_line(line)
     if isinstance(value, dict):
         return [cast("Record", value)]
     if not isinstance(value, list):
         return None
     values = cast("list[Json]", value)
-    records = [one for one in values if isinstance(one, dict)]
+    records = [record for record in values if isinstance(record, dict)]
     return records if records and len(records) == len(values) else None
 
 
-def _json(line: bytes) -> Any:
+def _decode_line(line: bytes) -> Any:
     try:
         return _decode(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return _leniently(line)
+        return _decode_leniently(line)
 
 
-def _leniently(line: bytes) -> Any:
+def _decode_leniently(line: bytes) -> Any:
     try:
         value: Any = json.loads(line.decode(errors="replace"), strict=False)
-        # Back and forth, so that what could not be written is not there: `\ud800` alone, NaN, numbers without end.
+        # Encode and decode again, to drop values that a log cannot hold: a lone `\ud800`, NaN, infinite numbers.
         return _decode(json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace"))
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return None
 
 
+def bounded_put(entries: dict[str, _T], key: str, value: _T, *, limit: int = OPEN_BRANCHES) -> None:
+    """Store a value, and drop the oldest entry if there are too many: a normalizer's memory of a stream is bounded."""
+    entries[key] = value
+    if len(entries) > limit:
+        del entries[next(iter(entries))]
+
+
 def unparsed_report(line: bytes) -> TranscriptItem:
-    """A line that was not understood, as it came."""
+    """Return a report that holds a line verbatim, because the line was not understood."""
     try:
         text, raw = line.decode(), None
     except UnicodeDecodeError:
@@ -190,8 +203,8 @@ def unparsed_report(line: bytes) -> TranscriptItem:
 
 
 def final_report(reports: list[AgentReport]) -> SessionEnded:
-    """The last report of a stream."""
+    """Return the last report of a stream. Raises TypeError if it is not a `SessionEnded`."""
     last = reports[-1]
     if not isinstance(last, SessionEnded):
-        raise TypeError("a normaliser ends with `Ended`")
+        raise TypeError("the last report of a normalizer must be a SessionEnded")
     return last

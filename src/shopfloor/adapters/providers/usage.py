@@ -1,4 +1,4 @@
-"""Counting tokens. Mostly one of two counts is nothing yet, and then there is nothing to count."""
+"""Token counts, and their price by the price list of genai-prices."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ from shopfloor import views
 from shopfloor.log import Cost, Usage
 
 NO_USAGE = Usage()
+PRICE_SOURCE = "genai-prices"
 
 
-def add_usage(one: Usage, other: Usage) -> Usage:
-    return other if one == NO_USAGE else views.add_usage(one, other)
+def add_usage(first: Usage, second: Usage) -> Usage:
+    """Add two counts. Fast where `first` is empty, which is the usual case."""
+    return second if first == NO_USAGE else views.add_usage(first, second)
 
 
 def subtract_usage(total: Usage, part: Usage) -> Usage:
-    """What a total has beyond a part of it; never below nothing."""
+    """Return what `total` counts beyond `part`, never below zero."""
     if part == NO_USAGE:
         return total
     counts = zip(Usage.__struct_fields__, astuple(total), astuple(part), strict=True)
-    return Usage(**{name: max(0, count - taken) for name, count, taken in counts})
-
-
-PRICE_SOURCE = "genai-prices"
+    return Usage(**{name: max(0, count - part_count) for name, count, part_count in counts})
 
 
 @lru_cache(maxsize=1_000)
 def price(model: str, usage: Usage) -> Cost:
-    """Without a sum where the model is not on the list: unknown is not free."""
-    # Half a second to load, which only those wait for who have something to pay.
+    """Return the cost of `usage`. Its `usd` is None for a model that is not on the price list: unknown is not free."""
+    # Importing takes half a second, so only a run that has a cost pays for it.
     import genai_prices
 
-    read = usage.input + usage.cache_read + usage.cache_write
+    input_tokens = usage.input + usage.cache_read + usage.cache_write
     tokens = genai_prices.Usage(
-        input_tokens=read,
+        input_tokens=input_tokens,
         cache_read_tokens=usage.cache_read,
         cache_write_tokens=usage.cache_write,
         output_tokens=usage.output,

@@ -1,4 +1,20 @@
-"""How Claude Code is started: `claude -p --output-format=stream-json …`, the prompt by stdin."""
+"""Start Claude Code: `claude -p --output-format=stream-json …`, with the prompt on stdin.
+
+No user is present to grant permissions, and Claude Code denies whatever it would have to ask for. So a run gets its
+permissions in advance:
+
+- By default it may edit files in its folder (`acceptEdits`), run any command (nothing can be tested without), and
+  read the web. The other rules stay: file tools stay inside the folder and away from `.git`, hooks and settings, tools
+  of MCP servers need a rule in the user's settings, and what these settings deny stays denied. This guards against
+  slips and is no sandbox: a command can do all that the user can.
+- All permission checks are off only where the whole machine is a sandbox (`IS_SANDBOX=1`), or by request
+  (`SHOPFLOOR_AGENT_UNRESTRICTED=1`). As root, Claude Code requires the former.
+- A read-only run has only tools that read. `plan` mode is not used for it: it makes the model write a plan instead of
+  an answer, and judges commands by their text. A tool that does not exist cannot be called, not by sub-agents either.
+  `--tools` does not remove the tools of MCP servers, so a read-only run has no servers.
+
+The permission mode is always passed, because the user's settings may have a looser default.
+"""
 
 from __future__ import annotations
 
@@ -12,56 +28,19 @@ from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
 
-UNRESTRICTED = ("IS_SANDBOX", "SHOPFLOOR_AGENT_UNRESTRICTED")
+UNRESTRICTED_VARIABLES = ("IS_SANDBOX", "SHOPFLOOR_AGENT_UNRESTRICTED")
 
-_LOOKING = ("Read", "Glob", "Grep")
-_WEB = ("WebFetch", "WebSearch")
-_FREE = ("Bash", *_WEB)
-"""What is allowed in advance where no tools are named."""
-_FILES = frozenset({*_LOOKING, "LS", "Edit", "MultiEdit", "Write", "NotebookEdit"})
-"""Allowed in the folder by the mode. To allow them by name would be to allow them everywhere."""
-_MCP = "mcp__"
-_NAME = re.compile(r"[\w.:-]+")
-
-
-def permissions(request: AgentRequest, env: Mapping[str, str]) -> list[str]:
-    """The flags. They are written `--flag=value`: those that take lists would swallow what follows."""
-    for tool in request.tools or []:
-        if not _NAME.fullmatch(tool):
-            raise UnsupportedOption(f"{tool!r} is not the name of a tool", hint="name tools as Claude Code does: Bash")
-    if request.read_only:
-        return _read_only(request.tools)
-    named = request.tools
-    flags = [] if named is None else _only(named)
-    served = [tool for tool in named or [] if tool.startswith(_MCP)]
-    if not served and any(env.get(name) == "1" for name in UNRESTRICTED):
-        return [*flags, "--dangerously-skip-permissions"]
-    # Of a server's tools all are there when one is named; those that are not named are denied, as nobody allows them.
-    allowed = _FREE if named is None else [tool for tool in named if tool not in _FILES]
-    return [*flags, "--permission-mode=acceptEdits", *_allowed(allowed)]
-
-
-def _read_only(named: list[str] | None) -> list[str]:
-    tools = _LOOKING if named is None else [tool for tool in named if tool in (*_LOOKING, *_WEB)]
-    return [*_only(tools), "--permission-mode=default", *_allowed([tool for tool in tools if tool in _WEB])]
-
-
-def _only(tools: list[str] | tuple[str, ...]) -> list[str]:
-    """With an empty list it has no tools."""
-    flags = [f"--tools={','.join(tool for tool in tools if not tool.startswith(_MCP))}"]
-    if not any(tool.startswith(_MCP) for tool in tools):
-        # It names no file of servers, so there are none.
-        flags.append("--strict-mcp-config")
-    return flags
-
-
-def _allowed(tools: list[str] | tuple[str, ...]) -> list[str]:
-    return [f"--allowedTools={','.join(tools)}"] if tools else []
-
-
+_READ_TOOLS = ("Read", "Glob", "Grep")
+_WEB_TOOLS = ("WebFetch", "WebSearch")
+_DEFAULT_TOOLS = ("Bash", *_WEB_TOOLS)
+"""Tools that are allowed in advance if the request names no tools."""
+_FILE_TOOLS = frozenset({*_READ_TOOLS, "LS", "Edit", "MultiEdit", "Write", "NotebookEdit"})
+"""Tools that the permission mode allows inside the folder. Allowing them by name would allow them everywhere."""
+_MCP_PREFIX = "mcp__"
+_TOOL_NAME = re.compile(r"[\w.:-]+")
 OAUTH_TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105  (the name of a variable)
-_VARIABLES = (
-    # These say that a cloud serves the models, and that its own login is used.
+_LOGIN_VARIABLES = (
+    # These select a cloud that serves the models; Claude Code then uses the login of that cloud.
     "CLAUDE_CODE_USE_BEDROCK",
     "CLAUDE_CODE_USE_VERTEX",
     "CLAUDE_CODE_USE_FOUNDRY",
@@ -69,37 +48,80 @@ _VARIABLES = (
     "ANTHROPIC_API_KEY",
     OAUTH_TOKEN,
 )
-
-
-def login(env: Mapping[str, str], home: Path) -> str | None:
-    """The variable or file that is used; None where there is nothing."""
-    for name in _VARIABLES:
-        if env.get(name, "").strip():
-            return name
-    file = _file(env, home)
-    return str(file) if file.is_file() else None
-
-
-def access_mode(env: Mapping[str, str], home: Path) -> Literal["subscription", "api"]:
-    """A key is paid by the token, and goes before a subscription where there are both."""
-    return "subscription" if login(env, home) in (OAUTH_TOKEN, str(_file(env, home))) else "api"
-
-
-def _file(env: Mapping[str, str], home: Path) -> Path:
-    return Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / ".credentials.json"
-
-
-_ARGUMENT_BYTES = 128 * 1024 - 1
-"""The longest argument that Linux takes."""
-_PRINT = ("-p", "--output-format=stream-json", "--verbose", "--include-partial-messages")
+_MAX_ARGUMENT_BYTES = 128 * 1024 - 1
+"""The longest argument that Linux accepts."""
+_OUTPUT_FLAGS = ("-p", "--output-format=stream-json", "--verbose", "--include-partial-messages")
 _ENV = {
-    "DISABLE_AUTOUPDATER": "1",  # a run shall not change the program under the next one
-    # What sub-agents say. By a variable and not by its flag: versions that do not know it would refuse the flag.
+    "DISABLE_AUTOUPDATER": "1",  # a run must not replace the program under the next run
+    # Prints the messages of sub-agents. A variable instead of the flag, because older versions reject unknown flags.
     "CLAUDE_CODE_FORWARD_SUBAGENT_TEXT": "1",
 }
 
 
+def permission_flags(request: AgentRequest, env: Mapping[str, str]) -> list[str]:
+    """Return the flags that set the permissions of a run. Raises UnsupportedOption for an invalid tool name.
+
+    The flags have the form `--flag=value`: a flag that takes a list would swallow the arguments after it.
+    """
+    for tool in request.tools or []:
+        if not _TOOL_NAME.fullmatch(tool):
+            raise UnsupportedOption(f"invalid tool name {tool!r}", hint="use Claude Code's tool names, such as Bash")
+    if request.read_only:
+        return _read_only_flags(request.tools)
+    tools = request.tools
+    flags = [] if tools is None else _tool_flags(tools)
+    mcp_tools = [tool for tool in tools or [] if tool.startswith(_MCP_PREFIX)]
+    if not mcp_tools and any(env.get(name) == "1" for name in UNRESTRICTED_VARIABLES):
+        return [*flags, "--dangerously-skip-permissions"]
+    # Naming one tool of an MCP server makes all its tools available. The others are denied, as no rule allows them.
+    allowed = _DEFAULT_TOOLS if tools is None else [tool for tool in tools if tool not in _FILE_TOOLS]
+    return [*flags, "--permission-mode=acceptEdits", *_allow_flags(allowed)]
+
+
+def _read_only_flags(requested: list[str] | None) -> list[str]:
+    readers = (*_READ_TOOLS, *_WEB_TOOLS)
+    tools = _READ_TOOLS if requested is None else [tool for tool in requested if tool in readers]
+    return [
+        *_tool_flags(tools),
+        "--permission-mode=default",
+        *_allow_flags([tool for tool in tools if tool in _WEB_TOOLS]),
+    ]
+
+
+def _tool_flags(tools: list[str] | tuple[str, ...]) -> list[str]:
+    """Return the flags that make only these tools available. An empty list means no tools."""
+    flags = [f"--tools={','.join(tool for tool in tools if not tool.startswith(_MCP_PREFIX))}"]
+    if not any(tool.startswith(_MCP_PREFIX) for tool in tools):
+        # Without a config file of servers this flag means that there are no servers.
+        flags.append("--strict-mcp-config")
+    return flags
+
+
+def _allow_flags(tools: list[str] | tuple[str, ...]) -> list[str]:
+    return [f"--allowedTools={','.join(tools)}"] if tools else []
+
+
+def login(env: Mapping[str, str], home: Path) -> str | None:
+    """Return the variable or file that Claude Code logs in with, by its own precedence; None without a login."""
+    for name in _LOGIN_VARIABLES:
+        if env.get(name, "").strip():
+            return name
+    file = _credentials_file(env, home)
+    return str(file) if file.is_file() else None
+
+
+def access_mode(env: Mapping[str, str], home: Path) -> Literal["subscription", "api"]:
+    """Return how the run is paid. An API key is paid by token and takes precedence over a subscription."""
+    return "subscription" if login(env, home) in (OAUTH_TOKEN, str(_credentials_file(env, home))) else "api"
+
+
+def _credentials_file(env: Mapping[str, str], home: Path) -> Path:
+    return Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / ".credentials.json"
+
+
 class ClaudeCode:
+    """Launcher of Claude Code."""
+
     name = "claude-code"
     program = "claude"
     install = "npm install -g @anthropic-ai/claude-code"
@@ -121,13 +143,19 @@ class ClaudeCode:
         return login(env, home)
 
     def launch(self, request: AgentRequest, env: Mapping[str, str]) -> Launch:
-        # A session that is resumed keeps its id; a new one gets ours, so that it is known before anything happens.
-        which, session = "--resume", request.resume
+        # A new session gets our id, so that the id is known before anything happens.
+        session_flag, session = "--resume", request.resume
         if session is None:
-            which, session = "--session-id", request.session_id
+            session_flag, session = "--session-id", request.session_id
         home = Path(env["HOME"]) if env.get("HOME") else Path.home()
         return Launch(
-            argv=[self.program, *_PRINT, f"{which}={session}", *permissions(request, env), *_options(request)],
+            argv=[
+                self.program,
+                *_OUTPUT_FLAGS,
+                f"{session_flag}={session}",
+                *permission_flags(request, env),
+                *_options(request),
+            ],
             env=dict(_ENV),
             stdin=request.prompt.encode(errors="replace"),
             session_id=session,
@@ -138,19 +166,19 @@ class ClaudeCode:
         return ClaudeNormalizer(resumed=resumed is True)
 
     def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
-        """Its stream tells it."""
+        """Return None: the stream names the model."""
         return None
 
 
 def _options(request: AgentRequest) -> list[str]:
-    given = {
+    values = {
         "--model": request.model,
         "--max-turns": request.max_turns,
         "--max-budget-usd": request.max_budget_usd,
         "--append-system-prompt": request.system_prompt,
     }
-    # As one word each: a value may begin with a dash.
-    options = [f"{flag}={value}" for flag, value in given.items() if value is not None]
-    if any(len(option.encode(errors="replace")) > _ARGUMENT_BYTES for option in options):
-        raise UnsupportedOption("the system prompt is too long for claude", hint="put it at the head of the prompt")
+    # One argument each, because a value may start with a dash.
+    options = [f"{flag}={value}" for flag, value in values.items() if value is not None]
+    if any(len(option.encode(errors="replace")) > _MAX_ARGUMENT_BYTES for option in options):
+        raise UnsupportedOption("the system prompt is too long for claude", hint="put it at the start of the prompt")
     return options

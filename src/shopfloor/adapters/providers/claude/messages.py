@@ -1,11 +1,11 @@
-"""The blocks of a message of Anthropic's API, as the log has them."""
+"""Messages of Claude Code: content blocks, streamed deltas, open tool calls and the files that tools change."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -19,81 +19,96 @@ from shopfloor.adapters.providers.json_access import (
     records_at,
     text_at,
 )
-from shopfloor.limits import OPEN_BRANCHES
+from shopfloor.adapters.providers.jsonl import bounded_put
 from shopfloor.log import Block, FileChange, StreamBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult, ToolUseBlock
 from shopfloor.ports import MAIN_AGENT, AgentReport, MessageDelta
 
-_T = TypeVar("_T")
-
-
-def bounded_put(kept: dict[str, _T], key: str, value: _T) -> None:
-    kept[key] = value
-    if len(kept) > OPEN_BRANCHES:
-        del kept[next(iter(kept))]
-
-
-_RESULT = "tool_result"
+_TOOL_RESULT_SUFFIX = "tool_result"
+_Kind = Literal["text", "thinking", "tool_input"]
+_DELTA_FIELDS: dict[str | None, tuple[_Kind, str]] = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "input_json_delta": ("tool_input", "partial_json"),
+}
+"""For each type of delta: the kind of block that it extends, and the field that holds its text."""
+FILE_PATH_INPUTS = {
+    "Write": "file_path",
+    "Edit": "file_path",
+    "MultiEdit": "file_path",
+    "NotebookEdit": "notebook_path",
+}
+"""The tools that change a file, and the input that names the file."""
+_NO_FILE = "/dev/null"
+_FILE_CREATED_PREFIX = "File created"
+SUB_AGENT_TOOLS = frozenset({"Agent", "Task"})
+"""Two names of the same tool: Claude Code lists the old name, and newer versions call it by the new one."""
+_EXIT_CODE = re.compile(r"Exit code (\d{1,5})\b")
+_SHELLS = frozenset({"Bash", "PowerShell"})
 
 
 def content_blocks(message: Record) -> list[Record]:
-    """Its blocks. A text alone stands for one. Raises where it is neither."""
+    """Return the content blocks of a message.
+
+    Text content counts as one text block. Raises TypeError for anything else.
+    """
     content: Any = message["content"]
     blocks: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     for block in blocks:
         if not isinstance(block, dict):
-            raise TypeError("a block is no object")
+            raise TypeError("a content block is not an object")
     return blocks
 
 
 def is_tool_result(block: Record) -> bool:
-    return text_at(block, "tool_use_id") is not None and (text_at(block, "type") or "").endswith(_RESULT)
+    """Return whether a block is the result of a tool."""
+    return text_at(block, "tool_use_id") is not None and (text_at(block, "type") or "").endswith(_TOOL_RESULT_SUFFIX)
 
 
 def parse_block(block: Record) -> Block:
-    """One that is not understood is kept as it came."""
-    read = _BLOCKS.get(text_at(block, "type") or "")
-    made = read(block) if read is not None else None
-    if made is not None:
-        return made
+    """Convert a block. A block that is not understood is kept verbatim, as a StreamBlock."""
+    parse = _BLOCK_PARSERS.get(text_at(block, "type") or "")
+    parsed = parse(block) if parse is not None else None
+    if parsed is not None:
+        return parsed
     return StreamBlock(fidelity="agent_emitted", chunk=msgspec.json.encode(block).decode(), unparsed=True)
 
 
-def _said(block: Record) -> Block | None:
+def _parse_text(block: Record) -> Block | None:
     text = text_at(block, "text")
     return None if text is None else TextBlock(fidelity="agent_emitted", text=text)
 
 
-def _thought(block: Record) -> Block | None:
+def _parse_thinking(block: Record) -> Block | None:
     text, signature = text_at(block, "thinking"), text_at(block, "signature")
     return None if text is None else ThinkingBlock(fidelity="agent_emitted", thinking=text, signature=signature)
 
 
-def _hidden_thought(block: Record) -> Block | None:
-    """One that nobody may read, to be given back as it is."""
+def _parse_redacted_thinking(block: Record) -> Block | None:
+    """Keep the encrypted data as the signature: the provider wants it back."""
     data = text_at(block, "data")
     return None if data is None else ThinkingBlock(fidelity="agent_emitted", thinking="", signature=data)
 
 
-def _used(block: Record) -> Block | None:
+def _parse_tool_use(block: Record) -> Block | None:
     tool_id, name = text_at(block, "id"), text_at(block, "name")
     if tool_id is None or name is None:
         return None
     return ToolUseBlock(fidelity="agent_emitted", tool_name=name, tool_id=tool_id, tool_input=block.get("input"))
 
 
-_BLOCKS: dict[str, Callable[[Record], Block | None]] = {
-    "text": _said,
-    "thinking": _thought,
-    "redacted_thinking": _hidden_thought,
-    "tool_use": _used,
-    # Of tools that the provider runs itself, in the middle of its answer.
-    "server_tool_use": _used,
-    "mcp_tool_use": _used,
+_BLOCK_PARSERS: dict[str, Callable[[Record], Block | None]] = {
+    "text": _parse_text,
+    "thinking": _parse_thinking,
+    "redacted_thinking": _parse_redacted_thinking,
+    "tool_use": _parse_tool_use,
+    # Tools that the provider itself runs, in the middle of its answer.
+    "server_tool_use": _parse_tool_use,
+    "mcp_tool_use": _parse_tool_use,
 }
 
 
 def merge_text_blocks(content: Json) -> Json:
-    """What a tool gave: a text, or blocks; such as are all text become one."""
+    """Join the output of a tool to one text if all its blocks are text; return any other output as it is."""
     if not isinstance(content, list):
         return "" if content is None else content
     texts = _texts(content)
@@ -101,52 +116,48 @@ def merge_text_blocks(content: Json) -> Json:
 
 
 def text_content(content: Json) -> str:
-    """The texts in it alone."""
+    """Return the text in some content, without its other blocks."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
     return "\n".join(_texts(content))
 
 
 def _texts(blocks: list[Json]) -> list[str]:
-    found = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
-    return [text for text in found if isinstance(text, str)]
+    texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    return [text for text in texts if isinstance(text, str)]
 
 
-_Kind = Literal["text", "thinking", "tool_input"]
-_PIECES: dict[str | None, tuple[_Kind, str]] = {
-    "text_delta": ("text", "text"),
-    "thinking_delta": ("thinking", "thinking"),
-    "input_json_delta": ("tool_input", "partial_json"),
-}
-"""What each delta is a piece of, and where it has it."""
-
-
-class _Open(msgspec.Struct):
-    """The message that somebody is typing."""
+class _OpenMessage(msgspec.Struct):
+    """The message that an agent is streaming."""
 
     message_id: str
     tools: dict[str, tuple[str | None, str | None]] = {}
-    """The names and ids of tools, by the number of their block."""
+    """Names and ids of tools, by the index of their block."""
 
 
 class MessageDeltas:
+    """Convert the events of Anthropic's streaming API, as Claude Code forwards them, to deltas of messages."""
+
     def __init__(self) -> None:
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenMessage] = {}
 
     def message_started(self, agent: str, message: Record) -> None:
-        bounded_put(self._open, agent, _Open(text_at(message, "id") or "", {}))
+        """Remember the message that the following events of this agent extend."""
+        bounded_put(self._open, agent, _OpenMessage(text_at(message, "id") or "", {}))
 
     def block_started(self, agent: str, event: Record) -> None:
+        """Remember the tool that a block calls, for its deltas."""
         block, message = record_at(event, "content_block"), self._open.get(agent)
         if message is not None and text_at(block, "name") is not None:
             bounded_put(message.tools, str(event["index"]), (text_at(block, "name"), text_at(block, "id")))
 
     def block_delta(self, agent: str, event: Record) -> list[AgentReport]:
+        """Return the delta of a block, or nothing if the event carries no text."""
         message = self._open.get(agent)
         if message is None:
-            # Nobody could tell what it is a piece of. Its whole will be told.
+            # The delta belongs to an unknown message. Its complete message follows in the stream.
             return []
-        kind, text = _piece(event["delta"])
+        kind, text = _parse_delta(event["delta"])
         if text is None:
             return []
         block = event["index"]
@@ -166,50 +177,42 @@ class MessageDeltas:
         ]
 
 
-def _piece(delta: Json) -> tuple[_Kind, str | None]:
-    """What has come, and of what; no text where it is nothing that is typed."""
+def _parse_delta(delta: Json) -> tuple[_Kind, str | None]:
+    """Return the kind and the text of a delta. The text is None if the delta carries none."""
     if not isinstance(delta, dict):
         return "text", None
-    kind, key = _PIECES.get(text_at(delta, "type"), ("text", None))
+    kind, key = _DELTA_FIELDS.get(text_at(delta, "type"), ("text", None))
     return kind, None if key is None else text_at(delta, key)
 
 
-FILE_PATH_INPUTS = {
-    "Write": "file_path",
-    "Edit": "file_path",
-    "MultiEdit": "file_path",
-    "NotebookEdit": "notebook_path",
-}
-"""The tools that change a file, and where their input names it."""
-
-_NOWHERE = "/dev/null"
-_CREATED = "File created"
-
-
 def changed_files(path: str | None, structured: Record, output: object) -> list[FileChange] | None:
-    """`path` is what the call named. A sub-agent's results have no structured part: then that is all that is known."""
+    """Return the files that a tool changed, as far as its result shows.
+
+    `path` is the file that the call named. It is all that is known of a sub-agent's call, whose result has no
+    structured part.
+    """
     if "structuredPatch" in structured and (changed := text_at(structured, "filePath")) is not None:
-        return [_patched(changed, structured)]
+        return [_patched_file(changed, structured)]
     if path is None:
         return None
-    created = isinstance(output, str) and output.startswith(_CREATED)
+    created = isinstance(output, str) and output.startswith(_FILE_CREATED_PREFIX)
     return [changed_file(path, "create" if created else "modify")]
 
 
-def _patched(path: str, structured: Record) -> FileChange:
+def _patched_file(path: str, structured: Record) -> FileChange:
     is_new = structured.get("originalFile") is None
     hunks = records_at(structured, "structuredPatch")
     content = text_at(structured, "content")
     if is_new and not hunks and content is not None:
-        hunks = [_whole(content)]
-    lines = [f"--- {_NOWHERE if is_new else path}", f"+++ {path}"]
+        hunks = [_new_file_hunk(content)]
+    lines = [f"--- {_NO_FILE if is_new else path}", f"+++ {path}"]
     for hunk in hunks:
         old, new = (f"{int_at(hunk, f'{side}Start')},{int_at(hunk, f'{side}Lines')}" for side in ("old", "new"))
         lines += [f"@@ -{old} +{new} @@", *(line for line in list_at(hunk, "lines") if isinstance(line, str))]
     return changed_file(path, "create" if is_new else "modify", "\n".join(lines) + "\n" if hunks else None)
 
 
-def _whole(content: str) -> Record:
+def _new_file_hunk(content: str) -> Record:
     lines = [f"+{line}" for line in content.split("\n")]
     if lines[-1] == "+":
         lines.pop()
@@ -219,46 +222,47 @@ def _whole(content: str) -> Record:
     return {"oldStart": 0, "oldLines": 0, "newStart": 1 if count else 0, "newLines": count, "lines": lines}
 
 
-SUB_AGENT_TOOLS = frozenset({"Agent", "Task"})
-"""The same tool. Claude Code lists it under its old name, and newer versions call it by the new one."""
-
-_EXIT_CODE = re.compile(r"Exit code (\d{1,5})\b")
-_SHELLS = frozenset({"Bash", "PowerShell"})
-
-
 class OpenToolCall(msgspec.Struct, frozen=True):
+    """A tool call without a result so far."""
+
     name: str = ""
-    """Empty where the call was not in the stream, only its result."""
+    """Empty if the stream has the result of the call, but not the call."""
     agent: str = MAIN_AGENT
     at: str | None = None
     path: str | None = None
-    """The file that it is to change."""
-    task: Record = {}
-    """What a sub-agent is asked for."""
+    """The file that the tool changes."""
+    sub_agent_input: Record = {}
+    """The input of the call, if it starts a sub-agent."""
 
 
 class OpenToolCalls:
+    """The tool calls that wait for their results, by call id."""
+
     def __init__(self) -> None:
         self._open: dict[str, OpenToolCall] = {}
 
     def begin(self, use: ToolUseBlock, agent: str, at: str | None) -> ToolCall:
-        given: Any = use.tool_input
-        asked = cast("Record", given) if isinstance(given, dict) else {}
+        """Remember a call and return its log entry."""
+        tool_input: Any = use.tool_input
+        arguments = cast("Record", tool_input) if isinstance(tool_input, dict) else {}
         call = OpenToolCall(
             name=use.tool_name,
             agent=agent,
             at=at,
-            path=text_at(asked, FILE_PATH_INPUTS[use.tool_name]) if use.tool_name in FILE_PATH_INPUTS else None,
-            task=asked if use.tool_name in SUB_AGENT_TOOLS else {},
+            path=text_at(arguments, FILE_PATH_INPUTS[use.tool_name]) if use.tool_name in FILE_PATH_INPUTS else None,
+            sub_agent_input=arguments if use.tool_name in SUB_AGENT_TOOLS else {},
         )
         bounded_put(self._open, use.tool_id, call)
-        return ToolCall(name=use.tool_name, call_id=use.tool_id, input=given, output=None, fidelity="agent_emitted")
+        return ToolCall(
+            name=use.tool_name, call_id=use.tool_id, input=tool_input, output=None, fidelity="agent_emitted"
+        )
 
     def get(self, call_id: str) -> OpenToolCall:
+        """Return an open call. A call that is not known has an empty name."""
         return self._open.get(call_id) or OpenToolCall()
 
     def end(self, block: Record, structured: Record, at: str | None) -> ToolResult:
-        """What the block of a result tells. `structured` is what the program itself knows of it."""
+        """Close a call and return its result. `structured` is the result as Claude Code itself records it."""
         call_id: str = block["tool_use_id"]
         call = self._open.pop(call_id, None) or OpenToolCall()
         output = merge_text_blocks(block.get("content"))
@@ -277,8 +281,8 @@ class OpenToolCalls:
         )
 
 
-def _ms_between(began: str | None, ended: str | None) -> int | None:
-    if began is None or ended is None:
+def _ms_between(started_at: str | None, ended_at: str | None) -> int | None:
+    if started_at is None or ended_at is None:
         return None
-    took = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
-    return max(0, round(took.total_seconds() * 1000))
+    elapsed = datetime.fromisoformat(ended_at) - datetime.fromisoformat(started_at)
+    return max(0, round(elapsed.total_seconds() * 1000))

@@ -1,8 +1,8 @@
-"""Sub-agents: each is known by the call that asked for it, and what it does is in the same stream.
+"""Sub-agents of Claude Code, whose records are in the same stream. Their keys are the ids of the calls that start them.
 
-One that works in the background gets the result of its call at once, and ends with a notice. One that is sent another
-message when it has ended goes on under its old call, though the notice of its start names the new one: to us that is
-another sub-agent, found by the id that the program gave it.
+The call of a sub-agent in the background gets its result at once; the end of the sub-agent is a task notification.
+A sub-agent that ended and is sent another message continues under its old call, although the record of its start names
+the new call. Here it is another sub-agent, found by the id that Claude Code gave it.
 """
 
 from __future__ import annotations
@@ -11,63 +11,69 @@ from collections.abc import Callable
 
 import msgspec
 
-from shopfloor.adapters.providers.claude.messages import SUB_AGENT_TOOLS, OpenToolCall, bounded_put, text_content
-from shopfloor.adapters.providers.json_access import Record, list_at, parse_timestamp, record_at, run_error, text_at
+from shopfloor.adapters.providers.claude.messages import SUB_AGENT_TOOLS, OpenToolCall, text_content
+from shopfloor.adapters.providers.errors import run_error
+from shopfloor.adapters.providers.json_access import Record, list_at, parse_timestamp, record_at, text_at
+from shopfloor.adapters.providers.jsonl import bounded_put
 from shopfloor.errors import AgentFailed, ExecutionCancelled
 from shopfloor.log import RunError, Status, ToolResult
 from shopfloor.ports import MAIN_AGENT, AgentReport, SubAgentEnded, SubAgentStarted
 
-_KIND = "local_agent"
-_ENDS: dict[str | None, Status] = {"completed": "completed", "failed": "failed", "stopped": "cancelled"}
+_SUB_AGENT_TASK_TYPE = "local_agent"
+_STATUSES: dict[str | None, Status] = {"completed": "completed", "failed": "failed", "stopped": "cancelled"}
 
 
 class _SubAgent(msgspec.Struct):
     task: str | None
-    """What it was told to do, until that has been repeated."""
+    """Its prompt, until the stream has repeated the prompt."""
     in_background: bool = False
-    over: bool = False
+    is_ended: bool = False
     ended_at: str | None = None
     error: RunError | None = None
 
 
 class SubAgents:
-    def __init__(self, call_of: Callable[[str], OpenToolCall]) -> None:
-        self._call_of = call_of
+    """The sub-agents of a session. `get_call` returns the open tool call with an id."""
+
+    def __init__(self, get_call: Callable[[str], OpenToolCall]) -> None:
+        self._get_call = get_call
         self._agents: dict[str, _SubAgent] = {}
         self._by_id: dict[str, str] = {}
-        """The keys of those whose own ids are known."""
+        """Keys of sub-agents, by the ids that Claude Code gave them."""
 
     def __bool__(self) -> bool:
         return bool(self._agents)
 
     def key_of(self, record: Record) -> str:
-        """Whose record it is."""
-        if self._by_id and (own_id := text_at(record, "agent_id")) in self._by_id:
-            return self._by_id[own_id]
+        """Return the key of the agent that a record belongs to."""
+        if self._by_id and (agent_id := text_at(record, "agent_id")) in self._by_id:
+            return self._by_id[agent_id]
         return text_at(record, "parent_tool_use_id") or MAIN_AGENT
 
     def ensure_started(self, key: str, record: Record, at: str | None) -> list[AgentReport]:
-        """Something of it is in the stream: where that is the first, then it begins."""
-        return [] if key == MAIN_AGENT or key in self._agents else [self._begin(key, self._call_of(key), record, at)]
+        """Report the start of a sub-agent at its first record."""
+        return [] if key == MAIN_AGENT or key in self._agents else [self._begin(key, self._get_call(key), record, at)]
 
     def is_task(self, key: str, text: str) -> bool:
-        """Whether a message to it is what it was asked for at first. That was told with its start."""
+        """Return whether a message to a sub-agent is its first prompt, which `SubAgentStarted` already carries."""
         agent = self._agents.get(key)
         if agent is None or agent.task is None or agent.task != text:
             return False
         agent.task = None
         return True
 
-    def failed(self, key: str, error: RunError) -> None:
+    def record_error(self, key: str, error: RunError) -> None:
+        """Remember the error of a sub-agent, for the report of its end."""
         if key in self._agents:
             self._agents[key].error = error
 
-    # What the program tells of its tasks, among which are commands in the background.
+    # Tasks of Claude Code: sub-agents, and commands in the background.
 
     def task_started(self, record: Record) -> list[AgentReport]:
+        """Report the start of a sub-agent. Other tasks give no reports."""
         task = text_at(record, "task_id")
         key = text_at(record, "tool_use_id") or task
-        if key is None or not (record.get("task_type") == _KIND or text_at(record, "subagent_type")):
+        if key is None or not (record.get("task_type") == _SUB_AGENT_TASK_TYPE or text_at(record, "subagent_type")):
             return []
         if task is not None:
             bounded_put(self._by_id, task, key)
@@ -76,6 +82,7 @@ class SubAgents:
         return reports
 
     def task_updated(self, record: Record) -> list[AgentReport]:
+        """Note when a task ended, and whether it went to the background."""
         agent = self._agents.get(self._by_id.get(text_at(record, "task_id") or "", MAIN_AGENT))
         patch = record_at(record, "patch")
         if agent is not None:
@@ -84,24 +91,27 @@ class SubAgents:
         return []
 
     def task_ended(self, record: Record) -> list[AgentReport] | None:
-        """None where it is no sub-agent: a command in the background."""
+        """Report the end of a sub-agent; None if the task is a command in the background."""
         key = self._by_id.get(text_at(record, "task_id") or "") or text_at(record, "tool_use_id")
         agent = self._agents.get(key) if key is not None else None
         if key is None or agent is None:
             return None
         return self._end(
-            key, _ENDS.get(text_at(record, "status"), "failed"), text_at(record, "summary"), agent.ended_at
+            key, _STATUSES.get(text_at(record, "status"), "failed"), text_at(record, "summary"), agent.ended_at
         )
 
     def call_completed(
         self, call: OpenToolCall, result: ToolResult, structured: Record, at: str | None
     ) -> list[AgentReport]:
-        """Its call has a result. Older versions have no notices, and nothing but that where it only spoke."""
+        """Report the end of a sub-agent whose call has a result.
+
+        Older versions write no task records. A sub-agent that used no tools then leaves nothing but this result.
+        """
         if call.name not in SUB_AGENT_TOOLS:
             return []
         key, agent = result.call_id, self._agents.get(result.call_id)
         if agent is None and result.error is not None:
-            # It never came to be.
+            # The call failed before a sub-agent started.
             return []
         reports: list[AgentReport] = [] if agent is not None else [self._begin(key, call, {}, None)]
         if structured.get("isAsync") is True:
@@ -110,28 +120,29 @@ class SubAgents:
             return reports
         if result.error is not None:
             return self._end(key, "failed", result.error, at)
-        # The program's own notes come first.
-        last = list_at(structured, "content")[-1:]
-        return [*reports, *self._end(key, "completed", text_content(last or result.output), at)]
+        # Notes of Claude Code come first: the last block is the answer.
+        answer = list_at(structured, "content")[-1:]
+        return [*reports, *self._end(key, "completed", text_content(answer or result.output), at)]
 
     def _begin(self, key: str, call: OpenToolCall, record: Record, at: str | None) -> SubAgentStarted:
         parent = call.agent if call.name else self._by_id.get(text_at(record, "parent_task_id") or "", MAIN_AGENT)
-        task = text_at(record, "prompt") or text_at(call.task, "prompt")
-        name = text_at(record, "subagent_type") or text_at(call.task, "subagent_type") or call.name or "agent"
+        arguments = call.sub_agent_input
+        task = text_at(record, "prompt") or text_at(arguments, "prompt")
+        name = text_at(record, "subagent_type") or text_at(arguments, "subagent_type") or call.name or "agent"
         bounded_put(self._agents, key, _SubAgent(task=task))
         return SubAgentStarted(
-            agent=key, parent=parent, name=name, task=task, model=text_at(call.task, "model"), at=at or call.at
+            agent=key, parent=parent, name=name, task=task, model=text_at(arguments, "model"), at=at or call.at
         )
 
-    def _end(self, key: str, status: Status, said: str | None, at: str | None) -> list[AgentReport]:
+    def _end(self, key: str, status: Status, text: str | None, at: str | None) -> list[AgentReport]:
         agent = self._agents[key]
-        if agent.over:
+        if agent.is_ended:
             return []
-        agent.over = True
+        agent.is_ended = True
         if status == "completed":
-            return [SubAgentEnded(agent=key, text=said, at=at)]
+            return [SubAgentEnded(agent=key, text=text, at=at)]
         kind = AgentFailed if status == "failed" else ExecutionCancelled
         error = (agent.error if status == "failed" else None) or run_error(
-            kind, said or "the sub-agent did not end well"
+            kind, text or "the sub-agent did not complete"
         )
         return [SubAgentEnded(agent=key, status=status, error=error, at=at)]

@@ -1,6 +1,6 @@
-"""How a session is started: a Python process of its own, which is told everything by stdin.
+"""Start a session of `claude-agent-sdk`: a Python process that reads its request from stdin.
 
-In a process of its own a session can be stopped like any other agent, and a tool that crashes takes nothing with it.
+A session in a process of its own can be stopped like any other agent, and a tool that crashes harms nothing else.
 """
 
 from __future__ import annotations
@@ -14,73 +14,77 @@ from pathlib import Path
 
 import msgspec
 
-from shopfloor.adapters.providers.claude.launcher import ClaudeCode, login, permissions
+from shopfloor.adapters.providers.claude.launcher import ClaudeCode, login, permission_flags
 from shopfloor.adapters.providers.claude.normalizer import ClaudeNormalizer
-from shopfloor.adapters.providers.json_access import run_error
+from shopfloor.adapters.providers.errors import run_error
 from shopfloor.adapters.providers.jsonl import final_report
 from shopfloor.errors import AgentMissing, UnsupportedOption
 from shopfloor.log import Usage
 from shopfloor.ports import AgentExit, AgentReport, AgentRequest, Capabilities, Launch
 
 MCP_SERVER_NAME = "shopfloor"
-"""Under this name Claude sees a worker's own tools: `mcp__shopfloor__<name>`."""
+"""The MCP server of a worker's own tools. Claude sees these tools as `mcp__shopfloor__<name>`."""
 SDK_MISSING_EXIT_CODE = 69
-"""The exit code of a session without the package: EX_UNAVAILABLE."""
-
-
-class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    request: AgentRequest
-    permissions: dict[str, str | None]
-    """What it may do, as flags of Claude Code without their dashes; None for one that takes no value."""
-    path: list[str]
-    """Where whoever asks finds Python modules: a worker's own tools may be in any of these."""
-
-
-class ClaudeSdkNormalizer(ClaudeNormalizer):
-    def _end(self, ended: AgentExit | None) -> list[AgentReport]:
-        reports = super()._end(ended)
-        if ended is None or ended.cancelled or ended.code != SDK_MISSING_EXIT_CODE:
-            return reports
-        said = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
-        error = run_error(AgentMissing, said[-1] if said else "claude-agent-sdk is not installed")
-        return [*reports[:-1], msgspec.structs.replace(final_report(reports), error=error)]
-
-
-# `-P`: without it Python would look for modules in the agent's folder first, and run what lies there.
-_SESSION = ("-P", "-m", "shopfloor.adapters.providers.claude_sdk.session")
-_OWN_TOOL = re.compile(r"[A-Za-z0-9_-]{1,48}")
-"""What the API takes as a name, with the server's before it."""
+"""The exit code (EX_UNAVAILABLE) of a session without the SDK."""
+# Without `-P` Python would import modules from the agent's folder first, and run whatever is there.
+_SESSION_ARGUMENTS = ("-P", "-m", "shopfloor.adapters.providers.claude_sdk.session")
+_OWN_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
+"""Tool names that the API accepts once the prefix of the server is added."""
 _PACKAGE = "claude_agent_sdk"
 _CLI = ClaudeCode()
 
 
+class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The request that the session process reads from stdin."""
+
+    request: AgentRequest
+    permissions: dict[str, str | None]
+    """Permission flags of Claude Code without their dashes; None for a flag without a value."""
+    path: list[str]
+    """The caller's `sys.path`, because own tools may be in any of its folders."""
+
+
+class ClaudeSdkNormalizer(ClaudeNormalizer):
+    """Normalizer of a session: the lines of Claude Code, plus the error of a missing SDK."""
+
+    def _end(self, ended: AgentExit | None) -> list[AgentReport]:
+        reports = super()._end(ended)
+        if ended is None or ended.cancelled or ended.code != SDK_MISSING_EXIT_CODE:
+            return reports
+        lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
+        error = run_error(AgentMissing, lines[-1] if lines else "claude-agent-sdk is not installed")
+        return [*reports[:-1], msgspec.structs.replace(final_report(reports), error=error)]
+
+
 class ClaudeSdk:
+    """Launcher of Claude through `claude-agent-sdk`."""
+
     name = "claude-sdk"
     install = "install Shopfloor with its extra `claude`"
     capabilities: Capabilities = msgspec.structs.replace(_CLI.capabilities, own_tools=True, sandbox=True)
 
     @property
     def program(self) -> str:
-        """The Claude Code that comes with the package: what is looked for where somebody asks whether it is there."""
-        found = find_spec(_PACKAGE)
-        folder = Path(found.origin).parent if found is not None and found.origin else None
+        """The Claude Code inside the SDK, which discovery looks for."""
+        spec = find_spec(_PACKAGE)
+        folder = Path(spec.origin).parent if spec is not None and spec.origin else None
         return str(folder / "_bundled" / "claude") if folder is not None else _PACKAGE
 
     def login(self, env: Mapping[str, str], home: Path) -> str | None:
         return login(env, home)
 
     def launch(self, request: AgentRequest, env: Mapping[str, str]) -> Launch:
-        # The package starts Claude Code too: what can be asked of it, its login and its sessions are the same.
+        # The SDK starts Claude Code too: options, login and sessions are the same.
         cli = _CLI.launch(request, env)
-        asked = SessionRequest(
+        session = SessionRequest(
             request=request,
-            permissions=_permissions(request, env),
+            permissions=_session_permissions(request, env),
             path=[entry for entry in sys.path if entry],
         )
         return Launch(
-            argv=[sys.executable, *_SESSION],
+            argv=[sys.executable, *_SESSION_ARGUMENTS],
             env=cli.env,
-            stdin=_encoded(asked),
+            stdin=_encode(session),
             session_id=cli.session_id,
             access_mode=cli.access_mode,
         )
@@ -89,33 +93,33 @@ class ClaudeSdk:
         return ClaudeSdkNormalizer(resumed=resumed is True)
 
     def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
-        """Its stream tells it."""
+        """Return None: the stream names the model."""
         return None
 
 
-def _permissions(request: AgentRequest, env: Mapping[str, str]) -> dict[str, str | None]:
-    """Those of Claude Code, and leave for a worker's own tools: who gives them wants them to be called.
+def _session_permissions(request: AgentRequest, env: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the flags of Claude Code, plus the permission to call the worker's own tools.
 
-    In a sandbox it is never let off its rules: they are what keeps its file tools in the folder.
+    In a sandbox the permission rules always apply: they keep the file tools inside the folder.
     """
     flags: dict[str, str | None] = {}
-    for flag in permissions(request, {} if request.sandbox else env):
+    for flag in permission_flags(request, {} if request.sandbox else env):
         name, equals, value = flag.removeprefix("--").partition("=")
         flags[name] = value if equals else None
-    own = [_own_name(tool.name) for tool in request.own_tools]
+    own = [_qualified_name(tool.name) for tool in request.own_tools]
     if own:
         flags["allowedTools"] = ",".join([*filter(None, [flags.get("allowedTools")]), *own])
     return flags
 
 
-def _own_name(name: str) -> str:
-    if not _OWN_TOOL.fullmatch(name):
+def _qualified_name(name: str) -> str:
+    if not _OWN_TOOL_NAME.fullmatch(name):
         raise UnsupportedOption(
-            f"Claude cannot call a tool {name!r}", hint="its name may have up to 48 letters, digits, `_` and `-`"
+            f"invalid name of an own tool: {name!r}", hint="use up to 48 letters, digits, `_` and `-`"
         )
     return f"mcp__{MCP_SERVER_NAME}__{name}"
 
 
-def _encoded(asked: SessionRequest) -> bytes:
-    # Half a surrogate, which no JSON can hold, becomes a question mark.
-    return json.dumps(msgspec.to_builtins(asked), ensure_ascii=False).encode(errors="replace")
+def _encode(session: SessionRequest) -> bytes:
+    # A lone surrogate, which JSON cannot hold, becomes a question mark.
+    return json.dumps(msgspec.to_builtins(session), ensure_ascii=False).encode(errors="replace")

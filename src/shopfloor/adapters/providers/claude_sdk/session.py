@@ -1,6 +1,6 @@
-"""The program of a session: `python -P -m shopfloor.adapters.providers.claude_sdk.session`, told by stdin what to do.
+"""The session process: `python -P -m shopfloor.adapters.providers.claude_sdk.session`, with its request on stdin.
 
-Its stdout is Claude Code's own stream of JSON lines, and nothing else: what a worker's own tool prints goes to stderr.
+Its stdout is Claude Code's stream of JSON lines and nothing else. Output of a worker's own tools goes to stderr.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from shopfloor.decoding import decode_json
 
 
 def main() -> int:
-    # No traceback and no last words: whoever stops us stops the whole group.
+    """Run the session that stdin requests and return the exit code."""
+    # Die at once, without a traceback: a stop goes to the whole process group.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    asked = decode_json(sys.stdin.buffer.read(), SessionRequest)
-    sys.path += [entry for entry in asked.path if entry not in sys.path]
+    session = decode_json(sys.stdin.buffer.read(), SessionRequest)
+    sys.path += [entry for entry in session.path if entry not in sys.path]
     try:
         from shopfloor.adapters.providers.claude_sdk.conversation import run_session
     except ImportError as error:
-        return _cannot(error)
-    return run_session(asked, stream)
+        return _report_import_error(error)
+    return run_session(session, stream)
 
 
-def _cannot(error: ImportError) -> int:
+def _report_import_error(error: ImportError) -> int:
     missing = isinstance(error, ModuleNotFoundError) and error.name == "claude_agent_sdk"
-    why = "is not installed" if missing else f"cannot be used ({error})"
-    sys.stderr.write(f"claude-agent-sdk {why}: install Shopfloor with its extra `claude`\n")
+    problem = "is not installed" if missing else f"cannot be used ({error})"
+    sys.stderr.write(f"claude-agent-sdk {problem}: install Shopfloor with its extra `claude`\n")
     return SDK_MISSING_EXIT_CODE
 
 

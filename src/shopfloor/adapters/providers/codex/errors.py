@@ -1,10 +1,11 @@
-"""What Codex says of failures: its stream has sentences for them, and no codes."""
+"""Errors of Codex. Its stream has sentences for them and no codes, so the phrases in a sentence decide."""
 
 from __future__ import annotations
 
 import re
 
-from shopfloor.adapters.providers.json_access import error_class_for_status, record_at, run_error, text_at
+from shopfloor.adapters.providers.errors import error_class_for_status, run_error
+from shopfloor.adapters.providers.json_access import record_at, text_at
 from shopfloor.adapters.providers.jsonl import json_object
 from shopfloor.errors import (
     AgentFailed,
@@ -23,9 +24,9 @@ from shopfloor.log import Note, RunError
 
 _RETRY = re.compile(r"Reconnecting\.\.\. (?:([0-9]{1,6})/([0-9]{1,6})|waiting for network)(?: \((.*)\))?", re.DOTALL)
 _STATUS = re.compile(r"\b(?:unexpected status|last status:) ([0-9]{3})\b")
-_AFTER = re.compile(r"\btry again in ([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s)\b", re.IGNORECASE)
+_RETRY_AFTER = re.compile(r"\btry again in ([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s)\b", re.IGNORECASE)
 
-_PHRASES: tuple[tuple[str, type[RunFailed]], ...] = (
+_CLASS_BY_PHRASE: tuple[tuple[str, type[RunFailed]], ...] = (
     ("usage limit", RateLimited),
     ("rate limit", RateLimited),
     ("quota", RateLimited),
@@ -41,69 +42,72 @@ _PHRASES: tuple[tuple[str, type[RunFailed]], ...] = (
     ("timed out", ProviderTimeout),
     ("idle timeout", ProviderTimeout),
     ("connection failed", ProviderUnreachable),
-    ("high demand", ProviderError),  # what it says of any status 500
+    ("high demand", ProviderError),  # the message for every status 500
     ("stream disconnected", ProviderError),
     ("error while reading the server response", ProviderError),
 )
-"""The first that is in the sentence decides. None has an apostrophe: Codex uses two kinds."""
+"""The first phrase that occurs in the message decides. None has an apostrophe, because Codex uses two kinds."""
 
-_BODY = "{"
-"""For a status 400 it hands on the answer's body as it came."""
-_BROKEN = ("stream disconnected", "reading the server response", "rate limit exceeded")
+_BODY_START = "{"
+"""For a status 400 the message is the body of the response."""
+_INTERRUPTED_PHRASES = ("stream disconnected", "reading the server response", "rate limit exceeded")
 
 
 def parse_error(message: str) -> RunError:
-    """What a sentence of Codex's means in our words."""
-    words, status = message[:PROVIDER_MESSAGE_CHARS], status_in(message)
-    if status is None and message.startswith(_BODY):
-        said = text_at(record_at(json_object(message.encode()) or {}, "error"), "message")
-        return run_error(RequestRejected, (said or words)[:PROVIDER_MESSAGE_CHARS])
-    return run_error(_kind(message, status), words, retry_after=_retry_after(message))
+    """Return the run error of a message."""
+    text, status = message[:PROVIDER_MESSAGE_CHARS], status_in(message)
+    if status is None and message.startswith(_BODY_START):
+        api_message = text_at(record_at(json_object(message.encode()) or {}, "error"), "message")
+        return run_error(RequestRejected, (api_message or text)[:PROVIDER_MESSAGE_CHARS])
+    return run_error(_error_class(message, status), text, retry_after=_retry_after(message))
 
 
-def _kind(message: str, status: int | None) -> type[RunFailed]:
+def _error_class(message: str, status: int | None) -> type[RunFailed]:
     if status is not None:
         return error_class_for_status(status)
-    if message.startswith(_BODY):
+    if message.startswith(_BODY_START):
         return RequestRejected
     lower = message.lower()
-    return next((kind for phrase, kind in _PHRASES if phrase in lower), AgentFailed)
+    return next((kind for phrase, kind in _CLASS_BY_PHRASE if phrase in lower), AgentFailed)
 
 
 def error_note(message: str) -> Note:
+    """Return the note of an error message."""
     status = status_in(message)
-    return Note(kind="error", message=message, code=_kind(message, status).code, status=status)
+    return Note(kind="error", message=message, code=_error_class(message, status).code, status=status)
 
 
 def retry_note(message: str) -> Note | None:
-    """The note of a model call that is made again; None where the message tells of something else."""
-    found = _RETRY.fullmatch(message)
-    if found is None:
+    """Return the note of a model call that is repeated; None if the message is about something else."""
+    match = _RETRY.fullmatch(message)
+    if match is None:
         return None
-    number, tries, reason = found.groups()
-    # It counts how often it tries again; the first try is one more.
-    try_, tries = (int(number), int(tries) + 1) if number is not None else (None, None)
+    retry_number, tries, reason = match.groups()
+    # Codex counts retries; the first try comes on top.
+    try_, tries = (int(retry_number), int(tries) + 1) if retry_number is not None else (None, None)
     if reason is None:
         return Note(kind="retry", message=message, try_=try_, tries=tries)
     status = status_in(reason)
-    code, after = _kind(reason, status).code, _retry_after(reason)
-    return Note(kind="retry", message=message, code=code, status=status, try_=try_, tries=tries, retry_after=after)
+    code, retry_after = _error_class(reason, status).code, _retry_after(reason)
+    return Note(
+        kind="retry", message=message, code=code, status=status, try_=try_, tries=tries, retry_after=retry_after
+    )
 
 
 def stream_interrupted(message: str) -> bool:
-    """Whether a call that is made again may have said something before: then its stream broke, or no reason is told."""
+    """Return whether a repeated call may have sent messages before: its stream broke off, or no reason is given."""
     lower = message.lower()
-    return "(" not in message or any(phrase in lower for phrase in _BROKEN)
+    return "(" not in message or any(phrase in lower for phrase in _INTERRUPTED_PHRASES)
 
 
 def status_in(message: str) -> int | None:
-    """The HTTP status that a sentence names."""
-    found = _STATUS.search(message)
-    return int(found[1]) if found else None
+    """Return the HTTP status that a message names."""
+    match = _STATUS.search(message)
+    return int(match[1]) if match else None
 
 
 def _retry_after(message: str) -> float | None:
-    found = _AFTER.search(message)
-    if found is None:
+    match = _RETRY_AFTER.search(message)
+    if match is None:
         return None
-    return float(found[1]) / (1000 if found[2].lower() == "ms" else 1)
+    return float(match[1]) / (1000 if match[2].lower() == "ms" else 1)

@@ -1,4 +1,9 @@
-"""What is said twice because a model call was made twice."""
+"""Normalize the output of `codex exec --json`.
+
+A process works on one thread. Every process counts its items from `item_0`, so the ids reported here include the id of
+the thread. The stream has no timestamps, models or prices. It leaves out calls that Codex itself refuses: an unknown
+tool, a patch that does not apply, a command that the sandbox stops at once.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +16,18 @@ import msgspec
 
 from shopfloor.adapters.providers.codex.errors import error_note, parse_error, retry_note, stream_interrupted
 from shopfloor.adapters.providers.codex.usage import UsageTracker, is_usage
+from shopfloor.adapters.providers.errors import describe_exit, run_error
 from shopfloor.adapters.providers.json_access import (
     Record,
     changed_file,
-    describe_exit,
     int_at,
     list_at,
     record_at,
     records_at,
-    run_error,
+    required_text,
     text_at,
 )
-from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer
+from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer, bounded_put
 from shopfloor.errors import AgentFailed, ExecutionCancelled
 from shopfloor.limits import OPEN_BRANCHES, PROVIDER_MESSAGE_CHARS
 from shopfloor.log import (
@@ -51,55 +56,63 @@ from shopfloor.ports import (
     UsageDelta,
 )
 
+TODO_LIST = "todo_list"
+COLLAB_TOOL_CALL = "collab_tool_call"
+_ACTIONS = {"add": "create", "update": "modify", "delete": "delete"}
+_SUB_AGENT_NAME = "subagent"
+"""The name of all sub-agents: the stream does not have their roles."""
+_NOT_FOUND = "not_found"
+_STATUSES: dict[str, Status] = {
+    "completed": "completed",
+    "errored": "failed",
+    "interrupted": "cancelled",
+    "shutdown": "cancelled",
+    _NOT_FOUND: "failed",
+}
+
 
 class RetryDeduplicator:
-    """Tells what a call that was made again repeats from what is new.
+    """Recognize messages that a repeated model call sends again.
 
-    A call whose stream breaks off is made again from its beginning, and messages that it had finished come once more,
-    under new ids. Only these are repeats: the same words, in the same order, from the first one on, directly after the
-    note of the retry, and of a call that used no tool. Where a tool ran in between, one cannot see whether the words
-    are of the call that broke or of the one before it; then they are told as often as they come.
+    A call whose stream breaks off is repeated from its beginning, and the messages that it had completed come again
+    under new ids. Only these are repeats: the same texts in the same order from the first one on, directly after the
+    note of the retry, and of a call that used no tool. If a tool ran in between, the stream does not show whether a
+    text belongs to the broken call or to an earlier one; then each text is reported as often as it comes.
     """
 
     def __init__(self) -> None:
-        self._said: dict[str, deque[bytes]] = {}
+        self._digests: dict[str, deque[bytes]] = {}
         self._expected: dict[str, deque[bytes]] = {}
 
     def stream_interrupted(self) -> None:
-        """The call's stream broke: it will begin again."""
-        self._expected = {kind: deque(said) for kind, said in self._said.items()}
+        """Expect the messages of the interrupted call again."""
+        self._expected = {kind: deque(digests) for kind, digests in self._digests.items()}
 
     def reset(self) -> None:
-        """What comes next belongs to another call."""
-        self._said.clear()
+        """Forget all messages: the next ones belong to another call."""
+        self._digests.clear()
         self._expected.clear()
 
     def is_repeat(self, kind: str, text: str) -> bool:
-        """Whether this was told already; where not, it is kept in mind."""
-        mark = sha256(text.encode(errors="replace")).digest()
+        """Return whether a message is a repeat. Remember it if it is not."""
+        digest = sha256(text.encode(errors="replace")).digest()
         expected = self._expected.pop(kind, None)
-        if expected and expected[0] == mark:
+        if expected and expected[0] == digest:
             expected.popleft()
             self._expected[kind] = expected
             return True
-        said = self._said.get(kind)
-        if said is None:
-            said = self._said[kind] = deque(maxlen=OPEN_BRANCHES)
+        digests = self._digests.get(kind)
+        if digests is None:
+            digests = self._digests[kind] = deque(maxlen=OPEN_BRANCHES)
         for _ in expected or ():
-            # This time it says something else: the rest of what it said before will not come again.
-            said.pop()
-        said.append(mark)
+            # The repeated call takes another course: the rest of its earlier messages will not come again.
+            digests.pop()
+        digests.append(digest)
         return False
 
 
-TODO_LIST = "todo_list"
-COLLAB_TOOL_CALL = "collab_tool_call"
-
-_ACTIONS = {"add": "create", "update": "modify", "delete": "delete"}
-
-
 class ToolItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item as a call and its result; of one that has only begun, the call is meant."""
+    """A tool item as a call and its result. An item that has only started has no result yet."""
 
     name: str
     input: Any
@@ -109,36 +122,24 @@ class ToolItem(msgspec.Struct, frozen=True, kw_only=True):
     files: list[FileChange] | None = None
 
 
-def required_text(item: Record, key: str) -> str:
-    """What an item must have as text."""
-    value = item[key]
-    if not isinstance(value, str):
-        raise TypeError(key)
-    return value
-
-
 def parse_tool_item(item: Record) -> ToolItem | None:
-    """The tool that an item is; None where it is none that we know."""
-    read = _TOOLS.get(required_text(item, "type"))
-    return read(item) if read is not None else None
+    """Convert an item of a tool; None if the type of the item is not known."""
+    parse = _TOOL_PARSERS.get(required_text(item, "type"))
+    return parse(item) if parse is not None else None
 
 
-def _command(item: Record) -> ToolItem:
-    command, output, exit_code = (
-        required_text(item, "command"),
-        text_at(item, "aggregated_output"),
-        int_at(item, "exit_code"),
-    )
-    error = _failed(item)
+def _parse_command(item: Record) -> ToolItem:
+    command, output = required_text(item, "command"), text_at(item, "aggregated_output")
+    exit_code, error = int_at(item, "exit_code"), _failure_status(item)
     if error is not None and exit_code is not None:
-        # Some views show the error alone, so it has the end of what the command said too.
+        # Some views show only the error, so include the end of the output.
         error = f"exit code {exit_code}\n{(output or '').strip()[-PROVIDER_MESSAGE_CHARS:]}".strip()
-    given = {"command": command}
-    return ToolItem(name="command_execution", input=given, output=output, error=error, exit_code=exit_code)
+    tool_input = {"command": command}
+    return ToolItem(name="command_execution", input=tool_input, output=output, error=error, exit_code=exit_code)
 
 
-def _file_change(item: Record) -> ToolItem:
-    changes, error = records_at(item, "changes"), _failed(item)
+def _parse_file_change(item: Record) -> ToolItem:
+    changes, error = records_at(item, "changes"), _failure_status(item)
     files = [
         changed_file(required_text(change, "path"), _ACTIONS.get(str(change.get("kind"))), text_at(change, "diff"))
         for change in changes
@@ -152,160 +153,149 @@ def _file_change(item: Record) -> ToolItem:
     )
 
 
-def _mcp(item: Record) -> ToolItem:
-    told = text_at(record_at(item, "error"), "message")
-    error = told or _failed(item)
-    if error is not None and told is None:
-        said = [text_at(part, "text") or "" for part in records_at(record_at(item, "result"), "content")]
-        error = "\n".join(said).strip()[:PROVIDER_MESSAGE_CHARS] or error
-    # The name by which the model calls it; the item has its halves.
+def _parse_mcp_call(item: Record) -> ToolItem:
+    message = text_at(record_at(item, "error"), "message")
+    error = message or _failure_status(item)
+    if error is not None and message is None:
+        texts = [text_at(part, "text") or "" for part in records_at(record_at(item, "result"), "content")]
+        error = "\n".join(texts).strip()[:PROVIDER_MESSAGE_CHARS] or error
+    # The name that the model uses; the item has its two parts.
     name = f"mcp__{required_text(item, 'server')}__{required_text(item, 'tool')}"
     return ToolItem(name=name, input=item.get("arguments"), output=item.get("result"), error=error)
 
 
-def _web_search(item: Record) -> ToolItem:
-    # What was found is not in the stream. What was looked for may be known only at the end.
-    looked_for = {key: item[key] for key in ("query", "action") if key in item}
-    return ToolItem(name="web_search", input=looked_for, output=looked_for)
+def _parse_web_search(item: Record) -> ToolItem:
+    # The stream does not have the results. The query may be known only at the end.
+    search = {key: item[key] for key in ("query", "action") if key in item}
+    return ToolItem(name="web_search", input=search, output=search)
 
 
-def _todo_list(item: Record) -> ToolItem:
+def _parse_todo_list(item: Record) -> ToolItem:
     todo = {"items": item["items"]}
     return ToolItem(name=TODO_LIST, input=todo, output=todo)
 
 
-def _collab(item: Record) -> ToolItem:
-    given = {key: item[key] for key in ("prompt", "receiver_thread_ids") if item.get(key)}
-    gave = {key: item[key] for key in ("receiver_thread_ids", "agents_states") if key in item}
-    error = _failed(item)
+def _parse_collab_call(item: Record) -> ToolItem:
+    tool_input = {key: item[key] for key in ("prompt", "receiver_thread_ids") if item.get(key)}
+    output = {key: item[key] for key in ("receiver_thread_ids", "agents_states") if key in item}
+    error = _failure_status(item)
     if error is not None:
         states = record_at(item, "agents_states")
-        told = [record_at(states, thread) for thread in states]
-        said = [text_at(state, "message") or text_at(state, "status") or "" for state in told]
-        error = "\n".join(said).strip()[:PROVIDER_MESSAGE_CHARS] or error
-    return ToolItem(name=required_text(item, "tool"), input=given, output=gave, error=error)
+        agents = [record_at(states, thread) for thread in states]
+        messages = [text_at(state, "message") or text_at(state, "status") or "" for state in agents]
+        error = "\n".join(messages).strip()[:PROVIDER_MESSAGE_CHARS] or error
+    return ToolItem(name=required_text(item, "tool"), input=tool_input, output=output, error=error)
 
 
-def _failed(item: Record) -> str | None:
-    """Codex's word for how it went, where it did not go well: `failed` or `declined`."""
+def _failure_status(item: Record) -> str | None:
+    """Return Codex's status of a failed item (`failed` or `declined`); None if the item did not fail."""
     status = text_at(item, "status")
     return status if status not in (None, "completed", "in_progress") else None
 
 
-_TOOLS: dict[str, Callable[[Record], ToolItem]] = {
-    "command_execution": _command,
-    "file_change": _file_change,
-    "mcp_tool_call": _mcp,
-    "web_search": _web_search,
-    TODO_LIST: _todo_list,
-    COLLAB_TOOL_CALL: _collab,
-}
-
-
-_KIND = "subagent"
-"""Codex's word for all of them; the stream does not tell their roles."""
-_GONE = "not_found"
-_ENDS: dict[str, Status] = {
-    "completed": "completed",
-    "errored": "failed",
-    "interrupted": "cancelled",
-    "shutdown": "cancelled",
-    _GONE: "failed",
+_TOOL_PARSERS: dict[str, Callable[[Record], ToolItem]] = {
+    "command_execution": _parse_command,
+    "file_change": _parse_file_change,
+    "mcp_tool_call": _parse_mcp_call,
+    "web_search": _parse_web_search,
+    TODO_LIST: _parse_todo_list,
+    COLLAB_TOOL_CALL: _parse_collab_call,
 }
 
 
 class SubAgents:
-    """Makes reports of what completed calls tell about other threads.
+    """Report the sub-agents of a session: threads that the agent starts, waits for and closes.
 
-    Each begins once and ends once. One that is given more to do afterwards stays ended; what it says then is in the
-    result of the call that waits for it.
+    The stream shows them only in the calls of the agent. Each sub-agent starts once and ends once. A sub-agent that
+    gets more work afterwards stays ended; its later answers are in the results of the calls that wait for it.
     """
 
     def __init__(self) -> None:
-        self._at_work: dict[str, bool] = {}
+        self._running: dict[str, bool] = {}
 
     def read(self, item: Record) -> list[AgentReport]:
+        """Return the reports of a completed call that concerns other threads."""
         states = record_at(item, "agents_states")
         reports: list[AgentReport] = []
-        named = [thread for thread in list_at(item, "receiver_thread_ids") if isinstance(thread, str)]
-        for thread in dict.fromkeys([*named, *states]):
+        receivers = [thread for thread in list_at(item, "receiver_thread_ids") if isinstance(thread, str)]
+        for thread in dict.fromkeys([*receivers, *states]):
             reports += self._thread(item, thread, record_at(states, thread))
         return reports
 
     def _thread(self, item: Record, thread: str, state: Record) -> list[AgentReport]:
         tool, status = text_at(item, "tool"), text_at(state, "status")
         reports: list[AgentReport] = []
-        if thread not in self._at_work:
-            if tool != "spawn_agent" and status in (None, _GONE):
-                # Somebody was called that is not there.
+        if thread not in self._running:
+            if tool != "spawn_agent" and status in (None, _NOT_FOUND):
+                # The call names a thread that does not exist.
                 return []
-            # Newer models start them by calls that are not in the stream: then the first wait tells of them.
+            # Newer models start threads by calls that are not in the stream; the first wait then reveals the thread.
             reports.append(self._started(item, thread, text_at(item, "prompt") if tool == "spawn_agent" else None))
-        if self._at_work[thread]:
-            how = _ENDS.get(status or "")
-            if how is None and tool == "close_agent" and text_at(item, "status") == "completed":
-                # What is told of one that is closed is how it was before.
-                how = "cancelled"
-            if how is not None:
-                self._at_work[thread] = False
-                reports.append(_ended(thread, how, text_at(state, "message")))
+        if self._running[thread]:
+            ending = _STATUSES.get(status or "")
+            if ending is None and tool == "close_agent" and text_at(item, "status") == "completed":
+                # The state of a closed thread is its state before it was closed.
+                ending = "cancelled"
+            if ending is not None:
+                self._running[thread] = False
+                reports.append(_ended(thread, ending, text_at(state, "message")))
         return reports
 
     def _started(self, item: Record, thread: str, task: str | None) -> SubAgentStarted:
         sender = text_at(item, "sender_thread_id")
-        parent = sender if sender is not None and sender in self._at_work else MAIN_AGENT
-        self._at_work[thread] = True
-        if len(self._at_work) > OPEN_BRANCHES:
-            del self._at_work[next(iter(self._at_work))]
-        return SubAgentStarted(agent=thread, parent=parent, name=_KIND, task=task)
+        parent = sender if sender is not None and sender in self._running else MAIN_AGENT
+        bounded_put(self._running, thread, True)  # noqa: FBT003  (a value, not a flag)
+        return SubAgentStarted(agent=thread, parent=parent, name=_SUB_AGENT_NAME, task=task)
 
 
-def _ended(thread: str, how: Status, said: str | None) -> SubAgentEnded:
-    if how == "completed":
-        return SubAgentEnded(agent=thread, text=said)
-    if how == "cancelled":
-        return SubAgentEnded(agent=thread, status=how, text=said)
-    error = parse_error(said) if said else run_error(AgentFailed, "the sub-agent is not there any more")
-    return SubAgentEnded(agent=thread, status=how, error=error)
+def _ended(thread: str, ending: Status, message: str | None) -> SubAgentEnded:
+    if ending == "completed":
+        return SubAgentEnded(agent=thread, text=message)
+    if ending == "cancelled":
+        return SubAgentEnded(agent=thread, status=ending, text=message)
+    error = parse_error(message) if message else run_error(AgentFailed, "the sub-agent does not exist any more")
+    return SubAgentEnded(agent=thread, status=ending, error=error)
 
 
 class CodexNormalizer(JsonLinesNormalizer):
+    """Normalizer of one process of Codex. See `UsageTracker` for `resumed` and `prior_usage`."""
+
     has_timestamps = False
 
     def __init__(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> None:
         super().__init__()
         self._thread: str | None = None
         self._processes = 0
-        self._process = ""
-        """What the ids of this process's items begin with."""
+        self._id_prefix = ""
+        """Prefix of the ids of this process's items."""
         self._turn: Literal["none", "open", "completed", "failed"] = "none"
         self._text: str | None = None
         self._error: str | None = None
-        """The last message of this turn that was no retry's."""
+        """The last error message of this turn that was not a retry."""
         self._calls: dict[str, int] = {}
         """Open calls, and how often each was updated."""
-        self._meter = UsageTracker(resumed=resumed, before=prior_usage)
-        self._repeats = RetryDeduplicator()
+        self._usage = UsageTracker(resumed=resumed, prior_usage=prior_usage)
+        self._retries = RetryDeduplicator()
         self._agents = SubAgents()
 
     def _read(self, record: Record) -> list[AgentReport] | None:
         match record.get("type"):
-            case "item.completed" | "item.started" | "item.updated" as moment:
-                return self._item(moment.removeprefix("item."), record_at(record, "item"))
+            case "item.completed" | "item.started" | "item.updated" as phase:
+                return self._item(phase.removeprefix("item."), record_at(record, "item"))
             case "thread.started":
                 return self._thread_started(text_at(record, "thread_id"))
             case "turn.started":
                 self._turn, self._text, self._error = "open", None, None
-                self._repeats.reset()
+                self._retries.reset()
                 return []
             case "error":
-                return self._failed(text_at(record, "message"))
+                return self._error_record(text_at(record, "message"))
             case "turn.completed":
                 self._turn = "completed"
                 if not is_usage(record.get("usage")):
-                    # The turn is over all the same; what it says of tokens is kept as it came.
+                    # The turn ended all the same. Its malformed usage is reported verbatim.
                     return None
-                added = self._meter.read(record_at(record, "usage"))
+                added = self._usage.read(record_at(record, "usage"))
                 return [UsageDelta(usage=added)] if added is not None else []
             case "turn.failed":
                 return self._turn_failed(text_at(record_at(record, "error"), "message"))
@@ -316,94 +306,97 @@ class CodexNormalizer(JsonLinesNormalizer):
         if thread is None:
             return None
         if self._thread not in (None, thread):
-            self._meter.thread_changed()
+            self._usage.thread_changed()
         self._thread = thread
         self._processes += 1
-        self._process = ":".join(filter(None, (thread, str(self._processes) if self._processes > 1 else "")))
+        self._id_prefix = ":".join(filter(None, (thread, str(self._processes) if self._processes > 1 else "")))
         self._turn, self._text, self._error = "none", None, None
         self._calls.clear()
-        return [self._noted(Note(kind="ready", ready=Initialization(session_id=thread)))]
+        return [self._note(Note(kind="ready", ready=Initialization(session_id=thread)))]
 
-    def _failed(self, message: str | None) -> list[AgentReport] | None:
+    def _error_record(self, message: str | None) -> list[AgentReport] | None:
         if message is None:
             return None
         retry = retry_note(message)
         if retry is None:
             self._error = message
-            return [self._noted(error_note(message))]
+            return [self._note(error_note(message))]
         if stream_interrupted(message):
-            self._repeats.stream_interrupted()
-        return [self._noted(retry)]
+            self._retries.stream_interrupted()
+        return [self._note(retry)]
 
     def _turn_failed(self, message: str | None) -> list[AgentReport] | None:
         if message is None:
             return None
-        told, self._turn, self._error = self._error, "failed", message
-        return [] if told == message else [self._noted(error_note(message))]
+        reported, self._turn, self._error = self._error, "failed", message
+        return [] if reported == message else [self._note(error_note(message))]
 
     # Items.
 
-    def _item(self, moment: str, item: Record) -> list[AgentReport] | None:
+    def _item(self, phase: str, item: Record) -> list[AgentReport] | None:
         kind = item.get("type")
-        if moment == "completed" and kind in ("agent_message", "reasoning"):
-            return self._said(kind, self._id(item), required_text(item, "text"))
-        if moment == "completed" and kind == "error":
-            return [self._noted(Note(kind="warning", message=required_text(item, "message")))]
+        if phase == "completed" and kind in ("agent_message", "reasoning"):
+            return self._text_item(kind, self._item_id(item), required_text(item, "text"))
+        if phase == "completed" and kind == "error":
+            return [self._note(Note(kind="warning", message=required_text(item, "message")))]
         tool = parse_tool_item(item)
-        return self._tool(moment, item, tool) if tool is not None else None
+        return self._tool(phase, item, tool) if tool is not None else None
 
-    def _tool(self, moment: str, item: Record, tool: ToolItem) -> list[AgentReport] | None:
-        self._repeats.reset()
-        call_id = self._id(item)
-        if moment == "started":
-            return self._begun(call_id, tool)
-        if moment == "completed":
-            return self._done(call_id, tool, self._agents.read(item) if item["type"] == COLLAB_TOOL_CALL else [])
-        # No other item was ever seen to be updated.
-        return self._updated(call_id, tool) if item["type"] == TODO_LIST else None
+    def _tool(self, phase: str, item: Record, tool: ToolItem) -> list[AgentReport] | None:
+        self._retries.reset()
+        call_id = self._item_id(item)
+        if phase == "started":
+            return self._tool_started(call_id, tool)
+        if phase == "completed":
+            sub_agent_reports = self._agents.read(item) if item["type"] == COLLAB_TOOL_CALL else []
+            return self._tool_completed(call_id, tool, sub_agent_reports)
+        # Only this type of item was ever seen to be updated.
+        return self._tool_updated(call_id, tool) if item["type"] == TODO_LIST else None
 
-    def _said(self, kind: str, message_id: str, text: str) -> list[AgentReport]:
+    def _text_item(self, kind: str, message_id: str, text: str) -> list[AgentReport]:
         if kind == "agent_message":
             self._text = text
-        if self._repeats.is_repeat(kind, text):
+        if self._retries.is_repeat(kind, text):
             return []
         if kind == "reasoning":
             return [self._message(message_id, ThinkingBlock(thinking=text, fidelity="agent_emitted"))]
         return [self._message(message_id, TextBlock(text=text, fidelity="agent_emitted"))]
 
-    def _begun(self, call_id: str, tool: ToolItem) -> list[AgentReport] | None:
+    def _tool_started(self, call_id: str, tool: ToolItem) -> list[AgentReport] | None:
         if call_id in self._calls:
             return None
-        self._calls[call_id] = 0
-        if len(self._calls) > OPEN_BRANCHES:
-            del self._calls[next(iter(self._calls))]
-        return self._called(call_id, tool)
+        bounded_put(self._calls, call_id, 0)
+        return self._call_reports(call_id, tool)
 
-    def _updated(self, call_id: str, tool: ToolItem) -> list[AgentReport] | None:
-        """A list that changed: the agent wrote it anew, and has done so when it is told."""
+    def _tool_updated(self, call_id: str, tool: ToolItem) -> list[AgentReport] | None:
+        """Report an update of the list as another call with its result."""
         if call_id not in self._calls:
-            return self._begun(call_id, tool)
+            return self._tool_started(call_id, tool)
         self._calls[call_id] += 1
         update = f"{call_id}.{self._calls[call_id]}"
-        return [*self._called(update, tool), _gave(update, tool)]
+        return [*self._call_reports(update, tool), _result_report(update, tool)]
 
-    def _done(self, call_id: str, tool: ToolItem, meanwhile: list[AgentReport]) -> list[AgentReport]:
-        known = self._calls.pop(call_id, None) is not None
-        return [*([] if known else self._called(call_id, tool)), *meanwhile, _gave(call_id, tool)]
+    def _tool_completed(self, call_id: str, tool: ToolItem, sub_agent_reports: list[AgentReport]) -> list[AgentReport]:
+        is_open = self._calls.pop(call_id, None) is not None
+        return [
+            *([] if is_open else self._call_reports(call_id, tool)),
+            *sub_agent_reports,
+            _result_report(call_id, tool),
+        ]
 
-    def _called(self, call_id: str, tool: ToolItem) -> list[AgentReport]:
-        used = ToolUseBlock(tool_name=tool.name, tool_id=call_id, tool_input=tool.input, fidelity="agent_emitted")
+    def _call_reports(self, call_id: str, tool: ToolItem) -> list[AgentReport]:
+        use = ToolUseBlock(tool_name=tool.name, tool_id=call_id, tool_input=tool.input, fidelity="agent_emitted")
         call = ToolCall(name=tool.name, call_id=call_id, input=tool.input, output=None, fidelity="agent_emitted")
-        return [self._message(call_id, used), TranscriptItem(payload=call)]
+        return [self._message(call_id, use), TranscriptItem(payload=call)]
 
-    def _id(self, item: Record) -> str:
-        """An id that no item of another thread has, nor of another process in the same stream."""
-        return ":".join(filter(None, (self._process, required_text(item, "id"))))
+    def _item_id(self, item: Record) -> str:
+        """Return an id that is unique across threads, and across the processes of this stream."""
+        return ":".join(filter(None, (self._id_prefix, required_text(item, "id"))))
 
     def _message(self, message_id: str, block: Block) -> TranscriptItem:
         return TranscriptItem(payload=AssistantMessage(message_id=message_id, session_id=self._thread, blocks=[block]))
 
-    def _noted(self, note: Note) -> TranscriptItem:
+    def _note(self, note: Note) -> TranscriptItem:
         return TranscriptItem(payload=AssistantMessage(session_id=self._thread, note=note, blocks=[]))
 
     # The end.
@@ -416,8 +409,8 @@ class CodexNormalizer(JsonLinesNormalizer):
                 is_final=self._turn == "completed",
                 text=self._text if status == "completed" else None,
                 error=error,
-                usage=self._meter.process_usage,
-                session_usage=self._meter.thread_total,
+                usage=self._usage.process_usage,
+                session_usage=self._usage.thread_total,
                 session_id=self._thread,
                 unparsed=self.unparsed,
             )
@@ -432,11 +425,11 @@ class CodexNormalizer(JsonLinesNormalizer):
             return "cancelled", run_error(ExecutionCancelled, "codex was stopped")
         if self._error is not None:
             return "failed", parse_error(self._error)
-        where = "did not start" if self._thread is None else "ended in the middle"
-        return "failed", run_error(AgentFailed, f"codex {where}: {describe_exit(ended)}")
+        ending = "did not start" if self._thread is None else "ended in the middle"
+        return "failed", run_error(AgentFailed, f"codex {ending}: {describe_exit(ended)}")
 
 
-def _gave(call_id: str, tool: ToolItem) -> TranscriptItem:
+def _result_report(call_id: str, tool: ToolItem) -> TranscriptItem:
     result = ToolResult(
         name=tool.name,
         call_id=call_id,

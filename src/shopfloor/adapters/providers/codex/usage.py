@@ -1,4 +1,4 @@
-"""Tokens: Codex tells a thread's total at the end of each turn, and we tell what was added."""
+"""Token counts of Codex, which prints the total of a thread at the end of each turn."""
 
 from __future__ import annotations
 
@@ -11,61 +11,60 @@ from shopfloor.views import add_usage
 
 
 class UsageTracker:
-    """Reads totals of a thread.
+    """Turn totals of a thread into the usage of this process.
 
-    A thread that is resumed or forked brings the tokens of earlier processes along, and the stream says nowhere how
-    many they were, nor that there were any. Where that is not known otherwise (`resumed`, `before`), its first total
-    tells nothing about this process: only what later turns add is known, and there is no sum. What sub-agents spend is
-    in none of the totals.
+    A resumed or forked thread includes the tokens of earlier processes, and the stream does not show how many, or that
+    there are any. Without `resumed` or `prior_usage`, the first total says nothing about this process: only
+    the increase of later turns is known, and no sum. No total includes the tokens of sub-agents.
     """
 
-    def __init__(self, *, resumed: bool | None, before: Usage | None = None) -> None:
-        self._total = NO_USAGE if resumed is False else before
-        self._whole = self._total is not None
-        self._spent: Usage | None = None
+    def __init__(self, *, resumed: bool | None, prior_usage: Usage | None = None) -> None:
+        self._total = NO_USAGE if resumed is False else prior_usage
+        self._is_prior_usage_known = self._total is not None
+        self._process_usage: Usage | None = None
 
     @property
     def thread_total(self) -> Usage | None:
-        """What the thread has spent, where it is not known how much of that is this process's."""
-        return None if self._whole else self._total
+        """The total of the thread, if the share of this process is not known."""
+        return None if self._is_prior_usage_known else self._total
 
     @property
     def process_usage(self) -> Usage | None:
-        """What this process spent, as far as it was told; None where that is not known."""
-        return self._spent if self._whole else None
+        """The tokens of this process so far; None if they are not known."""
+        return self._process_usage if self._is_prior_usage_known else None
 
     def thread_changed(self) -> None:
-        """A thread that just began has spent nothing yet."""
+        """Start at zero: a thread that just started has used no tokens."""
         self._total = NO_USAGE
 
     def read(self, usage: Record) -> Usage | None:
-        """What a turn added to the thread's total; None where that cannot be known."""
+        """Return what a turn added to the total of the thread; None if that is not known."""
         total = parse_usage(usage)
         if total == NO_USAGE:
-            # A turn without any tokens is one that nobody counted.
+            # A turn without tokens was not counted.
             return None
-        before, self._total = self._total, total
-        if before is None:
+        previous, self._total = self._total, total
+        if previous is None:
             return None
-        more = subtract_usage(total, before)
-        self._spent = add_usage(more, self._spent)
-        return more
+        increase = subtract_usage(total, previous)
+        self._process_usage = add_usage(increase, self._process_usage)
+        return increase
 
 
 def is_usage(value: object) -> bool:
-    """Whether this can be what Codex says of tokens: nothing, or counts by name."""
+    """Return whether a value is a valid `usage`: null, or counts by name."""
     counts = cast("dict[str, object]", value).values() if isinstance(value, dict) else ()
-    of_counts = all(one is None or (isinstance(one, int) and one >= 0) for one in counts)
-    return value is None or (isinstance(value, dict) and of_counts)
+    are_counts = all(count is None or (isinstance(count, int) and count >= 0) for count in counts)
+    return value is None or (isinstance(value, dict) and are_counts)
 
 
 def parse_usage(usage: Record) -> Usage:
-    """Codex counts cached tokens as input too, and thinking as output."""
-    read, written = count_at(usage, "cached_input_tokens"), count_at(usage, "cache_write_input_tokens")
+    """Convert Codex's counts, in which input includes cached tokens, and output includes thinking."""
+    cache_read, cache_write = count_at(usage, "cached_input_tokens"), count_at(usage, "cache_write_input_tokens")
     return Usage(
-        input=max(0, count_at(usage, "input_tokens") - read - written),
+        input=max(0, count_at(usage, "input_tokens") - cache_read - cache_write),
         output=count_at(usage, "output_tokens"),
-        cache_read=read,
-        cache_write=written,
+        cache_read=cache_read,
+        cache_write=cache_write,
         reasoning=count_at(usage, "reasoning_output_tokens"),
     )

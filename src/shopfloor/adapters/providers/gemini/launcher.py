@@ -1,10 +1,10 @@
-"""How Gemini CLI is started: `gemini --output-format stream-json …`, the prompt by stdin.
+"""Start Gemini CLI: `gemini --output-format stream-json …`, with the prompt on stdin.
 
-What it may do. By default it may look, search the web and change files in its folder (`--approval-mode auto_edit`);
-commands it may not run, because nobody is there to be asked, unless the user's own policies allow them. With
-`SHOPFLOOR_AGENT_UNRESTRICTED=1` it may do everything. A list of tools, or `read_only`, is held by a policy of ours
-that comes before every mode and setting, and holds for sub-agents too; then the user's own policies are left out, since
-one that allows a tool would come before ours.
+By default it may read, search the web and change files in its folder (`--approval-mode auto_edit`). It may run no
+commands unless the user's policies allow them, because no user is present to approve them. With
+`SHOPFLOOR_AGENT_UNRESTRICTED=1` it may do everything. A list of tools, or `read_only`, is enforced by a policy of
+Shopfloor that takes precedence over every mode and setting, for sub-agents too. The user's policies are then left out,
+since a policy that allows a tool would take precedence over it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
 
-UNRESTRICTED = "SHOPFLOOR_AGENT_UNRESTRICTED"
+UNRESTRICTED_VARIABLE = "SHOPFLOOR_AGENT_UNRESTRICTED"
 LOGIN_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 READ_ONLY_TOOLS = (
     "glob",
@@ -31,16 +31,18 @@ READ_ONLY_TOOLS = (
     "update_topic",
     "invoke_agent",
 )
-"""The tools that change nothing. Sub-agents are held to the same."""
+"""The tools that change nothing. Sub-agents get the same list."""
 
 _POLICIES = Path(__file__).parent / "policies"
-_USERS_OWN = "~/.gemini/policies"
-"""Gemini CLI knows whose home that is. It has to be named: policies that are named stand in for it."""
-_STDIN_BYTES = 8 * 1024 * 1024
-"""What is longer Gemini CLI cuts off."""
+_USER_POLICIES = "~/.gemini/policies"
+"""Gemini CLI expands the home folder. It must be passed, because policies on the command line replace it."""
+_MAX_STDIN_BYTES = 8 * 1024 * 1024
+"""Gemini CLI cuts off longer input."""
 
 
 class Gemini:
+    """Launcher of Gemini CLI."""
+
     name = "gemini"
     program = "gemini"
     install = "npm install -g @google/gemini-cli"
@@ -56,7 +58,7 @@ class Gemini:
 
     def __init__(self, policies: Path = _POLICIES) -> None:
         self._policies = policies
-        """The folder of ours that Gemini CLI reads its limits from."""
+        """The folder of Shopfloor's policies for Gemini CLI."""
 
     def login(self, env: Mapping[str, str], home: Path) -> str | None:
         for key in LOGIN_VARIABLES:
@@ -68,60 +70,60 @@ class Gemini:
     def launch(self, request: AgentRequest, env: Mapping[str, str]) -> Launch:
         if request.max_turns is not None:
             raise UnsupportedOption(
-                "gemini takes no limit of turns on its command line",
-                hint="set model.maxSessionTurns in its settings.json, or a budget",
+                "gemini has no option for a limit on turns",
+                hint="set model.maxSessionTurns in its settings.json, or set a budget",
             )
-        argv = [self.program, "--output-format", "stream-json", *_access(request, env, self._policies)]
+        argv = [self.program, "--output-format", "stream-json", *_permission_flags(request, env, self._policies)]
         if request.model is not None:
             argv.append(f"--model={request.model}")
         argv.append(f"--session-id={request.session_id}" if request.resume is None else f"--resume={request.resume}")
         return Launch(
             argv=argv,
-            # In a folder that it does not trust it does not start when nobody can be asked.
+            # Without a user to ask, it does not start in a folder that it does not trust.
             env={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
-            stdin=_said(request),
+            stdin=_stdin(request),
             session_id=request.resume or request.session_id,
             access_mode="api" if any(env.get(key, "").strip() for key in LOGIN_VARIABLES) else "subscription",
         )
 
     def normalizer(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> GeminiNormalizer:
-        """Whether it is resumed makes no difference: its numbers are those of the process."""
+        """Return a normalizer. A resumed session needs no care: its counts are those of the process."""
         return GeminiNormalizer()
 
     def session_model(self, session_id: str, env: Mapping[str, str]) -> str | None:
-        """Its stream tells it."""
+        """Return None: the stream names the model."""
         return None
 
 
-def _said(request: AgentRequest) -> bytes:
-    """It has no option for a system prompt beside its own, so that goes before the prompt."""
+def _stdin(request: AgentRequest) -> bytes:
+    """Return the prompt. The system prompt goes before it, because Gemini CLI has no option to add one to its own."""
     parts = [request.prompt] if request.system_prompt is None else [request.system_prompt, request.prompt]
-    said = "\n\n".join(parts).encode(errors="replace")
-    if len(said) > _STDIN_BYTES:
-        raise UnsupportedOption("gemini takes a prompt of 8 MiB at most", hint="put the rest into a file")
-    return said
+    data = "\n\n".join(parts).encode(errors="replace")
+    if len(data) > _MAX_STDIN_BYTES:
+        raise UnsupportedOption("the prompt is too long for gemini: more than 8 MiB", hint="put the rest into a file")
+    return data
 
 
-def _access(request: AgentRequest, env: Mapping[str, str], policies: Path) -> list[str]:
+def _permission_flags(request: AgentRequest, env: Mapping[str, str], policies: Path) -> list[str]:
     if request.tools is not None or request.read_only:
-        named = READ_ONLY_TOOLS if request.tools is None else request.tools
-        allowed = [tool for tool in named if tool in READ_ONLY_TOOLS or not request.read_only]
+        tools = READ_ONLY_TOOLS if request.tools is None else request.tools
+        allowed = [tool for tool in tools if tool in READ_ONLY_TOOLS or not request.read_only]
         if "invoke_agent" in allowed:
-            # By this a sub-agent gives its answer; it does nothing else.
+            # A sub-agent returns its answer by this tool, which does nothing else.
             allowed.append("complete_task")
         mode = "default" if request.read_only else "auto_edit"
-        # Without any name the user's settings would be asked which tools are allowed.
-        only = _policy(policies / "only_named.toml")
-        return ["--approval-mode", mode, only, f"--allowed-tools={','.join(allowed) or 'none'}"]
-    if env.get(UNRESTRICTED) == "1":
+        # An empty list would let the user's settings decide which tools are allowed.
+        policy = _policy_flag(policies / "only_named.toml")
+        return ["--approval-mode", mode, policy, f"--allowed-tools={','.join(allowed) or 'none'}"]
+    if env.get(UNRESTRICTED_VARIABLE) == "1":
         return ["--approval-mode", "yolo"]
-    return ["--approval-mode", "auto_edit", _policy(policies / "same_mode.toml"), f"--policy={_USERS_OWN}"]
+    return ["--approval-mode", "auto_edit", _policy_flag(policies / "same_mode.toml"), f"--policy={_USER_POLICIES}"]
 
 
-def _policy(path: Path) -> str:
-    """One that is not there, or whose path is taken for two, Gemini CLI would pass over without a word."""
+def _policy_flag(path: Path) -> str:
+    """Return the flag of a policy. Gemini CLI would silently ignore a missing file, or a path with a comma."""
     if not path.is_file() or "," in str(path):
         raise UnsupportedOption(
-            f"gemini cannot be held to a policy in {path}", hint="install shopfloor in a folder without a comma"
+            f"gemini cannot use the policy file {path}", hint="install shopfloor in a folder without a comma"
         )
     return f"--policy={path}"

@@ -1,4 +1,4 @@
-"""What model APIs answer, streamed or whole: the bytes of one response's body, as reports."""
+"""Normalizers of model APIs: they turn the body of one response, streamed or not, into reports."""
 
 from shopfloor.adapters.providers.http.anthropic import AnthropicNormalizer
 from shopfloor.adapters.providers.http.openai import OpenAINormalizer

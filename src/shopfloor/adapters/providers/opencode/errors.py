@@ -1,18 +1,11 @@
-"""What OpenCode says of failures: errors with names and, where a model's provider failed, what it answered."""
+"""Errors of OpenCode, which reports them by name, by HTTP status, or as sentences."""
 
 from __future__ import annotations
 
 import re
 
-from shopfloor.adapters.providers.json_access import (
-    Record,
-    describe_exit,
-    error_for_status,
-    int_at,
-    record_at,
-    run_error,
-    text_at,
-)
+from shopfloor.adapters.providers.errors import describe_exit, error_for_status, run_error
+from shopfloor.adapters.providers.json_access import Record, int_at, record_at, text_at
 from shopfloor.errors import (
     AgentFailed,
     AuthenticationFailed,
@@ -27,63 +20,64 @@ from shopfloor.limits import PROVIDER_MESSAGE_CHARS
 from shopfloor.log import Note, RunError
 from shopfloor.ports import AgentExit
 
-_NAMES: dict[str, type[RunFailed]] = {
+_CLASS_BY_NAME: dict[str, type[RunFailed]] = {
     "ProviderAuthError": AuthenticationFailed,
     "ContextOverflowError": RequestRejected,
     "ContentFilterError": RequestRejected,
     "MessageOutputLengthError": ProviderError,
     "MessageAbortedError": ExecutionCancelled,
 }
-_API = "APIError"
-_PHRASES: tuple[tuple[str, type[RunFailed]], ...] = (
+_API_ERROR = "APIError"
+_CLASS_BY_PHRASE: tuple[tuple[str, type[RunFailed]], ...] = (
     ("timed out", ProviderTimeout),
     ("timeout", ProviderTimeout),
     ("connect", ProviderUnreachable),
     ("socket", ProviderUnreachable),
 )
-_REFUSALS = ("The user rejected permission", "The user has specified a rule which prevents you")
+_DENIED_PREFIXES = ("The user rejected permission", "The user has specified a rule which prevents you")
 _NO_SESSION = "Session not found"
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
 def parse_error(error: Record) -> RunError:
+    """Return the run error of an error record."""
     name, data = text_at(error, "name") or "", record_at(error, "data")
-    words = (text_at(data, "message") or text_at(error, "message") or name or "opencode failed")[
-        :PROVIDER_MESSAGE_CHARS
-    ]
+    text = (text_at(data, "message") or text_at(error, "message") or name or "opencode failed")[:PROVIDER_MESSAGE_CHARS]
     status = int_at(data, "statusCode")
-    if name in _NAMES:
-        return run_error(_NAMES[name], words)
+    if name in _CLASS_BY_NAME:
+        return run_error(_CLASS_BY_NAME[name], text)
     if status is not None:
-        return error_for_status(status, words, retry_after=_retry_after(data))
-    if name != _API:
-        return run_error(AgentFailed, words)
-    # Nobody answered.
-    lower = words.lower()
-    return run_error(next((kind for phrase, kind in _PHRASES if phrase in lower), ProviderError), words)
+        return error_for_status(status, text, retry_after=_retry_after(data))
+    if name != _API_ERROR:
+        return run_error(AgentFailed, text)
+    # An API error without a status: there was no response.
+    lower = text.lower()
+    return run_error(next((kind for phrase, kind in _CLASS_BY_PHRASE if phrase in lower), ProviderError), text)
 
 
-def error_note(error: Record, failed: RunError) -> Note:
+def error_note(error: Record, failure: RunError) -> Note:
+    """Return the note of an error record and its run error."""
     data = record_at(error, "data")
     return Note(
         kind="error",
-        message=failed.message,
-        code=failed.code,
+        message=failure.message,
+        code=failure.code,
         status=int_at(data, "statusCode"),
         retry_after=_retry_after(data),
     )
 
 
 def is_permission_denied(error: str | None) -> bool:
-    """Whether a tool failed because it was not allowed."""
-    return error is not None and error.startswith(_REFUSALS)
+    """Return whether the error of a tool means that the tool was not allowed."""
+    return error is not None and error.startswith(_DENIED_PREFIXES)
 
 
 def incomplete_stream_error(ended: AgentExit | None, *, started: bool) -> RunError:
+    """Return the error of a stream without a final step."""
     message = f"opencode {'ended in the middle' if started else 'did not start'}: {describe_exit(ended)}"
     return run_error(RequestRejected if not started and _NO_SESSION in message else AgentFailed, message)
 
 
 def _retry_after(data: Record) -> float | None:
-    after = (text_at(record_at(data, "responseHeaders"), "retry-after") or "").strip()
-    return float(after) if _SECONDS.fullmatch(after) else None
+    seconds = (text_at(record_at(data, "responseHeaders"), "retry-after") or "").strip()
+    return float(seconds) if _SECONDS.fullmatch(seconds) else None
