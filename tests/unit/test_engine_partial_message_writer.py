@@ -45,7 +45,7 @@ class Typist:
         self.written.append((round(self._clock.now - 100, 3), "".join(one.chunk for one, *_ in chunk_blocks(piece))))
 
     def types(self, message: PartialMessage, text: str) -> None:
-        message.grow(0, "text", text)
+        message.append_text(0, "text", text)
         self._writer.schedule_write(message, self.write)
 
 

@@ -46,7 +46,7 @@ def taken(transcriber: Transcriber, *reports: AgentReport) -> list[PendingEvent]
 def test_what_a_sub_agent_types_stands_in_its_own_log(transcriber: Transcriber) -> None:
     taken(transcriber, SubAgentStarted(agent="a", name="looker"))
     partial, offset = transcriber.grow(typed("Hello", agent="a"))
-    piece = partial.piece()
+    piece = partial.next_chunk()
     assert offset == 0
     assert piece is not None
     (write,) = transcriber.take(TranscriptItem(agent="a", payload=piece))

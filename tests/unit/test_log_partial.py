@@ -23,14 +23,14 @@ def piece(kind: str, block: int, offset: int, chunk: str, **fields: str) -> Stre
 
 def test_a_piece_has_the_new_text_of_every_block_that_has_grown() -> None:
     message = PartialMessage("m")
-    assert message.grow(0, "thinking", "Let me ") == 0
-    assert message.grow(0, "thinking", "see.") == 7
-    first = message.piece()
-    message.grow(1, "text", "Hello")
-    message.grow(2, "tool_input", '{"a"', tool_name="Read", tool_id="t1")
-    second = message.piece()
-    message.grow(2, "tool_input", ": 1}", tool_name="Read", tool_id="t1")
-    third = message.piece()
+    assert message.append_text(0, "thinking", "Let me ") == 0
+    assert message.append_text(0, "thinking", "see.") == 7
+    first = message.next_chunk()
+    message.append_text(1, "text", "Hello")
+    message.append_text(2, "tool_input", '{"a"', tool_name="Read", tool_id="t1")
+    second = message.next_chunk()
+    message.append_text(2, "tool_input", ": 1}", tool_name="Read", tool_id="t1")
+    third = message.next_chunk()
     assert first == AssistantMessage(message_id="m", blocks=[piece("thinking", 0, 0, "Let me see.")])
     assert second is not None
     assert second.blocks == [
@@ -39,7 +39,7 @@ def test_a_piece_has_the_new_text_of_every_block_that_has_grown() -> None:
     ]
     assert third is not None
     assert third.blocks == [piece("tool_input", 2, 4, ": 1}")]
-    assert message.piece() is None
+    assert message.next_chunk() is None
     assert all(
         one is not None and is_message_chunk(one) and not supersedes_chunks(one) for one in (first, second, third)
     )
@@ -47,22 +47,22 @@ def test_a_piece_has_the_new_text_of_every_block_that_has_grown() -> None:
 
 def test_a_piece_that_could_not_be_written_is_in_the_next_one() -> None:
     message = PartialMessage("m")
-    message.grow(0, "text", "Hello ")
-    lost = message.piece()
+    message.append_text(0, "text", "Hello ")
+    lost = message.next_chunk()
     assert lost is not None
     message.unmark_written(lost)
-    message.grow(0, "text", "world")
-    again = message.piece()
+    message.append_text(0, "text", "world")
+    again = message.next_chunk()
     assert again is not None
     assert again.blocks == [piece("text", 0, 0, "Hello world")]
 
 
 def test_a_message_that_was_cut_off_has_all_that_was_typed_and_no_call() -> None:
     message = PartialMessage("m", model="some-model")
-    message.grow(0, "thinking", "Hm.")
-    message.piece()
-    message.grow(1, "text", "Hello")
-    message.grow(2, "tool_input", '{"pa', tool_name="Read", tool_id="t1")
+    message.append_text(0, "thinking", "Hm.")
+    message.next_chunk()
+    message.append_text(1, "text", "Hello")
+    message.append_text(2, "tool_input", '{"pa', tool_name="Read", tool_id="t1")
     assert message.interrupted() == AssistantMessage(
         message_id="m",
         model="some-model",
@@ -77,11 +77,11 @@ def test_a_message_that_was_cut_off_has_all_that_was_typed_and_no_call() -> None
 
 def test_what_the_log_has_whole_is_in_no_later_piece() -> None:
     message = PartialMessage("m")
-    message.grow(0, "text", "Hello")
+    message.append_text(0, "text", "Hello")
     message.clear()
-    assert (message.piece(), message.interrupted(), message.has_text) == (None, None, False)
-    message.grow(1, "text", "world")
-    later = message.piece()
+    assert (message.next_chunk(), message.interrupted(), message.has_text) == (None, None, False)
+    message.append_text(1, "text", "world")
+    later = message.next_chunk()
     assert later is not None
     assert later.blocks == [piece("text", 1, 0, "world")]
     cut = message.interrupted()
@@ -101,7 +101,7 @@ def test_what_the_log_has_whole_is_in_no_later_piece() -> None:
 def test_pieces_are_joined_by_their_offsets(pieces: list[tuple[int, str]], text: str) -> None:
     message = PartialMessage("m")
     for offset, chunk in pieces:
-        message.join(AssistantMessage(message_id="m", blocks=[piece("text", 0, offset, chunk)]))
+        message.merge_chunk(AssistantMessage(message_id="m", blocks=[piece("text", 0, offset, chunk)]))
     cut = message.interrupted()
     assert cut is not None
     assert cut.blocks == [TextBlock(fidelity="agent_emitted", text=text)]
@@ -109,10 +109,10 @@ def test_pieces_are_joined_by_their_offsets(pieces: list[tuple[int, str]], text:
 
 def test_a_character_is_never_torn_between_two_pieces() -> None:
     message = PartialMessage("m")
-    message.grow(0, "text", "a\ud83d")
-    first = message.piece()
-    message.grow(0, "text", "\ude00b")
-    second = message.piece()
+    message.append_text(0, "text", "a\ud83d")
+    first = message.next_chunk()
+    message.append_text(0, "text", "\ude00b")
+    second = message.next_chunk()
     assert first is not None
     assert second is not None
     assert [*first.blocks, *second.blocks] == [piece("text", 0, 0, "a"), piece("text", 0, 1, "😀b")]
@@ -121,14 +121,14 @@ def test_a_character_is_never_torn_between_two_pieces() -> None:
 def test_the_beginning_of_a_secret_is_in_no_piece_and_not_in_what_was_cut_off() -> None:
     mask = Masking(["correct-horse"])
     message = PartialMessage("m")
-    message.grow(0, "text", "It is correct-ho")
-    first = message.piece(mask.mask_stable_prefix)
+    message.append_text(0, "text", "It is correct-ho")
+    first = message.next_chunk(mask.mask_stable_prefix)
     assert first is not None
     assert first.blocks == [piece("text", 0, 0, "It is ")]
-    cut = message.interrupted(mask.cut_off)
+    cut = message.interrupted(mask.mask_truncated)
     assert cut is not None
     assert cut.blocks == [TextBlock(fidelity="agent_emitted", text="It is [masked]")]
-    message.grow(0, "text", "rse, you see.")
-    second = message.piece(mask.mask_stable_prefix)
+    message.append_text(0, "text", "rse, you see.")
+    second = message.next_chunk(mask.mask_stable_prefix)
     assert second is not None
     assert second.blocks == [piece("text", 0, 6, "[masked], you see.")]

@@ -473,7 +473,7 @@ def test_the_stats_say_how_many_events_and_bytes_there_are(recorder: Recorder, l
 
 def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageFailed, match="cannot make the folder") as refused:
+    with pytest.raises(StorageFailed, match="cannot create the folder") as refused:
         Recorder(tmp_path / "file" / "transcripts" / f"{RUN_ID}.jsonl", RUN_ID)
     assert refused.value.hint
 

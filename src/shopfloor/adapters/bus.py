@@ -28,7 +28,7 @@ class InProcessBus:
                 runs.push(run_id, entry)
             fanout = self._fanouts.get(run_id)
             if fanout is not None:
-                if entry.seq != fanout.last + 1:
+                if entry.seq != fanout.last_seq + 1:
                     # Unknown so far, written by another process in between, cut, or passed on out of order.
                     fanout.restart(entry.seq - 1)
                 fanout.publish(entry)

@@ -72,7 +72,7 @@ class PartialMessageWriter:
                 continue
             async with self.lock:
                 del self._waiting[message]
-                piece = message.piece(self._settle)
+                piece = message.next_chunk(self._settle)
                 if piece is None:
                     continue
                 try:

@@ -200,13 +200,13 @@ class Transcriber:
                 del self._partial[one]
             partial = self._partial[key] = PartialMessage(typed.message_id)
         tool = {"tool_name": typed.tool_name, "tool_id": typed.tool_id}
-        return partial, partial.grow(typed.block, typed.kind, typed.text, **tool)
+        return partial, partial.append_text(typed.block, typed.kind, typed.text, **tool)
 
     def _cut_off(self, agent: str, at: str | None) -> list[PendingEvent]:
         """The messages of an agent whose whole will not come, as far as they were typed."""
         writes: list[PendingEvent] = []
         for key in [key for key in self._partial if key[0] == agent]:
-            message = self._partial.pop(key).interrupted(self._mask and self._mask.cut_off)
+            message = self._partial.pop(key).interrupted(self._mask and self._mask.mask_truncated)
             writes += [] if message is None else self._told(TranscriptItem(agent=agent, payload=message, at=at))
         return writes
 
