@@ -240,7 +240,7 @@ async def test_a_file_that_others_could_read_is_closed_to_them(path: Path, caplo
     with caplog.at_level(logging.WARNING):
         assert await names(LocalTokens(path)) == ["a"]
     assert mode(path) == 0o600
-    assert "could be read by others" in caplog.text
+    assert "was readable by other users" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"tokens": [{"role": "king", "sha256": "x"}]}'])

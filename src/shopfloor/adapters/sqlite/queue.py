@@ -319,7 +319,7 @@ def _show(database: sqlite3.Connection, orders: list[_Kept]) -> list[_Kept]:
 
 
 def _exists(run_id: str) -> ConflictError:
-    return ConflictError(f"there is a run {run_id} already", hint="give each run an id of its own")
+    return ConflictError(f"run {run_id} already exists", hint="use a new id for each run")
 
 
 def _portions(orders: Sequence[T]) -> list[list[T]]:
@@ -344,6 +344,6 @@ def _the_same(key: str, asked: bytes, known: tuple[str, bytes]) -> str | Conflic
     if asked == first:
         return run_id
     return ConflictError(
-        f"the idempotency key {key!r} was used for another worker or another input, by the run {run_id}",
-        hint="use a new key for what is not the same",
+        f"the idempotency key {key!r} was used with another worker or input, for run {run_id}",
+        hint="use a new key for each different request",
     )
