@@ -128,9 +128,9 @@ def test_a_turn_may_fail_so_many_times_and_then_go_well(tmp_path: Path) -> None:
                 "6: Object contains unknown field `inptu`; there are `input`, `output`, ",
             ],
         ),
-        ("turns:\n  - text: a\n    error: {code: usage}\n", ["3: there is no error `usage` of a provider; "]),
-        ("turns:\n  - text: a\n    when: '('\n", ["3: `when` is no regular expression: "]),
-        ("turns: [{text: a}]\ncaptures:\n  A: {find: 'a'}\n", ["3: `find` is no regular expression with a group"]),
+        ("turns:\n  - text: a\n    error: {code: usage}\n", ["3: there is no provider error `usage`; "]),
+        ("turns:\n  - text: a\n    when: '('\n", ["3: `when` is not a regular expression: "]),
+        ("turns: [{text: a}]\ncaptures:\n  A: {find: 'a'}\n", ["3: `find` is not a regular expression with a group"]),
     ],
 )
 def test_what_is_wrong_with_a_script_is_said_with_file_and_line(tmp_path: Path, text: str, problems: list[str]) -> None:

@@ -267,10 +267,10 @@ class MemoryLogFeed:
     def __init__(self, storage: MemoryStorage) -> None:
         self._storage = storage
 
-    async def run_ids(self, offset: Collection[str] = ()) -> list[str]:
+    async def run_ids(self, known: Collection[str] = ()) -> list[str]:
         with self._storage.lock:
             logs = [(run_id, stored.entries[0]) for run_id, stored in self._storage.logs.items() if stored.entries]
-        started = [(decode(first.raw, first.type).timestamp, run_id) for run_id, first in logs if run_id not in offset]
+        started = [(decode(first.raw, first.type).timestamp, run_id) for run_id, first in logs if run_id not in known]
         return [run_id for _, run_id in sorted(started)]
 
     async def updates(self, places: Mapping[str, int], *, limit: int) -> dict[str, LogUpdate]:
