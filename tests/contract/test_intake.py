@@ -41,7 +41,7 @@ class Logs:
     def has(self, entry: QueuedRun | ControlMessage) -> bool:
         return entry.run_id in self._runs
 
-    def keyed(self) -> list[QueuedRun]:
+    def runs_with_idempotency_key(self) -> list[QueuedRun]:
         return [dispatch("c", run_id=run_id, idempotency_key=run_id) for run_id in self._runs]
 
 

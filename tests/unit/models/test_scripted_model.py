@@ -118,14 +118,14 @@ def test_a_turn_may_fail_so_many_times_and_then_go_well(tmp_path: Path) -> None:
         ("- a", ["1: a script is a mapping with `turns`"]),
         ("turns: [\n", ["2: not YAML"]),
         ("turns:\n  - text: a\n    text: b\n", ["3: `text` stands here twice"]),
-        ("trns: 1\nturns:\n  - text: a\n", ["1: Object contains unknown field `trns`; there are `captures`, "]),
+        ("trns: 1\nturns:\n  - text: a\n", ["1: Object contains unknown field `trns`; known fields are `captures`, "]),
         (
             "turns:\n  - txt: a\n  - tool_calls: [{input: {}}]\n  - delay_ms: -1\n  - usage:\n      inptu: 3\n",
             [
-                "2: Object contains unknown field `txt`; there are `when`, `text`, ",
+                "2: Object contains unknown field `txt`; known fields are `when`, `text`, ",
                 "3: Object missing required field `name`",
                 "4: Expected `float` >= 0.0",
-                "6: Object contains unknown field `inptu`; there are `input`, `output`, ",
+                "6: Object contains unknown field `inptu`; known fields are `input`, `output`, ",
             ],
         ),
         ("turns:\n  - text: a\n    error: {code: usage}\n", ["3: there is no provider error `usage`; "]),

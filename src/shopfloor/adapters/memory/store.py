@@ -275,7 +275,9 @@ def _read_cursor(cursor: str, shape: Any) -> Any:
     try:
         return decode_json(base64.b64decode(cursor, altchars=b"-_", validate=True), shape)
     except (ValueError, msgspec.DecodeError) as error:
-        raise InvalidParameter(f"{cursor!r} is not a cursor", hint="use `next` of the previous page") from error
+        raise InvalidParameter(
+            f"{cursor!r} is not a cursor", hint="use `next` of the previous page, or omit the cursor"
+        ) from error
 
 
 def _parse_search(query: str) -> _Search:

@@ -146,7 +146,7 @@ class Connection:
         return OpenAICompatibleProvider(self.endpoint.provider, openai_client=self._openai())
 
     async def _limit_connect_timeout(self, request: httpx2.Request) -> None:
-        """Reset the connect timeout: clients may use one timeout for all phases, and a dead address would block long."""
+        """Reset the connect timeout: clients that use one timeout for all phases would wait long for a dead address."""
         phases: dict[str, float | None] = request.extensions.get("timeout") or {}
         request.extensions = {**request.extensions, "timeout": {**phases, "connect": self._timeout.connect}}
 
