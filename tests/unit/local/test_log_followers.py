@@ -14,20 +14,17 @@ import pytest
 from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.local import LocalBus, LocalLogReader, LocalLogs
-from shopfloor.errors import RunNotFound
 from shopfloor.limits import FOLLOWER_DELTAS
 from shopfloor.log import (
     AssistantMessage,
     Delta,
     Entry,
-    Masking,
     Reset,
     RunCompleted,
     RunStarted,
     TextBlock,
     new_run_id,
 )
-from shopfloor.ports import Log
 from shopfloor.record import Recorder, Storage
 
 pytestmark = pytest.mark.anyio
@@ -221,27 +218,6 @@ async def test_a_follower_whose_loop_is_gone_does_not_disturb_the_writer(logs: L
 # Pieces of messages
 
 
-async def test_pieces_come_between_the_event_they_follow_and_the_message(
-    logs: LocalLogs, reader: LocalLogReader
-) -> None:
-    run_id = new_run_id()
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-        with_pieces = Following(reader.follow(run_id, deltas=True))
-        without = Following(reader.follow(run_id))
-        await with_pieces.has(1)
-        log.publish_delta(piece(1, "Hel"))
-        log.publish_delta(piece(1, "lo", offset=3))
-        await with_pieces.has(1, "Hel", "lo")
-        await log.append(said("Hello", "m1"), path="s")
-        log.publish_delta(piece(2, "Bye", "m2"))
-        await with_pieces.has(1, "Hel", "lo", 2, "Bye")
-        await log.append(said("Bye", "m2"), path="s")
-        await log.append(ENDED)
-    assert await with_pieces.rest() == [1, "Hel", "lo", 2, "Bye", 3, 4]
-    assert await without.rest() == [1, 2, 3, 4]
-
-
 async def test_a_piece_comes_after_the_event_that_it_follows_also_where_only_the_log_has_that(
     storage: Storage, logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
 ) -> None:
@@ -303,20 +279,6 @@ async def test_a_follower_that_does_not_read_keeps_so_many_pieces_and_no_more(
         await following.until(lambda: following.got[-1] == "new")
 
 
-async def test_where_secrets_are_masked_only_the_whole_is_told(
-    storage: Storage, bus: LocalBus, reader: LocalLogReader
-) -> None:
-    run_id = new_run_id()
-    async with LocalLogs(storage, mask=Masking(["hunter22"]), bus=bus).open(run_id) as log:
-        await log.append(STARTED)
-        following = Following(reader.follow(run_id, deltas=True))
-        await following.has(1)
-        log.publish_delta(piece(1, "hunt"))
-        log.publish_delta(piece(1, "er22", offset=4))
-        await log.append(ENDED)
-        assert await following.rest() == [1, 2]
-
-
 async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
     storage: Storage, logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
 ) -> None:
@@ -337,103 +299,7 @@ async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
         await following.has(1, 2, Reset(1), 2, "new")
 
 
-async def test_followers_in_several_threads_all_get_everything_in_order(
-    logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
-) -> None:
-    run_id = new_run_id()
-    messages, pieces = 40, 20
-    got: dict[int, Batch] = {}
-
-    async def follow(number: int) -> None:
-        got[number] = []
-        with anyio.fail_after(6 * TIMEOUT_SECONDS):
-            async for batch in reader.follow(run_id, deltas=number > 0, wait_for_writer=True):
-                got[number] += batch
-
-    threads = [threading.Thread(target=anyio.run, args=(follow, number)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-        await _talk(log, messages, pieces)
-        await log.append(ENDED)
-    await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
-    for number, given in got.items():
-        assert [one.seq for one in given if isinstance(one, Entry)] == list(range(1, messages + 3))
-        _check_order(given)
-        assert any(isinstance(one, Delta) for one in given) == (number > 0)
-    assert bus._fanouts == {}
-
-
-async def _talk(log: Log, messages: int, pieces: int) -> None:
-    for number in range(messages):
-        for offset in range(pieces):
-            log.publish_delta(piece(number + 1, "x", f"m{number}", offset))
-            if offset % 7 == number % 7:
-                await anyio.sleep(0.001)
-        await log.append(said("x" * pieces, f"m{number}"), path="s")
-
-
-def _check_order(given: Batch) -> None:
-    """Each piece after its event, before its message, and in the order in which they were told."""
-    seq, offsets = 0, dict[str, int]()
-    for one in given:
-        if isinstance(one, Entry):
-            seq = one.seq
-        elif isinstance(one, Delta):
-            # The message m<n> is the event n + 2.
-            assert one.after <= seq < int(one.message_id[1:]) + 2
-            assert one.offset > offsets.get(one.message_id, -1)
-            offsets[one.message_id] = one.offset
-
-
 # Patience
-
-
-async def test_without_patience_a_log_that_is_not_there_is_an_error(reader: LocalLogReader, bus: LocalBus) -> None:
-    with pytest.raises(RunNotFound):
-        await anext(reader.follow(new_run_id()))
-    assert bus._fanouts == {}
-
-
-async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with_it(
-    logs: LocalLogs, reader: LocalLogReader
-) -> None:
-    run_id = new_run_id()
-    following = Following(reader.follow(run_id, deltas=True, wait_for_writer=True))
-    await following.until(lambda: following.quiet > 2)
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-        await following.has(1)
-    # Nobody writes it for a while.
-    await following.until(lambda: following.quiet > 6)
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-        log.publish_delta(piece(2, "again"))
-        await following.has(1, 2, "again")
-        await log.append(ENDED)
-    assert await following.rest() == [1, 2, "again", 3]
-
-
-async def test_a_patient_follower_of_a_run_that_has_ended_ends(logs: LocalLogs, reader: LocalLogReader) -> None:
-    run_id = new_run_id()
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-        await log.append(ENDED)
-    assert await Following(reader.follow(run_id, wait_for_writer=True)).rest() == [1, 2]
-    assert await Following(reader.follow(run_id, after=2, wait_for_writer=True)).rest() == []
-
-
-async def test_a_patient_follower_does_not_wait_for_a_log_that_was_deleted(
-    storage: Storage, logs: LocalLogs, reader: LocalLogReader
-) -> None:
-    run_id = new_run_id()
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-    following = Following(reader.follow(run_id, wait_for_writer=True))
-    await following.has(1)
-    storage.log_path(run_id).unlink()
-    assert await following.rest() == [1]
 
 
 async def test_leaving_a_follower_ends_its_subscription(logs: LocalLogs, reader: LocalLogReader, bus: LocalBus) -> None:

@@ -6,9 +6,8 @@ import pytest
 from tests.sample_events import RUN_ID
 
 from shopfloor.adapters.local import LocalLogReader
-from shopfloor.errors import RunNotFound
 from shopfloor.limits import READ_CHUNK_BYTES
-from shopfloor.log import RunStarted, TextBlock, UserMessage, new_run_id
+from shopfloor.log import RunStarted, TextBlock, UserMessage
 from shopfloor.record import Recorder, Storage
 
 pytestmark = pytest.mark.anyio
@@ -51,12 +50,6 @@ async def test_there_are_no_batches_after_the_end(storage: Storage, reader: Loca
     written(storage, 1)
     assert await seqs(reader, after=2) == []
     assert await seqs(reader, after=99) == []
-
-
-async def test_batches_of_a_log_that_is_not_there_are_an_error(reader: LocalLogReader) -> None:
-    with pytest.raises(RunNotFound):
-        await seqs(reader)
-    assert await reader.copy(new_run_id()) is None
 
 
 @pytest.mark.parametrize("size", [0, 10, READ_CHUNK_BYTES * 3])
