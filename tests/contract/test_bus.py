@@ -75,7 +75,7 @@ async def test_every_subscriber_gets_every_event(bus: Bus) -> None:
         assert (shown(one.drain()), shown(other.drain())) == ([2], [1, 2])
 
 
-async def test_a_subscriber_without_room_is_told_the_gap(bus: Bus) -> None:
+async def test_a_subscriber_with_a_full_buffer_gets_a_gap(bus: Bus) -> None:
     with bus.subscribe(RUN) as live:
         for seq in range(1, SUBSCRIBER_EVENTS + 11):
             bus.publish(RUN, entry(seq))
@@ -86,7 +86,7 @@ async def test_a_subscriber_without_room_is_told_the_gap(bus: Bus) -> None:
         assert shown(live.drain()) == [SUBSCRIBER_EVENTS + 11]
 
 
-async def test_deltas_come_between_the_events_and_only_to_those_who_want_them(bus: Bus) -> None:
+async def test_deltas_come_between_the_events_and_only_to_subscribers_that_request_them(bus: Bus) -> None:
     with bus.subscribe(RUN, deltas=True) as live, bus.subscribe(RUN) as plain:
         bus.publish(RUN, entry(1))
         bus.publish_delta(RUN, delta(1, "a"))
@@ -116,7 +116,7 @@ async def test_a_notification_wakes_with_nothing_and_loses_nothing(bus: Bus) -> 
 
 
 @pytest.mark.parametrize("next_seq", [2, 3, 9])
-async def test_events_that_do_not_follow_one_another_send_the_subscriber_to_the_log(bus: Bus, next_seq: int) -> None:
+async def test_a_break_in_the_sequence_makes_the_subscriber_read_the_log(bus: Bus, next_seq: int) -> None:
     """The log was cut, another process wrote it in between, or two threads published at once."""
     with bus.subscribe(RUN) as live:
         bus.publish(RUN, entry(3))
@@ -141,7 +141,7 @@ async def test_a_subscriber_of_all_runs_gets_the_events_of_each(bus: Bus) -> Non
 
 
 @pytest.mark.parametrize("then", ["notified", "skipped", "notified first"])
-async def test_a_subscriber_of_all_runs_is_sent_to_a_log_that_events_do_not_tell_of(bus: Bus, then: str) -> None:
+async def test_a_notification_makes_a_subscriber_of_all_runs_read_the_log(bus: Bus, then: str) -> None:
     with bus.subscribe_all() as live:
         if then == "notified first":
             bus.notify(RUN)
@@ -156,7 +156,7 @@ async def test_a_subscriber_of_all_runs_is_sent_to_a_log_that_events_do_not_tell
         assert runs_shown(live.drain()) == {RUN: [], OTHER: [1]}
 
 
-async def test_what_has_no_room_for_a_subscriber_of_all_runs_is_in_the_log(bus: Bus) -> None:
+async def test_a_full_buffer_makes_a_subscriber_of_all_runs_read_the_log(bus: Bus) -> None:
     with bus.subscribe_all() as live:
         for seq in range(1, BUS_EVENTS + 1):
             bus.publish(RUN, entry(seq))
@@ -167,7 +167,7 @@ async def test_what_has_no_room_for_a_subscriber_of_all_runs_is_in_the_log(bus: 
         assert runs_shown(live.drain()) == {OTHER: [2]}
 
 
-async def test_a_publisher_in_another_thread_wakes_those_who_wait(bus: Bus) -> None:
+async def test_a_publisher_in_another_thread_wakes_waiting_subscribers(bus: Bus) -> None:
     got: list[object] = []
     with bus.subscribe(RUN) as live, bus.subscribe_all() as all_runs:
 
@@ -204,7 +204,7 @@ async def test_a_subscriber_that_has_left_gets_nothing(bus: Bus) -> None:
         assert shown(again.drain()) == [3]
 
 
-async def test_a_wait_that_is_given_up_can_be_begun_again(bus: Bus) -> None:
+async def test_a_wait_that_timed_out_can_be_repeated(bus: Bus) -> None:
     with bus.subscribe(RUN) as live:
         for _ in range(3):
             with anyio.move_on_after(0.01):

@@ -113,7 +113,7 @@ async def test_an_older_copy_of_the_database_gets_what_it_does_not_know(tmp_path
     await store.close()
 
 
-async def test_a_torn_line_is_passed_over_and_what_follows_it_is_not(tmp_path: Path) -> None:
+async def test_a_torn_line_is_skipped_and_the_lines_after_it_are_read(tmp_path: Path) -> None:
     queue, store = await opened(tmp_path)
     first, second = dispatch("a"), dispatch("b")
     await queue.dispatch(first)
@@ -129,7 +129,7 @@ async def test_a_torn_line_is_passed_over_and_what_follows_it_is_not(tmp_path: P
     await store.close()
 
 
-async def test_what_logs_have_is_dropped_when_there_is_much_of_it_or_nothing_else_to_do(tmp_path: Path) -> None:
+async def test_lines_that_logs_have_are_dropped_when_the_intake_is_large_or_idle(tmp_path: Path) -> None:
     queue, store = await opened(tmp_path)
     large = [dispatch("x" * 400_000) for _ in range(12)]
     for order in large:
@@ -147,7 +147,7 @@ async def test_what_logs_have_is_dropped_when_there_is_much_of_it_or_nothing_els
     await store.close()
 
 
-async def test_what_was_refused_is_not_kept(tmp_path: Path) -> None:
+async def test_a_rejected_request_is_not_stored(tmp_path: Path) -> None:
     queue, store = await opened(tmp_path)
     await queue.dispatch(dispatch("a"))
     before = kept(tmp_path)
@@ -162,7 +162,7 @@ async def test_what_was_refused_is_not_kept(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_an_intake_that_somebody_deleted_is_made_again_from_the_database(tmp_path: Path) -> None:
+async def test_a_deleted_intake_is_recreated_from_the_database(tmp_path: Path) -> None:
     queue, store = await opened(tmp_path)
     first, second = dispatch("a"), dispatch("b")
     await queue.dispatch(first)
@@ -221,7 +221,7 @@ async def test_a_dispatch_whose_line_did_not_reach_the_disk_is_acknowledged_and_
     await store.close()
 
 
-async def test_a_refused_line_that_cannot_be_cut_off_goes_with_the_next_recovery(
+async def test_a_rolled_back_line_that_cannot_be_truncated_is_removed_by_the_next_recovery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue, store = await opened(tmp_path)
@@ -247,7 +247,7 @@ async def test_a_refused_line_that_cannot_be_cut_off_goes_with_the_next_recovery
     await store.close()
 
 
-async def test_nothing_is_acknowledged_that_went_to_a_deleted_database(tmp_path: Path) -> None:
+async def test_a_write_to_a_deleted_database_is_not_acknowledged(tmp_path: Path) -> None:
     queue, store = await opened(tmp_path)
     first, refused = dispatch("a"), dispatch("b")
     await queue.dispatch(first)
@@ -285,7 +285,7 @@ async def test_processes_that_dispatch_and_compact_at_once_lose_nothing(tmp_path
     await store.close()
 
 
-async def test_content_that_nobody_wrote_is_damage(tmp_path: Path) -> None:
+async def test_invalid_content_is_damage(tmp_path: Path) -> None:
     queue, store = await opened(tmp_path)
     await queue.dispatch(dispatch("a"))
     with sqlite3.connect(tmp_path / "shopfloor.db") as connection:
@@ -321,7 +321,7 @@ async def test_a_lost_database_loses_no_pin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept_wrong", ["mark", "dispatch"])
-async def test_content_that_only_one_connection_has_wrong_is_no_damage(tmp_path: Path, kept_wrong: str) -> None:
+async def test_invalid_content_in_one_connection_only_is_no_damage(tmp_path: Path, kept_wrong: str) -> None:
     """The pages that a connection keeps can be wrong while the file is sound. A new connection decides."""
     queue, store = await opened(tmp_path)
     order = dispatch("a")

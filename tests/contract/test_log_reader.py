@@ -42,7 +42,7 @@ async def write(logs: Logs, count: int, run_id: str = RUN_ID, *, ends: bool = Fa
 # Pages
 
 
-async def test_there_is_no_page_of_a_log_that_is_not_there(reader: LogReader) -> None:
+async def test_a_missing_log_has_no_page(reader: LogReader) -> None:
     assert await reader.page(RUN_ID, limit=9) is None
     assert await reader.page(RUN_ID, before=3, limit=9) is None
 
@@ -67,7 +67,7 @@ async def test_pages_of_a_long_log_meet_forwards_and_backwards(logs: Logs, reade
     assert backwards == entries
 
 
-async def test_a_page_of_what_is_being_written_has_what_was_acknowledged(logs: Logs, reader: LogReader) -> None:
+async def test_a_page_of_a_growing_log_has_every_acknowledged_event(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         for number in range(1, 20):
             await log.append(started(number))
@@ -86,7 +86,7 @@ async def test_a_log_that_has_lost_its_end_has_pages_up_to_there(
     assert await reader.page(RUN_ID, before=sys.maxsize, limit=2) == entries[2:4]
 
 
-async def test_the_family_of_a_run_is_read_from_its_logs(logs: Logs, reader: LogReader) -> None:
+async def test_parents_and_children_of_a_run_are_read_from_its_logs(logs: Logs, reader: LogReader) -> None:
     child, below = new_run_id(), new_run_id()
     for run_id, parent in ((PARENT_ID, None), (child, PARENT_ID), (below, child)):
         async with logs.open(run_id, parent_run_id=parent) as log:
@@ -104,7 +104,7 @@ async def test_the_family_of_a_run_is_read_from_its_logs(logs: Logs, reader: Log
 # Who writes
 
 
-async def test_a_log_is_there_from_its_first_opening_until_it_is_deleted(logs: Logs, reader: LogReader) -> None:
+async def test_a_log_exists_from_its_first_opening_until_it_is_deleted(logs: Logs, reader: LogReader) -> None:
     assert not await reader.has_log(RUN_ID)
     async with logs.open(RUN_ID):
         assert await reader.has_log(RUN_ID)
@@ -113,7 +113,7 @@ async def test_a_log_is_there_from_its_first_opening_until_it_is_deleted(logs: L
     assert not await reader.has_log(RUN_ID)
 
 
-async def test_a_log_is_written_while_somebody_has_it_open(logs: Logs, reader: LogReader) -> None:
+async def test_a_log_has_a_writer_while_it_is_open(logs: Logs, reader: LogReader) -> None:
     assert not await reader.has_writer(RUN_ID)
     for attempt in (1, 2):
         async with logs.open(RUN_ID) as log:
@@ -123,7 +123,7 @@ async def test_a_log_is_written_while_somebody_has_it_open(logs: Logs, reader: L
         assert not await reader.has_writer(RUN_ID)
 
 
-async def test_a_run_is_attended_while_its_log_is_written_or_its_host_is_alive(
+async def test_a_run_has_an_active_host_while_its_log_is_written_or_its_host_is_alive(
     storage_under_test: StorageUnderTest, logs: Logs, reader: LogReader
 ) -> None:
     assert not await reader.has_active_host(RUN_ID, None)
@@ -155,7 +155,7 @@ async def test_batches_have_every_event_once_and_in_order(logs: Logs, reader: Lo
         assert len(batches) > 1 or after
 
 
-async def test_batches_of_a_log_that_is_not_there_are_an_error(reader: LogReader) -> None:
+async def test_batches_of_a_missing_log_are_an_error(reader: LogReader) -> None:
     with pytest.raises(RunNotFound):
         await anext(reader.batches(RUN_ID))
 
@@ -225,7 +225,7 @@ class Following:
 
 
 @pytest.mark.parametrize("wait_for_writer", [False, True], ids=["", "wait_for_writer"])
-async def test_a_log_that_has_ended_is_given_whole_and_that_is_the_end(
+async def test_an_ended_log_is_read_completely_and_following_ends(
     logs: Logs, reader: LogReader, wait_for_writer: bool
 ) -> None:
     await write(logs, 5, ends=True)
@@ -236,13 +236,13 @@ async def test_a_log_that_has_ended_is_given_whole_and_that_is_the_end(
         )
 
 
-async def test_what_nobody_writes_any_more_is_given_up_to_its_end(logs: Logs, reader: LogReader) -> None:
+async def test_a_log_without_a_writer_is_read_to_its_end(logs: Logs, reader: LogReader) -> None:
     await write(logs, 5)
     assert await Following(reader.follow(RUN_ID)).rest() == [1, 2, 3, 4, 5]
     assert await Following(reader.follow(RUN_ID, after=5)).rest() == []
 
 
-async def test_a_log_that_is_not_there_is_an_error(reader: LogReader) -> None:
+async def test_following_a_missing_log_is_an_error(reader: LogReader) -> None:
     with pytest.raises(RunNotFound):
         await anext(reader.follow(RUN_ID))
 
@@ -261,7 +261,7 @@ async def test_events_come_as_they_are_written_and_the_outcome_is_the_end(logs: 
         assert await late.rest() == list(range(7, 13))
 
 
-async def test_a_follower_says_that_it_lives_while_nothing_comes(logs: Logs, reader: LogReader) -> None:
+async def test_a_follower_yields_empty_batches_while_nothing_is_written(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
         following = Following(reader.follow(RUN_ID))
@@ -269,7 +269,7 @@ async def test_a_follower_says_that_it_lives_while_nothing_comes(logs: Logs, rea
         assert following.got == [1]
 
 
-async def test_following_ends_when_whoever_wrote_is_gone_without_an_outcome(logs: Logs, reader: LogReader) -> None:
+async def test_following_ends_when_the_writer_ends_without_an_outcome(logs: Logs, reader: LogReader) -> None:
     got: list[Any] = []
 
     async def follow() -> None:
@@ -284,7 +284,7 @@ async def test_following_ends_when_whoever_wrote_is_gone_without_an_outcome(logs
     assert got == [1, 2]
 
 
-async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with_it(
+async def test_wait_for_writer_waits_for_the_log_and_for_its_next_writer(
     storage_under_test: StorageUnderTest, reader: LogReader
 ) -> None:
     following = Following(reader.follow(RUN_ID, deltas=True, wait_for_writer=True))
@@ -301,7 +301,7 @@ async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with
     assert await following.rest() == [1, 2, "again", 3]
 
 
-async def test_a_patient_follower_does_not_wait_for_a_log_that_is_deleted(logs: Logs, reader: LogReader) -> None:
+async def test_wait_for_writer_ends_when_the_log_is_deleted(logs: Logs, reader: LogReader) -> None:
     await write(logs, 2)
     following = Following(reader.follow(RUN_ID, wait_for_writer=True))
     await following.has(1, 2)
@@ -310,7 +310,7 @@ async def test_a_patient_follower_does_not_wait_for_a_log_that_is_deleted(logs: 
 
 
 @pytest.mark.parametrize("after", [2, 5], ids=["live", "from the start"])
-async def test_a_follower_of_a_log_that_has_lost_its_end_is_told_and_goes_on_from_there(
+async def test_a_follower_of_a_truncated_log_gets_a_reset_and_continues(
     storage_under_test: StorageUnderTest, logs: Logs, reader: LogReader, after: int
 ) -> None:
     entries = await write(logs, 5)
@@ -327,9 +327,7 @@ async def test_a_follower_of_a_log_that_has_lost_its_end_is_told_and_goes_on_fro
     assert await following.rest() == [*given, Reset(3), 4, 5]
 
 
-async def test_events_that_come_faster_than_they_are_read_all_come_and_none_twice(
-    logs: Logs, reader: LogReader
-) -> None:
+async def test_events_written_faster_than_read_all_arrive_exactly_once(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
         following = Following(reader.follow(RUN_ID, deltas=True))
@@ -389,7 +387,7 @@ def _check_order(given: Batch) -> None:
 # Pieces of messages
 
 
-async def test_pieces_come_between_the_event_they_follow_and_their_message(logs: Logs, reader: LogReader) -> None:
+async def test_deltas_come_between_the_event_they_follow_and_their_message(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
         with_pieces, without = Following(reader.follow(RUN_ID, deltas=True)), Following(reader.follow(RUN_ID))
@@ -407,7 +405,7 @@ async def test_pieces_come_between_the_event_they_follow_and_their_message(logs:
     assert await without.rest() == [1, 2, 3, 4]
 
 
-async def test_pieces_are_not_stored(logs: Logs, reader: LogReader) -> None:
+async def test_deltas_are_not_stored(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
         log.publish_delta(piece(1, "Hel"))
@@ -418,9 +416,7 @@ async def test_pieces_are_not_stored(logs: Logs, reader: LogReader) -> None:
     assert b"Hel" not in b"".join([data async for data in copy.pieces()])
 
 
-async def test_where_something_is_masked_no_pieces_are_given(
-    storage_under_test: StorageUnderTest, reader: LogReader
-) -> None:
+async def test_with_masking_no_deltas_are_published(storage_under_test: StorageUnderTest, reader: LogReader) -> None:
     async with storage_under_test.logs(mask=Masking(["hunter22"])).open(RUN_ID) as log:
         await log.append(started())
         following = Following(reader.follow(RUN_ID, deltas=True))
@@ -432,7 +428,7 @@ async def test_where_something_is_masked_no_pieces_are_given(
         assert await following.rest() == [1, 2]
 
 
-async def test_a_follower_that_leaves_leaves_nothing_behind(
+async def test_a_closed_follower_ends_its_subscription(
     storage_under_test: StorageUnderTest, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscriptions: list[Subscription] = []

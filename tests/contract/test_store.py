@@ -83,7 +83,7 @@ async def views_of(store: Store, run_id: str) -> Any:
 # One run
 
 
-async def test_a_run_that_is_not_there_is_nothing_anywhere(store: Store) -> None:
+async def test_a_missing_run_is_nowhere(store: Store) -> None:
     assert await store.get_run(RUN_ID) is None
     assert await store.folded([RUN_ID]) == {}
     assert await store.timeline(RUN_ID, limit=10) == []
@@ -97,7 +97,7 @@ async def test_a_run_that_is_not_there_is_nothing_anywhere(store: Store) -> None
 
 @pytest.mark.req("WT-17")
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
-async def test_what_is_kept_of_a_run_is_what_its_log_folds_to(store: Store, name: str) -> None:
+async def test_the_views_of_a_run_are_those_of_its_log(store: Store, name: str) -> None:
     change = single_change(golden(name))
     await store.apply([change])
     item, timeline, archive = await views_of(store, change.row.id)
@@ -110,7 +110,7 @@ async def test_what_is_kept_of_a_run_is_what_its_log_folds_to(store: Store, name
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
-async def test_a_run_that_comes_in_pieces_is_the_run_that_comes_at_once(store: Store, name: str, size: int) -> None:
+async def test_a_run_applied_in_batches_equals_a_run_applied_at_once(store: Store, name: str, size: int) -> None:
     events = golden(name)
     for change in batched_changes(events, size):
         await store.apply([change])
@@ -143,7 +143,7 @@ async def test_any_text_comes_back_as_it_went_in(store: Store, text: str) -> Non
     assert await shown(store, channel_id=text) == [run_id]
 
 
-async def test_a_waiting_run_says_what_it_waits_for(store: Store) -> None:
+async def test_a_waiting_run_lists_its_pending_calls(store: Store) -> None:
     events = run("ask", tool_call("q1", {}, awaits=Awaits(kind="question")), tool_result("q1", "yes"), status=None)
     asking, answered = batched_changes(events[:2], 2)[0], batched_changes(events, 3)[0]
     await store.apply([asking])
@@ -154,7 +154,7 @@ async def test_a_waiting_run_says_what_it_waits_for(store: Store) -> None:
     assert await shown(store, statuses=("running",)) == [asking.row.id]
 
 
-async def test_a_waiting_run_says_for_what_kind_of_answer(store: Store) -> None:
+async def test_a_waiting_run_has_the_kind_of_its_pending_answer(store: Store) -> None:
     events = run("ask", tool_call("q1", {}, awaits=Awaits(kind="question")), tool_result("q1", "yes"), status=None)
     await store.apply([single_change(events[:2])])
     (item,) = (await store.list_runs(ALL, limit=1)).items
@@ -164,7 +164,7 @@ async def test_a_waiting_run_says_for_what_kind_of_answer(store: Store) -> None:
     assert (await item_of(store, item.row.id)).row.waits_for is None
 
 
-async def test_a_run_that_goes_on_says_what_it_has_spent_so_far(store: Store) -> None:
+async def test_a_running_run_has_its_spending_so_far(store: Store) -> None:
     spoken = msgspec.structs.replace(
         assistant_message("hi"), usage=Usage(input=5, output=1), cost=Cost(usd=0.5, source="agent")
     )
@@ -180,7 +180,7 @@ async def test_a_run_that_goes_on_says_what_it_has_spent_so_far(store: Store) ->
         )
 
 
-async def test_a_run_says_what_powers_it_and_how_many_runs_it_called(store: Store) -> None:
+async def test_a_run_has_its_provider_and_its_number_of_sub_runs(store: Store) -> None:
     child = CallStarted(name="c", kind="call_workflow", try_=1)
     step = StepStarted(name="s", kind="agent", try_=1, session=Session(provider="codex"))
     spoken = msgspec.structs.replace(assistant_message("hi"), model="gpt-5.5")
@@ -237,7 +237,7 @@ async def test_a_change_that_is_applied_twice_is_applied_once(store: Store) -> N
         assert await views_of(store, change.row.id) == before
 
 
-async def test_a_change_that_the_row_is_past_changes_nothing(store: Store) -> None:
+async def test_a_change_older_than_the_row_changes_nothing(store: Store) -> None:
     events = golden("claude-code")
     await keep(store, events)
     before = await views_of(store, events[0].run_id)
@@ -251,7 +251,7 @@ async def test_a_change_that_the_row_is_past_changes_nothing(store: Store) -> No
     assert "elsewhere" not in {channel.id for channel in await store.channels()}
 
 
-async def test_a_change_that_begins_before_the_row_adds_only_what_is_new(store: Store) -> None:
+async def test_a_change_that_overlaps_the_row_adds_only_new_items(store: Store) -> None:
     events = golden("parent")
     await store.apply([single_change(events[:5])])
     await store.apply([single_change(events[:9])])
@@ -276,7 +276,7 @@ async def test_no_change_at_all_is_fine(store: Store) -> None:
     assert await store.known_runs() == set()
 
 
-async def test_a_run_keeps_its_number_as_it_goes_on(store: Store) -> None:
+async def test_a_run_keeps_its_number(store: Store) -> None:
     first, second = run("first", *steps(2)), run("second", *steps(2))
     await store.apply([batched_changes(first)[0], batched_changes(second)[0]])
     before = [(await item_of(store, events[0].run_id)).number for events in (first, second)]
@@ -303,7 +303,7 @@ async def test_totals_follow_a_run_through_its_states(store: Store) -> None:
 # How far the views are
 
 
-async def test_a_fold_is_carried_on_from_where_it_was_kept(store: Store) -> None:
+async def test_a_view_state_can_be_continued_after_storing(store: Store) -> None:
     events = golden("claude-code")
     for event in events:
         known = (await store.folded([event.run_id])).get(event.run_id)
@@ -316,7 +316,7 @@ async def test_a_fold_is_carried_on_from_where_it_was_kept(store: Store) -> None
     ]
 
 
-async def test_an_ended_run_still_says_how_far_it_is(store: Store) -> None:
+async def test_an_ended_run_still_has_its_last_seq(store: Store) -> None:
     events = run("a")
     await keep(store, events)
     known = (await store.folded([events[0].run_id])).get(events[0].run_id)
@@ -324,7 +324,7 @@ async def test_an_ended_run_still_says_how_far_it_is(store: Store) -> None:
     assert known.row == single_change(events).row
 
 
-async def test_open_runs_are_those_without_an_end(store: Store) -> None:
+async def test_open_runs_are_runs_without_an_outcome(store: Store) -> None:
     waiting = run("w", tool_call("q", {}, awaits=Awaits(kind="question")), status=None)
     ended, failed, running = run("e"), run("f", status="failed"), run("r", status=None)
     await keep(store, ended, failed, running, waiting)
@@ -350,7 +350,7 @@ async def test_a_list_shows_all_of_a_run_but_its_result_which_may_be_long(store:
     assert (await store.list_runs(ALL, limit=1)).items == [msgspec.structs.replace(whole_item, row=row)]
 
 
-async def test_a_page_of_nothing_still_says_how_many_there_are(store: Store) -> None:
+async def test_an_empty_page_still_has_the_total(store: Store) -> None:
     await keep(store, run("a"), run("b"))
     assert await store.list_runs(ALL, limit=0) == RunPage(items=[], total=2)
 
@@ -388,7 +388,7 @@ async def test_paging_by_offset_gives_each_run_once(store: Store, limit: int) ->
     assert (beyond.items, beyond.total, beyond.next) == ([], 200, None)
 
 
-async def test_a_page_by_offset_can_be_gone_on_from_by_cursor(store: Store) -> None:
+async def test_a_page_by_offset_can_be_continued_by_cursor(store: Store) -> None:
     runs = await two_hundred(store)
     page = await store.list_runs(ALL, limit=10, offset=20)
     rest = await store.list_runs(ALL, limit=10, offset=99, cursor=page.next)
@@ -396,9 +396,7 @@ async def test_a_page_by_offset_can_be_gone_on_from_by_cursor(store: Store) -> N
 
 
 @pytest.mark.parametrize("wanted", [{}, {"search": "task"}], ids=["list", "search"])
-async def test_runs_that_come_while_somebody_pages_neither_hide_nor_repeat_the_old(
-    store: Store, wanted: dict[str, Any]
-) -> None:
+async def test_new_runs_during_paging_neither_hide_nor_repeat_old_ones(store: Store, wanted: dict[str, Any]) -> None:
     runs = await two_hundred(store)
     seen: list[str] = []
     page = await store.list_runs(RunFilter(**wanted), limit=9)
@@ -518,7 +516,7 @@ FILTERED: dict[str, dict[str, Any]] = {
         ({"search": "a", "statuses": ("failed",)}, "eb"),
     ],
 )
-async def test_a_list_is_of_what_fits_every_filter(store: Store, wanted: dict[str, Any], found: str) -> None:
+async def test_a_list_has_the_runs_that_match_every_filter(store: Store, wanted: dict[str, Any], found: str) -> None:
     kept = await keep(store, *(run(f"{name} shared", **given) for name, given in FILTERED.items()))
     named = dict(zip(kept, FILTERED, strict=True))
     assert "".join(named[run_id] for run_id in await shown(store, **wanted)) == found
@@ -544,7 +542,7 @@ async def test_words_are_found_in_task_result_messages_and_tools(store: Store) -
     assert await shown(store, search="something saw") == []
 
 
-async def test_what_can_be_done_about_a_failure_is_kept_with_it(store: Store) -> None:
+async def test_the_hint_of_an_error_is_stored_with_it(store: Store) -> None:
     error = RunError(code="storage_full", message="no room", hint="free some space")
     hinted, bare = await keep(
         store, run("a", status="failed", error=error), run("b", status="failed", error=RunError(code="x", message="y"))
@@ -556,7 +554,7 @@ async def test_what_can_be_done_about_a_failure_is_kept_with_it(store: Store) ->
     assert (found.row.error_code, found.row.error_hint) == ("storage_full", "free some space")
 
 
-async def test_words_are_found_in_what_went_wrong(store: Store) -> None:
+async def test_words_are_found_in_error_messages(store: Store) -> None:
     error = RunError(code="command_failed", message="disk melted")
     failed = run("a", status="failed", error=error)
     (run_id, _) = await keep(store, failed, run("b"))
@@ -667,7 +665,7 @@ async def test_any_part_of_a_task_is_found_whatever_its_case_its_order_and_its_p
     ],
     ids=short,
 )
-async def test_what_means_something_to_a_search_engine_is_words_and_punctuation_here(
+async def test_operators_of_search_engines_are_plain_words_and_punctuation(
     store: Store, query: str, found: str
 ) -> None:
     a, b = await keep(store, run("alpha beta"), run("alpha and beta near"))
@@ -675,7 +673,7 @@ async def test_what_means_something_to_a_search_engine_is_words_and_punctuation_
     assert {names[run_id] for run_id in await shown(store, search=query)} == set(found)
 
 
-async def test_a_snippet_shows_where_the_words_stand(store: Store) -> None:
+async def test_a_snippet_shows_the_words_in_context(store: Store) -> None:
     long = " ".join(["hay"] * 2000)
     await keep(store, run("find it", assistant_message(f"{long} the Needle in {long}")))
     (item,) = (await store.list_runs(RunFilter(search="needle"), limit=5)).items
@@ -702,7 +700,7 @@ async def test_a_snippet_keeps_the_brackets_of_the_text_and_has_no_marks_but_its
     assert (item.snippet or "").startswith(marked)
 
 
-async def test_a_run_is_found_by_how_its_id_begins(store: Store) -> None:
+async def test_a_run_is_found_by_a_prefix_of_its_id(store: Store) -> None:
     a, b, c = await keep(store, run("x"), run("y"), run("z", assistant_message(f"look at {RUN_ID}")))
     for begin in (a[:8], a[:13], a, f" {a[:8].upper()} "):
         assert await shown(store, search=begin) == [a], begin
@@ -790,7 +788,7 @@ async def test_a_run_that_has_not_ended_is_found_by_its_task(store: Store) -> No
         (";", False),
     ],
 )
-async def test_words_and_phrases_are_found_in_all_that_is_no_task(store: Store, query: str, found: bool) -> None:
+async def test_words_and_phrases_are_found_outside_the_task(store: Store, query: str, found: bool) -> None:
     text = "The quick, brown fox; jumps! Äpfel 北京市 42 snake_case"
     runs = {
         "message": run("-", assistant_message(text)),
@@ -804,7 +802,7 @@ async def test_words_and_phrases_are_found_in_all_that_is_no_task(store: Store, 
     assert await shown(store, search=query) == (kept[::-1] if found else [])
 
 
-async def test_the_terms_of_a_query_may_stand_far_apart_in_a_run(store: Store) -> None:
+async def test_the_terms_of_a_query_may_be_far_apart_in_a_run(store: Store) -> None:
     filler = " ".join(["hay"] * SEARCH_CHUNK_CHARS)
     texts = ["needle one", filler, "needle two", filler, "thread"]
     run_id, other = await keep(
@@ -817,7 +815,7 @@ async def test_the_terms_of_a_query_may_stand_far_apart_in_a_run(store: Store) -
 
 
 @pytest.mark.req("WT-57")
-async def test_a_long_run_is_found_by_what_it_said_last_and_while_it_goes_on(store: Store) -> None:
+async def test_a_long_run_is_found_by_its_last_message_and_while_it_is_running(store: Store) -> None:
     filler = " ".join(["hay"] * SEARCH_CHUNK_CHARS)
     events = run(
         "sew",
@@ -835,7 +833,7 @@ async def test_a_long_run_is_found_by_what_it_said_last_and_while_it_goes_on(sto
 
 
 @pytest.mark.req("WT-57")
-async def test_where_indexing_stopped_is_kept_with_the_run(store: Store) -> None:
+async def test_the_point_where_indexing_stopped_is_stored_with_the_run(store: Store) -> None:
     (whole_run, _) = await keep(store, run("a", assistant_message("x")), run("b"))
     long = ViewUpdate(
         row=single_change(events := run("c", assistant_message("y"), assistant_message("z"))).row,
@@ -857,7 +855,7 @@ async def test_where_indexing_stopped_is_kept_with_the_run(store: Store) -> None
 
 
 @pytest.mark.req("WT-62")
-async def test_terminal_colours_are_no_part_of_what_is_searched(store: Store) -> None:
+async def test_terminal_colors_are_not_indexed(store: Store) -> None:
     coloured = "\x1b[1;31mred\x1b[0ms \x1b]8;;https://example.org\x07link\x1b]8;;\x07s \x1b(Bplain"
     runs = [run(f"t{coloured}"), run("-", assistant_message(coloured)), run("-", result=coloured)]
     kept = await keep(store, *runs)
@@ -869,7 +867,7 @@ async def test_terminal_colours_are_no_part_of_what_is_searched(store: Store) ->
     assert all(f"{HIT_BEGIN}links{HIT_END} plain" in one and "\x1b" not in one for one in snippets)
 
 
-async def test_a_task_that_changes_is_found_by_what_it_is_now(store: Store) -> None:
+async def test_a_changed_task_is_found_by_its_new_text(store: Store) -> None:
     events = run("second thoughts", status=None)
     queued = msgspec.structs.replace(single_change(events[:1]).row, task="first thoughts", last_seq=0, status="queued")
     await store.apply([ViewUpdate(row=queued, state=b"", timeline=[])])
@@ -891,7 +889,7 @@ async def test_a_pin_can_be_set_and_taken_away_again_and_again(store: Store) -> 
         assert (await store.list_runs(ALL, limit=1)).items[0].pinned is pinned
 
 
-async def test_what_expires_has_ended_long_ago_and_is_not_pinned(store: Store) -> None:
+async def test_expired_runs_ended_long_ago_and_are_not_pinned(store: Store) -> None:
     third, first, second, pinned, open_, recent = await keep(
         store,
         run("3", second=3),
@@ -915,7 +913,7 @@ async def test_what_expires_has_ended_long_ago_and_is_not_pinned(store: Store) -
     assert {run_id for run_id, _ in await store.expired(at(50), limit=2)} == {first, pinned}
 
 
-async def test_what_ended_at_that_very_time_has_not_expired(store: Store) -> None:
+async def test_a_run_that_ended_at_the_limit_has_not_expired(store: Store) -> None:
     (run_id,) = await keep(store, run("a"))
     ended = (await item_of(store, run_id)).row.completed_at
     assert ended is not None
@@ -937,7 +935,7 @@ async def test_an_archive_can_be_dropped_by_itself(store: Store) -> None:
 # Channels
 
 
-async def test_a_channel_has_the_latest_name_that_was_told(store: Store) -> None:
+async def test_a_channel_has_its_latest_name(store: Store) -> None:
     old, new, unnamed = await keep(
         store,
         run("a", channel_id="discord:1", channel_name="#old"),
@@ -955,7 +953,7 @@ async def test_a_channel_may_have_no_name_and_a_run_no_channel(store: Store) -> 
     assert await store.channels() == [Channel(id="x", name=None)]
 
 
-async def test_channels_are_told_apart_by_their_ids(store: Store) -> None:
+async def test_channels_are_identified_by_their_ids(store: Store) -> None:
     await keep(
         store, run("a", channel_id="1", channel_name="#general"), run("b", channel_id="2", channel_name="#general")
     )
@@ -967,7 +965,7 @@ async def test_channels_are_told_apart_by_their_ids(store: Store) -> None:
 # Deleting and rebuilding
 
 
-async def test_a_tombstone_by_itself_takes_nothing_away(store: Store) -> None:
+async def test_a_tombstone_alone_deletes_nothing(store: Store) -> None:
     run_id, other = await keep(store, run("a", assistant_message("hello")), run("b"))
     before = await views_of(store, run_id)
     await store.add_tombstone(run_id)
@@ -978,7 +976,7 @@ async def test_a_tombstone_by_itself_takes_nothing_away(store: Store) -> None:
 
 
 @pytest.mark.req("WT-24")
-async def test_what_is_deleted_is_gone_from_everywhere(store: Store) -> None:
+async def test_a_deleted_run_is_nowhere(store: Store) -> None:
     run_id, other = await keep(
         store, run("alpha", assistant_message("hello")), run("alpha", assistant_message("hello"))
     )
@@ -996,7 +994,7 @@ async def test_what_is_deleted_is_gone_from_everywhere(store: Store) -> None:
     assert (await item_of(store, other)).has_transcript is True
 
 
-async def test_a_buried_run_never_comes_back(store: Store) -> None:
+async def test_a_run_with_a_tombstone_never_comes_back(store: Store) -> None:
     events = run("a", assistant_message("hello"), channel_id="grave", channel_name="#grave")
     early, late = batched_changes(events, 2)
     await store.apply([early])
@@ -1010,14 +1008,14 @@ async def test_a_buried_run_never_comes_back(store: Store) -> None:
     assert await store.deleted_run_ids() == {early.row.id}
 
 
-async def test_a_buried_run_leaves_no_channel(store: Store) -> None:
+async def test_a_run_with_a_tombstone_leaves_no_channel(store: Store) -> None:
     events = run("a", channel_id="grave")
     await store.add_tombstone(events[0].run_id)
     await keep(store, events)
     assert await store.channels() == []
 
 
-async def test_a_rebuild_gives_the_same_views_and_keeps_what_is_no_view(store: Store) -> None:
+async def test_a_rebuild_gives_the_same_views_and_keeps_other_data(store: Store) -> None:
     runs = [golden(name) for name in GOLDEN_NAMES] + [run("open", assistant_message("x"), status=None, channel_id="c")]
     pinned, *_, gone = kept = await keep(store, *runs, run("gone"))
     await store.pin(pinned, pinned=True)
@@ -1038,7 +1036,7 @@ async def test_a_rebuild_gives_the_same_views_and_keeps_what_is_no_view(store: S
     assert await store.known_runs() == set(kept[:-1])
 
 
-async def test_only_views_that_are_past_the_end_of_a_log_are_taken_back(store: Store) -> None:
+async def test_only_views_past_the_end_of_a_log_are_deleted(store: Store) -> None:
     first, second = run("one", *steps(3), assistant_message("hello")), run("two", *steps(3))
     kept = await keep(store, first, second)
     await store.pin(kept[0], pinned=True)
@@ -1056,20 +1054,20 @@ async def test_only_views_that_are_past_the_end_of_a_log_are_taken_back(store: S
 # The rest
 
 
-async def test_the_place_is_where_it_was_put(store: Store) -> None:
+async def test_the_mark_is_stored(store: Store) -> None:
     assert await store.mark() == 0
     for place in (17, 2**40, 5):
         await store.apply([], mark=place)
         assert await store.mark() == place
 
 
-async def test_a_rebuild_begins_at_the_first_place(store: Store) -> None:
+async def test_a_rebuild_resets_the_mark(store: Store) -> None:
     await store.apply([], mark=17)
     await store.clear_views()
     assert await store.mark() == 0
 
 
-async def test_compacting_changes_nothing_that_can_be_read(store: Store) -> None:
+async def test_compaction_changes_no_data(store: Store) -> None:
     kept = await keep(store, *(run("the task", assistant_message("x" * 10_000)) for _ in range(20)))
     for run_id in kept[::2]:
         await store.delete(run_id)
@@ -1080,7 +1078,7 @@ async def test_compacting_changes_nothing_that_can_be_read(store: Store) -> None
     assert await shown(store, search="task") == kept[1::2][::-1]
 
 
-async def test_many_may_write_and_read_at_once(store: Store) -> None:
+async def test_concurrent_writes_and_reads_work(store: Store) -> None:
     runs = [run(f"task {n}", *steps(5), assistant_message("hello"), second=n) for n in range(20)]
 
     async def work(events: list[Event]) -> None:
@@ -1103,7 +1101,7 @@ async def test_many_may_write_and_read_at_once(store: Store) -> None:
         assert item.event_count == len(timeline) == len(single_change(events).timeline)
 
 
-async def test_two_who_keep_the_views_of_one_run_do_not_count_it_twice(store: Store) -> None:
+async def test_two_processes_that_update_one_run_do_not_count_it_twice(store: Store) -> None:
     events = golden("claude-code")
 
     async def work(size: int) -> None:

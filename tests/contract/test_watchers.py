@@ -41,7 +41,7 @@ async def test_a_run_with_a_client_left_is_not_abandoned(watchers: Watchers) -> 
     assert await watchers.is_abandoned("r1", await hang_up_of(watchers, "r1"))
 
 
-async def test_a_client_that_returns_undoes_the_hang_up(watchers: Watchers) -> None:
+async def test_a_client_that_returns_undoes_the_disconnect(watchers: Watchers) -> None:
     await watchers.enter("r1")
     first = await hang_up_of(watchers, "r1")
     await watchers.enter("r1")
@@ -52,20 +52,20 @@ async def test_a_client_that_returns_undoes_the_hang_up(watchers: Watchers) -> N
     assert await watchers.is_abandoned("r1", second)
 
 
-async def test_a_run_that_is_not_bound_is_left_without_a_hang_up(watchers: Watchers) -> None:
+async def test_a_run_that_is_not_bound_has_no_disconnect_id(watchers: Watchers) -> None:
     await watchers.enter("r1", bound=False)
     assert await watchers.leave("r1") is None
 
 
 @pytest.mark.parametrize("bound", [True, False])
-async def test_the_newest_client_says_whether_a_run_is_bound(watchers: Watchers, bound: bool) -> None:
+async def test_the_newest_client_decides_if_a_run_is_bound(watchers: Watchers, bound: bool) -> None:
     await watchers.enter("r1", bound=not bound)
     await watchers.enter("r1", bound=bound)
     assert await watchers.leave("r1") is None
     assert (await watchers.leave("r1") is not None) == bound
 
 
-async def test_a_run_that_is_released_may_be_left(watchers: Watchers) -> None:
+async def test_clients_may_leave_a_released_run(watchers: Watchers) -> None:
     await watchers.enter("r1")
     await watchers.release("r1")
     assert await watchers.leave("r1") is None
@@ -87,7 +87,7 @@ async def test_an_abandoned_run_is_no_longer_bound(watchers: Watchers) -> None:
     assert await watchers.leave("r1") is None
 
 
-async def test_runs_are_counted_apart(watchers: Watchers) -> None:
+async def test_runs_are_counted_separately(watchers: Watchers) -> None:
     await watchers.enter("r1")
     await watchers.enter("r2")
     first = await hang_up_of(watchers, "r1")

@@ -246,7 +246,7 @@ def test_a_run_from_its_start_to_its_outcome_breaks_no_rule_however_it_ended(sta
     assert verifier.lines == len(events)
 
 
-def test_a_run_that_is_still_going_breaks_no_rule_and_has_not_ended() -> None:
+def test_an_open_run_breaks_no_rule_and_has_not_ended() -> None:
     verifier = Verifier(RUN_ID)
     assert [verifier.line(line) for line in lines_of(WHOLE[:-1])] == [[]] * (len(WHOLE) - 1)
     assert not verifier.ended
@@ -258,7 +258,7 @@ def test_the_run_id_on_the_lines_is_the_one_that_names_the_file() -> None:
     assert [(broken.line, broken.rule) for broken in found] == [(1, "run-id"), (2, "run-id")]
 
 
-def test_a_file_without_a_name_is_held_against_its_first_line() -> None:
+def test_without_a_file_name_the_first_line_decides_the_run_id() -> None:
     assert verify(lines_of(SAID), run_id=None) == []
 
 
@@ -268,7 +268,7 @@ def test_a_later_attempt_may_try_a_step_again() -> None:
     assert verify(lines_of(events)) == []
 
 
-def test_every_line_that_is_off_is_named() -> None:
+def test_every_invalid_line_is_reported() -> None:
     events = run_of("message.user", "tool.call", "tool.result", "run.completed")
     events[1]["timestamp"] = "today"
     events[3]["iteration"] = -2

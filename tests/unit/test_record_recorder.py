@@ -85,7 +85,7 @@ def test_the_file_has_mode_0600_whatever_the_umask(log_path: Path, mask: int) ->
 
 
 @pytest.mark.parametrize("mask", UMASKS, ids=oct)
-def test_a_folder_that_is_made_for_the_file_has_mode_0700_whatever_the_umask(log_path: Path, mask: int) -> None:
+def test_a_folder_created_for_the_file_has_mode_0700_whatever_the_umask(log_path: Path, mask: int) -> None:
     log_path.parent.parent.mkdir(parents=True)
     with umask(mask), Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
@@ -93,7 +93,7 @@ def test_a_folder_that_is_made_for_the_file_has_mode_0700_whatever_the_umask(log
 
 
 @pytest.mark.req("TR-2")
-def test_a_file_that_was_opened_up_is_closed_again_on_reopen(recorder: Recorder, log_path: Path) -> None:
+def test_a_file_with_a_wider_mode_becomes_private_on_reopen(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.close()
     log_path.chmod(0o644)
@@ -146,7 +146,7 @@ def test_every_line_is_a_json_object_with_the_envelope_and_the_next_seq(recorder
 
 
 @pytest.mark.req("TR-9")
-def test_every_kind_of_event_is_written_as_it_was_given(recorder: Recorder, log_path: Path) -> None:
+def test_every_kind_of_event_is_written_unchanged(recorder: Recorder, log_path: Path) -> None:
     order = [started(), *(payload for name, payload in PAYLOADS.items() if not name.startswith("run."))]
     order.append(PAYLOADS["run.completed"])
     for payload in order:
@@ -156,7 +156,7 @@ def test_every_kind_of_event_is_written_as_it_was_given(recorder: Recorder, log_
     assert {event.iteration for event in events} == {2}
 
 
-def test_append_gives_the_entry_that_stands_in_the_file(recorder: Recorder, log_path: Path) -> None:
+def test_append_returns_the_entry_in_the_file(recorder: Recorder, log_path: Path) -> None:
     given = [recorder.append(started()), recorder.append(assistant_message("x"), path="a", iteration=3)]
     assert given == list(read(log_path))
     assert [(entry.seq, entry.type) for entry in given] == [(1, "run.started"), (2, "message.assistant")]
@@ -164,7 +164,7 @@ def test_append_gives_the_entry_that_stands_in_the_file(recorder: Recorder, log_
 
 
 @pytest.mark.req("TR-14")
-def test_the_prompt_and_the_system_prompt_are_in_the_log_as_they_were_given(recorder: Recorder, log_path: Path) -> None:
+def test_the_prompt_and_the_system_prompt_are_in_the_log_unchanged(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.append(PAYLOADS["message.user"], path="a")
     payload = json.loads(log_path.read_bytes().splitlines()[1])["payload"]
@@ -185,9 +185,7 @@ def test_a_reply_is_in_the_log_as_its_blocks_in_their_order(recorder: Recorder, 
 
 @pytest.mark.req("TR-16")
 @pytest.mark.parametrize("fidelity", ["router", "agent_emitted"])
-def test_a_tool_has_a_call_and_a_result_whoever_vouches_for_it(
-    recorder: Recorder, log_path: Path, fidelity: Any
-) -> None:
+def test_a_tool_has_a_call_and_a_result_of_either_fidelity(recorder: Recorder, log_path: Path, fidelity: Any) -> None:
     recorder.append(started())
     recorder.append(ToolCall(**_tool(fidelity, input={"a": 1}, output=None)), path="a")
     recorder.append(ToolResult(**_tool(fidelity, input=None, output="ok")), path="a")
@@ -266,7 +264,7 @@ def test_nothing_can_be_appended_after_close(recorder: Recorder, log_path: Path)
     assert seqs_in(log_path) == [1]
 
 
-def test_leaving_the_with_block_closes_also_on_an_error(log_path: Path) -> None:
+def test_exiting_the_with_block_closes_even_on_an_error(log_path: Path) -> None:
     with pytest.raises(InvalidEvent), Recorder(log_path, RUN_ID) as recorder:
         recorder.append(assistant_message("too early"))
     assert not is_locked(log_path)
@@ -309,7 +307,7 @@ def test_a_reopened_log_goes_on_where_it_was(log_path: Path) -> None:
     assert rule_violations(log_path) == []
 
 
-def test_a_new_log_is_refused_where_there_is_one(recorder: Recorder, log_path: Path) -> None:
+def test_a_new_log_is_rejected_if_one_exists(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.close()
     with pytest.raises(LogExists):
@@ -436,7 +434,7 @@ def test_at_every_level_of_durability_an_event_is_readable_once_append_returns(
         (PAYLOADS["step.started"], {"path": ""}),
     ],
 )
-def test_an_event_that_is_refused_uses_up_no_seq_and_reaches_nobody(
+def test_a_rejected_event_uses_no_seq_and_reaches_no_subscriber(
     recorder: Recorder, log_path: Path, payload: Any, place: dict[str, Any]
 ) -> None:
     recorder.append(started())
@@ -449,7 +447,7 @@ def test_an_event_that_is_refused_uses_up_no_seq_and_reaches_nobody(
     assert rule_violations(log_path) == []
 
 
-def test_no_line_leaves_anything_of_itself_in_the_next(recorder: Recorder, log_path: Path) -> None:
+def test_no_line_leaves_bytes_in_the_next(recorder: Recorder, log_path: Path) -> None:
     texts = ["x" * 200_000, "short", "odd \udcff", "", "x" * 5_000, "last"]
     given = [recorder.append(started())]
     for text in texts:
@@ -462,7 +460,7 @@ def test_no_line_leaves_anything_of_itself_in_the_next(recorder: Recorder, log_p
     assert rule_violations(log_path) == []
 
 
-def test_the_stats_say_how_many_events_and_bytes_there_are(recorder: Recorder, log_path: Path) -> None:
+def test_the_stats_count_events_and_bytes(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.append(assistant_message("✂"), path="a")
     with recorder.subscribe("page"):
@@ -502,7 +500,7 @@ def test_a_folder_that_may_not_be_written_is_a_clear_error(log_path: Path) -> No
     assert not log_path.exists()
 
 
-def test_reading_a_log_that_is_not_there_is_a_clear_error(log_path: Path) -> None:
+def test_reading_a_missing_log_is_a_clear_error(log_path: Path) -> None:
     with pytest.raises(FileMissing):
         list(read(log_path))
 
@@ -539,7 +537,7 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
 
 
 @pytest.mark.req("WT-65")
-def test_times_never_run_backwards_in_a_log_whatever_clocks_say(log_path: Path) -> None:
+def test_times_never_decrease_in_a_log_whatever_the_clock_shows(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started(), at=EARLY)
         recorder.append(assistant_message("a clock that is ahead"), path="s", at=LATE)

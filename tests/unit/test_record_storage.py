@@ -29,7 +29,7 @@ def keep(storage: Storage, run_id: str, *, began: int = 0, wrote: int | None = N
 
 
 @pytest.mark.req("TR-1", "TR-7")
-def test_a_log_lies_in_transcripts_under_the_id_of_its_run(storage: Storage) -> None:
+def test_a_log_is_in_transcripts_under_the_id_of_its_run(storage: Storage) -> None:
     assert storage.log_path(RUN_ID) == storage.root / "transcripts" / f"{RUN_ID}.jsonl"
 
 
@@ -82,7 +82,7 @@ def test_the_first_characters_of_several_runs_are_ambiguous(storage: Storage) ->
 
 
 @pytest.mark.parametrize("unknown", ["c", A2, "aaaa11112", RUN_ID])
-def test_a_run_that_there_is_not_is_said_so(storage: Storage, unknown: str) -> None:
+def test_a_missing_run_is_a_clear_error(storage: Storage, unknown: str) -> None:
     keep(storage, A1)
     with pytest.raises(RunNotFound, match="no run begins with"):
         storage.find(unknown)
@@ -107,14 +107,14 @@ def test_a_run_that_there_is_not_is_said_so(storage: Storage, unknown: str) -> N
         "é",
     ],
 )
-def test_what_is_no_beginning_of_an_id_names_no_run(storage: Storage, crooked: str) -> None:
+def test_a_text_that_is_not_a_prefix_of_an_id_names_no_run(storage: Storage, crooked: str) -> None:
     keep(storage, A1)
     with pytest.raises(RunNotFound, match="does not name a run"):
         storage.find(crooked)
 
 
 @pytest.mark.parametrize("crooked", ["../x", "..", "", "/etc/passwd", f"../{RUN_ID}", f"{RUN_ID}/../x", RUN_ID + "\n"])
-def test_no_path_is_made_of_anything_but_a_run_id(storage: Storage, crooked: str) -> None:
+def test_only_a_run_id_becomes_a_path(storage: Storage, crooked: str) -> None:
     with pytest.raises(InvalidRunId):
         storage.log_path(crooked)
 
@@ -126,7 +126,7 @@ def test_only_logs_are_runs(storage: Storage) -> None:
     assert list(storage.run_ids()) == [A1]
 
 
-def test_a_storage_that_is_not_there_yet_has_no_runs(storage: Storage) -> None:
+def test_a_missing_storage_has_no_runs(storage: Storage) -> None:
     assert list(storage.run_ids()) == []
     with pytest.raises(RunNotFound, match="there are no runs") as refused:
         storage.find("last")
@@ -135,20 +135,20 @@ def test_a_storage_that_is_not_there_yet_has_no_runs(storage: Storage) -> None:
         storage.find("a")
 
 
-def test_the_last_run_is_the_one_that_began_last_whichever_was_written_last(storage: Storage) -> None:
+def test_the_last_run_is_the_one_that_started_last(storage: Storage) -> None:
     keep(storage, A1, began=0, wrote=90_000)
     keep(storage, A2, began=5_000, wrote=6_000)
     keep(storage, B1, began=1_000, wrote=7_000)
     assert storage.find("last") == A2
 
 
-def test_the_last_run_is_nobodys_sub_run(storage: Storage) -> None:
+def test_the_last_run_is_not_a_sub_run(storage: Storage) -> None:
     keep(storage, PARENT_ID, began=0, wrote=60_000)
     keep(storage, CHILD_ID, began=10_000, wrote=50_000, parent=PARENT_ID)
     assert storage.find("last") == PARENT_ID
 
 
-def test_where_there_are_only_sub_runs_there_is_no_last_run(storage: Storage) -> None:
+def test_with_only_sub_runs_there_is_no_last_run(storage: Storage) -> None:
     keep(storage, CHILD_ID, parent=PARENT_ID)
     with pytest.raises(RunNotFound):
         storage.find("last")
@@ -172,7 +172,7 @@ def test_a_file_that_is_no_log_does_not_hide_the_last_run(storage: Storage, cont
     assert storage.find("last") == A1
 
 
-def test_a_log_that_is_deleted_while_the_last_run_is_looked_for_does_not_disturb(storage: Storage) -> None:
+def test_a_log_deleted_during_the_search_for_the_last_run_is_skipped(storage: Storage) -> None:
     """A link to nowhere is a name that is listed and cannot be opened, as a file is that was deleted in between."""
     keep(storage, A1)
     storage.log_path(B1).symlink_to(storage.root / "nowhere")

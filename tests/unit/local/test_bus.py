@@ -91,7 +91,7 @@ async def test_a_run_of_another_process_is_followed_and_listed_without_polling(s
     assert got == list(range(1, len(got) + 1))
 
 
-async def test_what_a_process_writes_in_a_burst_is_told_in_few_notices_and_the_last_is_not_lost(
+async def test_a_burst_of_events_sends_few_notices_and_the_last_is_not_lost(
     storage: Storage,
 ) -> None:
     sender, run_id = NoticeSender(storage.notice_socket), new_run_id()
@@ -110,7 +110,7 @@ async def test_what_a_process_writes_in_a_burst_is_told_in_few_notices_and_the_l
     assert len(told) <= 3 + seconds / NOTIFY_INTERVAL_SECONDS
 
 
-async def test_a_server_that_receives_nothing_holds_nobody_up_and_is_told_later(storage: Storage) -> None:
+async def test_a_busy_server_blocks_no_sender_and_gets_the_notice_later(storage: Storage) -> None:
     runs = [new_run_id() for _ in range(3_000)]
     told: set[str] = set()
     sender = NoticeSender(storage.notice_socket)
@@ -123,7 +123,7 @@ async def test_a_server_that_receives_nothing_holds_nobody_up_and_is_told_later(
     assert len(runs) < NOTIFY_TRACKED_RUNS
 
 
-async def test_garbage_and_what_is_too_long_are_no_notices(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_invalid_and_overlong_datagrams_are_ignored(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     run_id = new_run_id()
     monkeypatch.chdir(storage.root)
@@ -172,7 +172,7 @@ async def test_the_socket_of_a_server_that_was_killed_is_replaced(
     assert set(told) == {run_id}
 
 
-async def test_without_a_server_nothing_is_made_and_nothing_goes_wrong(storage: Storage) -> None:
+async def test_without_a_server_sending_does_nothing(storage: Storage) -> None:
     run_id = new_run_id()
     async with LocalLogs(storage).open(run_id) as log:
         await log.append(RunStarted(name="w", kind="worker", attempt=1, host="h"))
@@ -180,7 +180,7 @@ async def test_without_a_server_nothing_is_made_and_nothing_goes_wrong(storage: 
     assert not storage.notice_socket.exists()
 
 
-async def test_where_no_socket_can_be_made_logs_are_polled(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_a_socket_logs_are_polled(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
     storage.notice_socket.mkdir()
     bus, run_id = LocalBus(storage), new_run_id()
     with caplog.at_level(logging.WARNING, "shopfloor.adapters"), bus.listen(storage):

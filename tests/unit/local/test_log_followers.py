@@ -103,7 +103,7 @@ class Following:
 
 
 @pytest.mark.req("SF-39")
-async def test_a_follower_hears_at_once_of_what_is_written_in_its_process(
+async def test_a_follower_gets_events_of_its_own_process_at_once(
     logs: LocalLogs, woken: LocalLogReader, bus: LocalBus
 ) -> None:
     got: list[Any] = []
@@ -160,7 +160,7 @@ async def test_a_writer_in_another_thread_wakes_its_followers_too(
     assert bus._fanouts == {}
 
 
-async def test_a_follower_hears_at_once_that_the_writer_is_gone(logs: LocalLogs, woken: LocalLogReader) -> None:
+async def test_a_follower_is_notified_at_once_when_the_writer_ends(logs: LocalLogs, woken: LocalLogReader) -> None:
     run_id = new_run_id()
     got: list[Any] = []
 
@@ -189,9 +189,7 @@ with Recorder(Path(sys.argv[1]), sys.argv[2]) as recorder:
 """
 
 
-async def test_a_log_that_another_process_writes_is_followed_all_the_same(
-    storage: Storage, reader: LocalLogReader
-) -> None:
+async def test_a_log_that_another_process_writes_is_followed(storage: Storage, reader: LocalLogReader) -> None:
     run_id = new_run_id()
     path = storage.log_path(run_id)
     async with await anyio.open_process([sys.executable, "-c", _OTHER_PROCESS, str(path), run_id]) as writer:
@@ -199,7 +197,7 @@ async def test_a_log_that_another_process_writes_is_followed_all_the_same(
         assert await writer.wait() == 0
 
 
-async def test_a_follower_whose_loop_is_gone_does_not_disturb_the_writer(logs: LocalLogs, bus: LocalBus) -> None:
+async def test_a_follower_with_a_closed_loop_does_not_disturb_the_writer(logs: LocalLogs, bus: LocalBus) -> None:
     run_id = new_run_id()
     listening = bus.subscribe(run_id, deltas=True)
 
@@ -218,7 +216,7 @@ async def test_a_follower_whose_loop_is_gone_does_not_disturb_the_writer(logs: L
 # Pieces of messages
 
 
-async def test_a_piece_comes_after_the_event_that_it_follows_also_where_only_the_log_has_that(
+async def test_a_delta_comes_after_its_event_even_if_that_was_not_published(
     storage: Storage, logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
 ) -> None:
     run_id = new_run_id()
@@ -231,9 +229,7 @@ async def test_a_piece_comes_after_the_event_that_it_follows_also_where_only_the
         await following.has(1, 2, "later")
 
 
-async def test_pieces_and_events_that_come_together_are_given_in_their_order(
-    logs: LocalLogs, reader: LocalLogReader
-) -> None:
+async def test_deltas_and_events_that_arrive_together_keep_their_order(logs: LocalLogs, reader: LocalLogReader) -> None:
     run_id = new_run_id()
     async with logs.open(run_id) as log:
         await log.append(STARTED)
@@ -252,7 +248,7 @@ async def test_pieces_and_events_that_come_together_are_given_in_their_order(
         await late.has(1, 2, "more")
 
 
-async def test_a_reader_that_begins_late_gets_the_pieces_from_there_on(logs: LocalLogs, reader: LocalLogReader) -> None:
+async def test_a_late_follower_gets_only_new_deltas(logs: LocalLogs, reader: LocalLogReader) -> None:
     run_id = new_run_id()
     async with logs.open(run_id) as log:
         await log.append(STARTED)
@@ -263,7 +259,7 @@ async def test_a_reader_that_begins_late_gets_the_pieces_from_there_on(logs: Loc
         await following.has("heard")
 
 
-async def test_a_follower_that_does_not_read_keeps_so_many_pieces_and_no_more(
+async def test_a_follower_that_does_not_read_buffers_a_limited_number_of_deltas(
     logs: LocalLogs, reader: LocalLogReader
 ) -> None:
     run_id = new_run_id()
@@ -279,7 +275,7 @@ async def test_a_follower_that_does_not_read_keeps_so_many_pieces_and_no_more(
         await following.until(lambda: following.got[-1] == "new")
 
 
-async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
+async def test_deltas_after_the_lost_end_of_a_log_are_dropped(
     storage: Storage, logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
 ) -> None:
     run_id = new_run_id()
@@ -302,7 +298,7 @@ async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
 # Patience
 
 
-async def test_leaving_a_follower_ends_its_subscription(logs: LocalLogs, reader: LocalLogReader, bus: LocalBus) -> None:
+async def test_closing_a_follower_ends_its_subscription(logs: LocalLogs, reader: LocalLogReader, bus: LocalBus) -> None:
     run_id = new_run_id()
     async with logs.open(run_id) as log:
         await log.append(STARTED)

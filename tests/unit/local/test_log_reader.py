@@ -46,7 +46,7 @@ async def test_batches_have_every_event_once_and_none_is_much_longer_than_a_chun
     assert [seq for batch in await seqs(reader, after=17) for seq in batch] == [18, 19, 20, 21]
 
 
-async def test_there_are_no_batches_after_the_end(storage: Storage, reader: LocalLogReader) -> None:
+async def test_batches_after_the_end_are_empty(storage: Storage, reader: LocalLogReader) -> None:
     written(storage, 1)
     assert await seqs(reader, after=2) == []
     assert await seqs(reader, after=99) == []
@@ -64,7 +64,7 @@ async def test_a_copy_has_the_bytes_of_the_log(storage: Storage, reader: LocalLo
     assert max(map(len, pieces)) <= READ_CHUNK_BYTES
 
 
-async def test_a_copy_ends_with_a_whole_line(storage: Storage, reader: LocalLogReader) -> None:
+async def test_a_copy_ends_with_a_complete_line(storage: Storage, reader: LocalLogReader) -> None:
     whole = written(storage, 5)
     storage.log_path(RUN_ID).write_bytes(whole + b'{"seq":3')
     copy = await reader.copy(RUN_ID)

@@ -17,7 +17,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_a_task_that_is_cancelled_while_the_disk_is_at_work_ends_when_it_is_done(tmp_path: Path):
+async def test_a_task_cancelled_during_a_sync_ends_after_the_sync(tmp_path: Path):
     async with LocalLogs(Storage(tmp_path)).open(new_run_id()) as log:
         await log.append(RunStarted(name="w", kind="agent", attempt=1, host="here"))
 
@@ -35,7 +35,7 @@ async def test_a_task_that_is_cancelled_while_the_disk_is_at_work_ends_when_it_i
             assert log.seq == number + 2
 
 
-async def test_a_time_limit_that_ends_meanwhile_is_still_one(tmp_path: Path):
+async def test_a_timeout_during_a_sync_is_still_raised(tmp_path: Path):
     async with LocalLogs(Storage(tmp_path)).open(new_run_id()) as log:
         await log.append(RunStarted(name="w", kind="agent", attempt=1, host="here"))
 

@@ -49,7 +49,7 @@ def test_hello_greets_by_name(prompt: str, greeting: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["hello", "research", "summary", "report"])
-def test_every_script_that_comes_along_says_that_it_is_one(name: str) -> None:
+def test_every_bundled_script_identifies_itself(name: str) -> None:
     models = ModelRouter(env=FAST)
     models.check(f"script/{name}")
     reply = ask(models, ModelRequest(model=f"script/{name}", messages=[user_message("Topic: welding")]))
@@ -72,7 +72,7 @@ def test_research_searches_first_and_then_writes_from_what_it_found() -> None:
     assert "AI safety best practices" in text_of(second)
 
 
-def test_echo_says_the_last_message_again() -> None:
+def test_echo_repeats_the_last_message() -> None:
     reply = ask(
         ModelRouter(env=FAST),
         ModelRequest(model="script/echo", messages=[user_message("One"), user_message("Two  and\nmore")]),
@@ -86,7 +86,7 @@ def test_the_same_question_has_the_same_answer() -> None:
     assert first == second
 
 
-def test_words_take_their_time(tmp_path: Path) -> None:
+def test_words_are_delayed(tmp_path: Path) -> None:
     (tmp_path / "slow.yaml").write_text("delay_ms: 30\nturns: [{text: one two three four five}]")
     began = time.monotonic()
     deltas, _ = anyio.run(
@@ -96,7 +96,7 @@ def test_words_take_their_time(tmp_path: Path) -> None:
     assert time.monotonic() - began >= 0.15
 
 
-def test_a_turn_may_fail_so_many_times_and_then_go_well(tmp_path: Path) -> None:
+def test_a_turn_may_fail_a_number_of_times_and_then_succeed(tmp_path: Path) -> None:
     (tmp_path / "flaky.yaml").write_text(
         "turns: [{text: fine, error: {code: rate_limit_error, retry_after: 0.25, times: 2}}]"
     )
@@ -133,7 +133,7 @@ def test_a_turn_may_fail_so_many_times_and_then_go_well(tmp_path: Path) -> None:
         ("turns: [{text: a}]\ncaptures:\n  A: {find: 'a'}\n", ["3: `find` is not a regular expression with a group"]),
     ],
 )
-def test_what_is_wrong_with_a_script_is_said_with_file_and_line(tmp_path: Path, text: str, problems: list[str]) -> None:
+def test_problems_of_a_script_have_file_and_line(tmp_path: Path, text: str, problems: list[str]) -> None:
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(UnknownModel) as by_name:
         ModelRouter([tmp_path]).check("script/bad")
@@ -154,7 +154,7 @@ def test_what_is_wrong_with_a_script_is_said_with_file_and_line(tmp_path: Path, 
         ("a.json", '{\n\t"turns": [{"text": "hi"}]\n}'),
     ],
 )
-def test_a_script_may_be_a_file_of_ones_own(tmp_path: Path, name: str, text: str) -> None:
+def test_a_script_may_be_any_file(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     assert (
         text_of(
@@ -164,7 +164,7 @@ def test_a_script_may_be_a_file_of_ones_own(tmp_path: Path, name: str, text: str
     )
 
 
-def test_an_answer_of_a_schema_is_the_one_in_the_script(tmp_path: Path) -> None:
+def test_an_answer_with_a_schema_is_the_one_in_the_script(tmp_path: Path) -> None:
     (tmp_path / "city.yaml").write_text(
         "captures: {CITY: {find: 'in (\\w+)'}}\nturns: [{text: unused, answer: {city: '{{CITY}}', tags: [a, '{{CITY}}']}}]"
     )
@@ -176,13 +176,13 @@ def test_an_answer_of_a_schema_is_the_one_in_the_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body", ["turns: []", "turns: [{txt: typo}]", "turns: [", "{captures: {A: {find: '('}}, turns: [{}]}"]
 )
-def test_a_script_that_cannot_be_read_says_so_when_it_is_checked(tmp_path: Path, body: str) -> None:
+def test_an_unreadable_script_is_reported_by_the_check(tmp_path: Path, body: str) -> None:
     (tmp_path / "broken.yaml").write_text(body)
     with pytest.raises(UnknownModel, match="broken"):
         ModelRouter([tmp_path]).check("script/broken")
 
 
-def test_a_script_of_ones_own_wins_over_one_that_comes_along(tmp_path: Path) -> None:
+def test_a_users_script_takes_precedence_over_a_bundled_one(tmp_path: Path) -> None:
     (tmp_path / "hello.yaml").write_text("turns: [{text: Moin}]")
     models = ModelRouter([tmp_path], env=FAST)
     assert text_of(ask(models, ModelRequest(model="script/hello", messages=[user_message("x")]))) == "Moin"
