@@ -1,4 +1,4 @@
-"""What every audit log does, whatever it is made of."""
+"""The contract of the port `Audit`, for every adapter."""
 
 from __future__ import annotations
 

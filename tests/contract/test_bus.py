@@ -1,4 +1,4 @@
-"""What a bus promises, whichever adapter it is of."""
+"""The contract of the port `Bus`, for every adapter."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def runs_shown(runs: dict[str, list[Entry]]) -> dict[str, list[int]]:
 
 
 async def woken(live: Subscription | RunsSubscription) -> bool:
-    """Whether a wait ends because of news, long before its own end."""
+    """Return whether a wait ends because of an event, long before its timeout."""
     began = time.monotonic()
     await live.wait(TIMEOUT_SECONDS)
     return time.monotonic() - began < TIMEOUT_SECONDS / 2
@@ -194,7 +194,7 @@ async def test_a_subscriber_that_has_left_gets_nothing(bus: Bus) -> None:
     with bus.subscribe(RUN):
         bus.publish(RUN, entry(1))
         bus.publish_delta(RUN, delta(1, "a"))
-    # Twice: after a notification the first is empty.
+    # Drain twice: after a notification the first call returns an empty list.
     assert [live.drain(), live.drain(), all_runs.drain()] == [[], [], {}]
     bus.publish(RUN, entry(2))
     bus.notify(RUN)

@@ -1,4 +1,4 @@
-"""What everybody can ask of hosts, wherever they are."""
+"""The contract of the port `Hosts`, for every adapter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The hosts that docs/adapters.md shows how to write."""
+    """Return the adapter that docs/adapters.md describes."""
     for name, text in files_of(ROOT / "docs" / "adapters.md").items():
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
@@ -75,7 +75,7 @@ async def test_a_dedicated_host_survives_an_interrupt_until_it_is_killed(hosts_u
         assert not other.is_interrupted
         assert not other.is_killed
         assert await hosts.is_alive(other.name)
-        # Twice is fine.
+        # Calling twice is fine.
         await hosts.interrupt(host.name)
         await hosts.kill(host.name)
 
@@ -85,7 +85,7 @@ async def test_a_shared_host_cannot_be_killed(hosts_under_test: HostsUnderTest) 
     async with hosts_under_test.host(is_dedicated=False) as host:
         await hosts.interrupt(host.name)
         await hosts.kill(host.name)
-        # Whoever comes after is ended for sure, so these had their time.
+        # The next host ends for certain, so the signals to these hosts have had time to arrive.
         async with hosts_under_test.host(is_dedicated=True) as other:
             await hosts.kill(other.name)
             await until(lambda: other.is_killed, "the end of another")

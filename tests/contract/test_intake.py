@@ -1,4 +1,4 @@
-"""The intake: what a queue in a file finds again when that file is lost."""
+"""The intake: what a queue in a database file restores when that file is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lose_database(folder: Path) -> None:
 
 
 class Logs:
-    """What logs know: these runs have begun, each with its id as its idempotency key."""
+    """Implements `LogLookup`: these runs have started, each with its id as its idempotency key."""
 
     def __init__(self, runs: Collection[str] = ()) -> None:
         self._runs = runs
@@ -46,7 +46,7 @@ class Logs:
 
 
 async def opened(folder: Path, *, recorded: Collection[str] = ()) -> tuple[SqliteQueue, SqliteStore]:
-    """A queue as every process opens it. `recorded` are the runs whose logs have what was asked."""
+    """Open a queue as every process does. `recorded` are the runs whose logs contain their requests."""
     store = await SqliteStore.open(folder / "shopfloor.db")
     queue = SqliteQueue(store, Logs(recorded))
     await queue.recover()
@@ -77,7 +77,7 @@ async def test_a_lost_database_loses_no_dispatch_and_no_message(tmp_path: Path) 
     assert await queue.dispatch(dispatch("a", idempotency_key="k")) == first.run_id
     assert await queue.dispatch(dispatch("c", idempotency_key=begun.run_id)) == begun.run_id
     await store.close()
-    # The new database has all of it now: nothing comes a second time, whoever opens it.
+    # The new database has all entries now: opening it again restores nothing twice.
     queue, store = await opened(tmp_path)
     assert await queue.claim("h", 9) == []
     await store.close()
@@ -177,7 +177,7 @@ async def test_a_deleted_intake_is_recreated_from_the_database(tmp_path: Path) -
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
-    """Let the next call of a function of `os` fail, as a broken disk does."""
+    """Make the next call of a function of `os` fail, as a broken disk does."""
     work = getattr(os, function)
 
     def fail(*arguments: int) -> None:
@@ -207,11 +207,11 @@ async def test_a_dispatch_whose_line_did_not_reach_the_disk_is_acknowledged_and_
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(queue.dispatch, second)
         tasks.start_soon(claim)
-        # Both wait in line and share the transaction of the job that is held.
+        # Both jobs are queued and share the transaction of the blocked job.
         await anyio.sleep(0.1)
         let_go.set()
     assert [order.run_id for order in claims] == [run_id for run_id, _ in await queue.claimed()]
-    # The page that the disk did not take is gone.
+    # The page that did not reach the disk is lost.
     (tmp_path / "intake.jsonl").write_text(flushed)
     await queue.recover()
     await store.close()
@@ -240,7 +240,7 @@ async def test_a_rolled_back_line_that_cannot_be_truncated_is_removed_by_the_nex
     await queue.recover()
     assert "of nobody" not in kept(tmp_path)
     assert first.run_id in kept(tmp_path)
-    # That was all there was to do.
+    # Nothing is left to recover.
     name = kept(tmp_path)
     await queue.recover()
     assert kept(tmp_path) == name
@@ -293,7 +293,7 @@ async def test_invalid_content_is_damage(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as refused:
         await queue.claim("h", 9)
     assert refused.value.code == "database_damaged"
-    # From now on nothing is written to it.
+    # Nothing is written to a damaged database.
     with pytest.raises(StoreError) as refused:
         await queue.dispatch(dispatch("b"))
     assert refused.value.code == "database_damaged"
@@ -312,7 +312,7 @@ async def test_a_lost_database_loses_no_pin(tmp_path: Path) -> None:
     await store.close()
     lose_database(tmp_path)
     for _ in range(2):
-        # The second time from a file that was compacted.
+        # The second time, the intake has been compacted.
         queue, store = await opened(tmp_path)
         pinned = await store.read(lambda connection: connection.execute("SELECT worker_id FROM pins").fetchall())
         assert pinned == [(kept_run.run_id,)]
@@ -322,7 +322,7 @@ async def test_a_lost_database_loses_no_pin(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept_wrong", ["mark", "dispatch"])
 async def test_invalid_content_in_one_connection_only_is_no_damage(tmp_path: Path, kept_wrong: str) -> None:
-    """The pages that a connection keeps can be wrong while the file is sound. A new connection decides."""
+    """The page cache of a connection can be wrong while the file is intact. A new connection decides."""
     queue, store = await opened(tmp_path)
     order = dispatch("a")
     await queue.dispatch(order)
@@ -331,12 +331,12 @@ async def test_invalid_content_in_one_connection_only_is_no_damage(tmp_path: Pat
     database = tmp_path / "shopfloor.db"
     sound = b'intake["' if kept_wrong == "mark" else b'{"run_id":"' + order.run_id.encode()
     offset = database.read_bytes().index(sound)
-    # The file stays open until the end: closing it would take the locks of SQLite away.
+    # The file stays open until the end: closing it would release the locks of SQLite.
     with database.open("r+b", buffering=0) as file:
         os.pwrite(file.fileno(), sound.replace(b'["', b"55").replace(b'{"', b"55"), offset)
         store = await SqliteStore.open(database)
         queue = SqliteQueue(store)
-        # The connection reads the page and nobody decodes its content.
+        # The connection reads the page, and no query decodes its content.
         if kept_wrong == "mark":
             assert await store.mark() == 38
         else:

@@ -1,4 +1,4 @@
-"""What every feed of logs tells whoever keeps views up to date."""
+"""The contract of the port `LogFeed`, for every adapter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def anyio_backend() -> str:
 
 
 async def write(logs: Logs, count: int, run_id: str | None = None) -> tuple[str, list[Entry]]:
-    """A log of so many events, and its id."""
+    """Write a log of `count` events, and return its run id."""
     run_id = run_id or new_run_id()
     async with logs.open(run_id) as log:
         entries = [await log.append(started())] if not log.seq else []
@@ -35,12 +35,12 @@ async def write(logs: Logs, count: int, run_id: str | None = None) -> tuple[str,
 async def test_every_started_run_is_listed_oldest_first(logs: Logs, feed: LogFeed) -> None:
     assert await feed.run_ids() == []
     ids = [new_run_id() for _ in range(5)]
-    # One that began earlier is written later.
+    # A run that started earlier is written later.
     for second in (3, 0, 4, 1, 2):
         async with logs.open(ids[second]) as log:
             await log.append(started(), at=f"2020-01-01T00:00:0{second}.000Z")
     async with logs.open(RUN_ID) as log:
-        # There is nothing to be shown of it yet.
+        # A log without events is not listed yet.
         assert await feed.run_ids() == ids
         await log.append(started())
         assert await feed.run_ids() == [*ids, RUN_ID]
@@ -49,7 +49,7 @@ async def test_every_started_run_is_listed_oldest_first(logs: Logs, feed: LogFee
     assert await feed.run_ids() == [*ids[1:], RUN_ID]
 
 
-# News
+# Updates
 
 
 async def test_updates_are_the_events_after_each_position(logs: Logs, feed: LogFeed) -> None:
@@ -95,12 +95,12 @@ async def test_runs_are_omitted_once_there_are_enough_events(logs: Logs, feed: L
     seen: dict[str, list[Entry]] = {run_id: [] for run_id in logs_of}
     rounds = 0
     while updates := {run_id: one for run_id, one in (await feed.updates(places, limit=15)).items() if one.entries}:
-        # Enough, and about as many: a log more than that at most.
+        # Enough events, and at most one log more than needed.
         assert 15 <= sum(len(one.entries) for one in updates.values()) <= 25 or len(updates) == len(places)
         rounds += 1
         for run_id, one in updates.items():
             seen[run_id] += one.entries
-            # Who has been read goes to the end of the line.
+            # Runs that were read go to the end of the queue.
             del places[run_id]
             places[run_id] = one.entries[-1].seq
     assert seen == logs_of
@@ -137,7 +137,7 @@ async def test_runs_whose_logs_were_opened_or_deleted_after_a_mark_are_listed(lo
     assert set(named) == {one}
     assert first > 0
     async with logs.open(RUN_ID):
-        # From its opening on, before there is an event.
+        # From its opening on, even without events.
         named, second = await feed.opened_logs(first)
         assert set(named) == {RUN_ID}
     assert set((await feed.opened_logs(0))[0]) == {one, RUN_ID}
@@ -146,7 +146,7 @@ async def test_runs_whose_logs_were_opened_or_deleted_after_a_mark_are_listed(lo
     named, third = await feed.opened_logs(second)
     assert set(named) == {one}
     await logs.delete(RUN_ID)
-    # Its row is still to be deleted: nobody is told yet.
+    # Its row is not deleted yet, so nothing is announced.
     assert await feed.opened_logs(third) == ([], third)
     await logs.announce_deletion(RUN_ID)
     named, fourth = await feed.opened_logs(third)

@@ -1,4 +1,4 @@
-"""What every reader of logs does, wherever they are kept and whoever writes them."""
+"""The contract of the port `LogReader`, for every adapter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def anyio_backend() -> str:
 
 
 async def write(logs: Logs, count: int, run_id: str = RUN_ID, *, ends: bool = False) -> list[Entry]:
-    """A log of so many events."""
+    """Write a log of `count` events."""
     async with logs.open(run_id) as log:
         entries = [await log.append(started())]
         for number in range(2, count + 1 - ends):
@@ -101,7 +101,7 @@ async def test_parents_and_children_of_a_run_are_read_from_its_logs(logs: Logs, 
     assert await child_on_path_to(reader, below, PARENT_ID) is None
 
 
-# Who writes
+# Writers
 
 
 async def test_a_log_exists_from_its_first_opening_until_it_is_deleted(logs: Logs, reader: LogReader) -> None:
@@ -134,7 +134,7 @@ async def test_a_run_has_an_active_host_while_its_log_is_written_or_its_host_is_
         assert await reader.has_active_host(RUN_ID, host.name)
         assert not await reader.has_active_host(RUN_ID, "gone-1")
         assert not await reader.has_active_host(RUN_ID, None)
-    # A log can name anything as its host.
+    # A log can contain anything as its host.
     for name in (host.name, "", "../x", "x" * 5_000, "\0"):
         assert not await reader.has_active_host(RUN_ID, name)
 
@@ -151,7 +151,7 @@ async def test_batches_have_every_event_once_and_in_order(logs: Logs, reader: Lo
         batches = [batch async for batch in reader.batches(RUN_ID, after=after)]
         assert [entry for batch in batches for entry in batch] == entries[after:]
         assert all(batches)
-        # A long log is never held at once.
+        # A long log is never in memory completely.
         assert len(batches) > 1 or after
 
 
@@ -175,7 +175,7 @@ async def test_a_copy_has_the_bytes_of_the_log_at_one_moment(logs: Logs, reader:
     assert copy.size == len(copied)
 
 
-# Following
+# Followers
 
 
 def piece(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
@@ -187,18 +187,18 @@ def message(text: str, message_id: str) -> AssistantMessage:
 
 
 def shown(item: Entry | Reset | Delta) -> Any:
-    """An event as its number, a piece as its text."""
+    """Return the `seq` of an event, the text of a delta, a reset unchanged."""
     return item.seq if isinstance(item, Entry) else item.text if isinstance(item, Delta) else item
 
 
 class Following:
-    """What a follower was given so far, while something else goes on."""
+    """A follower, and the items it has received so far."""
 
     def __init__(self, batches: AsyncIterator[Batch]) -> None:
         self._batches = batches
         self.got: list[Any] = []
         self.quiet = 0
-        """How many batches were empty."""
+        """The number of empty batches."""
 
     async def until(self, done: Callable[[], bool]) -> None:
         with anyio.fail_after(TIMEOUT_SECONDS):
@@ -212,12 +212,12 @@ class Following:
         assert self.got == list(wanted)
 
     async def is_quiet(self) -> None:
-        """Wait until nothing came for a while."""
+        """Wait for an empty batch."""
         quiet = self.quiet
         await self.until(lambda: self.quiet > quiet)
 
     async def rest(self) -> list[Any]:
-        """All that it was given, once it has come to its end."""
+        """Read to the end and return all items."""
         with anyio.fail_after(TIMEOUT_SECONDS):
             async for batch in self._batches:
                 self.got += map(shown, batch)
@@ -372,7 +372,7 @@ async def _talk(log: Log, messages: int, pieces: int) -> None:
 
 
 def _check_order(given: Batch) -> None:
-    """Each piece after its event, before its message, and in the order in which they were published."""
+    """Check that each delta comes after its event, before its message, and in the order of publication."""
     seq, offsets = 0, dict[str, int]()
     for item in given:
         if isinstance(item, Entry):
@@ -384,7 +384,7 @@ def _check_order(given: Batch) -> None:
             offsets[item.message_id] = item.offset
 
 
-# Pieces of messages
+# Deltas
 
 
 async def test_deltas_come_between_the_event_they_follow_and_their_message(logs: Logs, reader: LogReader) -> None:
@@ -450,12 +450,12 @@ async def test_a_closed_follower_ends_its_subscription(
         left.drain()
         log.publish_delta(piece(1, "nobody"))
         await log.append(assistant_message("nobody"), path="s")
-        # Twice: after a notification the first is empty.
+        # Drain twice: after a notification the first call returns an empty list.
         assert [left.drain(), left.drain()] == [[], []]
 
 
 async def test_a_follower_gets_what_a_writer_publishes_on_another_bus(storage_under_test: StorageUnderTest) -> None:
-    """As a process on another machine does."""
+    """The writer publishes on a bus of its own, as a process on another machine does."""
     async with storage_under_test.logs(bus=InProcessBus()).open(RUN_ID) as log:
         await log.append(started())
         following = Following(storage_under_test.reader.follow(RUN_ID))

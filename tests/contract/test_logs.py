@@ -1,4 +1,4 @@
-"""What all logs do for whoever writes them, wherever they are kept."""
+"""The contract of the port `Logs`, for every adapter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EARLY, LATE = "2020-01-01T00:00:00.000Z", "2999-01-01T00:00:00.000Z"
 
 
 class UnknownKind(UserMessage, frozen=True):
-    """An event that is not of the format."""
+    """A payload that is not part of the format."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def log(logs: Logs) -> AsyncIterator[Log]:
-    """The log of `RUN_ID`, open for writing, with nothing in it yet."""
+    """Open an empty log of `RUN_ID` for writing."""
     async with logs.open(RUN_ID) as opened:
         yield opened
 
@@ -176,7 +176,7 @@ async def test_times_never_run_backwards_and_no_clock_is_trusted_beyond_reason(l
     assert (times[0], times) == (EARLY, sorted(times))
     assert times[1] > EARLY
     assert times[-1] < LATE
-    # Where a time was not believed, the event says whose it is.
+    # An event whose time was replaced names the clock.
     assert [getattr(event.payload, "clock", None) for event in got] == [None, "reader", "reader", None, None]
 
 
@@ -221,7 +221,7 @@ async def test_a_log_has_one_writer(storage_under_test: StorageUnderTest, logs: 
                 async with others.open(RUN_ID):
                     pass
             assert refused.value.hint
-        # Whoever was refused has changed nothing, and other runs are none of its business.
+        # The rejected writer has changed nothing, and other runs are not affected.
         await log.append(assistant_message("still ours"), path="s")
         async with storage_under_test.logs().open(new_run_id()) as other:
             await other.append(started())
@@ -278,7 +278,7 @@ async def test_tasks_and_threads_that_append_at_once_leave_whole_events_and_no_g
     assert [event.seq for event in got] == list(range(1, 162))
     texts: list[str] = [msgspec.to_builtins(event.payload)["blocks"][0]["text"] for event in got[1:]]
     for name in range(8):
-        # Each in the order in which it appended.
+        # Each task appended in order.
         assert [text for text in texts if text.startswith(f"{name}:")] == [f"{name}:{number}" for number in range(20)]
 
 
@@ -377,7 +377,7 @@ async def test_an_outcome_in_a_deleted_log_is_not_acknowledged(
     assert not await storage_under_test.reader.has_log(RUN_ID)
 
 
-# What is left of a crash
+# After a crash
 
 
 async def test_a_truncated_log_continues_after_its_last_event(storage_under_test: StorageUnderTest, logs: Logs) -> None:

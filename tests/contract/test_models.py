@@ -1,4 +1,4 @@
-"""What every adapter of the port Models does, whoever answers: a script, or a provider's API over real HTTP."""
+"""The contract of the port `Models`, for scripts and for providers' APIs over real HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every queue does, whatever it is made of."""
+"""The contract of the port `Queue`, for every adapter."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_only_the_claim_of_the_named_host_is_released(queue: Queue) -> Non
     first, second = await queued(queue, 2)
     await queue.claim("gone", 2)
     claims = await queue.claimed()
-    # Another process is faster with one of them.
+    # Another process claims one of them first.
     assert await queue.claim_one(first.run_id, "alive", previous_host="gone") == first
     await queue.release(claims)
     assert await queue.claimed() == [(first.run_id, "alive")]
@@ -220,7 +220,7 @@ async def test_a_failed_dispatch_among_many_fails_alone(queue: Queue, store: Sto
     assert len(refused) == 7
     good = {order.run_id for order in orders} | {taken.run_id}
     assert {order.run_id for order in await queue.claim("h1", 99)} == good == set(await statuses(store))
-    # Nothing of what failed is left: its key is free.
+    # The failed dispatch left nothing behind: its key is free.
     another = dispatch("else", idempotency_key="bad 3")
     assert await queue.dispatch(another) == another.run_id
 
@@ -296,7 +296,7 @@ async def test_thousands_of_concurrent_dispatches_are_all_stored(queue: Queue, s
     assert (await store.list_runs(RunFilter(statuses=("queued",)), limit=1)).total == 2_000
 
 
-# Orders
+# Control messages
 
 
 async def test_a_waiting_run_lists_its_answered_calls(queue: Queue, store: Store) -> None:
@@ -342,7 +342,7 @@ async def test_a_processed_control_message_is_removed_and_numbers_only_grow(queu
     assert [order for number, order in await queue.orders(after=last)] == [cancel]
 
 
-# What is in a file
+# In a file
 
 
 async def test_the_queue_outlives_the_program(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ async def test_hosts_of_several_processes_never_get_a_run_twice(tmp_path: Path) 
             got.extend(order.run_id for order in taken)
         await own.close()
 
-    # A store of its own for each, so a connection and a writing thread of its own, as in another process.
+    # Each host has its own store, connection and writing thread, as in another process.
     threads = [threading.Thread(target=anyio.run, args=(host, f"h{n}")) for n in range(4)]
     for thread in threads:
         thread.start()

@@ -1,4 +1,4 @@
-"""What every store does, whatever it is made of."""
+"""The contract of the port `Store`, for every adapter."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def anyio_backend() -> str:
 
 
 def short(value: object) -> str:
-    """A name for a case, however long its text is."""
+    """Shorten a text to a test id."""
     return repr(value)[:30]
 
 
 async def keep(store: Store, *runs: Sequence[Event]) -> list[str]:
-    """Applies the runs one after the other, each at once, and gives their ids."""
+    """Apply the runs one after the other, each with one change, and return their ids."""
     await store.apply([single_change(events) for events in runs])
     return [events[0].run_id for events in runs]
 
@@ -60,7 +60,7 @@ async def item_of(store: Store, run_id: str) -> RunItem:
 
 
 async def shown(store: Store, **wanted: Any) -> list[str]:
-    """The ids of all that fits, as a list shows them; `total` says the same number."""
+    """Return the ids of all matching runs, in list order. Checks that `total` is the same number."""
     page = await store.list_runs(RunFilter(**wanted), limit=1000)
     assert page.total == len(page.items)
     assert page.next is None
@@ -72,7 +72,7 @@ def ids(page: RunPage) -> list[str]:
 
 
 async def views_of(store: Store, run_id: str) -> Any:
-    """All that the store has of a run, its surrogate numbers aside."""
+    """Return all that the store has of a run, without surrogate numbers."""
     item = await item_of(store, run_id)
     timeline = [
         (told.seq, told.event_type, told.data, told.created_at) for told in await store.timeline(run_id, limit=999)
@@ -300,7 +300,7 @@ async def test_totals_follow_a_run_through_its_states(store: Store) -> None:
     assert (await store.list_runs(RunFilter(statuses=("completed",)), limit=1)).total == 0
 
 
-# How far the views are
+# Progress of the views
 
 
 async def test_a_view_state_can_be_continued_after_storing(store: Store) -> None:
@@ -364,7 +364,7 @@ async def by_cursor(store: Store, limit: int, **wanted: Any) -> list[RunPage]:
 
 
 async def two_hundred(store: Store) -> list[str]:
-    """Runs in threes of one start, of two owners. As a list shows them."""
+    """Create 200 runs of two owners, three at a time with the same start, and return their ids in list order."""
     runs = [run("the task", second=n // 3, agent_id="ada" if n % 2 else "bob") for n in range(200)]
     return (await keep(store, *runs))[::-1]
 
@@ -903,7 +903,7 @@ async def test_expired_runs_ended_long_ago_and_are_not_pinned(store: Store) -> N
     assert [run_id for run_id, _ in await store.expired(at(50), limit=10)] == [first, second, third]
     found = await store.expired(at(50), limit=2)
     assert [run_id for run_id, _ in found] == [first, second]
-    # From an end on, that one included: other runs may have ended at the same moment.
+    # `since` is inclusive: other runs may have ended at the same moment.
     rest = await store.expired(at(50), since=found[-1][1], limit=10)
     assert [run_id for run_id, _ in rest] == [second, third]
     assert await store.expired(at(0), limit=10) == []
@@ -1051,7 +1051,7 @@ async def test_only_views_past_the_end_of_a_log_are_deleted(store: Store) -> Non
     assert (item.row.last_seq, item.pinned) == (2, True)
 
 
-# The rest
+# Other
 
 
 async def test_the_mark_is_stored(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What every keeper of tokens does, whatever it is made of."""
+"""The contract of the port `Tokens`, for every adapter."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_another_process_gives_the_same_storage_the_same_name(path: Path, 
     link = tmp_path / "link"
     link.symlink_to(path.parent)
     assert LocalTokens(link / "tokens.json").storage_name == LocalTokens(path).storage_name
-    # Browsers that are logged in have cookies that are named so.
+    # Cookies of logged-in browsers have this name.
     expected = hashlib.sha256(os.fsencode(path.parent.resolve())).hexdigest()[:8]
     assert LocalTokens(path).storage_name == expected
 
@@ -220,7 +220,7 @@ async def test_the_loop_keeps_running_while_another_process_holds_the_lock(path:
     with path.with_suffix(".lock").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         async with anyio.create_task_group() as tasks:
-            # More than there are threads.
+            # More changes than there are threads.
             for number in range(100):
                 tasks.start_soon(change, str(number))
             try:

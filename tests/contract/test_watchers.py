@@ -1,4 +1,4 @@
-"""What every count of the clients that execute runs does, whatever it is made of."""
+"""The contract of the port `Watchers`, for every adapter."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_client_that_returns_undoes_the_disconnect(watchers: Watchers) -
     assert not await watchers.is_abandoned("r1", first)
     second = await hang_up_of(watchers, "r1")
     assert second != first
-    assert not await watchers.is_abandoned("r1", first), "the grace of the second hang-up has only begun"
+    assert not await watchers.is_abandoned("r1", first), "the grace of the second disconnect has only started"
     assert await watchers.is_abandoned("r1", second)
 
 

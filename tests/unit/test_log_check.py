@@ -1,4 +1,4 @@
-"""What a writer may write: the rules that a single event can break."""
+"""The checks of a single event before it is written."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Messages that are not complete: their pieces, and what is made of them."""
+"""Incomplete messages: their chunks, and how chunks are merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masking: off by default; where it is on, a secret is never in the log at all."""
+"""Masking: off by default; if enabled, a secret never reaches the log."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ KEYS = {
 
 
 def recorded(path: Path, mask: MaskHook | None, *payloads: Payload) -> list[Any]:
-    """The payloads as the log has them."""
+    """Record the payloads and return them as the log has them."""
     with Recorder(path, RUN_ID, mask=mask) as recorder:
         recorder.append(started())
         for payload in payloads:

@@ -1,4 +1,4 @@
-"""What a crash left at the end of a log is set aside, and the log goes on."""
+"""Repair: the torn end that a crash left is moved out of the log, and the log continues."""
 
 import logging
 import stat

@@ -1,4 +1,4 @@
-"""Logs of other processes: a datagram tells the server of the storage that there is news."""
+"""Notices between processes: a datagram notifies the server of new events in a log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shopfloor.record import Storage
 pytestmark = pytest.mark.anyio
 TIMEOUT_SECONDS = 30.0
 NEVER = 1_000.0
-"""How often the log is polled in these tests: what arrives was told."""
+"""The polling interval in these tests: so long that every event arrives by a notice."""
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def test_a_run_of_another_process_is_followed_and_listed_without_polling(s
     with bus.listen(storage), anyio.fail_after(TIMEOUT_SECONDS):
         async with anyio.create_task_group() as tasks, ingest.subscribe() as changes:
             tasks.start_soon(ingest.run)
-            # Until it has looked at all logs, so that only notices are left.
+            # Wait until the server has polled all logs, so that only notices are left.
             await anyio.sleep(0.3)
             go_on = storage.root / "go-on"
             command = f"echo begun; while [ ! -e {go_on} ]; do sleep 0.02; done; echo more; sleep 0.1; echo last"
@@ -115,7 +115,7 @@ async def test_a_busy_server_blocks_no_sender_and_gets_the_notice_later(storage:
     told: set[str] = set()
     sender = NoticeSender(storage.notice_socket)
     with receive_notices(storage.notice_socket, told.add):
-        # The loop that receives is busy with this.
+        # This blocks the receiving loop.
         for run_id in runs:
             sender.notify(run_id)
         assert told == set()
@@ -163,7 +163,7 @@ async def test_the_socket_of_a_server_that_was_killed_is_replaced(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as killed:
         killed.bind(storage.notice_socket.name)
     sender, run_id = NoticeSender(storage.notice_socket), new_run_id()
-    sender.notify(run_id)  # to nobody
+    sender.notify(run_id)  # no receiver
     told: list[str] = []
     with receive_notices(storage.notice_socket, told.append):
         while not told:

@@ -1,4 +1,7 @@
-"""Following a log live: at once where the writer is here, soon where it is not, and text as it is typed."""
+"""Followers of local logs: notified by writers of this process, polling for others, with deltas.
+
+The behavior that all adapters share is tested in tests/contract/test_log_reader.py.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def reader(storage: Storage, bus: LocalBus) -> LocalLogReader:
 
 @pytest.fixture
 def woken(storage: Storage, bus: LocalBus) -> LocalLogReader:
-    """One whose followers do not look again by themselves within the time of a test."""
+    """Return a reader whose followers do not poll within the time of a test."""
     return LocalLogReader(storage, bus=bus, poll_seconds=10 * TIMEOUT_SECONDS)
 
 
@@ -69,12 +72,12 @@ def piece(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Del
 
 
 def shown(one: Entry | Reset | Delta) -> Any:
-    """An event as its number, a piece as its text."""
+    """Return the `seq` of an event, the text of a delta, a reset unchanged."""
     return one.seq if isinstance(one, Entry) else one.text if isinstance(one, Delta) else one
 
 
 class Following:
-    """What a follower was given so far, while something else goes on."""
+    """A follower, and the items it has received so far."""
 
     def __init__(self, batches: AsyncIterator[Batch]) -> None:
         self._batches = batches
@@ -99,7 +102,7 @@ class Following:
         return self.got
 
 
-# At once
+# Notifications
 
 
 @pytest.mark.req("SF-39")
@@ -124,7 +127,7 @@ async def test_a_follower_gets_events_of_its_own_process_at_once(
                 while len(got) < number - 1:
                     given = anyio.Event()
                     await given.wait()
-                # It sleeps by now.
+                # The follower is waiting by now.
                 await anyio.sleep(0.01)
                 await log.append(said(str(number)))
             await log.append(ENDED)
@@ -213,7 +216,7 @@ async def test_a_follower_with_a_closed_loop_does_not_disturb_the_writer(logs: L
         await log.append(ENDED)
 
 
-# Pieces of messages
+# Deltas
 
 
 async def test_a_delta_comes_after_its_event_even_if_that_was_not_published(
@@ -237,14 +240,14 @@ async def test_deltas_and_events_that_arrive_together_keep_their_order(logs: Loc
         late = Following(reader.follow(run_id, deltas=True))
         await late.has(1)
         await following.until(lambda: following.quiet > 0)
-        # All of it while the followers do something else.
+        # All of this while the followers do not read.
         log.publish_delta(piece(1, "Hel", "m1"))
         log.publish_delta(piece(1, "other", "m2"))
         log.publish_delta(piece(1, "lo", "m1", offset=3))
         await log.append(said("Hello", "m1"), path="s")
         log.publish_delta(piece(2, "more", "m2", offset=5))
         await following.has(1, "Hel", "other", "lo", 2, "more")
-        # One that reads the log meanwhile gets no piece of what is whole there.
+        # A follower that reads the log meanwhile gets no delta of a message that is complete there.
         await late.has(1, 2, "more")
 
 
@@ -270,7 +273,7 @@ async def test_a_follower_that_does_not_read_buffers_a_limited_number_of_deltas(
         for number in range(FOLLOWER_DELTAS + 500):
             log.publish_delta(piece(1, str(number)))
         await following.has(1, *map(str, range(FOLLOWER_DELTAS)))
-        # There is room again.
+        # The buffer has room again.
         log.publish_delta(piece(1, "new"))
         await following.until(lambda: following.got[-1] == "new")
 
@@ -295,7 +298,7 @@ async def test_deltas_after_the_lost_end_of_a_log_are_dropped(
         await following.has(1, 2, Reset(1), 2, "new")
 
 
-# Patience
+# End
 
 
 async def test_closing_a_follower_ends_its_subscription(logs: LocalLogs, reader: LocalLogReader, bus: LocalBus) -> None:

@@ -1,4 +1,4 @@
-"""A log as it is read by whoever wants all of it: in batches, or as its bytes."""
+"""Batches and byte copies of local logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def reader(storage: Storage) -> LocalLogReader:
 
 
 def written(storage: Storage, *sizes: int) -> bytes:
-    """A log with texts of these sizes."""
+    """Write a log with texts of these sizes, and return its bytes."""
     with Recorder(storage.log_path(RUN_ID), RUN_ID) as recorder:
         recorder.append(RunStarted(name="w", kind="worker", attempt=1, host="h"))
         for size in sizes:

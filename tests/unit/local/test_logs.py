@@ -1,4 +1,4 @@
-"""Logs in files, as the engine writes them: what is being forced to disk is waited for, whatever happens meanwhile."""
+"""Local logs as the engine writes them: a sync is always awaited, even if the task is cancelled."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +28,7 @@ async def test_a_task_cancelled_during_a_sync_ends_after_the_sync(tmp_path: Path
         for number in range(50):
             task = asyncio.create_task(write_and_wait(number))
             await asyncio.sleep(0)
-            # As `gather` does it with its tasks: no shield of anyio's holds that back.
+            # As `gather` does with its tasks: no anyio shield delays that.
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

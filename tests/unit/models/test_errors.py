@@ -1,4 +1,4 @@
-"""What goes wrong with a provider, over real HTTP, in our words."""
+"""Provider failures over real HTTP, mapped to `ProviderError`."""
 
 from __future__ import annotations
 

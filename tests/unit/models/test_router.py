@@ -1,4 +1,4 @@
-"""Which provider a name means, what is sent to it, and what it costs to have them all."""
+"""The model router: provider lookup, requests, and the cost of importing clients."""
 
 from __future__ import annotations
 

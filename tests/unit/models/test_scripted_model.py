@@ -1,4 +1,4 @@
-"""The provider `script`: what it says, and when."""
+"""The provider `script`: its replies, their timing, and the validation of scripts."""
 
 from __future__ import annotations
 
