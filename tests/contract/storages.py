@@ -217,8 +217,8 @@ class LocalStorage:
 
     def truncate_log(self, run_id: str, last_seq: int) -> None:
         path = self._storage.log_path(run_id)
-        kept = [entry for entry in self.stored(run_id) if entry.seq <= last_seq]
-        os.truncate(path, sum(len(entry.raw) + 1 for entry in kept))
+        remaining = [entry for entry in self.stored(run_id) if entry.seq <= last_seq]
+        os.truncate(path, sum(len(entry.raw) + 1 for entry in remaining))
 
 
 class _MemoryProcess:
@@ -274,8 +274,8 @@ class MemoryOnly:
     @asynccontextmanager
     async def host(self, *, is_dedicated: bool) -> AsyncGenerator[HostProcess]:
         process = _MemoryProcess()
-        given = {"is_dedicated": is_dedicated, "interrupt": process.interrupt, "kill": process.kill}
-        with self.hosts.register(**given) as process.name:
+        host_options = {"is_dedicated": is_dedicated, "interrupt": process.interrupt, "kill": process.kill}
+        with self.hosts.register(**host_options) as process.name:
             yield process
 
     def truncate_log(self, run_id: str, last_seq: int) -> None:

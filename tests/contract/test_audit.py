@@ -42,7 +42,7 @@ async def test_at_first_there_is_no_entry(storage_under_test: StorageUnderTest) 
 
 @pytest.mark.req("SF-22")
 async def test_an_entry_has_actor_action_origin_and_time(storage_under_test: StorageUnderTest, audit: Audit) -> None:
-    said = {
+    fields = {
         "by": "token ci",
         "role": "operator",
         "address": "127.0.0.1",
@@ -50,10 +50,10 @@ async def test_an_entry_has_actor_action_origin_and_time(storage_under_test: Sto
         "run_id": "r1",
         "detail": "ä",
     }
-    await audit.write(audit_entry("run.cancelled", **said))
+    await audit.write(audit_entry("run.cancelled", **fields))
     (entry,) = storage_under_test.audit_entries()
     assert len(entry.pop("at")) == len("2026-01-01T00:00:00.000Z")
-    assert entry == {"action": "run.cancelled", **said}
+    assert entry == {"action": "run.cancelled", **fields}
 
 
 async def test_unknown_fields_are_omitted(storage_under_test: StorageUnderTest, audit: Audit) -> None:

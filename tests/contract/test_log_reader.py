@@ -168,9 +168,9 @@ async def test_a_copy_has_the_bytes_of_the_log_at_one_moment(logs: Logs, reader:
         copy = await reader.copy(RUN_ID)
         await log.append(assistant_message("later"), path="s")
     assert empty is not None
-    assert (empty.size, [piece async for piece in empty.pieces()]) == (0, [])
+    assert (empty.size, [delta async for delta in empty.pieces()]) == (0, [])
     assert copy is not None
-    copied = b"".join([piece async for piece in copy.pieces()])
+    copied = b"".join([delta async for delta in copy.pieces()])
     assert copied == b"".join(entry.raw + b"\n" for entry in entries)
     assert copy.size == len(copied)
 
@@ -178,7 +178,7 @@ async def test_a_copy_has_the_bytes_of_the_log_at_one_moment(logs: Logs, reader:
 # Followers
 
 
-def piece(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
+def delta(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
     return Delta(after=after, path="s", message_id=message_id, block=0, kind="text", offset=offset, text=text)
 
 
@@ -186,17 +186,17 @@ def message(text: str, message_id: str) -> AssistantMessage:
     return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="router", text=text)])
 
 
-def shown(item: Entry | Reset | Delta) -> Any:
+def simplify(item: Entry | Reset | Delta) -> Any:
     """Return the `seq` of an event, the text of a delta, a reset unchanged."""
     return item.seq if isinstance(item, Entry) else item.text if isinstance(item, Delta) else item
 
 
-class Following:
+class Follower:
     """A follower, and the items it has received so far."""
 
     def __init__(self, batches: AsyncIterator[Batch]) -> None:
         self._batches = batches
-        self.got: list[Any] = []
+        self.received: list[Any] = []
         self.quiet = 0
         """The number of empty batches."""
 
@@ -205,11 +205,11 @@ class Following:
             while not done():
                 batch = await anext(self._batches)
                 self.quiet += not batch
-                self.got += map(shown, batch)
+                self.received += map(simplify, batch)
 
     async def has(self, *wanted: Any) -> None:
-        await self.until(lambda: len(self.got) >= len(wanted))
-        assert self.got == list(wanted)
+        await self.until(lambda: len(self.received) >= len(wanted))
+        assert self.received == list(wanted)
 
     async def is_quiet(self) -> None:
         """Wait for an empty batch."""
@@ -220,8 +220,8 @@ class Following:
         """Read to the end and return all items."""
         with anyio.fail_after(TIMEOUT_SECONDS):
             async for batch in self._batches:
-                self.got += map(shown, batch)
-        return self.got
+                self.received += map(simplify, batch)
+        return self.received
 
 
 @pytest.mark.parametrize("wait_for_writer", [False, True], ids=["", "wait_for_writer"])
@@ -231,15 +231,15 @@ async def test_an_ended_log_is_read_completely_and_following_ends(
     await write(logs, 5, ends=True)
     for after in range(6):
         assert (
-            await Following(reader.follow(RUN_ID, after=after, wait_for_writer=wait_for_writer)).rest()
+            await Follower(reader.follow(RUN_ID, after=after, wait_for_writer=wait_for_writer)).rest()
             == [1, 2, 3, 4, 5][after:]
         )
 
 
 async def test_a_log_without_a_writer_is_read_to_its_end(logs: Logs, reader: LogReader) -> None:
     await write(logs, 5)
-    assert await Following(reader.follow(RUN_ID)).rest() == [1, 2, 3, 4, 5]
-    assert await Following(reader.follow(RUN_ID, after=5)).rest() == []
+    assert await Follower(reader.follow(RUN_ID)).rest() == [1, 2, 3, 4, 5]
+    assert await Follower(reader.follow(RUN_ID, after=5)).rest() == []
 
 
 async def test_following_a_missing_log_is_an_error(reader: LogReader) -> None:
@@ -250,30 +250,30 @@ async def test_following_a_missing_log_is_an_error(reader: LogReader) -> None:
 async def test_events_come_as_they_are_written_and_the_outcome_is_the_end(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        following, late = Following(reader.follow(RUN_ID)), Following(reader.follow(RUN_ID, after=6))
+        follower, late = Follower(reader.follow(RUN_ID)), Follower(reader.follow(RUN_ID, after=6))
         for number in range(2, 12):
-            await following.has(*range(1, number))
+            await follower.has(*range(1, number))
             await log.append(assistant_message(str(number)), path="s")
             if number % 3 == 0:
-                await following.is_quiet()
+                await follower.is_quiet()
         await log.append(completed())
-        assert await following.rest() == list(range(1, 13))
+        assert await follower.rest() == list(range(1, 13))
         assert await late.rest() == list(range(7, 13))
 
 
 async def test_a_follower_yields_empty_batches_while_nothing_is_written(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        following = Following(reader.follow(RUN_ID))
-        await following.until(lambda: following.quiet > 3)
-        assert following.got == [1]
+        follower = Follower(reader.follow(RUN_ID))
+        await follower.until(lambda: follower.quiet > 3)
+        assert follower.received == [1]
 
 
 async def test_following_ends_when_the_writer_ends_without_an_outcome(logs: Logs, reader: LogReader) -> None:
-    got: list[Any] = []
+    received: list[Any] = []
 
     async def follow() -> None:
-        got.extend(await Following(reader.follow(RUN_ID)).rest())
+        received.extend(await Follower(reader.follow(RUN_ID)).rest())
 
     with anyio.fail_after(TIMEOUT_SECONDS):
         async with anyio.create_task_group() as tasks, logs.open(RUN_ID) as log:
@@ -281,32 +281,32 @@ async def test_following_ends_when_the_writer_ends_without_an_outcome(logs: Logs
             tasks.start_soon(follow)
             await anyio.sleep(0.05)
             await log.append(assistant_message("the last"), path="s")
-    assert got == [1, 2]
+    assert received == [1, 2]
 
 
 async def test_wait_for_writer_waits_for_the_log_and_for_its_next_writer(
     storage_under_test: StorageUnderTest, reader: LogReader
 ) -> None:
-    following = Following(reader.follow(RUN_ID, deltas=True, wait_for_writer=True))
-    await following.is_quiet()
+    follower = Follower(reader.follow(RUN_ID, deltas=True, wait_for_writer=True))
+    await follower.is_quiet()
     async with storage_under_test.logs().open(RUN_ID) as log:
         await log.append(started())
-        await following.has(1)
-    await following.is_quiet()
+        await follower.has(1)
+    await follower.is_quiet()
     async with storage_under_test.logs().open(RUN_ID) as log:
         await log.append(started(2))
-        log.publish_delta(piece(2, "again"))
-        await following.has(1, 2, "again")
+        log.publish_delta(delta(2, "again"))
+        await follower.has(1, 2, "again")
         await log.append(completed())
-    assert await following.rest() == [1, 2, "again", 3]
+    assert await follower.rest() == [1, 2, "again", 3]
 
 
 async def test_wait_for_writer_ends_when_the_log_is_deleted(logs: Logs, reader: LogReader) -> None:
     await write(logs, 2)
-    following = Following(reader.follow(RUN_ID, wait_for_writer=True))
-    await following.has(1, 2)
+    follower = Follower(reader.follow(RUN_ID, wait_for_writer=True))
+    await follower.has(1, 2)
     await logs.delete(RUN_ID)
-    assert await following.rest() == [1, 2]
+    assert await follower.rest() == [1, 2]
 
 
 @pytest.mark.parametrize("after", [2, 5], ids=["live", "from the start"])
@@ -314,67 +314,67 @@ async def test_a_follower_of_a_truncated_log_gets_a_reset_and_continues(
     storage_under_test: StorageUnderTest, logs: Logs, reader: LogReader, after: int
 ) -> None:
     entries = await write(logs, 5)
-    following = Following(reader.follow(RUN_ID, after=after, wait_for_writer=True))
+    follower = Follower(reader.follow(RUN_ID, after=after, wait_for_writer=True))
     if after == 2:
-        await following.has(3, 4, 5)
-    given = list(following.got)
+        await follower.has(3, 4, 5)
+    before = list(follower.received)
     storage_under_test.truncate_log(RUN_ID, 3)
-    await following.has(*given, Reset(3))
+    await follower.has(*before, Reset(3))
     async with logs.open(RUN_ID) as log:
         again = await log.append(assistant_message("again"), path="s")
         assert again != entries[3]
         await log.append(completed())
-    assert await following.rest() == [*given, Reset(3), 4, 5]
+    assert await follower.rest() == [*before, Reset(3), 4, 5]
 
 
 async def test_events_written_faster_than_read_all_arrive_exactly_once(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        following = Following(reader.follow(RUN_ID, deltas=True))
-        await following.has(1)
+        follower = Follower(reader.follow(RUN_ID, deltas=True))
+        await follower.has(1)
         for number in range(2, 2_000):
             await log.append(assistant_message(str(number)), path="s")
         await log.append(completed())
-    assert await following.rest() == list(range(1, 2_001))
+    assert await follower.rest() == list(range(1, 2_001))
 
 
 async def test_followers_in_several_threads_all_get_everything_in_order(logs: Logs, reader: LogReader) -> None:
     messages, pieces = 30, 12
-    got: dict[int, Batch] = {}
+    received: dict[int, Batch] = {}
 
     async def follow(number: int) -> None:
-        got[number] = []
+        received[number] = []
         with anyio.fail_after(2 * TIMEOUT_SECONDS):
             async for batch in reader.follow(RUN_ID, deltas=number > 0, wait_for_writer=True):
-                got[number] += batch
+                received[number] += batch
 
     threads = [threading.Thread(target=anyio.run, args=(follow, number)) for number in range(4)]
     for thread in threads:
         thread.start()
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        await _talk(log, messages, pieces)
+        await _write_messages(log, messages, pieces)
         await log.append(completed())
     await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
-    for number, given in got.items():
-        assert [item.seq for item in given if isinstance(item, Entry)] == list(range(1, messages + 3))
-        _check_order(given)
-        assert number or not any(isinstance(item, Delta) for item in given)
+    for number, before in received.items():
+        assert [item.seq for item in before if isinstance(item, Entry)] == list(range(1, messages + 3))
+        _check_order(before)
+        assert number or not any(isinstance(item, Delta) for item in before)
 
 
-async def _talk(log: Log, messages: int, pieces: int) -> None:
+async def _write_messages(log: Log, messages: int, pieces: int) -> None:
     for number in range(messages):
         for offset in range(pieces):
-            log.publish_delta(piece(number + 1, "x", f"m{number}", offset))
+            log.publish_delta(delta(number + 1, "x", f"m{number}", offset))
             if offset % 5 == number % 5:
                 await anyio.sleep(0.001)
         await log.append(message("x" * pieces, f"m{number}"), path="s")
 
 
-def _check_order(given: Batch) -> None:
+def _check_order(before: Batch) -> None:
     """Check that each delta comes after its event, before its message, and in the order of publication."""
     seq, offsets = 0, dict[str, int]()
-    for item in given:
+    for item in before:
         if isinstance(item, Entry):
             seq = item.seq
         elif isinstance(item, Delta):
@@ -390,27 +390,27 @@ def _check_order(given: Batch) -> None:
 async def test_deltas_come_between_the_event_they_follow_and_their_message(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        with_pieces, without = Following(reader.follow(RUN_ID, deltas=True)), Following(reader.follow(RUN_ID))
-        await with_pieces.has(1)
-        await with_pieces.is_quiet()
-        log.publish_delta(piece(1, "Hel"))
-        log.publish_delta(piece(1, "lo", offset=3))
-        await with_pieces.has(1, "Hel", "lo")
+        with_deltas, without = Follower(reader.follow(RUN_ID, deltas=True)), Follower(reader.follow(RUN_ID))
+        await with_deltas.has(1)
+        await with_deltas.is_quiet()
+        log.publish_delta(delta(1, "Hel"))
+        log.publish_delta(delta(1, "lo", offset=3))
+        await with_deltas.has(1, "Hel", "lo")
         await log.append(message("Hello", "m1"), path="s")
-        log.publish_delta(piece(2, "Bye", "m2"))
-        await with_pieces.has(1, "Hel", "lo", 2, "Bye")
+        log.publish_delta(delta(2, "Bye", "m2"))
+        await with_deltas.has(1, "Hel", "lo", 2, "Bye")
         await log.append(message("Bye", "m2"), path="s")
         await log.append(completed())
-    assert await with_pieces.rest() == [1, "Hel", "lo", 2, "Bye", 3, 4]
+    assert await with_deltas.rest() == [1, "Hel", "lo", 2, "Bye", 3, 4]
     assert await without.rest() == [1, 2, 3, 4]
 
 
 async def test_deltas_are_not_stored(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        log.publish_delta(piece(1, "Hel"))
+        log.publish_delta(delta(1, "Hel"))
         await log.append(completed())
-    assert await Following(reader.follow(RUN_ID, deltas=True)).rest() == [1, 2]
+    assert await Follower(reader.follow(RUN_ID, deltas=True)).rest() == [1, 2]
     copy = await reader.copy(RUN_ID)
     assert copy is not None
     assert b"Hel" not in b"".join([data async for data in copy.pieces()])
@@ -419,13 +419,13 @@ async def test_deltas_are_not_stored(logs: Logs, reader: LogReader) -> None:
 async def test_with_masking_no_deltas_are_published(storage_under_test: StorageUnderTest, reader: LogReader) -> None:
     async with storage_under_test.logs(mask=Masking(["hunter22"])).open(RUN_ID) as log:
         await log.append(started())
-        following = Following(reader.follow(RUN_ID, deltas=True))
-        await following.has(1)
-        await following.is_quiet()
-        log.publish_delta(piece(1, "hunt"))
-        log.publish_delta(piece(1, "er22", offset=4))
+        follower = Follower(reader.follow(RUN_ID, deltas=True))
+        await follower.has(1)
+        await follower.is_quiet()
+        log.publish_delta(delta(1, "hunt"))
+        log.publish_delta(delta(1, "er22", offset=4))
         await log.append(completed())
-        assert await following.rest() == [1, 2]
+        assert await follower.rest() == [1, 2]
 
 
 async def test_a_closed_follower_ends_its_subscription(
@@ -435,34 +435,34 @@ async def test_a_closed_follower_ends_its_subscription(
     subscribe = storage_under_test.bus.subscribe
 
     @contextmanager
-    def remembered(run_id: str, *, deltas: bool = False) -> Generator[Subscription]:
+    def recording_subscribe(run_id: str, *, deltas: bool = False) -> Generator[Subscription]:
         with subscribe(run_id, deltas=deltas) as live:
             subscriptions.append(live)
             yield live
 
-    monkeypatch.setattr(storage_under_test.bus, "subscribe", remembered)
+    monkeypatch.setattr(storage_under_test.bus, "subscribe", recording_subscribe)
     async with logs.open(RUN_ID) as log:
         await log.append(started())
         batches = storage_under_test.reader.follow(RUN_ID, deltas=True)
         async with aclosing(batches):  # type: ignore[type-var]
             await anext(batches)
-        (left,) = subscriptions
-        left.drain()
-        log.publish_delta(piece(1, "nobody"))
+        (subscription,) = subscriptions
+        subscription.drain()
+        log.publish_delta(delta(1, "nobody"))
         await log.append(assistant_message("nobody"), path="s")
         # Drain twice: after a notification the first call returns an empty list.
-        assert [left.drain(), left.drain()] == [[], []]
+        assert [subscription.drain(), subscription.drain()] == [[], []]
 
 
 async def test_a_follower_gets_what_a_writer_publishes_on_another_bus(storage_under_test: StorageUnderTest) -> None:
     """The writer publishes on a bus of its own, as a process on another machine does."""
     async with storage_under_test.logs(bus=InProcessBus()).open(RUN_ID) as log:
         await log.append(started())
-        following = Following(storage_under_test.reader.follow(RUN_ID))
-        await following.has(1)
-        await following.is_quiet()
+        follower = Follower(storage_under_test.reader.follow(RUN_ID))
+        await follower.has(1)
+        await follower.is_quiet()
         await log.append(assistant_message("x"), path="s")
-        await following.has(1, 2)
-        await following.is_quiet()
+        await follower.has(1, 2)
+        await follower.is_quiet()
         await log.append(completed())
-        assert await following.rest() == [1, 2, 3]
+        assert await follower.rest() == [1, 2, 3]

@@ -43,7 +43,7 @@ def joined(deltas: list[ReplyDelta]) -> dict[int, str]:
     return dict(found)
 
 
-def words_of(block: Block) -> object:
+def block_content(block: Block) -> object:
     match block:
         case TextBlock():
             return block.text
@@ -84,15 +84,15 @@ def test_deltas_joined_by_block_are_the_reply(model_client: ModelClient) -> None
         )
     )
     deltas, reply = model_client.ask(user_message("How does one weld?"), tools=[SEARCH], thinking="low")
-    pieces = joined(deltas)
-    assert [type(reply.blocks[place]) for place in sorted(pieces)] == [ThinkingBlock, TextBlock, ToolUseBlock]
-    for place, text in pieces.items():
-        whole = words_of(reply.blocks[place])
-        assert (text if isinstance(whole, str) else json.loads(text)) == whole
-    spoken = [delta for delta in deltas if delta.kind == "tool_input"]
+    texts = joined(deltas)
+    assert [type(reply.blocks[index]) for index in sorted(texts)] == [ThinkingBlock, TextBlock, ToolUseBlock]
+    for index, text in texts.items():
+        content = block_content(reply.blocks[index])
+        assert (text if isinstance(content, str) else json.loads(text)) == content
+    input_deltas = [delta for delta in deltas if delta.kind == "tool_input"]
     call = reply.blocks[-1]
     assert isinstance(call, ToolUseBlock)
-    assert {(delta.tool_name, delta.tool_id) for delta in spoken} == {("web-search", call.tool_id)}
+    assert {(delta.tool_name, delta.tool_id) for delta in input_deltas} == {("web-search", call.tool_id)}
     assert [delta.block for delta in deltas] == sorted(delta.block for delta in deltas)
 
 
@@ -106,9 +106,9 @@ def test_a_tool_call_goes_out_and_its_result_comes_back(model_client: ModelClien
     call = first.blocks[-1]
     assert isinstance(call, ToolUseBlock)
     assert (call.tool_name, call.tool_input) == ("web-search", {"query": "welding"})
-    told = ToolResultBlock(tool_id=call.tool_id, tool_content={"hits": ["welding.example"]}, fidelity="router")
+    tool_result = ToolResultBlock(tool_id=call.tool_id, tool_content={"hits": ["welding.example"]}, fidelity="router")
     result = user_message("")
-    result = type(result)(role="user", blocks=[told])
+    result = type(result)(role="user", blocks=[tool_result])
     _, second = model_client.ask(question, assistant_message(*first.blocks), result, tools=[SEARCH])
     assert second.blocks == [TextBlock(text="Two plates and heat.", fidelity="agent_emitted")]
     if not model_client.is_script:
@@ -125,8 +125,8 @@ def test_a_failed_call_is_sent_as_a_failure(model_client: ModelClient) -> None:
     _, first = model_client.ask(user_message("How?"), tools=[SEARCH])
     call = first.blocks[-1]
     assert isinstance(call, ToolUseBlock)
-    told = ToolResultBlock(tool_id=call.tool_id, tool_content={"error": "no network"}, fidelity="router")
-    result = type(user_message(""))(role="user", blocks=[told])
+    tool_result = ToolResultBlock(tool_id=call.tool_id, tool_content={"error": "no network"}, fidelity="router")
+    result = type(user_message(""))(role="user", blocks=[tool_result])
     _, second = model_client.ask(user_message("How?"), assistant_message(*first.blocks), result, tools=[SEARCH])
     assert second.blocks == [TextBlock(text="Then I do not know.", fidelity="agent_emitted")]
     if model_client.is_script:
@@ -154,8 +154,8 @@ def test_thinking_comes_first_and_is_sent_back_to_its_provider(model_client: Mod
     assert isinstance(thought, ThinkingBlock)
     assert thought.thinking == "I should look."
     assert isinstance(call, ToolUseBlock)
-    told = ToolResultBlock(tool_id=call.tool_id, tool_content="found", fidelity="router")
-    result = type(user_message(""))(role="user", blocks=[told])
+    tool_result = ToolResultBlock(tool_id=call.tool_id, tool_content="found", fidelity="router")
+    result = type(user_message(""))(role="user", blocks=[tool_result])
     model_client.ask(user_message("Look"), assistant_message(*first.blocks), result, tools=[SEARCH], thinking="high")
     if model_client.provider in {"anthropic", "openai", "google"}:
         assert "c2lnbmVk" in json.dumps(model_client.server.requests()[-1].body)

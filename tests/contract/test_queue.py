@@ -275,11 +275,11 @@ async def test_queued_runs_are_listed_again_after_a_rebuild(queue: Queue, store:
 
 
 async def test_a_run_that_is_forgotten_leaves_nothing_behind(queue: Queue) -> None:
-    gone, other = dispatch("a", idempotency_key="k1"), dispatch("b", idempotency_key="k2")
-    for order in (gone, other):
+    forgotten, other = dispatch("a", idempotency_key="k1"), dispatch("b", idempotency_key="k2")
+    for order in (forgotten, other):
         await queue.dispatch(order)
         await queue.put(answer(order.run_id))
-    await queue.forget([gone.run_id])
+    await queue.forget([forgotten.run_id])
     assert await queue.claim("h1", 9) == [other]
     assert [order for _, order in await queue.orders()] == [answer(other.run_id)]
     again = dispatch("c", idempotency_key="k1")
@@ -321,11 +321,11 @@ async def test_control_messages_come_oldest_first_and_once(queue: Queue) -> None
     for order in put:
         assert await queue.put(order) is True
     assert await queue.put(answer(one, result="something else")) is False
-    kept = await queue.orders()
-    assert [order for _, order in kept] == put
-    numbers = [number for number, _ in kept]
+    messages = await queue.orders()
+    assert [order for _, order in messages] == put
+    numbers = [number for number, _ in messages]
     assert numbers == sorted(set(numbers))
-    assert await queue.orders(after=numbers[0]) == kept[1:]
+    assert await queue.orders(after=numbers[0]) == messages[1:]
     assert await queue.orders(after=numbers[-1]) == []
 
 
@@ -334,8 +334,8 @@ async def test_a_processed_control_message_is_removed_and_numbers_only_grow(queu
     cancel = ControlMessage(id="cancel", run_id=run_id, kind="cancel", body={"reason": "enough"}, created_at=at(1))
     await queue.put(answer(run_id))
     await queue.put(cancel)
-    (_, _), (last, kept) = await queue.orders()
-    assert kept == cancel
+    (_, _), (last, messages) = await queue.orders()
+    assert messages == cancel
     await queue.done([last, 999])
     assert [order for _, order in await queue.orders()] == [answer(run_id)]
     assert await queue.put(cancel) is True

@@ -217,8 +217,8 @@ async def test_the_loop_keeps_running_while_another_process_holds_the_lock(path:
     async def change(name: str) -> None:
         done.append(await tokens.update(partial(add, name)))
 
-    with path.with_suffix(".lock").open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with path.with_suffix(".lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         async with anyio.create_task_group() as tasks:
             # More changes than there are threads.
             for number in range(100):
@@ -230,7 +230,7 @@ async def test_the_loop_keeps_running_while_another_process_holds_the_lock(path:
                     assert await anyio.to_thread.run_sync(lambda: "a thread is free") == "a thread is free"
                 assert done == []
             finally:
-                fcntl.flock(held, fcntl.LOCK_UN)
+                fcntl.flock(lock, fcntl.LOCK_UN)
     assert sorted(done) == list(range(2, 102))
 
 

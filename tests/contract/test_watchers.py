@@ -21,7 +21,7 @@ def watchers(storage_under_test: StorageUnderTest) -> Watchers:
     return storage_under_test.watchers()
 
 
-async def hang_up_of(watchers: Watchers, run_id: str) -> str:
+async def disconnect(watchers: Watchers, run_id: str) -> str:
     disconnect_id = await watchers.leave(run_id)
     assert disconnect_id is not None
     return disconnect_id
@@ -29,7 +29,7 @@ async def hang_up_of(watchers: Watchers, run_id: str) -> str:
 
 async def test_the_last_client_that_leaves_abandons_its_run_once(watchers: Watchers) -> None:
     await watchers.enter("r1")
-    disconnect_id = await hang_up_of(watchers, "r1")
+    disconnect_id = await disconnect(watchers, "r1")
     assert await watchers.is_abandoned("r1", disconnect_id)
     assert not await watchers.is_abandoned("r1", disconnect_id)
 
@@ -38,15 +38,15 @@ async def test_a_run_with_a_client_left_is_not_abandoned(watchers: Watchers) -> 
     for _ in range(3):
         await watchers.enter("r1")
     assert [await watchers.leave("r1") for _ in range(2)] == [None, None]
-    assert await watchers.is_abandoned("r1", await hang_up_of(watchers, "r1"))
+    assert await watchers.is_abandoned("r1", await disconnect(watchers, "r1"))
 
 
 async def test_a_client_that_returns_undoes_the_disconnect(watchers: Watchers) -> None:
     await watchers.enter("r1")
-    first = await hang_up_of(watchers, "r1")
+    first = await disconnect(watchers, "r1")
     await watchers.enter("r1")
     assert not await watchers.is_abandoned("r1", first)
-    second = await hang_up_of(watchers, "r1")
+    second = await disconnect(watchers, "r1")
     assert second != first
     assert not await watchers.is_abandoned("r1", first), "the grace of the second disconnect has only started"
     assert await watchers.is_abandoned("r1", second)
@@ -75,14 +75,14 @@ async def test_clients_may_leave_a_released_run(watchers: Watchers) -> None:
 
 async def test_a_run_that_is_released_in_its_grace_is_not_abandoned(watchers: Watchers) -> None:
     await watchers.enter("r1")
-    disconnect_id = await hang_up_of(watchers, "r1")
+    disconnect_id = await disconnect(watchers, "r1")
     await watchers.release("r1")
     assert not await watchers.is_abandoned("r1", disconnect_id)
 
 
 async def test_an_abandoned_run_is_no_longer_bound(watchers: Watchers) -> None:
     await watchers.enter("r1")
-    assert await watchers.is_abandoned("r1", await hang_up_of(watchers, "r1"))
+    assert await watchers.is_abandoned("r1", await disconnect(watchers, "r1"))
     await watchers.enter("r1", bound=False)
     assert await watchers.leave("r1") is None
 
@@ -90,7 +90,7 @@ async def test_an_abandoned_run_is_no_longer_bound(watchers: Watchers) -> None:
 async def test_runs_are_counted_separately(watchers: Watchers) -> None:
     await watchers.enter("r1")
     await watchers.enter("r2")
-    first = await hang_up_of(watchers, "r1")
+    first = await disconnect(watchers, "r1")
     assert not await watchers.is_abandoned("r2", first)
     await watchers.release("r2")
     assert await watchers.leave("r2") is None

@@ -52,8 +52,8 @@ def user_message(text: str) -> UserMessage:
     return UserMessage(blocks=[TextBlock(fidelity="router", text=text)])
 
 
-def tool_call(call_id: str, given: Any, **more: Any) -> ToolCall:
-    return ToolCall(name="Bash", call_id=call_id, input=given, output=None, fidelity="agent_emitted", **more)
+def tool_call(call_id: str, tool_input: Any, **more: Any) -> ToolCall:
+    return ToolCall(name="Bash", call_id=call_id, input=tool_input, output=None, fidelity="agent_emitted", **more)
 
 
 def tool_result(call_id: str, output: Any) -> ToolResult:
@@ -100,7 +100,7 @@ def steps(count: int) -> list[StepStarted]:
     return [StepStarted(name=f"step {number}", kind="command", try_=1) for number in range(count)]
 
 
-class Fold:
+class ViewBuilder:
     """The views of one run, updated by its events."""
 
     def __init__(self, row: RunRow | None = None, state: bytes = b"") -> None:
@@ -130,10 +130,10 @@ class Fold:
 
 def single_change(events: Sequence[Event]) -> ViewUpdate:
     """Return one update for the whole run."""
-    return Fold().take(events)
+    return ViewBuilder().take(events)
 
 
 def batched_changes(events: Sequence[Event], size: int = 1) -> list[ViewUpdate]:
     """Return the updates of a run for batches of `size` events."""
-    fold = Fold()
-    return [fold.take(events[start : start + size]) for start in range(0, len(events), size)]
+    builder = ViewBuilder()
+    return [builder.take(events[start : start + size]) for start in range(0, len(events), size)]

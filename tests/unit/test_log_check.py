@@ -18,8 +18,8 @@ TOOLS = ["tool.call", "tool.result"]
 
 
 def passes(payload: Any, **changes: Any) -> bool:
-    given: dict[str, Any] = {"path": "build", "iteration": 0, "child_run_id": None} | changes
-    check(payload, **given)
+    position: dict[str, Any] = {"path": "build", "iteration": 0, "child_run_id": None} | changes
+    check(payload, **position)
     return True
 
 

@@ -213,7 +213,7 @@ def test_an_unknown_block_is_passed_on_among_the_known_ones_and_reported() -> No
 
 
 @pytest.mark.parametrize(
-    ("block", "kept"),
+    ("block", "unknown"),
     [
         ({"type": "text", "fidelity": "router"}, UnknownBlock("text", {"type": "text", "fidelity": "router"})),
         (
@@ -226,12 +226,12 @@ def test_an_unknown_block_is_passed_on_among_the_known_ones_and_reported() -> No
     ],
     ids=["field missing", "fidelity unknown", "type missing", "type no string", "no object"],
 )
-def test_a_malformed_block_is_passed_on_and_reported(block: Any, kept: UnknownBlock) -> None:
+def test_a_malformed_block_is_passed_on_and_reported(block: Any, unknown: UnknownBlock) -> None:
     fields = fields_of(assistant_message("before"))
     fields["payload"]["blocks"].append(block)
     event = decode(raw_of(fields))
     assert isinstance(event.payload, AssistantMessage)
-    assert event.payload.blocks == [TextBlock(fidelity="router", text="before"), kept]
+    assert event.payload.blocks == [TextBlock(fidelity="router", text="before"), unknown]
     assert len(event.problems) == 1
 
 
@@ -283,7 +283,7 @@ def test_fields_of_a_later_version_are_no_problem(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "written"),
+    ("value", "written"),
     [
         ("a\ud800b", "a\ufffdb"),
         ("\udfff", "\ufffd"),
@@ -294,8 +294,8 @@ def test_fields_of_a_later_version_are_no_problem(name: str) -> None:
     ],
     ids=["alone", "low alone", "pair", "pair turned round", "nested", "in a tuple"],
 )
-def test_a_lone_surrogate_is_written_as_the_replacement_character(given: Any, written: Any) -> None:
-    assert input_written(given) == written
+def test_a_lone_surrogate_is_written_as_the_replacement_character(value: Any, written: Any) -> None:
+    assert input_written(value) == written
 
 
 def test_a_lone_surrogate_in_a_path_is_written_as_the_replacement_character() -> None:

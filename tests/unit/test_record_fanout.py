@@ -31,7 +31,7 @@ def seqs(items: list[Item]) -> list[object]:
     return [item.seq if isinstance(item, Entry) else item for item in items]
 
 
-def filled(items: list[Item], path: Path) -> list[Entry]:
+def fill_gaps(items: list[Item], path: Path) -> list[Entry]:
     """Return the items with every gap filled from the log."""
     whole: list[Entry] = []
     for item in items:
@@ -141,7 +141,7 @@ def test_a_gap_can_be_filled_from_the_log(recorder: Recorder, log_path: Path) ->
             got.extend(live.drain())
     got.extend(live.drain())
     assert [item for item in got if isinstance(item, Gap)] == [Gap(5, 8), Gap(12, 15), Gap(19, 22), Gap(26, 29)]
-    assert filled(got, log_path) == written
+    assert fill_gaps(got, log_path) == written
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture, name: str) -> list[logging.LogRecord]:
@@ -154,9 +154,9 @@ def test_drops_are_a_warning_at_most_once_a_second_for_each_subscriber(caplog: p
     fanout = FanOut()
     fanout.subscribe("one", capacity=1)
     fanout.subscribe("two", capacity=1)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     publish(fanout, 1, 2_000)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started_at
     for name in ("one", "two"):
         assert 1 <= len(warnings_of(caplog, name)) <= 1 + seconds / DROP_WARNING_SECONDS
     caplog.clear()
@@ -242,7 +242,7 @@ def test_a_sleeping_subscriber_is_woken_by_another_thread(recorder: Recorder, lo
     got = asyncio.run(main())
     written = list(read(log_path))
     assert len(written) == 202
-    assert [filled(one, log_path) for one in got] == [written] * 3
+    assert [fill_gaps(one, log_path) for one in got] == [written] * 3
 
 
 def test_subscribers_in_several_event_loops_all_get_everything(recorder: Recorder, log_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_a_slow_subscriber_beside_a_fast_writer_costs_neither_an_event_nor_memor
     assert most <= 64
     assert slow.stats().dropped > 0
     assert slow.stats().delivered + slow.stats().dropped == 5_000
-    assert filled(got, log_path) == written
+    assert fill_gaps(got, log_path) == written
     assert seqs(stuck.drain()) == [*range(2, 10), Gap(10, 5_001)]
 
 

@@ -33,7 +33,7 @@ for _ in range(3):
         recorder.append(assistant_message("x" * 5_000), path="a")
     except StorageFull as error:
         errors.append([error.code, error.message, error.hint])
-told = {
+report = {
     "errors": errors,
     "unchanged": path.stat().st_size == size == recorder.stats().size,
     "broken": [repr(one) for one in rule_violations(path)],
@@ -41,10 +41,10 @@ told = {
     "live": len(live.drain()),
 }
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-told["after"] = [recorder.append(assistant_message("after"), path="a").seq for _ in range(3)]
-told["live after"] = [item.seq for item in live.drain()]
+report["after"] = [recorder.append(assistant_message("after"), path="a").seq for _ in range(3)]
+report["live after"] = [item.seq for item in live.drain()]
 recorder.close()
-print(json.dumps(told))
+print(json.dumps(report))
 """
 
 
@@ -53,12 +53,12 @@ print(json.dumps(told))
 def test_a_full_disk_is_a_clear_error_and_writing_continues_once_there_is_space(
     log_path: Path, durability: Durability, room: int
 ) -> None:
-    told: dict[str, Any] = json.loads(run_python(_WRITER, log_path, durability.value, room))
-    assert [code for code, _, _ in told["errors"]] == ["storage_full"] * 3
-    assert all(str(log_path) in message and "free some space" in hint for _, message, hint in told["errors"])
-    assert told["unchanged"]
-    assert (told["broken"], told["seq"], told["live"]) == ([], 2, 0)
-    assert (told["after"], told["live after"]) == ([3, 4, 5], [3, 4, 5])
+    report: dict[str, Any] = json.loads(run_python(_WRITER, log_path, durability.value, room))
+    assert [code for code, _, _ in report["errors"]] == ["storage_full"] * 3
+    assert all(str(log_path) in message and "free some space" in hint for _, message, hint in report["errors"])
+    assert report["unchanged"]
+    assert (report["broken"], report["seq"], report["live"]) == ([], 2, 0)
+    assert (report["after"], report["live after"]) == ([3, 4, 5], [3, 4, 5])
     assert rule_violations(log_path) == []
     assert [decode(entry.raw).run_id for entry in read(log_path)] == [RUN_ID] * 5
 

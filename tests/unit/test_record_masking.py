@@ -119,8 +119,8 @@ def test_format_fields_are_not_masked(log_path: Path, word: str) -> None:
 
 @pytest.mark.parametrize("word", ["blocks", "command", "system_prompt", "call_id", "output"])
 def test_a_secret_that_is_also_the_name_of_a_field_leaves_the_field_its_name(log_path: Path, word: str) -> None:
-    said = UserMessage(system_prompt=word, blocks=[CommandBlock(fidelity="router", command=f"echo {word}")])
-    message, call = recorded(log_path, Masking([word]), said, tool_call({"a": word}))
+    user_message = UserMessage(system_prompt=word, blocks=[CommandBlock(fidelity="router", command=f"echo {word}")])
+    message, call = recorded(log_path, Masking([word]), user_message, tool_call({"a": word}))
     assert message == {
         "role": "user",
         "system_prompt": MASK,
@@ -205,11 +205,11 @@ def test_an_end_that_may_start_a_secret_is_held_back(text: str, pending_secret_b
 @pytest.mark.parametrize("hook", [Masking(KEYS.values()), Masking(key_shapes=True)], ids=["values", "shapes"])
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_a_secret_split_in_two_is_masked_wherever_it_is_split(hook: Masking, key: str) -> None:
-    whole = f"before {key} after"
-    for cut in range(len(whole)):
-        first, rest = whole[:cut], whole[cut:]
-        kept = cut - hook.pending_secret_bytes(first.encode())
-        assert hook.text(whole[:kept]) + hook.text(whole[kept:]) == f"before {MASK} after", (first, rest)
+    text = f"before {key} after"
+    for split in range(len(text)):
+        first, rest = text[:split], text[split:]
+        stable = split - hook.pending_secret_bytes(first.encode())
+        assert hook.text(text[:stable]) + hook.text(text[stable:]) == f"before {MASK} after", (first, rest)
 
 
 def test_a_custom_hook_can_change_the_payload(log_path: Path) -> None:

@@ -171,17 +171,17 @@ def test_an_incomplete_line_that_is_removed_is_never_read(log_path: Path) -> Non
 
 
 @pytest.mark.parametrize("torn", [0, 5], ids=["at a line end", "in a line"])
-@pytest.mark.parametrize("kept", [0, 1, 4, 9])
-def test_a_reader_of_a_truncated_log_gets_a_reset_and_continues(log_path: Path, kept: int, torn: int) -> None:
+@pytest.mark.parametrize("last_seq", [0, 1, 4, 9])
+def test_a_reader_of_a_truncated_log_gets_a_reset_and_continues(log_path: Path, last_seq: int, torn: int) -> None:
     write(log_path, TEN)
     with Cursor(log_path) as cursor:
         assert seqs(cursor.poll()) == list(range(1, 11))
-        os.truncate(log_path, len(b"".join(TEN[:kept])) + torn)
-        assert cursor.poll() == [Reset(kept)]
-        assert cursor.seq == kept
+        os.truncate(log_path, len(b"".join(TEN[:last_seq])) + torn)
+        assert cursor.poll() == [Reset(last_seq)]
+        assert cursor.seq == last_seq
         assert cursor.poll() == []
         write(log_path, TEN)
-        assert seqs(cursor.poll()) == list(range(kept + 1, 11))
+        assert seqs(cursor.poll()) == list(range(last_seq + 1, 11))
 
 
 def test_a_reader_before_the_truncated_part_gets_no_reset(log_path: Path) -> None:
@@ -283,15 +283,15 @@ def test_following_from_the_outcome_on_ends_by_itself(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
         recorder.append(completed())
-    asked = 0
+    calls = 0
 
-    def patience() -> bool:
-        nonlocal asked
-        asked += 1
-        assert asked < 5, "it waits for events after the outcome"
+    def is_done() -> bool:
+        nonlocal calls
+        calls += 1
+        assert calls < 5, "it waits for events after the outcome"
         return False
 
-    assert list(follow(log_path, after=2, done=patience)) == []
+    assert list(follow(log_path, after=2, done=is_done)) == []
 
 
 def test_a_log_is_locked_while_a_writer_has_it_open(recorder: Recorder, log_path: Path) -> None:

@@ -157,9 +157,9 @@ def test_every_kind_of_event_is_written_unchanged(recorder: Recorder, log_path: 
 
 
 def test_append_returns_the_entry_in_the_file(recorder: Recorder, log_path: Path) -> None:
-    given = [recorder.append(started()), recorder.append(assistant_message("x"), path="a", iteration=3)]
-    assert given == list(read(log_path))
-    assert [(entry.seq, entry.type) for entry in given] == [(1, "run.started"), (2, "message.assistant")]
+    entries = [recorder.append(started()), recorder.append(assistant_message("x"), path="a", iteration=3)]
+    assert entries == list(read(log_path))
+    assert [(entry.seq, entry.type) for entry in entries] == [(1, "run.started"), (2, "message.assistant")]
     assert recorder.seq == 2
 
 
@@ -187,14 +187,14 @@ def test_a_reply_is_in_the_log_as_its_blocks_in_their_order(recorder: Recorder, 
 @pytest.mark.parametrize("fidelity", ["router", "agent_emitted"])
 def test_a_tool_has_a_call_and_a_result_of_either_fidelity(recorder: Recorder, log_path: Path, fidelity: Any) -> None:
     recorder.append(started())
-    recorder.append(ToolCall(**_tool(fidelity, input={"a": 1}, output=None)), path="a")
-    recorder.append(ToolResult(**_tool(fidelity, input=None, output="ok")), path="a")
+    recorder.append(ToolCall(**_tool_fields(fidelity, input={"a": 1}, output=None)), path="a")
+    recorder.append(ToolResult(**_tool_fields(fidelity, input=None, output="ok")), path="a")
     events = [json.loads(line) for line in log_path.read_bytes().splitlines()[1:]]
     assert [event["type"] for event in events] == ["tool.call", "tool.result"]
     assert {(event["payload"]["call_id"], event["payload"]["fidelity"]) for event in events} == {("c1", fidelity)}
 
 
-def _tool(fidelity: Any, **more: Any) -> dict[str, Any]:
+def _tool_fields(fidelity: Any, **more: Any) -> dict[str, Any]:
     return {"name": "Bash", "call_id": "c1", "fidelity": fidelity} | more
 
 
@@ -449,13 +449,13 @@ def test_a_rejected_event_uses_no_seq_and_reaches_no_subscriber(
 
 def test_no_line_leaves_bytes_in_the_next(recorder: Recorder, log_path: Path) -> None:
     texts = ["x" * 200_000, "short", "odd \udcff", "", "x" * 5_000, "last"]
-    given = [recorder.append(started())]
+    entries = [recorder.append(started())]
     for text in texts:
         with pytest.raises(InvalidEvent):
             recorder.append(tool_call(["y" * 300, object()]), path="a")
-        given.append(recorder.append(assistant_message(text), path="a"))
-    assert log_path.read_bytes() == b"".join(entry.raw + b"\n" for entry in given)
-    written = [json.loads(entry.raw)["payload"]["blocks"][0]["text"] for entry in given[1:]]
+        entries.append(recorder.append(assistant_message(text), path="a"))
+    assert log_path.read_bytes() == b"".join(entry.raw + b"\n" for entry in entries)
+    written = [json.loads(entry.raw)["payload"]["blocks"][0]["text"] for entry in entries[1:]]
     assert written == [text.replace("\udcff", "\ufffd") for text in texts]
     assert rule_violations(log_path) == []
 

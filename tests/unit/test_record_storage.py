@@ -18,7 +18,9 @@ B1 = "bbbb1111-0000-4000-8000-000000000003"
 NOON = 1_700_000_000_000
 
 
-def keep(storage: Storage, run_id: str, *, began: int = 0, wrote: int | None = None, parent: str | None = None) -> None:
+def write_log(
+    storage: Storage, run_id: str, *, began: int = 0, wrote: int | None = None, parent: str | None = None
+) -> None:
     """Write a log that started `began` ms after noon and was last written `wrote` ms after noon."""
     path = storage.log_path(run_id)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,16 +66,14 @@ def test_without_the_environment_the_storage_is_in_the_data_folder_of_the_user(
 
 def test_a_run_is_found_by_its_id_or_by_its_first_characters(storage: Storage) -> None:
     for run_id in (A1, A2, B1):
-        keep(storage, run_id)
-    said_and_meant = {A1: A1, "aaaa1": A1, "aaaa2222-": A2, "b": B1, "BBBB": B1, A2.upper(): A2}
-    assert {
-        assistant_message: storage.find(assistant_message) for assistant_message in said_and_meant
-    } == said_and_meant
+        write_log(storage, run_id)
+    expected = {A1: A1, "aaaa1": A1, "aaaa2222-": A2, "b": B1, "BBBB": B1, A2.upper(): A2}
+    assert {reference: storage.find(reference) for reference in expected} == expected
 
 
 def test_the_first_characters_of_several_runs_are_ambiguous(storage: Storage) -> None:
     for run_id in (A1, A2, B1):
-        keep(storage, run_id)
+        write_log(storage, run_id)
     with pytest.raises(AmbiguousRun, match="2 runs begin with 'aaaa'") as refused:
         storage.find("aaaa")
     assert "aaaa1111" in refused.value.message
@@ -83,7 +83,7 @@ def test_the_first_characters_of_several_runs_are_ambiguous(storage: Storage) ->
 
 @pytest.mark.parametrize("unknown", ["c", A2, "aaaa11112", RUN_ID])
 def test_a_missing_run_is_a_clear_error(storage: Storage, unknown: str) -> None:
-    keep(storage, A1)
+    write_log(storage, A1)
     with pytest.raises(RunNotFound, match="no run begins with"):
         storage.find(unknown)
 
@@ -108,7 +108,7 @@ def test_a_missing_run_is_a_clear_error(storage: Storage, unknown: str) -> None:
     ],
 )
 def test_a_text_that_is_not_a_prefix_of_an_id_names_no_run(storage: Storage, crooked: str) -> None:
-    keep(storage, A1)
+    write_log(storage, A1)
     with pytest.raises(RunNotFound, match="does not name a run"):
         storage.find(crooked)
 
@@ -120,7 +120,7 @@ def test_only_a_run_id_becomes_a_path(storage: Storage, crooked: str) -> None:
 
 
 def test_only_logs_are_runs(storage: Storage) -> None:
-    keep(storage, A1)
+    write_log(storage, A1)
     for name in (f"{A2}.torn", f"{A2}.torn-2", "notes.jsonl", f"{B1}.jsonl.gz", f"{B1.upper()}.jsonl", ".jsonl"):
         (storage.transcripts / name).write_text("x")
     assert list(storage.run_ids()) == [A1]
@@ -136,20 +136,20 @@ def test_a_missing_storage_has_no_runs(storage: Storage) -> None:
 
 
 def test_the_last_run_is_the_one_that_started_last(storage: Storage) -> None:
-    keep(storage, A1, began=0, wrote=90_000)
-    keep(storage, A2, began=5_000, wrote=6_000)
-    keep(storage, B1, began=1_000, wrote=7_000)
+    write_log(storage, A1, began=0, wrote=90_000)
+    write_log(storage, A2, began=5_000, wrote=6_000)
+    write_log(storage, B1, began=1_000, wrote=7_000)
     assert storage.find("last") == A2
 
 
 def test_the_last_run_is_not_a_sub_run(storage: Storage) -> None:
-    keep(storage, PARENT_ID, began=0, wrote=60_000)
-    keep(storage, CHILD_ID, began=10_000, wrote=50_000, parent=PARENT_ID)
+    write_log(storage, PARENT_ID, began=0, wrote=60_000)
+    write_log(storage, CHILD_ID, began=10_000, wrote=50_000, parent=PARENT_ID)
     assert storage.find("last") == PARENT_ID
 
 
 def test_with_only_sub_runs_there_is_no_last_run(storage: Storage) -> None:
-    keep(storage, CHILD_ID, parent=PARENT_ID)
+    write_log(storage, CHILD_ID, parent=PARENT_ID)
     with pytest.raises(RunNotFound):
         storage.find("last")
 
@@ -167,13 +167,13 @@ def test_the_last_run_is_found_among_runs_that_are_being_recorded(storage: Stora
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"oops\n", b'{"seq":1,"type":"run.started"}\n', b'{"seq":1'])
 def test_a_file_that_is_no_log_does_not_hide_the_last_run(storage: Storage, content: bytes) -> None:
-    keep(storage, A1)
+    write_log(storage, A1)
     storage.log_path(B1).write_bytes(content)
     assert storage.find("last") == A1
 
 
 def test_a_log_deleted_during_the_search_for_the_last_run_is_skipped(storage: Storage) -> None:
     """A dangling link is listed and cannot be opened, like a file that was deleted in between."""
-    keep(storage, A1)
+    write_log(storage, A1)
     storage.log_path(B1).symlink_to(storage.root / "nowhere")
     assert storage.find("last") == A1

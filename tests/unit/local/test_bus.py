@@ -95,40 +95,40 @@ async def test_a_burst_of_events_sends_few_notices_and_the_last_is_not_lost(
     storage: Storage,
 ) -> None:
     sender, run_id = NoticeSender(storage.notice_socket), new_run_id()
-    told: list[str] = []
-    with receive_notices(storage.notice_socket, told.append):
-        begun = time.monotonic()
+    notified: list[str] = []
+    with receive_notices(storage.notice_socket, notified.append):
+        started_at = time.monotonic()
         sender.notify(run_id)
-        await until(lambda: told == [run_id])
+        await until(lambda: notified == [run_id])
         for _ in range(2_000):
             sender.notify(run_id)
-        seconds = time.monotonic() - begun
-        count = len(told)
-        await until(lambda: len(told) > count)
+        seconds = time.monotonic() - started_at
+        count = len(notified)
+        await until(lambda: len(notified) > count)
         await anyio.sleep(20 * NOTIFY_INTERVAL_SECONDS)
-    assert set(told) == {run_id}
-    assert len(told) <= 3 + seconds / NOTIFY_INTERVAL_SECONDS
+    assert set(notified) == {run_id}
+    assert len(notified) <= 3 + seconds / NOTIFY_INTERVAL_SECONDS
 
 
 async def test_a_busy_server_blocks_no_sender_and_gets_the_notice_later(storage: Storage) -> None:
     runs = [new_run_id() for _ in range(3_000)]
-    told: set[str] = set()
+    notified: set[str] = set()
     sender = NoticeSender(storage.notice_socket)
-    with receive_notices(storage.notice_socket, told.add):
+    with receive_notices(storage.notice_socket, notified.add):
         # This blocks the receiving loop.
         for run_id in runs:
             sender.notify(run_id)
-        assert told == set()
-        await until(lambda: told == set(runs))
+        assert notified == set()
+        await until(lambda: notified == set(runs))
     assert len(runs) < NOTIFY_TRACKED_RUNS
 
 
 async def test_invalid_and_overlong_datagrams_are_ignored(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+    notified: list[str] = []
     run_id = new_run_id()
     monkeypatch.chdir(storage.root)
     with (
-        receive_notices(storage.notice_socket, told.append),
+        receive_notices(storage.notice_socket, notified.append),
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
     ):
         for data in (
@@ -142,8 +142,8 @@ async def test_invalid_and_overlong_datagrams_are_ignored(storage: Storage, monk
             sender.sendto(data, storage.notice_socket.name)
             await anyio.sleep(0.01)
         sender.sendto(run_id.encode(), storage.notice_socket.name)
-        await until(lambda: bool(told))
-    assert told == [run_id]
+        await until(lambda: bool(notified))
+    assert notified == [run_id]
 
 
 async def test_only_the_owner_may_send(storage: Storage) -> None:
@@ -164,12 +164,12 @@ async def test_the_socket_of_a_server_that_was_killed_is_replaced(
         killed.bind(storage.notice_socket.name)
     sender, run_id = NoticeSender(storage.notice_socket), new_run_id()
     sender.notify(run_id)  # no receiver
-    told: list[str] = []
-    with receive_notices(storage.notice_socket, told.append):
-        while not told:
+    notified: list[str] = []
+    with receive_notices(storage.notice_socket, notified.append):
+        while not notified:
             sender.notify(run_id)
             await anyio.sleep(0.05)
-    assert set(told) == {run_id}
+    assert set(notified) == {run_id}
 
 
 async def test_without_a_server_sending_does_nothing(storage: Storage) -> None:

@@ -91,13 +91,13 @@ def test_concurrent_requests_share_one_pool(model_server: ModelServer, tmp_path:
     model_client.set_turns(Turn(say=[Text(text="Hi.")], times=0))
     replies: list[Reply] = []
 
-    async def one(models: ModelRouter, request: ModelRequest) -> None:
+    async def send_request(models: ModelRouter, request: ModelRequest) -> None:
         replies.extend([piece async for piece in models.reply(request) if isinstance(piece, Reply)])
 
     async def many(models: ModelRouter) -> None:
         async with anyio.create_task_group() as group:
             for _ in range(20):
-                group.start_soon(one, models, model_client.request(user_message("Hello")))
+                group.start_soon(send_request, models, model_client.request(user_message("Hello")))
 
     model_client.run(many)
     assert len(replies) == len(model_server.requests()) == 20

@@ -88,12 +88,12 @@ def test_the_same_question_has_the_same_answer() -> None:
 
 def test_words_are_delayed(tmp_path: Path) -> None:
     (tmp_path / "slow.yaml").write_text("delay_ms: 30\nturns: [{text: one two three four five}]")
-    began = time.monotonic()
+    started_at = time.monotonic()
     deltas, _ = anyio.run(
         collect, ModelRouter([tmp_path], env={}), ModelRequest(model="script/slow", messages=[user_message("x")])
     )
     assert [delta.text for delta in deltas] == ["one ", "two ", "three ", "four ", "five"]
-    assert time.monotonic() - began >= 0.15
+    assert time.monotonic() - started_at >= 0.15
 
 
 def test_a_turn_may_fail_a_number_of_times_and_then_succeed(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_problems_of_a_script_have_file_and_line(tmp_path: Path, text: str, prob
     with pytest.raises(UnknownModel) as by_path:
         ModelRouter().check(f"script/{tmp_path}/bad.yaml")
     assert by_name.value.message == by_path.value.message
-    told = by_path.value.message.split(f"{tmp_path}/bad.yaml:")[1:]
-    assert len(told) == len(problems)
-    assert all(one.startswith(problem) for one, problem in zip(told, problems, strict=True)), told
+    messages = by_path.value.message.split(f"{tmp_path}/bad.yaml:")[1:]
+    assert len(messages) == len(problems)
+    assert all(message.startswith(problem) for message, problem in zip(messages, problems, strict=True)), messages
 
 
 @pytest.mark.req("SDK-48")
