@@ -109,7 +109,7 @@ async def test_a_notification_wakes_with_nothing_and_loses_nothing(bus: Bus) -> 
         bus.notify(RUN)
         bus.publish_delta(RUN, delta(4, "a"))
         assert await is_woken(live)
-        assert live.drain() == [], "the log has to be looked at"
+        assert live.drain() == [], "the log has to be read"
         assert await is_woken(live)
         assert simplify(live.drain()) == [4, "a"]
         assert await is_silent(live)

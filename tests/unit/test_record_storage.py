@@ -19,14 +19,14 @@ NOON = 1_700_000_000_000
 
 
 def write_log(
-    storage: Storage, run_id: str, *, began: int = 0, wrote: int | None = None, parent: str | None = None
+    storage: Storage, run_id: str, *, start_ms: int = 0, write_ms: int | None = None, parent: str | None = None
 ) -> None:
-    """Write a log that started `began` ms after noon and was last written `wrote` ms after noon."""
+    """Write a log that started `start_ms` ms after noon and was last written `write_ms` ms after noon."""
     path = storage.log_path(run_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = line_of(started(), run_id=run_id, parent_run_id=parent, timestamp=format_timestamp(NOON + began))
+    line = line_of(started(), run_id=run_id, parent_run_id=parent, timestamp=format_timestamp(NOON + start_ms))
     path.write_bytes(encode(line) + b"\n")
-    at = (NOON + (began if wrote is None else wrote)) * 1_000_000
+    at = (NOON + (start_ms if write_ms is None else write_ms)) * 1_000_000
     os.utime(path, ns=(at, at))
 
 
@@ -136,15 +136,15 @@ def test_a_missing_storage_has_no_runs(storage: Storage) -> None:
 
 
 def test_the_last_run_is_the_one_that_started_last(storage: Storage) -> None:
-    write_log(storage, A1, began=0, wrote=90_000)
-    write_log(storage, A2, began=5_000, wrote=6_000)
-    write_log(storage, B1, began=1_000, wrote=7_000)
+    write_log(storage, A1, start_ms=0, write_ms=90_000)
+    write_log(storage, A2, start_ms=5_000, write_ms=6_000)
+    write_log(storage, B1, start_ms=1_000, write_ms=7_000)
     assert storage.find("last") == A2
 
 
 def test_the_last_run_is_not_a_sub_run(storage: Storage) -> None:
-    write_log(storage, PARENT_ID, began=0, wrote=60_000)
-    write_log(storage, CHILD_ID, began=10_000, wrote=50_000, parent=PARENT_ID)
+    write_log(storage, PARENT_ID, start_ms=0, write_ms=60_000)
+    write_log(storage, CHILD_ID, start_ms=10_000, write_ms=50_000, parent=PARENT_ID)
     assert storage.find("last") == PARENT_ID
 
 
