@@ -175,11 +175,7 @@ class Recorder:
         child_run_id: str | None = None,
         at: str | None = None,
     ) -> Entry:
-        """Append one event, publish it and return its entry.
-
-        `at` overrides the clock with a time from another source (see `event_time`). Raises `InvalidEvent`, `LogClosed`
-        or `StorageError`; then nothing was written and no `seq` was used.
-        """
+        """Append one event at the time `at` (see `event_time`) or now. After an error nothing is written."""
         if self._mask is not None:
             payload = apply_mask(self._mask, payload)
         try:
@@ -190,8 +186,7 @@ class Recorder:
         with self._lock:
             if not self._ready:
                 self._prepare(payload)
-            # False until this event is finished: an asynchronous exception, such as Ctrl-C, leaves it False, and the
-            # next append repairs the file.
+            # False until this event is finished: after Ctrl-C in between, the next append repairs the file.
             self._ready = False
             seq, size, _ = self._written
             seq += 1
@@ -236,8 +231,7 @@ class Recorder:
             entry = Entry(seq, event_type, raw)
             self._fanout.publish(entry)
             self._ready = not outcome
-            # Checked after setting `_ready`: the sync thread sets `_failure` first and clears `_ready` then, so a
-            # concurrent failure is not lost.
+            # Checked after setting `_ready`, so that a concurrent failure of the sync thread is not lost.
             if self._failure is not None:
                 self._ready = False
         return entry
