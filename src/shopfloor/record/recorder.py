@@ -77,7 +77,8 @@ class RecorderStats(msgspec.Struct, frozen=True):
 class Recorder:
     """Appends the events of one run to its file. Safe for any number of threads and tasks.
 
-    `append` returns when the event has reached the recorder's durability level; only then do subscribers see it.
+    `append` returns when the event has reached the recorder's durability level; only then do subscribers see it. It
+    raises `InvalidEvent`, `RunEnded`, `LogClosed` or `StorageError`; then nothing is written and no `seq` is used.
     The constructor locks the file and repairs it. It raises `LogBusy` if another process writes the log, and with `new`
     `LogExists` if the log exists. `repaired` describes what the repair moved.
     """
